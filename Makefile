@@ -1,0 +1,95 @@
+# Everything that is needed on a fresh machine is Python 3.11 to 3.13 and a C compiler.
+#
+#   make demo      set up, then show what one rack's failure does to the cluster in bench_data/
+#   make test      set up, then run the tests
+#   make slow      the tests that `make test` leaves out
+#   make lint      ruff, mypy, stubtest, cython-lint
+#   make debug     the tests against a build with bounds, overflow and initialisation checks
+#   make sanitize  the kernel tests against a build with the address and undefined sanitizers
+#   make bench     the benchmarks, PARTITIONS=1000000 of them
+#   make clean     remove all that the above made
+
+PYTHON ?= python3
+PARTITIONS ?= 1000000
+BENCH ?=
+SANITIZERS ?= address,undefined
+
+VENV := .venv
+BIN := $(abspath $(VENV))/bin
+KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd)
+IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+COPIED := kfast tests benchmarks bench_data docs setup.py pyproject.toml MANIFEST.in LICENSE \
+	README.md CHANGELOG.md Makefile .ci .gitignore
+
+.PHONY: demo test slow lint debug sanitize bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	$(BIN)/kfast fail bench_data/describe.txt --brokers-file bench_data/brokers.csv --racks a
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -m "not slow"
+
+slow: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest --ignore-missing-stub --allowlist tests/stubtest.txt \
+		$(patsubst kfast/kernels/%.pyx,kfast.kernels.%,$(wildcard kfast/kernels/*.pyx))
+	PATH="$(BIN):$$PATH" cython-lint kfast/kernels
+
+bench: $(VENV)/installed-dev
+	mkdir -p benchmarks/results
+	$(BIN)/python -m pytest benchmarks $(BENCH) -q --benchmark-enable --partitions $(PARTITIONS) \
+		--benchmark-columns=min,median,max,rounds --benchmark-sort=name \
+		--benchmark-json=benchmarks/results/$(shell date -u +%Y%m%dT%H%M%SZ).json
+
+# The checked builds are made in copies of the tree, so that they never replace the real kernels.
+# build/shared stands where a copy's tests look for ../shared.
+define copy_tree
+	mkdir -p build/$(1)
+	rm -rf build/$(1)/tests build/$(1)/benchmarks
+	tar -cf - --exclude='*.so' --exclude=__pycache__ $(wildcard $(COPIED)) | tar -xf - -C build/$(1)
+	ln -sfn $(abspath ..)/shared build/shared
+endef
+
+debug: $(VENV)/installed-dev
+	$(call copy_tree,debug)
+	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
+	cd build/debug && $(BIN)/python -m pytest -q -m "not slow"
+
+sanitize: $(VENV)/installed-dev
+	$(call copy_tree,sanitize)
+	cd build/sanitize && KFAST_SANITIZE=$(SANITIZERS) $(BIN)/python setup.py -q build_ext --inplace
+	cd build/sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so.6)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+		$(BIN)/python -m pytest -q -m "kernels and not slow" -p no:cacheprovider
+
+$(VENV)/pip:
+	@python=; for name in $(PYTHON) python3.13 python3.12 python3.11; do \
+		if $$name -c '$(IN_RANGE)' 2>/dev/null; then python=$$name; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "kfast needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is none of them:" \
+			"name one with make PYTHON=/path/to/python" >&2; exit 1; \
+	fi; \
+	$$python -m venv $(VENV) || { \
+		echo "$$python cannot make a virtual environment: install its venv package" >&2; exit 1; }
+	touch $@
+
+$(VENV)/installed: $(VENV)/pip pyproject.toml setup.py $(KERNELS)
+	@command -v $${CC:-cc} >/dev/null || { echo "kfast needs a C compiler (cc, or CC=...)" >&2; exit 1; }
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install -q -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find kfast -name '*.so' -delete

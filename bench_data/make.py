@@ -1,0 +1,83 @@
+"""Write `describe.txt` and `brokers.csv`: `python -m bench_data.make` from the top of the tree.
+
+A cluster as it might be found: most topics well spread, some older than the racks, one broker that
+cannot keep up, a few leaders away from home. The same numbers come out every time.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from pathlib import Path
+
+from tests.reference_placement import place_kafka, place_kafka_on_racks
+
+HERE = Path(__file__).parent
+RACK_OF = {broker: "abc"[(broker - 101) % 3] for broker in range(101, 113)}
+SLOW_BROKER = 109
+OUT_OF_SYNC = 0.15
+"""How often the slow broker is missing from an ISR."""
+
+AWAY_FROM_HOME = 0.02
+"""How often the leader is not the preferred replica, although that is in sync."""
+
+TEAMS = ("billing", "catalog", "clicks", "fraud", "orders", "payments", "search", "shipping")
+
+
+def topics() -> list[tuple[str, int, int, str, bool]]:
+    """(name, partitions, replication factor, configs, placed by rack) of every topic."""
+    durable = "min.insync.replicas=2"
+    found = [
+        ("__consumer_offsets", 50, 3, f"{durable},cleanup.policy=compact,segment.bytes=104857600"),
+        ("__transaction_state", 50, 3, f"{durable},cleanup.policy=compact,compression.type=none"),
+    ]
+    for team in TEAMS:
+        found += [
+            (f"{team}.commands", 12, 3, durable),
+            (f"{team}.events", 48, 3, f"{durable},retention.ms=604800000"),
+            (f"{team}.retries", 6, 3, durable),
+            (f"{team}.dead-letters", 3, 3, ""),
+            (f"{team}.snapshots", 12, 3, f"{durable},cleanup.policy=compact,delete"),
+            (f"{team}.audit", 6, 4, "min.insync.replicas=3"),
+            (f"{team}.metrics", 24, 2, "unclean.leader.election.enable=true"),
+        ]
+    by_rack = [(*topic, True) for topic in found]
+    older = [
+        ("legacy-imports", 16, 2, "", False),
+        ("legacy-sessions", 24, 2, "unclean.leader.election.enable=true", False),
+        ("scratch", 8, 1, "retention.ms=3600000", False),
+    ]
+    return sorted(by_rack + older)
+
+
+def describe(draw: random.Random) -> str:
+    """Text that `kafka-topics.sh --describe` of Kafka 3.9, ZooKeeper mode, prints."""
+    lines = []
+    for name, n_partitions, n_replicas, configs, by_rack in topics():
+        shape = (n_partitions, n_replicas, draw.randrange(12), draw.randrange(12))
+        placed = (
+            place_kafka_on_racks(RACK_OF, *shape) if by_rack else place_kafka([*RACK_OF], *shape)
+        )
+        topic_id = base64.urlsafe_b64encode(draw.randbytes(16)).decode().rstrip("=")
+        head = f"TopicId: {topic_id}\tPartitionCount: {n_partitions}"
+        lines.append(f"Topic: {name}\t{head}\tReplicationFactor: {n_replicas}\tConfigs: {configs}")
+        for partition, replicas in enumerate(placed):
+            late = n_replicas > 1 and draw.random() < OUT_OF_SYNC
+            isr = [b for b in replicas if not (late and b == SLOW_BROKER)]
+            leader = isr[-1] if draw.random() < AWAY_FROM_HOME else isr[0]
+            lists = f"Replicas: {_ids(replicas)}\tIsr: {_ids(isr)}"
+            tail = "Elr: N/A\tLastKnownElr: N/A"
+            lines.append(
+                f"\tTopic: {name}\tPartition: {partition}\tLeader: {leader}\t{lists}\t{tail}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _ids(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+if __name__ == "__main__":
+    (HERE / "describe.txt").write_text(describe(random.Random(2024)))
+    rows = [f"{broker},{rack}" for broker, rack in RACK_OF.items()]
+    (HERE / "brokers.csv").write_text("\n".join(["broker_id,rack", *rows]) + "\n")

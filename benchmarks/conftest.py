@@ -1,0 +1,51 @@
+"""The clusters that benchmarks work on: `--partitions` of them, 10 000 replicas per broker."""
+
+from __future__ import annotations
+
+import pytest
+
+import kfast
+
+REPLICATION_FACTOR = 3
+SMALL = 20_000
+REPLICAS_PER_BROKER = 10_000
+FEWEST_BROKERS = 12
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--partitions",
+        type=int,
+        default=SMALL,
+        help=f"size of the cluster that benchmarks work on (default {SMALL})",
+    )
+
+
+@pytest.fixture(scope="session")
+def n_partitions(request):
+    """How many partitions."""
+    return request.config.getoption("--partitions")
+
+
+@pytest.fixture(scope="session")
+def n_brokers(n_partitions):
+    """300 for a million partitions, 3000 for ten million."""
+    return max(FEWEST_BROKERS, n_partitions * REPLICATION_FACTOR // REPLICAS_PER_BROKER)
+
+
+@pytest.fixture(scope="session")
+def shape(n_partitions, n_brokers):
+    """Arguments of `kfast.generate`."""
+    return {
+        "brokers": n_brokers,
+        "partitions": n_partitions,
+        "replication_factor": REPLICATION_FACTOR,
+        "racks": 3,
+        "seed": 42,
+    }
+
+
+@pytest.fixture(scope="session")
+def cluster(shape):
+    """A cluster that no controller has looked at. Do not change it: copy it."""
+    return kfast.generate(**shape)

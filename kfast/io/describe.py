@@ -1,0 +1,328 @@
+"""The text of `kafka-topics --describe`, every version from 0.8 to 4.x, read into tables.
+
+What the text does not have (racks, epochs, brokers' defaults) is left out of the tables. Which
+brokers are up is concluded: one that leads nothing and is in the ISR of no partition that has a
+leader is taken for down, and a note says so.
+
+Source: `formats.md`, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast.errors import InputError
+from kfast.io import damage
+from kfast.io.tables import SourceTables
+from kfast.io.text import line_of, quote, some
+from kfast.kernels import describe as kernel
+from kfast.kernels.describe import Key, Trouble
+from kfast.kernels.unwrap import unwrap
+
+__all__ = ["Parsed", "Progress", "parse", "read_describe"]
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are done and the bytes there are."""
+
+_CHUNK = 1 << 23
+_N_LISTS = 5
+_ID_LENGTH = 22
+_ZERO_ID = "A" * _ID_LENGTH
+_PLACES = ("header_topic", "last_topic", "last_keys", "every_keys", "unknown_at", "cut_line")
+
+# The structs of `kernels/describe.pxd`; the kernel refuses an array of another layout.
+CURSOR = np.dtype(
+    [
+        *((name, np.int64) for name in ("at", "line", "n_topics", "n_partitions")),
+        ("n_values", np.int64, (_N_LISTS,)),
+        *((name, np.int64) for name in ("header_topic", "last_topic", "last_was", "last_keys")),
+        *((name, np.int64) for name in ("every_keys", "any_keys", "lower_case", "n_prose")),
+        *((name, np.int64) for name in ("prose_at", "prose_line", "unknown_at", "cut_line")),
+        *((name, np.int64) for name in ("maybe_wrapped", "bad_at", "bad_line_at", "other_line")),
+    ]
+)
+TOPIC = np.dtype(
+    [
+        *((name, np.int64) for name in ("name_at", "topic_id_at")),
+        *((name, np.int32) for name in ("name_length", "first_line", "header_line", "count")),
+        *((name, np.int32) for name in ("lines", "min_insync_replicas")),
+        *((name, np.int8) for name in ("unclean", "marked")),
+    ],
+    align=True,
+)
+PARTITION = np.dtype(
+    [(name, np.int32) for name in ("topic", "partition", "leader", "line", "keys")]
+)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the kernel found in a text.
+
+    Parameters
+    ----------
+    text : bytes or (n,) uint8
+        The text, with wrapped lines joined.
+    cursor : np.void
+        A `CURSOR`: where reading ended, and what was seen.
+    topics, partitions : structured arrays
+        A `TOPIC` and a `PARTITION` each, in order of appearance.
+    offsets, values : (5, ...) int32
+        The lists Replicas, Isr, Adding, Removing, Offline.
+    trouble, key
+        What is wrong, if anything.
+    joined : (int, int)
+        How many lines were joined to the one before, and the first of them.
+    """
+
+    text: bytes
+    cursor: np.void
+    topics: npt.NDArray[np.void]
+    partitions: npt.NDArray[np.void]
+    offsets: npt.NDArray[np.int32]
+    values: npt.NDArray[np.int32]
+    trouble: Trouble
+    key: Key
+    joined: tuple[int, int] = (0, 0)
+
+    def has(self, key: Key) -> bool:
+        """Whether any line has a key."""
+        return bool(int(self.cursor["any_keys"]) >> key & 1)
+
+    def list_of(self, key: Key) -> pa.ListArray:
+        """One of the lists, for every partition."""
+        row = key - Key.REPLICAS
+        n = int(self.cursor["n_values"][row])
+        return pa.ListArray.from_arrays(
+            pa.array(self.offsets[row, : self.partitions.size + 1]),
+            pa.array(self.values[row, :n]),
+        )
+
+
+def _parse_once(
+    text: bytes, joined: tuple[int, int], progress: Progress | None
+) -> Parsed:
+    """Run the kernel over a text, chunk by chunk, until its end or until something is wrong."""
+    lines, commas, _ = kernel.survey(text)
+    lines += 1
+    cursor = np.zeros(1, CURSOR)
+    for name in _PLACES:
+        cursor[name] = -1
+    table = np.zeros(1 << max(4, (2 * lines).bit_length()), np.int32)
+    topics = np.empty(lines, TOPIC)
+    partitions = np.empty(lines, PARTITION)
+    offsets = np.empty((_N_LISTS, lines + 1), np.int32)
+    offsets[:, 0] = 0
+    values = np.empty((_N_LISTS, commas + lines), np.int32)
+    trouble, key = Trouble.FINE, Key.NO_KEY
+    while trouble == Trouble.FINE and cursor["at"][0] < len(text):
+        stop = int(cursor["at"][0]) + _CHUNK
+        trouble, key = kernel.parse(
+            text, stop, cursor, table, topics, partitions, offsets, values
+        )
+        if progress is not None:
+            progress(min(int(cursor["at"][0]), len(text)), len(text))
+    return Parsed(
+        text,
+        cursor[0],
+        topics[: int(cursor["n_topics"][0])],
+        partitions[: int(cursor["n_partitions"][0])],
+        offsets,
+        values,
+        trouble,
+        key,
+        joined,
+    )
+
+
+def parse(text: bytes, progress: Progress | None = None) -> Parsed:
+    """Parse a text; where something is wrong or looks wrapped, join wrapped lines and try again."""
+    found = _parse_once(text, (0, 0), progress)
+    if found.trouble == Trouble.FINE and not found.cursor["maybe_wrapped"]:
+        return found
+    buffer = np.empty(len(text) + text.count(b"\n") + 1, np.uint8)
+    length, n_joined, first = unwrap(text, buffer)
+    if n_joined == 0:
+        return found
+    again = _parse_once(buffer[:length].tobytes(), (n_joined, first), progress)
+    if again.trouble == Trouble.FINE:
+        return again
+    if found.trouble == Trouble.FINE or found.cursor["line"] >= again.cursor["line"]:
+        return found
+    return again
+
+
+def read_describe(name: str, text: bytes, progress: Progress | None = None) -> SourceTables:
+    """Read a describe text.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the file.
+    text : bytes
+        All of it, in UTF-8.
+    progress : callable, optional
+        Called with the bytes done and the bytes there are, now and then.
+
+    Raises
+    ------
+    InputError
+        A line is damaged, the text is cut off, or it holds two dumps. The message says where.
+    """
+    parsed = parse(text, progress)
+    damage.check(name, parsed)
+    brokers, down = _brokers(parsed)
+    return SourceTables(
+        source=name,
+        partitions=_partitions(parsed, down),
+        topics=_topics(parsed),
+        brokers=brokers,
+        notes=tuple(_notes(name, parsed, down)),
+    )
+
+
+def _names(parsed: Parsed) -> pa.StringArray:
+    """Names of all topics."""
+    return _words(parsed.text, parsed.topics["name_at"], parsed.topics["name_length"])
+
+
+def _words(
+    text: bytes, at: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]
+) -> pa.StringArray:
+    """Words of a text as a string column."""
+    offsets = np.zeros(at.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    words = np.empty(int(offsets[-1]), np.uint8)
+    kernel.gather(text, np.ascontiguousarray(at), offsets, words)
+    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(words))
+
+
+def _topics(parsed: Parsed) -> pa.Table:
+    """The topics table: what the headers say."""
+    topics = parsed.topics
+    said = topics["topic_id_at"] >= 0
+    lengths = np.where(said, _ID_LENGTH, 0).astype(np.int32)
+    ids = _words(parsed.text, np.where(said, topics["topic_id_at"], 0), lengths)
+    said &= ~np.asarray(pc.equal(ids, _ZERO_ID))
+    unclean, min_isr = topics["unclean"], topics["min_insync_replicas"]
+    columns = {
+        "topic": _names(parsed),
+        "topic_id": pc.if_else(pa.array(said), ids, None),
+        "unclean_leader_election": pa.array(unclean == 1, mask=unclean < 0),
+        "min_insync_replicas": pa.array(min_isr, mask=min_isr < 0),
+    }
+    if parsed.has(Key.MARKED_FOR_DELETION):
+        columns["queued_for_deletion"] = pa.array(topics["marked"] == 1)
+    return pa.table(columns)
+
+
+def _partitions(parsed: Parsed, down: npt.NDArray[np.int32]) -> pa.Table:
+    """The partitions table."""
+    rows = parsed.partitions
+    topic = pa.DictionaryArray.from_arrays(
+        pa.array(np.ascontiguousarray(rows["topic"])), _names(parsed)
+    )
+    columns = {
+        "topic": topic,
+        "partition": pa.array(np.ascontiguousarray(rows["partition"])),
+        "replicas": parsed.list_of(Key.REPLICAS),
+        "leader": pa.array(np.ascontiguousarray(rows["leader"])),
+        "isr": parsed.list_of(Key.ISR),
+        "line": pa.array(np.ascontiguousarray(rows["line"])),
+    }
+    if parsed.has(Key.ADDING) or parsed.has(Key.TOPIC_ID) or parsed.has(Key.ELR):
+        moving = rows["keys"] & (1 << Key.ADDING | 1 << Key.REMOVING) != 0
+        columns["adding"] = parsed.list_of(Key.ADDING)
+        columns["removing"] = parsed.list_of(Key.REMOVING)
+        columns["being_reassigned"] = pa.array(moving)
+    if parsed.has(Key.OFFLINE):
+        columns["offline_dir"] = _without(parsed.list_of(Key.OFFLINE), down)
+    return pa.table(columns)
+
+
+def _without(lists: pa.ListArray, brokers: npt.NDArray[np.int32]) -> pa.ListArray:
+    """Lists without some brokers."""
+    values, offsets = lists.values.to_numpy(), lists.offsets.to_numpy()
+    kept = ~np.isin(values, brokers)
+    count = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(count[offsets]), pa.array(values[kept]))
+
+
+def _brokers(parsed: Parsed) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+    """The brokers table, and the brokers that are taken for down."""
+    leader = parsed.partitions["leader"]
+    led = leader >= 0
+    isr = parsed.list_of(Key.ISR)
+    up = [leader[led]]
+    if led.all():
+        up.append(isr.values.to_numpy())
+    else:
+        up.append(isr.values.to_numpy()[np.repeat(led, np.diff(isr.offsets.to_numpy()))])
+    named = [up[0], isr.values.to_numpy()]
+    for key in (Key.REPLICAS, Key.ADDING, Key.REMOVING, Key.OFFLINE):
+        named.append(parsed.list_of(key).values.to_numpy())
+    ids, alive = (_distinct(lists) for lists in (named, up))
+    registered = np.isin(ids, alive)
+    table = pa.table({"broker_id": pa.array(ids), "registered": pa.array(registered)})
+    return table, ids[~registered]
+
+
+def _distinct(lists: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
+    """Distinct values, ascending. Hashing is faster than sorting millions of them."""
+    found = [pc.unique(pa.array(np.ascontiguousarray(part))).to_numpy() for part in lists]
+    return np.unique(np.concatenate(found)).astype(np.int32)
+
+
+def _notes(name: str, parsed: Parsed, down: npt.NDArray[np.int32]) -> list[str]:
+    """What was concluded, joined or passed over."""
+    cursor, notes = parsed.cursor, []
+    headers = parsed.topics["header_line"] >= 0
+    if parsed.partitions.size == 0:
+        notes.append(f"{name} is partial: it has topic headers only and no partition")
+    elif not headers.any():
+        notes.append(
+            f"{name} is partial: it has no topic headers, so other partitions may be missing and"
+            " the topics' own settings are not known"
+        )
+    if down.size:
+        notes.append(
+            f"taken for down, because they lead nothing and are in no ISR of a partition that has a"
+            f" leader: brokers {some(down.tolist())}"
+            " (override: --up, up=, or a brokers file with a column `registered`)"
+        )
+    if cursor["n_prose"]:
+        end = parsed.text.find(b"\n", cursor["prose_at"])
+        first = parsed.text[cursor["prose_at"] : end if end >= 0 else None]
+        notes.append(
+            f"lines passed over because they describe nothing: {cursor['n_prose']}, the first is"
+            f" line {cursor['prose_line']}: {quote(first)}"
+        )
+    if parsed.joined[0]:
+        notes.append(
+            f"wrapped lines joined to the line before: {parsed.joined[0]}, the first is line"
+            f" {parsed.joined[1]}"
+        )
+    if cursor["unknown_at"] >= 0:
+        at = int(cursor["unknown_at"])
+        word = parsed.text[at : at + 256].split()[0]
+        notes.append(
+            f"columns that kfast does not know are passed over, the first is {quote(word)} in line"
+            f" {line_of(parsed.text, at)}"
+        )
+    if cursor["cut_line"] >= 0:
+        notes.append(
+            f"line {cursor['cut_line']}: the settings end in '...'; those left out are taken for unset"
+        )
+    if parsed.has(Key.OBSERVERS) or parsed.has(Key.LIVE_OBSERVERS):
+        notes.append("observers are taken for ordinary replicas")
+    if not parsed.text.endswith(b"\n") and cursor["last_was"]:
+        notes.append(
+            f"the last line, {cursor['line']}, has no line break; its last value may be cut off"
+        )
+    return notes

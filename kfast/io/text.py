@@ -1,0 +1,128 @@
+"""Files as bytes: read whole, unpacked, checked to be text; written whole or not at all."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from kfast.errors import InputError
+
+__all__ = ["check_utf8", "line_of", "load", "quote", "some", "writing"]
+
+_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_CHUNK = 1 << 24
+_SHOWN = 60
+"""How many characters of a damaged text an error message repeats."""
+
+
+def load(path: str | os.PathLike[str]) -> tuple[str, bytes]:
+    """Read a file whole, or standard input for `-`; unpack gzip and zstd; drop a byte order mark.
+
+    Returns
+    -------
+    name, data
+        What messages call the file, and what it holds.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is damaged as an archive, or is empty.
+    """
+    name = os.fspath(path)
+    try:
+        if name == "-":
+            name, data = "standard input", sys.stdin.buffer.read()
+        else:
+            data = Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+    for magic, codec in _PACKED.items():
+        if data.startswith(magic):
+            data = _unpack(name, data, codec)
+            break
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if not data[:4096].strip() and not data.strip():
+        raise InputError(f"{name}: is empty; kfast has nothing to read in it")
+    return name, data
+
+
+def _unpack(name: str, data: bytes, codec: str) -> bytes:
+    """Unpack a compressed file."""
+    parts = []
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+            while part := stream.read(_CHUNK):
+                parts.append(part)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{name}: damaged {codec} file: {error}") from error
+    return b"".join(parts)
+
+
+def check_utf8(name: str, data: bytes) -> None:
+    """Raise an `InputError` that names the first byte that is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(data)
+    for start in range(0, len(data), _CHUNK):
+        kept = len(decoder.getstate()[0])
+        try:
+            decoder.decode(view[start : start + _CHUNK], final=start + _CHUNK >= len(data))
+        except UnicodeDecodeError as error:
+            at = start - kept + error.start
+            raise InputError(
+                f"{name} line {line_of(data, at)}: byte 0x{data[at]:02x} at offset {at} is not"
+                " UTF-8; save the text as UTF-8 (from Latin-1: iconv -f latin1 -t utf-8)"
+            ) from error
+
+
+def line_of(data: bytes, at: int) -> int:
+    """The number, from 1, of the line that holds a byte."""
+    return data.count(b"\n", 0, at) + 1
+
+
+def quote(text: str | bytes) -> str:
+    """Part of a text as a message shows it: in quotes, and not too long."""
+    if isinstance(text, bytes):
+        text = text[: 4 * _SHOWN].decode("utf-8", "replace")
+    text = text.strip()
+    return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+
+
+def some(items: list[int] | list[str], most: int = 10) -> str:
+    """Name items in a sentence; those beyond the first few are only counted."""
+    shown = ", ".join(str(item) for item in items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file that takes its place only when everything has been written.
+
+    What is written goes to a new file in the same folder, which replaces the old one at the end, so
+    that no reader sees half of it and an error or Ctrl-C leaves the old one as it was. `-` is
+    standard output; devices and pipes are written to directly.
+    """
+    if os.fspath(path) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with target.open("wb") as file:
+            yield file
+        return
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""Writing a row: what every kernel does alike to the record, the counters, the bitmaps, the tally."""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+
+from kfast.kernels.slots cimport (
+    FLAG_HAS_LEADERSHIP,
+    FLAG_RECOVERY,
+    KIND_LEADER_AND_ISR,
+    KIND_METADATA,
+    KIND_QUEUED,
+    KIND_STOP,
+    KIND_UNCLEAN,
+    NO_LEADER,
+    P_NEW,
+    P_NO_ENTRY,
+    P_OFFLINE,
+    TALLY_BROKERS,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_IMBALANCE,
+    TALLY_LEADERS_MOVED,
+    TALLY_METADATA,
+    TALLY_OFFLINE,
+    TALLY_UNCLEAN,
+    TOPIC_QUEUED,
+    TOPIC_STARTED,
+    Effect,
+    broker_t,
+    kfast_lowest,
+    record_t,
+    write_bit,
+)
+
+
+cdef inline void begin_effect(
+    Effect* effect, const record_t* record, Py_ssize_t row, int32_t broker,
+    int from_state, int to_state, uint8_t topic_flags
+) noexcept nogil:
+    """Start the effect of one target with the record as it is before."""
+    effect.row = <int32_t> row
+    effect.broker = broker
+    effect.leader_before = record.leader
+    effect.isr_before = record.isr
+    effect.recipients = 0
+    effect.stop_epoch = 0
+    effect.code = 0
+    effect.kinds = KIND_QUEUED if topic_flags & TOPIC_QUEUED else 0
+    effect.from_state = <int8_t> from_state
+    effect.to_state = <int8_t> to_state
+
+
+cdef inline void carry_record(Effect* effect, const record_t* record) noexcept nogil:
+    """Copy into an effect what a request says of the partition at this moment."""
+    effect.leader = record.leader
+    effect.leader_epoch = record.leader_epoch
+    effect.version = record.version
+    effect.controller_epoch = record.controller_epoch
+    effect.isr = record.isr
+    effect.adding = record.adding
+    effect.removing = record.removing
+    effect.recovery = (record.flags & FLAG_RECOVERY) != 0
+    effect.n_replicas = record.n_replicas
+    effect.n_slots = record.n_slots
+
+
+cdef inline void put_partition_state(
+    record_t* record, Py_ssize_t row, int state, uint8_t topic_flags,
+    uint64_t* pending, int64_t* tally
+) noexcept nogil:
+    """Set a partition's state and keep the offline count. Source: specification, section 1.6."""
+    cdef int old = record.partition_state
+    if old != state:
+        if not topic_flags & TOPIC_STARTED:
+            tally[TALLY_OFFLINE] += (state == P_OFFLINE) - (old == P_OFFLINE)
+        record.partition_state = <int8_t> state
+        write_bit(pending, row, state == P_OFFLINE or state == P_NEW)
+
+
+cdef inline void count_requests(
+    int64_t* counts, const broker_t* brokers, uint64_t recipients
+) noexcept nogil:
+    """Count one partition in the request to each recipient."""
+    cdef uint64_t left = recipients
+    while left:
+        counts[brokers[kfast_lowest(left)]] += 1
+        left &= left - 1
+
+
+cdef inline void tally_effect(const Effect* effect, int64_t* tally) noexcept nogil:
+    """Count the outcome of one target."""
+    tally[TALLY_CODES + effect.code] += 1
+    if effect.code <= 2 or effect.code == 13:
+        tally[TALLY_CELLS + 8 * (effect.from_state & 7) + effect.to_state] += 1
+    tally[TALLY_UNCLEAN] += (effect.kinds & KIND_UNCLEAN) != 0

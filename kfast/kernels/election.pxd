@@ -1,0 +1,58 @@
+"""The four elections, as one function on masks."""
+
+from libc.stdint cimport uint64_t
+
+from kfast.kernels.slots cimport NO_SLOT, Liveness, lowest_slot
+
+# `schema.Strategy`.
+cdef enum:
+    OFFLINE = 0
+    OFFLINE_ALLOW_UNCLEAN = 1
+    REASSIGN = 2
+    PREFERRED_REPLICA = 3
+    CONTROLLED_SHUTDOWN = 4
+
+cdef struct Choice:
+    int slot
+    bint unclean
+    uint64_t isr
+    uint64_t recipients
+
+
+cdef inline Choice elect_one(
+    int strategy, uint64_t assigned, uint64_t target, uint64_t isr, Liveness seen, bint unclean
+) noexcept nogil:
+    """Choose a leader: the first candidate, in slot order, that the strategy accepts.
+
+    `assigned` are the slots of the assignment, `target` those that a reassignment keeps, `unclean`
+    says that a leader outside the ISR is permitted (it is chosen only where no ISR member is
+    online). The slot is NO_SLOT where nobody qualifies.
+
+    Source: specification, section 4.1; Kafka 3.9, `PartitionLeaderElectionAlgorithms`.
+    """
+    cdef Choice choice
+    cdef uint64_t candidates
+    choice.unclean = False
+    choice.isr = isr
+    if strategy <= OFFLINE_ALLOW_UNCLEAN:
+        choice.recipients = assigned & seen.live
+        candidates = choice.recipients & isr
+        if candidates:
+            choice.isr = isr & seen.live
+        elif unclean and not isr & seen.live and choice.recipients:
+            candidates = choice.recipients
+            choice.unclean = True
+    elif strategy == REASSIGN:
+        choice.recipients = target
+        candidates = target & seen.live & isr
+    elif strategy == PREFERRED_REPLICA:
+        choice.recipients = assigned
+        candidates = assigned & 1 & seen.live & isr
+    else:
+        choice.recipients = assigned & seen.up
+        candidates = choice.recipients & isr & ~seen.shutting_down
+        choice.isr = isr & ~seen.shutting_down
+    choice.slot = lowest_slot(candidates) if candidates else NO_SLOT
+    if choice.unclean:
+        choice.isr = (<uint64_t> 1) << choice.slot
+    return choice

@@ -1,0 +1,213 @@
+"""Which partitions a broker hosts, and which slot it has there.
+
+The hosting index lists, per broker, the rows that track it. Its entries are hints: every look-up
+checks them against the replica matrix. Two bitmaps over partitions answer what Kafka defines over
+the whole cluster.
+
+Source: specification, section 1.5.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kfast.kernels.slots cimport (
+    FLAG_HAS_LEADERSHIP,
+    NO_SLOT,
+    R_NO_ENTRY,
+    TOPIC_QUEUED,
+    ConstNarrowRecord,
+    ConstWideRecord,
+    NarrowRecord,
+    WideRecord,
+    bit,
+    broker_t,
+    const_record_t,
+    first_slots,
+    kfast_count,
+    kfast_lowest,
+    leader_is_online,
+    liveness_of,
+    record_t,
+    slot_of,
+    write_bit,
+)
+
+
+def count_hosted(
+    const_record_t[::1] records,      # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
+    int64_t[::1] counts,              # OUT  (B,)    partitions that track each broker
+):
+    """Count the partitions that track each broker."""
+    cdef Py_ssize_t row
+    cdef int s
+    with nogil:
+        for row in range(records.shape[0]):
+            for s in range(records[row].n_slots):
+                counts[replicas[row, s]] += 1
+
+
+def list_hosted(
+    const_record_t[::1] records,      # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
+    int64_t[::1] position,            # IN OUT  (B,)    where each broker's list begins, then ends
+    int32_t[::1] hosted,              # OUT     (m,)    partition rows, broker after broker
+):
+    """List the partitions that track each broker, ascending."""
+    cdef Py_ssize_t row
+    cdef int s
+    cdef int64_t at
+    with nogil:
+        for row in range(records.shape[0]):
+            for s in range(records[row].n_slots):
+                at = position[replicas[row, s]]
+                hosted[at] = <int32_t> row
+                position[replicas[row, s]] = at + 1
+
+
+def select_slots(
+    const_record_t[::1] records,      # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
+    const uint8_t[::1] chosen,        # IN   (B,)    1: a broker to look for
+    const int32_t[::1] candidates,    # IN   (n,)    partition rows to look at, ascending
+    bint assigned_only,               # only assigned replicas count
+    int32_t[::1] rows,                # OUT  (n,)    rows that have one of the brokers
+    uint64_t[::1] slots,              # OUT  (n,)    its slots there
+):
+    """Find the slots of some brokers; returns how many rows have one."""
+    cdef Py_ssize_t i, row
+    cdef Py_ssize_t n = 0
+    cdef int s, last
+    cdef uint64_t found
+    with nogil:
+        for i in range(candidates.shape[0]):
+            row = candidates[i]
+            last = records[row].n_replicas if assigned_only else records[row].n_slots
+            found = 0
+            for s in range(last):
+                found |= (<uint64_t> chosen[replicas[row, s]]) << s
+            if found:
+                rows[n] = <int32_t> row
+                slots[n] = found
+                n += 1
+    return n
+
+
+def mark_rows(
+    const int32_t[::1] rows,  # IN      (n,)    partition rows
+    uint64_t[::1] bits,       # IN OUT  bitmap
+):
+    """Set the bits of some rows."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(rows.shape[0]):
+            bits[rows[i] >> 6] |= (<uint64_t> 1) << (rows[i] & 63)
+
+
+def count_marked(const uint64_t[::1] bits):
+    """How many bits of a bitmap are set."""
+    cdef Py_ssize_t i, n = 0
+    with nogil:
+        for i in range(bits.shape[0]):
+            n += kfast_count(bits[i])
+    return n
+
+
+def list_marked(
+    const uint64_t[::1] bits,         # IN   bitmap
+    const int32_t[::1] topic_row,     # IN   (P,)  row of the topic
+    const uint8_t[::1] topic_flags,   # IN   (T,)  queued, ...
+    bint any_queued,                  # leave out the partitions of queued topics
+    int32_t[::1] rows,                # OUT  (n,)  rows whose bit is set, ascending
+):
+    """List the rows whose bit is set; returns how many there are."""
+    cdef Py_ssize_t word, row
+    cdef Py_ssize_t n = 0
+    cdef uint64_t left
+    with nogil:
+        for word in range(bits.shape[0]):
+            left = bits[word]
+            while left:
+                row = 64 * word + kfast_lowest(left)
+                left &= left - 1
+                if any_queued and topic_flags[topic_row[row]] & TOPIC_QUEUED:
+                    continue
+                rows[n] = <int32_t> row
+                n += 1
+    return n
+
+
+def refresh_leader_offline(
+    const_record_t[::1] records,         # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,     # IN      (P, S)  broker rows
+    const uint8_t[::1] broker_status,    # IN      (B,)    registered, shutting down
+    const int32_t[::1] rows,             # IN      (n,)    rows to look at
+    uint64_t[::1] leader_offline,        # IN OUT  bitmap  partitions with an offline leader
+):
+    """Bring the bitmap of offline leaders up to date after liveness changed."""
+    cdef Py_ssize_t i, row
+    cdef bint offline
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            offline = records[row].flags & FLAG_HAS_LEADERSHIP and not leader_is_online(
+                &records[row], &replicas[row, 0],
+                liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live,
+            )
+            write_bit(&leader_offline[0], row, offline)
+
+
+cdef inline int free_slot(
+    const record_t* record, const broker_t* brokers, const uint8_t* states, int n_columns
+) noexcept nogil:
+    """A slot that nothing names: an unused one, or one behind the assignment that was forgotten."""
+    cdef int s
+    cdef uint64_t named = record.isr | record.adding | record.removing | record.offline_dir
+    for s in range(record.n_replicas, record.n_slots):
+        if (
+            not (named >> s) & 1 and states[s] == R_NO_ENTRY
+            and <int32_t> brokers[s] != record.leader
+        ):
+            return s
+    return record.n_slots if record.n_slots < n_columns else NO_SLOT
+
+
+def track(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
+    const uint8_t[:, ::1] replica_state,  # IN   (P, S)  `schema.ReplicaState`
+    const int32_t[::1] rows,           # IN      (n,)    partition rows
+    const int32_t[::1] brokers,        # IN      (n,)    broker rows, not negative
+    int32_t[::1] slots,                # OUT     (n,)    slot of each
+):
+    """Give each broker a slot of its row, unless it has one.
+
+    Returns how many were served; fewer than n means that the next row has no free slot.
+    """
+    cdef Py_ssize_t i, row
+    cdef int slot
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        slot = slot_of(&replicas[row, 0], records[row].n_slots, brokers[i])
+        if slot == NO_SLOT:
+            slot = free_slot(&records[row], &replicas[row, 0], &replica_state[row, 0],
+                             <int> replicas.shape[1])
+            if slot == NO_SLOT:
+                return i
+            replicas[row, slot] = <broker_t> brokers[i]
+            if slot == records[row].n_slots:
+                records[row].n_slots += 1
+        slots[i] = slot
+    return rows.shape[0]
+
+
+def find_slots(
+    const_record_t[::1] records,      # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
+    const int32_t[::1] rows,          # IN   (n,)    partition rows
+    const int32_t[::1] brokers,       # IN   (n,)    broker rows
+    int32_t[::1] slots,               # OUT  (n,)    slot of each; -1: not tracked
+):
+    """Find the slot of one broker per row."""
+    cdef Py_ssize_t i
+    for i in range(rows.shape[0]):
+        slots[i] = slot_of(&replicas[rows[i], 0], records[rows[i]].n_slots, brokers[i])

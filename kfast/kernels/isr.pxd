@@ -1,0 +1,23 @@
+"""Taking one broker out of an ISR, as one function on masks."""
+
+from libc.stdint cimport uint64_t
+
+cdef struct Shrunk:
+    bint write
+    bint leaderless
+    uint64_t isr
+
+
+cdef inline Shrunk shrink_one(uint64_t member, uint64_t isr, bint leads) noexcept nogil:
+    """What becomes of a record when the broker of one slot leaves its ISR.
+
+    The last member always stays. Where the broker leads, nobody does afterwards: choosing a new
+    leader is the partition machine's work.
+
+    Source: specification, section 2.6; Kafka 3.9, `ReplicaStateMachine.doRemoveReplicasFromIsr`.
+    """
+    cdef Shrunk shrunk
+    shrunk.write = (isr & member) != 0
+    shrunk.leaderless = shrunk.write and leads
+    shrunk.isr = isr & ~member if isr & ~member else isr
+    return shrunk

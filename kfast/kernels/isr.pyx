@@ -1,0 +1,152 @@
+"""Changes of an ISR: a broker leaves it, or a leader reports another one.
+
+Source: specification, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachine` and
+`KafkaController.processAlterPartition`.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kfast.kernels.isr cimport Shrunk, shrink_one
+from kfast.kernels.slots cimport (
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
+    FLAG_HAS_LEADERSHIP,
+    FLAG_RECOVERY,
+    NO_LEADER,
+    Liveness,
+    ConstNarrowRecord,
+    ConstWideRecord,
+    NarrowRecord,
+    WideRecord,
+    bit,
+    broker_t,
+    const_record_t,
+    first_slots,
+    kfast_count,
+    leader_is_online,
+    liveness_of,
+    record_t,
+    slot_of,
+)
+
+# `schema.AlterCode`.
+cdef enum:
+    WRITTEN = 0
+    UNCHANGED = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 2
+    NOT_CONTROLLER = 3
+    FENCED_LEADER_EPOCH = 4
+    INVALID_UPDATE_VERSION = 5
+    INVALID_REQUEST = 6
+    INELIGIBLE_REPLICA = 7
+
+
+def shrink(
+    const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
+    const int32_t[::1] rows,          # IN      (n,)    partition rows
+    const int32_t[::1] slots,         # IN      (n,)    slot that leaves the ISR, per row
+    record_t[::1] stored,             # IN OUT  (n,)    stored records, then proposed ones
+    uint8_t[::1] write,               # OUT     (n,)    1: the record changed and is to be written
+):
+    """Take one broker out of the ISR of records as a store holds them.
+
+    Source: specification, section 2.6, step 2.
+    """
+    cdef Py_ssize_t i
+    cdef Shrunk shrunk
+    for i in range(rows.shape[0]):
+        shrunk = shrink_one(
+            bit(slots[i]), stored[i].isr,
+            stored[i].leader == <int32_t> replicas[rows[i], slots[i]],
+        )
+        write[i] = shrunk.write
+        if shrunk.write:
+            stored[i].leader_epoch += 1
+            if shrunk.leaderless:
+                stored[i].leader = NO_LEADER
+            if record_t is WideRecord:
+                stored[i].isr = shrunk.isr
+            else:
+                stored[i].isr = <uint8_t> shrunk.isr
+
+
+cdef inline int check_alteration(
+    const record_t* cached, const broker_t* brokers, const uint8_t* status, int32_t sender,
+    int32_t leader_epoch, int32_t version, uint64_t isr, bint recovering, bint unknown_member
+) noexcept nogil:
+    """The rows of section 6.10's table, in order; the first that matches decides."""
+    cdef bint was_recovering = (cached.flags & FLAG_RECOVERY) != 0
+    cdef bint same
+    cdef int s
+    if not cached.flags & FLAG_HAS_LEADERSHIP:
+        return UNKNOWN_TOPIC_OR_PARTITION
+    if version > cached.version or leader_epoch > cached.leader_epoch:
+        return NOT_CONTROLLER
+    if leader_epoch < cached.leader_epoch:
+        return FENCED_LEADER_EPOCH
+    same = sender == cached.leader and isr == cached.isr and recovering == was_recovering
+    if same and not unknown_member:
+        return UNCHANGED
+    if version < cached.version:
+        return INVALID_UPDATE_VERSION
+    if recovering and (kfast_count(isr) > 1 or unknown_member):
+        return INVALID_REQUEST
+    if recovering and not was_recovering:
+        return INVALID_REQUEST
+    if unknown_member:
+        return INELIGIBLE_REPLICA
+    for s in range(cached.n_slots):
+        if (isr >> s) & 1 and (
+            status[brokers[s]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) != BROKER_REGISTERED
+        ):
+            return INELIGIBLE_REPLICA
+    return WRITTEN
+
+
+def check_alterations(
+    const_record_t[::1] records,            # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,        # IN   (P, S)  broker rows
+    const uint8_t[::1] broker_status,       # IN   (B,)    registered, shutting down
+    const int32_t[::1] rows,                # IN   (n,)    partition rows
+    const int32_t[::1] sender,              # IN   (n,)    broker row that asks
+    const int32_t[::1] leader_epoch,        # IN   (n,)
+    const int32_t[::1] version,             # IN   (n,)
+    const uint64_t[::1] isr,                # IN   (n,)    slots proposed
+    const uint8_t[::1] recovery,            # IN   (n,)    1: recovering
+    const uint8_t[::1] unknown_member,      # IN   (n,)    1: the ISR names an unknown broker
+    uint8_t[::1] codes,                     # OUT  (n,)    `schema.AlterCode`
+):
+    """Decide on ISR changes that leaders report. Source: specification, section 6.10."""
+    cdef Py_ssize_t i
+    for i in range(rows.shape[0]):
+        codes[i] = check_alteration(
+            &records[rows[i]], &replicas[rows[i], 0], &broker_status[0], sender[i],
+            leader_epoch[i], version[i], isr[i], recovery[i], unknown_member[i],
+        )
+
+
+def propose_catch_up(
+    const_record_t[::1] records,        # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
+    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
+    const int32_t[::1] rows,            # IN   (n,)    partition rows
+    const uint64_t[::1] slots,          # IN   (n,)    slots of the brokers that caught up
+    uint64_t[::1] isr,                  # OUT  (n,)    the ISR with them; 0: nothing to report
+):
+    """The ISR that the live leader of each partition reports once these followers caught up.
+
+    Only assigned replicas on live brokers count, and only a live leader reports.
+    """
+    cdef Py_ssize_t i, row
+    cdef Liveness seen
+    cdef uint64_t joined
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        isr[i] = 0
+        if not records[row].flags & FLAG_HAS_LEADERSHIP:
+            continue
+        seen = liveness_of(&records[row], &replicas[row, 0], &broker_status[0])
+        joined = slots[i] & seen.live & first_slots(records[row].n_replicas)
+        joined &= ~(<uint64_t> records[row].isr)
+        if joined and leader_is_online(&records[row], &replicas[row, 0], seen.live):
+            isr[i] = joined | records[row].isr

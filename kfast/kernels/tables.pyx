@@ -1,0 +1,197 @@
+"""From list columns to slots and masks, and back.
+
+A list column is a pair (offsets, values), as Arrow has it; values are broker rows on the way in
+and broker ids on the way out.
+"""
+
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+
+from kfast.kernels.slots cimport (
+    FLAG_ASSIGNED,
+    NO_SLOT,
+    ConstNarrowRecord,
+    ConstWideRecord,
+    NarrowRecord,
+    WideRecord,
+    bit,
+    broker_t,
+    const_record_t,
+    kfast_count,
+    kfast_lowest,
+    record_t,
+    slot_of,
+)
+from kfast.kernels.permute cimport set_masks
+
+
+def count_slots(
+    const int32_t[:, ::1] offsets,  # IN   (L, P+1)  per list column: where each row's list begins
+    const int32_t[::1] values,      # IN   (m,)      broker rows of all columns
+    const int32_t[::1] leader,      # IN   (P,)      broker row, -1 for none
+    uint8_t[::1] n_slots,           # OUT  (P,)      different brokers that each row names
+    int32_t[::1] wrong,             # OUT  (3,)      row, list column and broker row at fault
+):
+    """Count the brokers that each partition names, over all of its list columns.
+
+    Returns 0; or 1 where a list names a broker twice, 2 where a row names more than 64 brokers.
+    """
+    cdef Py_ssize_t row, i
+    cdef int column, n, at
+    cdef int32_t seen[64]
+    cdef int32_t value
+    for row in range(leader.shape[0]):
+        n = 0
+        for column in range(offsets.shape[0] + 1):
+            if column == offsets.shape[0]:
+                if leader[row] >= 0 and slot_of(seen, n, leader[row]) == NO_SLOT:
+                    if n == 64:
+                        wrong[0] = <int32_t> row
+                        return 2
+                    seen[n] = leader[row]
+                    n += 1
+                continue
+            for i in range(offsets[column, row], offsets[column, row + 1]):
+                value = values[i]
+                for at in range(offsets[column, row], <int> i):
+                    if values[at] == value:
+                        wrong[0] = <int32_t> row
+                        wrong[1] = column
+                        wrong[2] = value
+                        return 1
+                if slot_of(seen, n, value) == NO_SLOT:
+                    if n == 64:
+                        wrong[0] = <int32_t> row
+                        return 2
+                    seen[n] = value
+                    n += 1
+        n_slots[row] = n
+    return 0
+
+
+cdef inline int slot_for(record_t* record, broker_t* brokers, int32_t broker) noexcept nogil:
+    """Slot of a broker; a new one where it has none (the matrix is wide enough)."""
+    cdef int slot = slot_of(brokers, record.n_slots, broker)
+    if slot == NO_SLOT:
+        slot = record.n_slots
+        brokers[slot] = <broker_t> broker
+        record.n_slots += 1
+    return slot
+
+
+def fill_slots(
+    record_t[::1] records,          # IN OUT  (P,)      leader is read; slots and masks are written
+    broker_t[:, ::1] replicas,      # OUT     (P, S)    broker rows
+    uint8_t[:, ::1] replica_state,  # OUT     (P, S)    `schema.ReplicaState`
+    const int32_t[:, ::1] offsets,  # IN      (6, P+1)  replicas, isr, adding, removing,
+                                    #                   offline_dir, brokers with a state
+    const int32_t[::1] values,      # IN      (m,)      broker rows of all columns
+    const int8_t[::1] states,       # IN      (k,)      states of the last column, in its order
+):
+    """Lay the brokers that each partition names out in slots, the assigned replicas first."""
+    cdef Py_ssize_t row, i
+    cdef uint64_t masks[6]
+    cdef int column, slot
+    cdef int32_t first_state = offsets[5, 0]
+    for row in range(records.shape[0]):
+        for column in range(6):
+            masks[column] = 0
+            for i in range(offsets[column, row], offsets[column, row + 1]):
+                slot = slot_for(&records[row], &replicas[row, 0], values[i])
+                masks[column] |= bit(slot)
+                if column == 5:
+                    replica_state[row, slot] = <uint8_t> states[i - first_state]
+        if records[row].leader >= 0:
+            slot_for(&records[row], &replicas[row, 0], records[row].leader)
+        records[row].n_replicas = <uint8_t> (offsets[0, row + 1] - offsets[0, row])
+        set_masks(&records[row], masks[1], masks[2], masks[3], masks[4])
+
+
+def masks_of(
+    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
+    const_record_t[::1] records,      # IN   (P,)    hot records
+    const int32_t[::1] rows,          # IN   (n,)    partition rows
+    const int32_t[::1] offsets,       # IN   (n+1,)  where each row's list begins
+    const int32_t[::1] values,        # IN   (m,)    broker rows; -1 for an unknown broker
+    uint64_t[::1] masks,              # OUT  (n,)    slots of the listed brokers
+    uint8_t[::1] unknown,             # OUT  (n,)    1: a listed broker has no slot
+):
+    """Make a mask of slots from each list of brokers."""
+    cdef Py_ssize_t i, at
+    cdef int slot
+    for i in range(rows.shape[0]):
+        masks[i] = 0
+        unknown[i] = 0
+        for at in range(offsets[i], offsets[i + 1]):
+            slot = slot_of(&replicas[rows[i], 0], records[rows[i]].n_slots, values[at])
+            if slot == NO_SLOT:
+                unknown[i] = 1
+            else:
+                masks[i] |= bit(slot)
+
+
+def measure_lists(
+    const uint64_t[::1] masks,  # IN   (n,)
+    int32_t[::1] offsets,       # OUT  (n+1,)  where each list will begin
+):
+    """Offsets of the lists that `expand_masks` will make."""
+    cdef Py_ssize_t i
+    cdef int32_t at = 0
+    with nogil:
+        offsets[0] = 0
+        for i in range(masks.shape[0]):
+            at += kfast_count(masks[i])
+            offsets[i + 1] = at
+
+
+def expand_masks(
+    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
+    const int32_t[::1] broker_id,     # IN   (B,)    ids
+    const int32_t[::1] rows,          # IN   (n,)    partition rows
+    const uint64_t[::1] masks,        # IN   (n,)    slots to list, per row
+    int32_t[::1] values,              # OUT  (m,)    ids, in slot order
+):
+    """List the broker ids of some slots of each row."""
+    cdef Py_ssize_t i
+    cdef Py_ssize_t at = 0
+    cdef uint64_t left
+    with nogil:
+        for i in range(rows.shape[0]):
+            left = masks[i]
+            while left:
+                values[at] = broker_id[replicas[rows[i], kfast_lowest(left)]]
+                left &= left - 1
+                at += 1
+
+
+def mask_states(
+    const_record_t[::1] records,          # IN   (P,)    hot records
+    const uint8_t[:, ::1] replica_state,  # IN   (P, S)  `schema.ReplicaState`
+    uint64_t[::1] masks,                  # OUT  (P,)    slots that have an entry
+):
+    """Which slots of each partition have a replica state."""
+    cdef Py_ssize_t row
+    cdef int s
+    with nogil:
+        for row in range(records.shape[0]):
+            masks[row] = 0
+            for s in range(records[row].n_slots):
+                masks[row] |= (<uint64_t> (replica_state[row, s] != 0)) << s
+
+
+def expand_states(
+    const uint8_t[:, ::1] replica_state,  # IN   (P, S)  `schema.ReplicaState`
+    const int32_t[::1] rows,              # IN   (n,)    partition rows
+    const uint64_t[::1] masks,            # IN   (n,)    slots to list, per row
+    int8_t[::1] values,                   # OUT  (m,)    states, in slot order
+):
+    """List the replica states of some slots of each row."""
+    cdef Py_ssize_t i
+    cdef Py_ssize_t at = 0
+    cdef uint64_t left
+    with nogil:
+        for i in range(rows.shape[0]):
+            left = masks[i]
+            while left:
+                values[at] = <int8_t> replica_state[rows[i], kfast_lowest(left)]
+                left &= left - 1
+                at += 1

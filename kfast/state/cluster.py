@@ -1,0 +1,442 @@
+"""ClusterState: a whole cluster as numpy columns.
+
+The columns, their types and their meaning are in `schema.py`; the context that they hold is
+section 1 of the specification (Kafka 3.9, `ControllerContext`).
+"""
+
+from __future__ import annotations
+
+import copy as copying
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.errors import ArgumentError, RowError
+from kfast.kernels import census, hosting
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state import mutators, names
+from kfast.state.hosting import HostingIndex
+from kfast.state.records import Assignment, Leadership, Replicas, Rows, Slots, Tables
+
+BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
+TOPIC_QUEUED, TOPIC_STARTED, TOPIC_INELIGIBLE, TOPIC_EXISTS, TOPIC_UNCLEAN = 1, 2, 4, 8, 16
+
+
+class ClusterState:
+    """A cluster: brokers, topics, partitions and replicas as columns, and the controller's counters.
+
+    Make one with `from_tables`, `kfast.read` or `kfast.generate`. Rows are 0-based places in a
+    table; broker rows are in the order of broker ids. The columns may be read freely; they are
+    changed by the machines, the controller and the mutators of section 1.6 below, which keep the
+    counters and bitmaps.
+    """
+
+    records: npt.NDArray[Any]
+    """(P,) `schema.record_dtype`: the hot fields of each partition."""
+    replicas: npt.NDArray[Any]
+    """(P, S) broker rows: assigned replicas first."""
+    replica_state: npt.NDArray[np.uint8]
+    """(P, S) `schema.ReplicaState`."""
+    topic_row: Rows
+    partition: Rows
+    broker_id: Rows
+    rack: pa.StringArray
+    broker_status: npt.NDArray[np.uint8]
+    broker_epoch: npt.NDArray[np.int64]
+    topic: pa.StringArray
+    topic_id: pa.StringArray
+    topic_flags: npt.NDArray[np.uint8]
+    topic_unclean_leader_election: npt.NDArray[np.int8]
+    topic_min_insync_replicas: Rows
+    leader_offline: npt.NDArray[np.uint64]
+    """Bitmap over partitions: leadership cached, leader not online."""
+    pending: npt.NDArray[np.uint64]
+    """Bitmap over partitions: New or Offline."""
+
+    def __init__(self) -> None:
+        self.controller_id = -1
+        self.controller_epoch = 0
+        self.epoch_store_version = 0
+        self.default_unclean_leader_election = False
+        self.default_min_insync_replicas = 1
+        self.delete_topic_enabled = True
+        self.leader_recovery_supported = True
+        self.unclean_elections = 0
+        self.offline_partition_count = 0
+        self.preferred_imbalance_count = 0
+        self.assumptions: tuple[str, ...] = ()
+        self._index: HostingIndex | None = None
+        self._lookup: names.Lookup | None = None
+
+    # --- making, copying, comparing ---------------------------------------------------------
+
+    @classmethod
+    def from_tables(
+        cls,
+        brokers: pa.Table | None = None,
+        topics: pa.Table | None = None,
+        partitions: pa.Table | None = None,
+        cluster: pa.Table | None = None,
+        *,
+        source: str | None = None,
+        notes: Sequence[str] = (),
+        layout: Literal["narrow", "wide"] | None = None,
+    ) -> ClusterState:
+        """Make a cluster from Arrow tables with ids and list columns.
+
+        Parameters
+        ----------
+        brokers, topics, partitions, cluster : pa.Table, optional
+            Columns as `kfast schema` prints them. Key columns must be there (broker_id; topic;
+            topic and partition); any other may be missing or null, and gets Kafka's default.
+            `partitions` may have a column `line` (int32): where the row stands in the source.
+        source : str, optional
+            Name of the file, for messages.
+        notes : sequence of str
+            What a reader assumed; put before what is assumed here.
+        layout : {"narrow", "wide"}, optional
+            Force a layout; by default the narrow one is taken where it fits.
+
+        Returns
+        -------
+        ClusterState
+            With every assumption listed in `assumptions`.
+
+        Raises
+        ------
+        InputError
+            A partition stands twice, a list names a broker twice, an id is negative, a partition
+            names more than 64 brokers, a key is null, or a column has another type.
+        """
+        from kfast.state.loading import load
+
+        return load(cls(), brokers, topics, partitions, cluster, source, notes, layout)
+
+    @classmethod
+    def from_assignment(
+        cls,
+        *,
+        broker_id: Rows,
+        rack: pa.StringArray | None,
+        topic: pa.StringArray,
+        topic_row: Rows,
+        partition: Rows,
+        replicas: npt.NDArray[Any],
+        topic_min_insync_replicas: Rows | None = None,
+        topic_unclean_leader_election: npt.NDArray[np.int8] | None = None,
+    ) -> ClusterState:
+        """Make a fresh cluster from an assignment: the first replica leads, all are in sync.
+
+        Parameters
+        ----------
+        broker_id : (B,) int32
+            Ids, ascending; all are registered.
+        rack : (B,) string or None
+        topic : (T,) string
+        topic_row, partition : (P,) int32
+        replicas : (P, RF) uint16 or int32
+            Broker rows, all different within a row; uint16 makes the narrow layout.
+        topic_min_insync_replicas : (T,) int32, optional
+            -1 for the broker default.
+        topic_unclean_leader_election : (T,) int8, optional
+            -1 for the broker default.
+        """
+        from kfast.state.loading import fresh
+
+        return fresh(
+            cls(), broker_id, rack, topic, topic_row, partition, replicas,
+            topic_min_insync_replicas, topic_unclean_leader_election,
+        )
+
+    def to_tables(self) -> Tables:
+        """All of the state as Arrow tables with ids; `from_tables` makes the same state of them."""
+        from kfast.state.tables import to_tables
+
+        return to_tables(self)
+
+    def copy(self) -> ClusterState:
+        """Make an independent copy; immutable Arrow columns and the index are shared."""
+        other = copying.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(other, name, value.copy())
+        other._index = None if self._index is None or self._index.appended else self._index
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterState) and self.difference(other) is None
+
+    def difference(self, other: ClusterState) -> str | None:
+        """Say which table, row and column differ first; None where the states are equal."""
+        from kfast.state.compare import difference
+
+        return difference(self, other)
+
+    def digest(self) -> int:
+        """One number (64 bits) for the whole state.
+
+        It is the same on every machine, for every thread count, layout and order of partition
+        rows; NonExistent states and missing entries count alike.
+        """
+        from kfast.state.compare import digest
+
+        return digest(self)
+
+    # --- sizes and columns --------------------------------------------------------------------
+
+    @property
+    def n_brokers(self) -> int:
+        """Number of brokers that are known, registered or not."""
+        return int(self.broker_id.size)
+
+    @property
+    def n_topics(self) -> int:
+        """Number of topics."""
+        return len(self.topic)
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partition rows."""
+        return int(self.records.size)
+
+    @property
+    def n_slots(self) -> int:
+        """Width of the replica matrix."""
+        return int(self.replicas.shape[1])
+
+    @property
+    def layout(self) -> Literal["narrow", "wide"]:
+        """Which of the two layouts holds the state."""
+        return "narrow" if self.replicas.dtype == np.uint16 else "wide"
+
+    @property
+    def registered(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether each broker is registered."""
+        return (self.broker_status[: self.n_brokers] & BROKER_REGISTERED) != 0
+
+    @property
+    def shutting_down(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether each broker is in controlled shutdown."""
+        return (self.broker_status[: self.n_brokers] & BROKER_SHUTTING_DOWN) != 0
+
+    def _topic_flag(self, flag: int) -> npt.NDArray[np.bool_]:
+        return (self.topic_flags[: self.n_topics] & flag) != 0
+
+    @property
+    def topic_queued_for_deletion(self) -> npt.NDArray[np.bool_]:
+        """(T,) whether deletion was asked for."""
+        return self._topic_flag(TOPIC_QUEUED)
+
+    @property
+    def topic_deletion_started(self) -> npt.NDArray[np.bool_]:
+        """(T,) whether deletion has begun."""
+        return self._topic_flag(TOPIC_STARTED)
+
+    @property
+    def topic_ineligible(self) -> npt.NDArray[np.bool_]:
+        """(T,) whether deletion cannot go on at the moment."""
+        return self._topic_flag(TOPIC_INELIGIBLE)
+
+    @property
+    def topic_exists(self) -> npt.NDArray[np.bool_]:
+        """(T,) whether the controller knows the topic."""
+        return self._topic_flag(TOPIC_EXISTS)
+
+    @property
+    def any_queued(self) -> bool:
+        """Whether some topic is queued for deletion."""
+        return bool((self.topic_flags & TOPIC_QUEUED).any())
+
+    def new_bitmap(self) -> npt.NDArray[np.uint64]:
+        """Make an empty bitmap over partitions."""
+        return np.zeros(max((self.n_partitions + 63) // 64, 1), np.uint64)
+
+    def list_marked(self, bits: npt.NDArray[np.uint64], *, without_queued: bool = False) -> Rows:
+        """Rows whose bit is set, ascending; on request without those of queued topics."""
+        rows = np.empty(hosting.count_marked(bits), np.int32)
+        skip = without_queued and self.any_queued
+        n = hosting.list_marked(bits, self.topic_row, self.topic_flags, skip, rows)
+        return rows[:n]
+
+    # --- finding --------------------------------------------------------------------------------
+
+    @property
+    def lookup(self) -> names.Lookup:
+        """Where each topic and partition stands; made when it is first needed."""
+        if self._lookup is None:
+            self._lookup = names.Lookup(self)
+        return self._lookup
+
+    def find_brokers(self, broker_ids: Iterable[int]) -> Rows:
+        """Rows of some brokers; `ArgumentError` where an id is unknown."""
+        ids = np.asarray(list(broker_ids), np.int64)
+        rows = np.searchsorted(self.broker_id, ids)
+        known = rows < self.n_brokers
+        known[known] = self.broker_id[rows[known]] == ids[known]
+        if not known.all():
+            unknown = ", ".join(map(str, ids[~known][:5].tolist()))
+            raise ArgumentError(
+                f"broker {unknown} is unknown; the cluster has {self._some_brokers()}"
+            )
+        return rows.astype(np.int32)
+
+    def _some_brokers(self) -> str:
+        ids = self.broker_id
+        if ids.size == 0:
+            return "no brokers"
+        shown = ", ".join(map(str, ids[:12].tolist()))
+        return f"brokers {shown}" if ids.size <= 12 else f"brokers {shown}, ... {ids[-1]}"
+
+    def find_partitions(self, partitions: Iterable[tuple[str, int]]) -> Rows:
+        """Rows of some (topic, partition) pairs; `ArgumentError` where one is unknown."""
+        return self.lookup.partitions(list(partitions))
+
+    def topic_partitions(self, topic: str) -> Rows:
+        """Rows of a topic's partitions that have an assignment, ascending; empty if unknown."""
+        row = self.lookup.topic_or_none(topic)
+        if row is None:
+            return np.empty(0, np.int32)
+        assigned = (self.records["flags"] & schema.FLAG_ASSIGNED) != 0
+        return np.flatnonzero((self.topic_row == row) & assigned).astype(np.int32)
+
+    def check_rows(self, rows: npt.ArrayLike) -> Rows:
+        """Rows as int32; `RowError` where one is outside the table or stands twice."""
+        checked = np.ascontiguousarray(rows, np.int32).reshape(-1)
+        outside = (checked < 0) | (checked >= self.n_partitions)
+        if outside.any():
+            item = int(np.flatnonzero(outside)[0])
+            raise RowError(
+                f"partition row {checked[item]} (item {item + 1} of {checked.size}) is outside "
+                f"0..{self.n_partitions - 1}; nothing was changed"
+            )
+        if checked.size > 1 and not (checked[1:] > checked[:-1]).all():
+            order = np.sort(checked)
+            twice = order[1:][order[1:] == order[:-1]]
+            if twice.size:
+                raise RowError(f"partition row {twice[0]} is listed twice; nothing was changed")
+        return checked
+
+    def replicas_of(self, rows: npt.ArrayLike) -> Replicas:
+        """All assigned replicas of some partitions."""
+        ordered = np.sort(self.check_rows(rows))
+        n = self.records["n_replicas"][ordered].astype(np.uint64)
+        one = np.uint64(1)
+        slots = np.where(n >= 64, ~np.uint64(0), (one << np.minimum(n, np.uint64(63))) - one)
+        kept = slots != 0
+        return Replicas(ordered[kept], slots[kept])
+
+    def replicas_on(self, brokers: Rows, *, assigned_only: bool = True) -> Replicas:
+        """Replicas on some broker rows; on request also where a broker is only tracked."""
+        if self._index is None or self._index.is_stale:
+            self._index = HostingIndex(self)
+        return self._index.select(self, brokers, assigned_only=assigned_only)
+
+    def replicas_on_brokers(self, broker_ids: Iterable[int]) -> Replicas:
+        """All replicas assigned to some brokers (1.5, `replicas_on_brokers`)."""
+        return self.replicas_on(self.find_brokers(broker_ids))
+
+    def find_replicas(self, replicas: Iterable[tuple[str, int, int]]) -> Replicas:
+        """Find (topic, partition, broker id) triples; a broker not tracked yet gets a slot.
+
+        A triple that stands twice counts once. `ArgumentError` where a partition is unknown.
+        """
+        triples = list(replicas)
+        rows = self.find_partitions((t, p) for t, p, _ in triples)
+        slots = mutators.track(self, rows, mutators.add_brokers(self, [b for _, _, b in triples]))
+        merged = np.zeros(self.n_partitions, np.uint64)
+        np.bitwise_or.at(merged, rows, np.uint64(1) << slots.astype(np.uint64))
+        present = np.unique(rows)
+        return Replicas(present, merged[present])
+
+    # --- queries of section 1.5 -----------------------------------------------------------------
+
+    def is_replica_online(
+        self, broker_id: int, row: int, include_shutting_down: bool = False
+    ) -> bool:
+        """Whether a replica would be online: liveness only, not assignment or ISR membership."""
+        at = int(np.searchsorted(self.broker_id, broker_id))
+        if at >= self.n_brokers or self.broker_id[at] != broker_id:
+            return False
+        status = int(self.broker_status[at])
+        if not status & BROKER_REGISTERED:
+            return False
+        if status & BROKER_SHUTTING_DOWN and not include_shutting_down:
+            return False
+        return broker_id not in self._ids_of(row, int(self.records["offline_dir"][row]))
+
+    def _ids_of(self, row: int, mask: int) -> tuple[int, ...]:
+        return tuple(
+            int(self.broker_id[self.replicas[row, s]]) for s in range(self.n_slots) if mask >> s & 1
+        )
+
+    def assignment(self, row: int) -> Assignment:
+        """Assignment of a partition; three empty lists where it has none."""
+        record = self.records[row]
+        n = int(record["n_replicas"])
+        assigned = (1 << n) - 1
+        return Assignment(
+            self._ids_of(row, assigned),
+            self._ids_of(row, int(record["adding"])),
+            self._ids_of(row, int(record["removing"])),
+        )
+
+    def leadership(self, row: int) -> Leadership | None:
+        """Cached leadership of a partition, ISR in slot order; None where there is none."""
+        record = self.records[row]
+        if not int(record["flags"]) & schema.FLAG_HAS_LEADERSHIP:
+            return None
+        leader = int(record["leader"])
+        return Leadership(
+            int(self.broker_id[leader]) if leader >= 0 else leader,
+            int(record["leader_epoch"]),
+            self._ids_of(row, int(record["isr"])),
+            int((int(record["flags"]) & schema.FLAG_RECOVERY) != 0),
+            int(record["version"]),
+            int(record["controller_epoch"]),
+        )
+
+    def partition_state(self, row: int) -> PartitionState:
+        """State of a partition."""
+        return PartitionState(int(self.records["partition_state"][row]))
+
+    def replica_states_of(self, row: int) -> dict[int, ReplicaState]:
+        """States of a partition's replicas by broker id; brokers without an entry are left out."""
+        return {
+            int(self.broker_id[self.replicas[row, s]]): ReplicaState(int(self.replica_state[row, s]))
+            for s in range(int(self.records["n_slots"][row]))
+            if self.replica_state[row, s]
+        }
+
+    # --- mutators of section 1.6 ----------------------------------------------------------------
+
+    def recount(self) -> None:
+        """Make both counters and both bitmaps afresh from the columns."""
+        self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
+        self.offline_partition_count, self.preferred_imbalance_count = census.recount(
+            self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
+            self.leader_offline, self.pending,
+        )
+
+    def refresh_leader_offline(self, brokers: Rows) -> None:
+        """Bring the bitmap of offline leaders up to date after these brokers' liveness changed."""
+        hosted = self.replicas_on(brokers, assigned_only=False)
+        hosting.refresh_leader_offline(
+            self.records, self.replicas, self.broker_status, hosted.rows, self.leader_offline
+        )
+
+    set_assignment = mutators.set_assignment
+    set_leadership = mutators.set_leadership
+    set_partition_state = mutators.set_partition_state
+    set_replica_state = mutators.set_replica_state
+    set_offline_dir = mutators.set_offline_dir
+    add_live_brokers = mutators.add_live_brokers
+    remove_live_brokers = mutators.remove_live_brokers
+    set_shutting_down = mutators.set_shutting_down
+    add_partitions = mutators.add_partitions
+    queue_topic_deletion = mutators.queue_topic_deletion
+    begin_topic_deletion = mutators.begin_topic_deletion
+    set_unclean_leader_election = mutators.set_unclean_leader_election

@@ -1,0 +1,139 @@
+"""Whether two states are equal, where they differ, and a digest of one."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast.kernels import census
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+SETS = ("isr", "adding", "removing", "offline_dir")
+"""List columns whose order says nothing."""
+
+
+def _sorted_lists(column: pa.ListArray) -> pa.ListArray:
+    owner = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
+    values = column.values.to_numpy()
+    return pa.ListArray.from_arrays(column.offsets, pa.array(values[np.lexsort((values, owner))]))
+
+
+def _normal(table: pa.Table, name: str) -> pa.Table:
+    """The table in the order of its keys, lists that are sets sorted."""
+    if name == "partitions":
+        table = table.sort_by([("topic", "ascending"), ("partition", "ascending")])
+        order = _state_order(table)
+        for column in SETS:
+            at = table.column_names.index(column)
+            lists = _sorted_lists(table.column(column).combine_chunks().chunk(0)
+                                  if table.num_rows and isinstance(table.column(column).combine_chunks(), pa.ChunkedArray)
+                                  else table.column(column).combine_chunks())
+            table = table.set_column(at, column, lists)
+        for column, values in order.items():
+            table = table.set_column(table.column_names.index(column), column, values)
+    elif name == "topics":
+        table = table.sort_by("topic")
+    return table
+
+
+def _state_order(table: pa.Table) -> dict[str, pa.Array]:
+    """Replica states in ascending broker id."""
+    brokers = table.column("replica_state_broker_ids").combine_chunks()
+    states = table.column("replica_states").combine_chunks()
+    if table.num_rows == 0:
+        return {}
+    owner = np.repeat(np.arange(len(brokers)), np.diff(brokers.offsets.to_numpy()))
+    order = np.lexsort((brokers.values.to_numpy(), owner))
+    return {
+        "replica_state_broker_ids": pa.ListArray.from_arrays(
+            brokers.offsets, brokers.values.take(pa.array(order))
+        ),
+        "replica_states": pa.ListArray.from_arrays(
+            states.offsets, states.values.take(pa.array(order))
+        ),
+    }
+
+
+def _first_difference(ours: pa.Table, theirs: pa.Table, name: str) -> str | None:
+    if ours.num_rows != theirs.num_rows:
+        return f"{name}: {ours.num_rows} rows against {theirs.num_rows}"
+    found: tuple[int, str] | None = None
+    for column in ours.column_names:
+        left, right = ours.column(column), theirs.column(column)
+        if left.equals(right):
+            continue
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        row = next(i for i, (a, b) in enumerate(pairs) if a != b)
+        if found is None or row < found[0]:
+            found = (row, column)
+    if found is None:
+        return None
+    row, column = found
+    keys = [ours.column(k)[row].as_py() for k in ours.column_names[: 2 if name == "partitions" else 1]]
+    return (
+        f"{name} row {row} ({'-'.join(map(str, keys))}), column {column}: "
+        f"{ours.column(column)[row].as_py()} against {theirs.column(column)[row].as_py()}"
+    )
+
+
+def difference(state: ClusterState, other: ClusterState) -> str | None:
+    """See `ClusterState.difference`."""
+    ours, theirs = state.to_tables(), other.to_tables()
+    for name in ("cluster", "brokers", "topics", "partitions"):
+        found = _first_difference(
+            _normal(getattr(ours, name), name), _normal(getattr(theirs, name), name), name
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def digest(state: ClusterState) -> int:
+    """See `ClusterState.digest`."""
+    names = state.topic if state.topic.offset == 0 else pa.concat_arrays([state.topic])
+    topics = np.zeros(max(state.n_topics, 1), np.uint64)
+    if state.n_topics:
+        buffers = names.buffers()
+        offsets = np.frombuffer(buffers[1], np.int32)[: state.n_topics + 1]
+        data = np.frombuffer(buffers[2] or b"\0", np.uint8)
+        census.digest_bytes(offsets, data, topics[: state.n_topics])
+    broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
+    partitions = census.digest(
+        state.records, state.replicas, state.replica_state, broker_id, state.topic_row, topics,
+        state.partition,
+    )
+    parts = hashlib.blake2b(digest_size=8)
+    parts.update(int(partitions).to_bytes(8, "little"))
+    parts.update(_digest_topics(state, topics).to_bytes(8, "little"))
+    known = state.registered | state.shutting_down
+    parts.update(state.broker_id[known].astype("<i4").tobytes())
+    parts.update(state.broker_status[: state.n_brokers][known].tobytes())
+    parts.update(state.broker_epoch[known].astype("<i8").tobytes())
+    scalars = (
+        state.controller_id, state.controller_epoch, state.epoch_store_version,
+        state.offline_partition_count, state.preferred_imbalance_count, state.unclean_elections,
+    )
+    parts.update(repr(scalars).encode())
+    return int.from_bytes(parts.digest(), "little")
+
+
+def _digest_topics(state: ClusterState, names: np.ndarray) -> int:
+    """Digest of the topics' own columns, whatever their order."""
+    if state.n_topics == 0:
+        return 0
+    word = names[: state.n_topics].copy()
+    with np.errstate(over="ignore"):
+        for column in (
+            state.topic_flags[: state.n_topics], state.topic_unclean_leader_election,
+            state.topic_min_insync_replicas,
+        ):
+            word ^= column.astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+            word *= np.uint64(0xBF58476D1CE4E5B9)
+            word ^= word >> np.uint64(29)
+        return int(word.sum(dtype=np.uint64))

@@ -1,0 +1,75 @@
+"""The hosting index: which partition rows track a broker.
+
+Entries are hints, checked against the replica matrix at every look-up. What is tracked later is
+appended; the index is made afresh when too much was appended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.kernels import hosting
+from kfast.state.records import Replicas, Rows
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+APPENDED_SHARE = 8
+"""The index is made afresh once appended entries are more than this fraction (1/8) of it."""
+
+
+class HostingIndex:
+    """Per broker, the rows of the partitions that track it.
+
+    Parameters
+    ----------
+    state : ClusterState
+        The cluster as it is now.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        counts = np.zeros(state.n_brokers, np.int64)
+        hosting.count_hosted(state.records, state.replicas, counts)
+        self.begin = np.zeros(state.n_brokers + 1, np.int64)
+        np.cumsum(counts, out=self.begin[1:])
+        self.hosted = np.empty(int(self.begin[-1]), np.int32)
+        hosting.list_hosted(state.records, state.replicas, self.begin[:-1].copy(), self.hosted)
+        self.appended: list[tuple[Rows, Rows]] = []
+        self.n_appended = 0
+
+    def append(self, rows: Rows, brokers: Rows) -> None:
+        """Note that each row tracks a broker row now."""
+        self.appended.append((rows, brokers))
+        self.n_appended += int(rows.size)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether so much was appended that look-ups suffer."""
+        return self.n_appended * APPENDED_SHARE > self.hosted.size + 1024
+
+    def candidates(self, state: ClusterState, brokers: Rows) -> Rows:
+        """Rows, ascending, that may track one of these broker rows."""
+        if brokers.size == 1 and not self.appended:
+            only = int(brokers[0])
+            return self.hosted[self.begin[only] : self.begin[only + 1]]
+        marked = state.new_bitmap()
+        for broker in brokers.tolist():
+            hosting.mark_rows(self.hosted[self.begin[broker] : self.begin[broker + 1]], marked)
+        for rows, tracked in self.appended:
+            hosting.mark_rows(np.ascontiguousarray(rows[np.isin(tracked, brokers)]), marked)
+        return state.list_marked(marked)
+
+    def select(self, state: ClusterState, brokers: Rows, *, assigned_only: bool) -> Replicas:
+        """Find the slots that these broker rows have, checked against the replica matrix."""
+        chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
+        chosen[brokers] = 1
+        rows: npt.NDArray[np.int32] = self.candidates(state, brokers)
+        found = np.empty(rows.size, np.int32)
+        slots = np.empty(rows.size, np.uint64)
+        n = hosting.select_slots(
+            state.records, state.replicas, chosen, rows, assigned_only, found, slots
+        )
+        return Replicas(found[:n], slots[:n])

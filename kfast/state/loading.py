@@ -1,0 +1,327 @@
+"""From Arrow tables to a `ClusterState`: checks, Kafka's defaults, slots.
+
+What a table does not say gets Kafka's default, and every default is listed in
+`ClusterState.assumptions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast import schema
+from kfast.errors import InputError
+from kfast.kernels import tables as kernels
+from kfast.schema import PartitionState
+from kfast.state import mutators
+from kfast.state.columns import Columns, ListColumn, absent_names, ids_to_rows
+from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+LISTS = ("replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids")
+FLAG_REGISTERED, FLAG_SHUTTING_DOWN = 1, 2
+
+
+def load(
+    state: ClusterState, brokers: pa.Table | None, topics: pa.Table | None,
+    partitions: pa.Table | None, cluster: pa.Table | None, source: str | None,
+    notes: Sequence[str], layout: str | None,
+) -> ClusterState:
+    """Fill an empty state from tables; see `ClusterState.from_tables`."""
+    said: list[str] = list(notes)
+    rows = Columns(partitions, schema.PARTITIONS_SCHEMA, "partitions", source)
+    _load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
+    _load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows, said)
+    lists = _read_lists(rows, said)
+    leader_ids = _read_leaders(rows, lists["replicas"], said)
+    _load_brokers(
+        state, Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source),
+        [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0]], said,
+    )
+    _load_partitions(state, rows, lists, leader_ids, layout, said)
+    _report_unassigned(state, rows, said)
+    state.assumptions = tuple(said)
+    mutators.refresh_unclean(state)
+    state.recount()
+    return state
+
+
+def _load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
+    for column in schema.CLUSTER:
+        value = table.scalar(column.name)
+        if value is not None:
+            setattr(state, column.name, value)
+    if table.scalar("default_min_insync_replicas") is None:
+        said.append("min.insync.replicas of the brokers is not given: 1, Kafka's default, is taken")
+    if table.scalar("default_unclean_leader_election") is None:
+        said.append(
+            "unclean.leader.election.enable of the brokers is not given: false, Kafka's default, "
+            "is taken"
+        )
+
+
+def _load_topics(state: ClusterState, table: Columns, rows: Columns, said: list[str]) -> None:
+    names = table.strings("topic") if table.given("topic") else pa.array([], pa.string())
+    table.refuse_nulls("topic")
+    if len(names) != len(pc.unique(names)):
+        raise InputError(f"{table.where(table.first_repeat(names))}: the topic stands twice")
+    encoded = rows.dictionary("topic")
+    rows.refuse_nulls("topic")
+    extra = absent_names(encoded.dictionary, names)
+    n = len(names) + len(extra)
+    state.topic = pa.concat_arrays([names, extra])
+    state.topic_id = pa.concat_arrays([table.strings("topic_id"), pa.nulls(len(extra), pa.string())])
+    place = pc.index_in(encoded.dictionary, value_set=state.topic).to_numpy(zero_copy_only=False)
+    indices = encoded.indices.to_numpy(zero_copy_only=False)
+    state.topic_row = place.astype(np.int32)[indices] if len(place) else np.empty(0, np.int32)
+    state.topic_unclean_leader_election = np.full(n, -1, np.int8)
+    state.topic_min_insync_replicas = np.full(n, -1, np.int32)
+    state.topic_flags = np.full(max(n, 1), mutators.EXISTS, np.uint8)
+    given = slice(0, len(names))
+    state.topic_unclean_leader_election[given] = table.integers("unclean_leader_election", -1)
+    state.topic_min_insync_replicas[given] = table.integers("min_insync_replicas", -1)
+    flags = mutators.EXISTS * table.integers("exists", 1)
+    flags |= mutators.QUEUED * table.integers("queued_for_deletion", 0)
+    flags |= mutators.STARTED * table.integers("deletion_started", 0)
+    flags |= mutators.INELIGIBLE * table.integers("ineligible", 0)
+    state.topic_flags[given] = flags
+
+
+def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:
+    lists = {name: rows.list_column(name) for name in LISTS}
+    if rows.given("isr"):
+        missing = rows.n_null("isr")
+    else:
+        missing = rows.n_rows
+    if missing:
+        said.append(f"the ISR of {missing} partitions is not given: all assigned replicas are taken")
+        lists["isr"] = rows.list_column("isr", otherwise="replicas")
+    return lists
+
+
+def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
+    leaders = rows.integers("leader", -3).astype(np.int32)
+    unknown = leaders == -3
+    if unknown.any():
+        first = np.full(rows.n_rows, schema.NO_LEADER, np.int32)
+        some = replicas.offsets[1:] > replicas.offsets[:-1]
+        first[some] = replicas.values[replicas.offsets[:-1][some]]
+        leaders[unknown] = first[unknown]
+        said.append(
+            f"the leader of {int(unknown.sum())} partitions is not given: "
+            "the first assigned replica is taken"
+        )
+    wrong = np.flatnonzero(leaders < schema.LEADER_DURING_DELETE)
+    if wrong.size:
+        raise InputError(
+            f"{rows.where(int(wrong[0]))}: leader {leaders[wrong[0]]} is not a broker id; "
+            "allowed: 0 or more, -1 for none"
+        )
+    return leaders
+
+
+def _load_brokers(
+    state: ClusterState, table: Columns, named: list[Rows], said: list[str]
+) -> None:
+    ids = table.integers("broker_id", -1)
+    table.refuse_nulls("broker_id")
+    if ids.size != np.unique(ids).size:
+        raise InputError(f"{table.where(table.first_repeat(pa.array(ids)))}: broker stands twice")
+    if ids.size and ids.min() < 0:
+        raise InputError(f"{table.where(int(ids.argmin()))}: broker id {ids.min()} is negative")
+    listed = ids.astype(np.int32)
+    appearing = absent_names(
+        pa.array(np.unique(np.concatenate([_distinct(values) for values in named]))),
+        pa.array(listed),
+    ).to_numpy(zero_copy_only=False)
+    if table.table is None:
+        if appearing.size:
+            said.append("no brokers are given: every broker that a partition names is registered")
+    elif appearing.size:
+        shown = ", ".join(map(str, appearing[:8].tolist()))
+        said.append(f"brokers named by partitions but not listed are not registered: {shown}"
+                    + (f" and {appearing.size - 8} more" if appearing.size > 8 else ""))
+    everyone = np.concatenate([listed, appearing.astype(np.int32)])
+    order = np.argsort(everyone, kind="stable")
+    present = np.full(everyone.size, 1 if table.table is None else 0, np.uint8)
+    status = FLAG_REGISTERED * table.integers("registered", 1)
+    status |= FLAG_SHUTTING_DOWN * table.integers("shutting_down", 0)
+    present[: listed.size] = status
+    epoch = np.zeros(everyone.size, np.int64)
+    epoch[: listed.size] = table.integers("epoch", 0)
+    racks = pa.concat_arrays([table.strings("rack"), pa.nulls(appearing.size, pa.string())])
+    state.broker_id = everyone[order]
+    state.broker_status = present[order] if order.size else np.zeros(1, np.uint8)
+    state.broker_epoch = epoch[order]
+    state.rack = racks.take(pa.array(order))
+
+
+def _distinct(values: Rows) -> Rows:
+    """Distinct ids of a long list; by counting where they are small enough."""
+    if values.size and 0 <= values.min() and values.max() < 1 << 20:
+        return np.flatnonzero(np.bincount(values)).astype(np.int32)
+    return np.unique(values)
+
+
+def _load_partitions(
+    state: ClusterState, rows: Columns, lists: dict[str, ListColumn], leader_ids: Rows,
+    layout: str | None, said: list[str],
+) -> None:
+    state.partition = rows.integers("partition", -1).astype(np.int32)
+    _check_keys(state, rows)
+    for name, column in lists.items():
+        if column.values.size and column.values.min() < 0:
+            item = int(column.values.argmin())
+            row = int(np.searchsorted(column.offsets, item, side="right")) - 1
+            raise InputError(
+                f"{rows.where(row)}: {name} names broker {column.values[item]}; "
+                "broker ids are 0 or more"
+            )
+    leaders = ids_to_rows(state.broker_id, leader_ids)
+    offsets = np.stack([lists[name].offsets for name in LISTS])
+    base = np.cumsum([0] + [lists[name].values.size for name in LISTS])
+    offsets += base[:-1, None].astype(np.int32)
+    values = ids_to_rows(state.broker_id, np.concatenate([lists[n].values for n in LISTS]))
+    n_slots = _count_slots(state, rows, offsets, values, leaders)
+    narrow = n_slots <= schema.NARROW_SLOTS and state.n_brokers < schema.NARROW_BROKERS
+    narrow = narrow and layout != "wide"
+    _allocate(state, rows.n_rows, n_slots, narrow)
+    state.records["leader"] = leaders
+    _fill_records(state, rows)
+    states = rows.list_values("replica_states", np.int8)
+    if states.size != lists["replica_state_broker_ids"].values.size:
+        raise InputError(
+            f"{rows.source}: replica_states has {states.size} states for "
+            f"{lists['replica_state_broker_ids'].values.size} brokers; one each is right"
+        )
+    kernels.fill_slots(
+        state.records, state.replicas, state.replica_state, np.ascontiguousarray(offsets), values,
+        states,
+    )
+
+
+def _check_keys(state: ClusterState, rows: Columns) -> None:
+    rows.refuse_nulls("partition")
+    negative = np.flatnonzero(state.partition < 0)
+    if negative.size:
+        row = int(negative[0])
+        raise InputError(f"{rows.where(row)}: partition {state.partition[row]} is negative")
+    keys = (state.topic_row.astype(np.int64) << 32) | state.partition
+    if keys.size > 1 and not (keys[1:] > keys[:-1]).all():
+        order = np.argsort(keys, kind="stable")
+        same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+        if same.size:
+            # The second mention that comes first in the source is the one to name.
+            second = int(order[1:][same].min())
+            at = int(np.searchsorted(keys[order], keys[second]))
+            raise InputError(
+                f"{rows.where(second)}: partition {_label(state, second)} stands twice, first at "
+                f"{rows.where(int(order[at]), short=True)}; each partition may stand once"
+            )
+
+
+def _label(state: ClusterState, row: int) -> str:
+    return f"{state.topic[int(state.topic_row[row])].as_py()}-{state.partition[row]}"
+
+
+def _count_slots(
+    state: ClusterState, rows: Columns, offsets: npt.NDArray[np.int32], values: Rows, leaders: Rows
+) -> int:
+    counts = np.zeros(rows.n_rows, np.uint8)
+    wrong = np.zeros(3, np.int32)
+    found = kernels.count_slots(np.ascontiguousarray(offsets), values, leaders, counts, wrong)
+    row = int(wrong[0])
+    if found == 1:
+        name = {"replicas": "Replicas", "isr": "Isr"}.get(LISTS[wrong[1]], LISTS[wrong[1]])
+        raise InputError(
+            f"{rows.where(row)}: {name} of {_label(state, row)} names broker "
+            f"{state.broker_id[wrong[2]]} twice; each broker may stand once"
+        )
+    if found == 2:
+        raise InputError(
+            f"{rows.where(row)}: {_label(state, row)} names more than {schema.MAX_SLOTS} brokers; "
+            f"at most {schema.MAX_SLOTS} are allowed"
+        )
+    return max(int(counts.max()) if counts.size else 1, 1)
+
+
+def _allocate(state: ClusterState, n: int, n_slots: int, narrow: bool) -> None:
+    null = schema.NARROW_BROKERS if narrow else -1
+    state.records = np.zeros(n, schema.record_dtype(narrow))
+    state.replicas = np.full((n, n_slots), null, schema.broker_dtype(narrow))
+    state.replica_state = np.zeros((n, n_slots), np.uint8)
+
+
+def _fill_records(state: ClusterState, rows: Columns) -> None:
+    for name in ("leader_epoch", "version", "controller_epoch"):
+        state.records[name] = rows.integers(name, 0)
+    state.records["partition_state"] = rows.integers(
+        "partition_state", int(PartitionState.NO_ENTRY)
+    )
+    assigned = rows.valid("replicas")
+    led = rows.integers("has_leadership", -1)
+    flags = np.where(led < 0, assigned | rows.valid("leader"), led > 0) * schema.FLAG_HAS_LEADERSHIP
+    flags |= assigned * schema.FLAG_ASSIGNED
+    flags |= (rows.integers("recovery", 0) > 0) * schema.FLAG_RECOVERY
+    flags |= (rows.integers("being_reassigned", 0) > 0) * schema.FLAG_BEING_REASSIGNED
+    state.records["flags"] = flags
+
+
+def _report_unassigned(state: ClusterState, rows: Columns, said: list[str]) -> None:
+    isr: npt.NDArray[Any] = state.records["isr"].astype(np.uint64)
+    beyond = isr >> state.records["n_replicas"].astype(np.uint64)
+    beyond[state.records["n_replicas"] >= schema.MAX_SLOTS] = 0
+    found = np.flatnonzero(beyond)
+    for row in found[:8].tolist():
+        n = int(state.records["n_replicas"][row])
+        names = state._ids_of(row, int(isr[row]) >> n << n)
+        said.append(
+            f"{rows.where(row)}: the ISR of {_label(state, row)} names "
+            f"{', '.join(map(str, names))}, which is not assigned; kept"
+        )
+    if found.size > 8:
+        said.append(f"{found.size - 8} more partitions have ISR members that are not assigned; kept")
+
+
+def fresh(
+    state: ClusterState, broker_id: Rows, rack: pa.StringArray | None, topic: pa.StringArray,
+    topic_row: Rows, partition: Rows, replicas: npt.NDArray[Any],
+    topic_min_insync_replicas: Rows | None,
+    topic_unclean_leader_election: npt.NDArray[np.int8] | None,
+) -> ClusterState:
+    """Fill an empty state from an assignment; see `ClusterState.from_assignment`."""
+    n, rf = replicas.shape
+    n_topics = len(topic)
+    state.broker_id = broker_id
+    state.rack = pa.nulls(broker_id.size, pa.string()) if rack is None else rack
+    state.broker_status = np.full(broker_id.size, FLAG_REGISTERED, np.uint8)
+    state.broker_epoch = np.zeros(broker_id.size, np.int64)
+    state.topic, state.topic_id = topic, pa.nulls(n_topics, pa.string())
+    state.topic_flags = np.full(max(n_topics, 1), mutators.EXISTS, np.uint8)
+    state.topic_min_insync_replicas = (
+        np.full(n_topics, -1, np.int32) if topic_min_insync_replicas is None
+        else topic_min_insync_replicas
+    )
+    state.topic_unclean_leader_election = (
+        np.full(n_topics, -1, np.int8) if topic_unclean_leader_election is None
+        else topic_unclean_leader_election
+    )
+    state.topic_row, state.partition = topic_row, partition
+    state.replicas = np.ascontiguousarray(replicas)
+    state.replica_state = np.zeros((n, rf), np.uint8)
+    state.records = np.zeros(n, schema.record_dtype(replicas.dtype == np.uint16))
+    state.records["leader"] = replicas[:, 0]
+    state.records["isr"] = (1 << rf) - 1
+    state.records["n_replicas"] = state.records["n_slots"] = rf
+    state.records["partition_state"] = PartitionState.NO_ENTRY
+    state.records["flags"] = schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP
+    mutators.refresh_unclean(state)
+    state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
+    return state

@@ -1,0 +1,353 @@
+"""Changes of single rows that keep counters, bitmaps and index (specification, section 1.6).
+
+The machines change rows by kernels; these serve what is done one by one: building a state by
+hand, and the edges of an event. Each function is a method of `ClusterState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.kernels import hosting
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+REGISTERED, SHUTTING_DOWN = 1, 2
+QUEUED, STARTED, INELIGIBLE, EXISTS, UNCLEAN = 1, 2, 4, 8, 16
+
+
+def widen(state: ClusterState) -> None:
+    """Change from the narrow to the wide layout; nothing else changes."""
+    if state.layout == "wide":
+        return
+    records = np.zeros(state.n_partitions, schema.record_dtype(narrow=False))
+    for name in records.dtype.names or ():
+        records[name] = state.records[name]
+    replicas = state.replicas.astype(np.int32)
+    replicas[state.replicas == np.uint16(schema.NARROW_BROKERS)] = -1
+    state.records, state.replicas = records, replicas
+
+
+def grow_slots(state: ClusterState, n_slots: int) -> None:
+    """Make room for more slots per partition."""
+    if n_slots > schema.MAX_SLOTS:
+        raise ArgumentError(
+            f"a partition would name {n_slots} brokers; at most {schema.MAX_SLOTS} are allowed"
+        )
+    if n_slots > schema.NARROW_SLOTS:
+        widen(state)
+    added = n_slots - state.n_slots
+    if added > 0:
+        null = -1 if state.layout == "wide" else schema.NARROW_BROKERS
+        block = np.full((state.n_partitions, added), null, state.replicas.dtype)
+        state.replicas = np.ascontiguousarray(np.hstack([state.replicas, block]))
+        empty = np.zeros((state.n_partitions, added), np.uint8)
+        state.replica_state = np.ascontiguousarray(np.hstack([state.replica_state, empty]))
+
+
+def add_brokers(state: ClusterState, broker_ids: Sequence[int]) -> Rows:
+    """Rows of some brokers; unknown ones are added, not registered. Rows of others may move."""
+    ids = np.asarray(broker_ids, np.int64).reshape(-1)
+    if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
+        raise ArgumentError(f"broker id {ids[ids.argmin()]} is not between 0 and 2147483647")
+    new = np.setdiff1d(ids, state.broker_id)
+    if new.size:
+        _insert_brokers(state, new.astype(np.int32))
+    return np.searchsorted(state.broker_id, ids).astype(np.int32)
+
+
+def _insert_brokers(state: ClusterState, new: Rows) -> None:
+    merged = np.union1d(state.broker_id, new).astype(np.int32)
+    if merged.size >= schema.NARROW_BROKERS:
+        widen(state)
+    moved = np.searchsorted(merged, state.broker_id)
+    if moved.size and (moved != np.arange(moved.size)).any():
+        used = np.arange(state.n_slots) < state.records["n_slots"][:, None]
+        state.replicas[used] = moved[state.replicas[used]].astype(state.replicas.dtype)
+        led = state.records["leader"] >= 0
+        state.records["leader"][led] = moved[state.records["leader"][led]]
+    status = np.zeros(merged.size, np.uint8)
+    epoch = np.zeros(merged.size, np.int64)
+    status[moved] = state.broker_status[: moved.size]
+    epoch[moved] = state.broker_epoch[: moved.size]
+    where = np.full(merged.size, -1, np.int64)
+    where[moved] = np.arange(moved.size)
+    state.rack = state.rack.take(pa.array(where, mask=where < 0))
+    state.broker_id, state.broker_status, state.broker_epoch = merged, status, epoch
+    state._index = None
+
+
+def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
+    """Give each broker row a slot of its partition row unless it has one; returns the slots."""
+    slots = np.empty(rows.size, np.int32)
+    before = state.records["n_slots"][rows]
+    done = 0
+    while done < rows.size:
+        done += hosting.track(
+            state.records, state.replicas, state.replica_state, rows[done:], brokers[done:],
+            slots[done:],
+        )
+        if done < rows.size:
+            grow_slots(state, state.n_slots + 1)
+    if state._index is not None and rows.size and bool((slots >= before).any()):
+        state._index.append(rows, brokers)
+    return slots
+
+
+def add_partitions(
+    state: ClusterState, topics: Sequence[str], partitions: Sequence[int]
+) -> Rows:
+    """Rows of some partitions; unknown ones, and unknown topics, are added without assignment."""
+    names = list(dict.fromkeys(topics))
+    known = state.lookup.topics(names)
+    missing = [name for name, row in zip(names, known.tolist(), strict=True) if row < 0]
+    if missing:
+        _add_topics(state, missing)
+    topic_rows = state.lookup.known_topics(list(topics))
+    numbers = np.asarray(partitions, np.int32)
+    absent = state.lookup.rows(topic_rows, numbers) < 0
+    if absent.any():
+        keys = np.unique((topic_rows[absent].astype(np.int64) << 32) | numbers[absent])
+        _add_rows(state, (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32))
+    return state.lookup.rows(topic_rows, numbers)
+
+
+def _add_topics(state: ClusterState, topics: list[str]) -> None:
+    n = len(topics)
+    state.topic = pa.concat_arrays([state.topic, pa.array(topics, pa.string())])
+    state.topic_id = pa.concat_arrays([state.topic_id, pa.nulls(n, pa.string())])
+    flags = EXISTS | (UNCLEAN if state.default_unclean_leader_election else 0)
+    state.topic_flags = np.append(state.topic_flags, np.full(n, flags, np.uint8))
+    state.topic_unclean_leader_election = np.append(
+        state.topic_unclean_leader_election, np.full(n, -1, np.int8)
+    )
+    state.topic_min_insync_replicas = np.append(
+        state.topic_min_insync_replicas, np.full(n, -1, np.int32)
+    )
+    state._lookup = None
+
+
+def _add_rows(state: ClusterState, topic_rows: Rows, partitions: Rows) -> None:
+    n = topic_rows.size
+    null = -1 if state.layout == "wide" else schema.NARROW_BROKERS
+    records = np.zeros(n, state.records.dtype)
+    records["leader"] = schema.NO_LEADER
+    records["partition_state"] = PartitionState.NO_ENTRY
+    state.records = np.concatenate([state.records, records])
+    block = np.full((n, state.n_slots), null, state.replicas.dtype)
+    state.replicas = np.concatenate([state.replicas, block])
+    state.replica_state = np.concatenate(
+        [state.replica_state, np.zeros((n, state.n_slots), np.uint8)]
+    )
+    state.topic_row = np.concatenate([state.topic_row, topic_rows])
+    state.partition = np.concatenate([state.partition, partitions])
+    words = state.new_bitmap()
+    for name in ("leader_offline", "pending"):
+        bits = words.copy()
+        old = getattr(state, name)
+        bits[: old.size] = old
+        setattr(state, name, bits)
+    state._lookup = None
+
+
+def _imbalance(state: ClusterState, row: int) -> int:
+    """1 where the partition counts as imbalanced (1.6), 0 otherwise."""
+    if state.topic_flags[state.topic_row[row]] & QUEUED:
+        return 0
+    leadership, assignment = state.leadership(row), state.assignment(row)
+    if leadership is None or not assignment.replicas:
+        return 0
+    first = assignment.replicas[0]
+    if assignment.being_reassigned and first in assignment.adding:
+        return int(first in leadership.isr)
+    return int(leadership.leader != first)
+
+
+def _refresh(state: ClusterState, row: int) -> None:
+    rows = np.asarray([row], np.int32)
+    hosting.refresh_leader_offline(
+        state.records, state.replicas, state.broker_status, rows, state.leader_offline
+    )
+
+
+def set_assignment(
+    state: ClusterState, row: int, replicas: Iterable[int], adding: Iterable[int] = (),
+    removing: Iterable[int] = (),
+) -> None:
+    """Replace a partition's assignment (`set_assignment` of section 1.6); ids are broker ids.
+
+    `ArgumentError` where a list names a broker twice. Brokers that `adding` and `removing` name
+    need not be assigned.
+    """
+    lists = [list(replicas), list(adding), list(removing)]
+    for listed in lists:
+        if len(set(listed)) != len(listed):
+            raise ArgumentError(f"{listed} names a broker twice; nothing was changed")
+    before = _imbalance(state, row)
+    leadership = state.leadership(row)
+    states = state.replica_states_of(row)
+    offline = state._ids_of(row, int(state.records["offline_dir"][row]))
+    named = list(dict.fromkeys([
+        *lists[0], *lists[1], *lists[2], *(leadership.isr if leadership else ()),
+        *([leadership.leader] if leadership and leadership.leader >= 0 else ()),
+        *states, *offline,
+    ]))
+    rows = add_brokers(state, named)
+    grow_slots(state, max(len(named), state.n_slots))
+    place = {broker: slot for slot, broker in enumerate(named)}
+    record = state.records[row : row + 1]
+    state.replicas[row] = -1 if state.layout == "wide" else schema.NARROW_BROKERS
+    state.replicas[row, : len(named)] = rows
+    state.replica_state[row] = 0
+    for broker, entry in states.items():
+        state.replica_state[row, place[broker]] = entry
+    for name, listed in (
+        ("adding", lists[1]), ("removing", lists[2]), ("offline_dir", offline),
+        ("isr", leadership.isr if leadership else ()),
+    ):
+        record[name] = sum(1 << place[b] for b in listed)
+    record["n_replicas"], record["n_slots"] = len(lists[0]), len(named)
+    record["flags"] |= schema.FLAG_ASSIGNED
+    state.preferred_imbalance_count += _imbalance(state, row) - before
+    if state._index is not None:
+        state._index.append(np.full(rows.size, row, np.int32), rows)
+
+
+def set_leadership(
+    state: ClusterState, row: int, *, leader: int, isr: Iterable[int], leader_epoch: int = 0,
+    version: int = 0, controller_epoch: int | None = None, recovery: int = 0,
+) -> None:
+    """Replace a partition's cached leadership (`put_leadership` of section 1.6)."""
+    members = list(dict.fromkeys(isr))
+    before = _imbalance(state, row)
+    brokers = add_brokers(state, [*members, *([leader] if leader >= 0 else [])])
+    at = np.full(brokers.size, row, np.int32)
+    slots = track(state, at, brokers)
+    record = state.records[row : row + 1]
+    record["leader"] = brokers[-1] if leader >= 0 else leader
+    record["isr"] = sum(1 << int(s) for s in slots[: len(members)])
+    record["leader_epoch"], record["version"] = leader_epoch, version
+    record["controller_epoch"] = (
+        state.controller_epoch if controller_epoch is None else controller_epoch
+    )
+    flags = int(record["flags"][0]) & ~schema.FLAG_RECOVERY
+    record["flags"] = (
+        flags | schema.FLAG_HAS_LEADERSHIP | (schema.FLAG_RECOVERY if recovery else 0)
+    )
+    state.preferred_imbalance_count += _imbalance(state, row) - before
+    _refresh(state, row)
+
+
+def set_partition_state(state: ClusterState, row: int, new: PartitionState) -> None:
+    """Set a partition's state (`put_partition_state` of section 1.6)."""
+    old = state.partition_state(row)
+    if not state.topic_flags[state.topic_row[row]] & STARTED:
+        offline = PartitionState.OFFLINE
+        state.offline_partition_count += (new == offline) - (old == offline)
+    state.records["partition_state"][row] = new
+    bit = np.uint64(1) << np.uint64(row & 63)
+    waiting = new in (PartitionState.NEW, PartitionState.OFFLINE)
+    word = state.pending[row >> 6]
+    state.pending[row >> 6] = word | bit if waiting else word & ~bit
+
+
+def set_replica_state(state: ClusterState, row: int, broker_id: int, new: ReplicaState) -> None:
+    """Set a replica's state; `ReplicaState.NO_ENTRY` removes it."""
+    brokers = add_brokers(state, [broker_id])
+    slot = track(state, np.asarray([row], np.int32), brokers)[0]
+    state.replica_state[row, slot] = new
+
+
+def set_offline_dir(state: ClusterState, broker_id: int, rows: Rows, offline: bool = True) -> None:
+    """Note that a broker's log directories of some partitions are offline, or online again."""
+    brokers = np.full(len(rows), add_brokers(state, [broker_id])[0], np.int32)
+    slots = track(state, rows, brokers)
+    masks = (np.uint64(1) << slots.astype(np.uint64)).astype(state.records["offline_dir"].dtype)
+    old = state.records["offline_dir"][rows]
+    state.records["offline_dir"][rows] = old | masks if offline else old & ~masks
+    hosting.refresh_leader_offline(
+        state.records, state.replicas, state.broker_status, rows, state.leader_offline
+    )
+
+
+def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> None:
+    if value:
+        state.broker_status[brokers] |= flag
+    else:
+        state.broker_status[brokers] &= 255 - flag
+    state.refresh_leader_offline(brokers)
+
+
+def add_live_brokers(state: ClusterState, epochs: Mapping[int, int]) -> None:
+    """Register brokers with their epochs; unknown ones are added."""
+    brokers = add_brokers(state, list(epochs))
+    state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
+    _set_status(state, brokers, REGISTERED, True)
+
+
+def remove_live_brokers(state: ClusterState, broker_ids: Iterable[int]) -> None:
+    """Unregister brokers; they stay known, and in the set of those shutting down."""
+    _set_status(state, state.find_brokers(broker_ids), REGISTERED, False)
+
+
+def set_shutting_down(
+    state: ClusterState, broker_ids: Iterable[int], shutting_down: bool = True
+) -> None:
+    """Put brokers into the set of those in controlled shutdown, or take them out."""
+    brokers = add_brokers(state, list(broker_ids))
+    _set_status(state, brokers, SHUTTING_DOWN, shutting_down)
+
+
+def queue_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
+    """Queue topics for deletion; their partitions no longer count as imbalanced."""
+    flag_topics(state, state.lookup.known_topics(topics), QUEUED)
+
+
+def begin_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
+    """Mark queued topics as started; their partitions no longer move the offline count."""
+    flag_topics(state, state.lookup.known_topics(topics), STARTED)
+
+
+def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) -> None:
+    """Set or clear one flag of some topic rows.
+
+    Queueing takes their imbalanced partitions out of the count; starting keeps the offline count
+    as it is, as Kafka does.
+    """
+    fresh = rows[(state.topic_flags[rows] & QUEUED) == 0] if flag == QUEUED and value else rows[:0]
+    if fresh.size:
+        hosted = np.flatnonzero(np.isin(state.topic_row, fresh))
+        state.preferred_imbalance_count -= sum(_imbalance(state, int(row)) for row in hosted)
+    if value:
+        state.topic_flags[rows] |= flag
+    else:
+        state.topic_flags[rows] &= 255 - flag
+
+
+def set_unclean_leader_election(
+    state: ClusterState, allowed: bool | None, topics: Sequence[str] | None = None
+) -> None:
+    """Set unclean.leader.election.enable of some topics (None: no override), or the default."""
+    if topics is None:
+        state.default_unclean_leader_election = bool(allowed)
+    else:
+        rows = state.lookup.known_topics(topics)
+        state.topic_unclean_leader_election[rows] = -1 if allowed is None else int(allowed)
+    refresh_unclean(state)
+
+
+def refresh_unclean(state: ClusterState) -> None:
+    """Make the flag that says whether unclean election is allowed for each topic."""
+    override = state.topic_unclean_leader_election
+    allowed = np.where(override < 0, state.default_unclean_leader_election, override > 0)
+    flags = state.topic_flags[: override.size]
+    state.topic_flags[: override.size] = np.where(allowed, flags | UNCLEAN, flags & (255 - UNCLEAN))

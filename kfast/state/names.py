@@ -1,0 +1,63 @@
+"""Where each topic and each partition stands, without a Python object per name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast.errors import ArgumentError
+from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+
+class Lookup:
+    """Sorted keys of a cluster's partitions; made anew when rows are added."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.topic = state.topic
+        keys = (state.topic_row.astype(np.int64) << 32) | state.partition
+        self.order = np.argsort(keys, kind="stable")
+        self.keys = keys[self.order]
+
+    def topics(self, topics: Sequence[str]) -> Rows:
+        """Rows of some topics; -1 where one is unknown."""
+        found = pc.index_in(pa.array(topics, pa.string()), value_set=self.topic)
+        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int32)
+
+    def topic_or_none(self, topic: str) -> int | None:
+        """Row of a topic; None where it is unknown."""
+        row = int(self.topics([topic])[0])
+        return None if row < 0 else row
+
+    def known_topics(self, topics: Sequence[str]) -> Rows:
+        """Rows of some topics; `ArgumentError` where one is unknown."""
+        rows = self.topics(topics)
+        if (rows < 0).any():
+            raise ArgumentError(f"topic {topics[int(np.argmin(rows))]!r} is unknown")
+        return rows
+
+    def rows(self, topic_rows: Rows, partitions: Rows) -> Rows:
+        """Partition rows of (topic row, partition) pairs; -1 where one is unknown."""
+        wanted = (topic_rows.astype(np.int64) << 32) | partitions
+        at = np.searchsorted(self.keys, wanted)
+        inside = at < self.keys.size
+        inside[inside] = self.keys[at[inside]] == wanted[inside]
+        rows = np.full(wanted.size, -1, np.int32)
+        rows[inside] = self.order[at[inside]]
+        rows[topic_rows < 0] = -1
+        return rows
+
+    def partitions(self, partitions: Sequence[tuple[str, int]]) -> Rows:
+        """Rows of (topic, partition) pairs; `ArgumentError` where one is unknown."""
+        topics = self.topics([topic for topic, _ in partitions])
+        rows = self.rows(topics, np.asarray([p for _, p in partitions], np.int64))
+        if (rows < 0).any():
+            topic, partition = partitions[int(np.argmin(rows))]
+            raise ArgumentError(f"partition {topic}-{partition} is unknown")
+        return rows

@@ -1,0 +1,102 @@
+"""Small values that the state hands out: what one partition's assignment and leadership say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Rows = npt.NDArray[np.int32]
+Slots = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Assignment record of a partition: three lists of broker ids.
+
+    Source: specification, section 1.3; Kafka 3.9, `ReplicaAssignment`.
+    """
+
+    replicas: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Replicas without the ones being added."""
+        return tuple(b for b in self.replicas if b not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Replicas without the ones being removed."""
+        return tuple(b for b in self.replicas if b not in self.removing)
+
+    @property
+    def being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: Iterable[int]) -> Assignment:
+        """Assignment that starts a reassignment to `target`, from the current origin."""
+        wanted = tuple(target)
+        full = tuple(dict.fromkeys((*wanted, *self.origin)))
+        return Assignment(
+            full,
+            tuple(b for b in full if b not in self.origin),
+            tuple(b for b in full if b not in wanted),
+        )
+
+    def remove(self, broker_id: int) -> Assignment:
+        """Assignment without one broker, in all three lists."""
+        return Assignment(
+            tuple(b for b in self.replicas if b != broker_id),
+            tuple(b for b in self.adding if b != broker_id),
+            tuple(b for b in self.removing if b != broker_id),
+        )
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """Partition state record with the controller epoch it was written in.
+
+    Source: specification, section 1.2; Kafka 3.9, `LeaderIsrAndControllerEpoch`.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    recovery: int
+    version: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Replicas of several partitions: rows and, per row, the slots that are meant.
+
+    Parameters
+    ----------
+    rows : (n,) int32
+        Partition rows, ascending, each once.
+    slots : (n,) uint64
+        Bit s set: the broker of slot s.
+    """
+
+    rows: Rows
+    slots: Slots
+
+    def __len__(self) -> int:
+        return int(self.rows.size)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A cluster as Arrow tables: `schema.BROKERS`, `TOPICS`, `PARTITIONS` and `CLUSTER`."""
+
+    brokers: pa.Table
+    topics: pa.Table
+    partitions: pa.Table
+    cluster: pa.Table

@@ -1,0 +1,106 @@
+"""From a `ClusterState` to Arrow tables, and parts of it that the journal needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.kernels import tables as kernels
+from kfast.state.records import Rows, Slots, Tables
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+
+def first_slots(n_replicas: npt.NDArray[Any]) -> Slots:
+    """Masks of the first n slots each."""
+    n = n_replicas.astype(np.uint64)
+    some = np.minimum(n, np.uint64(63))
+    masks: Slots = (np.uint64(1) << some) - np.uint64(1)
+    masks[n >= 64] = ~np.uint64(0)
+    return masks
+
+
+def id_lists(
+    state: ClusterState, rows: Rows, masks: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None
+) -> pa.ListArray:
+    """Broker ids of some slots of each row, in slot order, as an Arrow list column."""
+    slots = np.ascontiguousarray(masks, np.uint64)
+    offsets = np.empty(slots.size + 1, np.int32)
+    kernels.measure_lists(slots, offsets)
+    values = np.empty(int(offsets[-1]), np.int32)
+    kernels.expand_masks(state.replicas, state.broker_id, rows, slots, values)
+    mask = None if valid is None or valid.all() else pa.array(~valid)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), mask=mask)
+
+
+def broker_ids(state: ClusterState, rows: npt.NDArray[Any]) -> Rows:
+    """Ids of broker rows; negative ones (no broker) stay as they are."""
+    if state.n_brokers == 0:
+        return rows.astype(np.int32)
+    return np.where(rows < 0, rows, state.broker_id[np.maximum(rows, 0)]).astype(np.int32)
+
+
+def topic_names(state: ClusterState, rows: Rows) -> pa.DictionaryArray:
+    """Topic names of partition rows, dictionary-encoded."""
+    return pa.DictionaryArray.from_arrays(pa.array(state.topic_row[rows]), state.topic)
+
+
+def _nullable(values: npt.NDArray[Any], null: int, kind: pa.DataType) -> pa.Array:
+    return pa.array(values, mask=values == null).cast(kind)
+
+
+def _partitions(state: ClusterState) -> pa.Table:
+    rows = np.arange(state.n_partitions, dtype=np.int32)
+    records = state.records
+    flags = records["flags"]
+    entries = np.empty(rows.size, np.uint64)
+    kernels.mask_states(records, state.replica_state, entries)
+    brokers = id_lists(state, rows, entries)
+    states = np.empty(len(brokers.values), np.int8)
+    kernels.expand_states(state.replica_state, rows, entries, states)
+    assigned = (flags & schema.FLAG_ASSIGNED) != 0
+    columns: dict[str, Any] = {
+        "topic": topic_names(state, rows).dictionary_decode(),
+        "partition": pa.array(state.partition),
+        "replicas": id_lists(state, rows, first_slots(records["n_replicas"]), assigned),
+        "leader": pa.array(broker_ids(state, records["leader"])),
+        "partition_state": pa.array(records["partition_state"].copy()),
+        "has_leadership": pa.array((flags & schema.FLAG_HAS_LEADERSHIP) != 0),
+        "recovery": pa.array(((flags & schema.FLAG_RECOVERY) != 0).astype(np.int8)),
+        "being_reassigned": pa.array((flags & schema.FLAG_BEING_REASSIGNED) != 0),
+        "replica_state_broker_ids": brokers,
+        "replica_states": pa.ListArray.from_arrays(brokers.offsets, pa.array(states)),
+    }
+    for name in ("leader_epoch", "version", "controller_epoch"):
+        columns[name] = pa.array(np.ascontiguousarray(records[name]))
+    for name in ("isr", "adding", "removing", "offline_dir"):
+        columns[name] = id_lists(state, rows, records[name])
+    wanted = schema.PARTITIONS_SCHEMA
+    return pa.table([columns[name] for name in wanted.names], schema=wanted)
+
+
+def to_tables(state: ClusterState) -> Tables:
+    """See `ClusterState.to_tables`."""
+    brokers = [
+        pa.array(state.broker_id), state.rack, pa.array(state.registered),
+        pa.array(state.shutting_down), pa.array(state.broker_epoch),
+    ]
+    topics = [
+        state.topic, state.topic_id, pa.array(state.topic_exists),
+        _nullable(state.topic_unclean_leader_election, -1, pa.bool_()),
+        _nullable(state.topic_min_insync_replicas, -1, pa.int32()),
+        pa.array(state.topic_queued_for_deletion), pa.array(state.topic_deletion_started),
+        pa.array(state.topic_ineligible),
+    ]
+    cluster = [pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER]
+    return Tables(
+        pa.table(brokers, schema=schema.BROKERS_SCHEMA),
+        pa.table(topics, schema=schema.TOPICS_SCHEMA),
+        _partitions(state),
+        pa.table(cluster, schema=schema.CLUSTER_SCHEMA),
+    )

@@ -1,0 +1,58 @@
+"""Which state may follow which.
+
+Source: Kafka 3.9, `PartitionState.validPreviousStates` and `ReplicaState.validPreviousStates`;
+specification, sections 2.1 and 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from kfast.errors import ArgumentError
+from kfast.schema import PartitionState as P
+from kfast.schema import ReplicaState as R
+
+PROFILES = ("zk-3.9",)
+"""Controllers that kfast simulates: Kafka 3.9 in ZooKeeper mode."""
+
+PROFILE_TITLES = {"zk-3.9": "Kafka 3.9, ZooKeeper mode"}
+
+PARTITION_PREVIOUS: Mapping[P, frozenset[P]] = {
+    P.NEW: frozenset({P.NON_EXISTENT}),
+    P.ONLINE: frozenset({P.NEW, P.ONLINE, P.OFFLINE}),
+    P.OFFLINE: frozenset({P.NEW, P.ONLINE, P.OFFLINE}),
+    P.NON_EXISTENT: frozenset({P.OFFLINE}),
+}
+"""Target state of a partition: the states it may be entered from."""
+
+REPLICA_PREVIOUS: Mapping[R, frozenset[R]] = {
+    R.NEW: frozenset({R.NON_EXISTENT}),
+    R.ONLINE: frozenset({R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE}),
+    R.OFFLINE: frozenset({R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE}),
+    R.DELETION_STARTED: frozenset({R.OFFLINE}),
+    R.DELETION_SUCCESSFUL: frozenset({R.DELETION_STARTED}),
+    R.DELETION_INELIGIBLE: frozenset({R.OFFLINE, R.DELETION_STARTED}),
+    R.NON_EXISTENT: frozenset({R.DELETION_SUCCESSFUL}),
+}
+"""Target state of a replica: the states it may be entered from."""
+
+
+def check_profile(profile: str) -> str:
+    """Return the profile if kfast has it; `ArgumentError` otherwise."""
+    if profile not in PROFILES:
+        raise ArgumentError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+    return profile
+
+
+def previous_mask(previous: frozenset[P] | frozenset[R]) -> int:
+    """Bit f set for every state f that the target may be entered from."""
+    mask = 0
+    for state in previous:
+        mask |= 1 << int(state)
+    return mask
+
+
+def valid_transitions(previous: Mapping[IntEnum, frozenset[IntEnum]]) -> set[tuple[str, str]]:
+    """The legal cells of a matrix as (from, to) names of states."""
+    return {(f.name, to.name) for to, sources in previous.items() for f in sources}

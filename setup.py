@@ -1,0 +1,164 @@
+"""Compile every kernel: `kfast/kernels/NAME.pyx` becomes `kfast.kernels.NAME`.
+
+One environment variable each chooses another build:
+
+`KFAST_DEBUG=1`
+    bounds, wraparound, overflow and initialisation checks, and C assertions.
+`KFAST_SANITIZE=address,undefined`
+    the C compiler's sanitizers. Python must then be started with the sanitizer's library:
+    ``LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 python ...``
+    (`make sanitize` does all of it, in a copy of the tree).
+`KFAST_OPENMP=0`
+    no OpenMP, even where the compiler has it.
+
+What stands in `pyproject.toml` is not repeated here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from Cython.Build import cythonize
+from Cython.Compiler import Options
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
+
+ROOT = Path(__file__).resolve().parent
+SHARED = "kfast._cyutility"
+"""The module that holds the C code that all kernels need, so that it is compiled once."""
+
+DEBUG = os.environ.get("KFAST_DEBUG", "0") not in ("", "0")
+SANITIZE = os.environ.get("KFAST_SANITIZE", "")
+OPENMP = os.environ.get("KFAST_OPENMP", "1") not in ("", "0")
+
+DIRECTIVES: dict[str, bool | int] = {
+    "language_level": 3,
+    "boundscheck": DEBUG,
+    "wraparound": DEBUG,
+    "initializedcheck": DEBUG,
+    "overflowcheck": DEBUG,
+    "cdivision": True,
+    "binding": True,
+    "embedsignature": False,
+    "freethreading_compatible": True,
+    "show_performance_hints": not DEBUG,
+    "warn.multiple_declarators": True,
+    "warn.unreachable": True,
+    "warn.unused": True,
+}
+"""The compiler directives of every kernel. In a debug build a warning of Cython is an error."""
+
+
+def compile_flags() -> list[str]:
+    """Flags of the C compiler, OpenMP's apart."""
+    checked = ["-O1", "-g", "-UNDEBUG", "-Wno-maybe-uninitialized"]
+    if SANITIZE:
+        sanitizer = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"]
+        return [*checked, *sanitizer, "-fno-omit-frame-pointer"]
+    return checked if DEBUG else ["-O3", "-g0"]
+
+
+def link_flags() -> list[str]:
+    """Flags of the linker, OpenMP's apart."""
+    return [f"-fsanitize={SANITIZE}"] if SANITIZE else []
+
+
+def write_settings() -> tuple[Path, str]:
+    """Keep what this build was asked for in a file that changes only when the answer does.
+
+    Every extension depends on the file, so that another value of a `KFAST_*` variable compiles
+    everything again.
+
+    Returns
+    -------
+    path, digest
+        The file, and a short name of its text.
+    """
+    asked = {
+        "directives": DIRECTIVES,
+        "compile": compile_flags(),
+        "link": link_flags(),
+        "openmp": OPENMP,
+    }
+    text = json.dumps(asked, indent=2) + "\n"
+    path = ROOT / "build" / "settings.json"
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return path, hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def extensions() -> list[Extension]:
+    """Every kernel and the module they share, translated to C below `build/`."""
+    names = sorted(path.stem for path in (ROOT / "kfast" / "kernels").glob("*.pyx"))
+    if not names:
+        raise SystemExit(f"no kernel (*.pyx) in {ROOT / 'kfast' / 'kernels'}: an incomplete copy?")
+    settings, digest = write_settings()
+    build_dir = os.path.join("build", f"cython-{digest}")
+    shared_c = os.path.join(*SHARED.split(".")) + ".c"
+    options = {
+        "extra_compile_args": compile_flags(),
+        "extra_link_args": link_flags(),
+        "depends": [os.path.relpath(settings, ROOT)],
+    }
+    modules = [
+        Extension(f"kfast.kernels.{name}", [f"kfast/kernels/{name}.pyx"], **options)
+        for name in names
+    ]
+    Options.warning_errors = DEBUG
+    return cythonize(
+        [*modules, Extension(SHARED, [shared_c], **options)],
+        build_dir=build_dir,
+        compiler_directives=DIRECTIVES,
+        shared_utility_qualified_name=SHARED,
+        show_all_warnings=False,
+        nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,
+    )
+
+
+class BuildKernels(build_ext):
+    """`build_ext` that adds OpenMP where a probe shows that the compiler has it."""
+
+    PROBE = """
+        #include <omp.h>
+        int main(void) { return omp_get_max_threads() < 1; }
+    """
+
+    def build_extensions(self) -> None:
+        """Compile everything."""
+        flag = self.openmp_flag() if OPENMP else None
+        if flag is None:
+            self.warn("OpenMP is not used: kernels run on one thread")
+        for extension in self.extensions:
+            if flag is not None:
+                extension.extra_compile_args = [*extension.extra_compile_args, flag]
+                extension.extra_link_args = [*extension.extra_link_args, flag]
+        self.parallel = self.parallel or os.cpu_count()
+        super().build_extensions()
+
+    def openmp_flag(self) -> str | None:
+        """Flag that makes this compiler and linker use OpenMP; None where there is none."""
+        flag = "/openmp" if self.compiler.compiler_type == "msvc" else "-fopenmp"
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "probe.c")
+            source.write_text(self.PROBE)
+            try:
+                objects = self.compiler.compile(
+                    [str(source)], output_dir=folder, extra_postargs=[flag]
+                )
+                program = str(source.with_suffix(""))
+                self.compiler.link_executable(objects, program, extra_postargs=[flag])
+            except (CompileError, LinkError):
+                return None
+        return flag
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})

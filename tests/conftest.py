@@ -1,0 +1,22 @@
+"""What tests share: the folder of cases and real exports, which may be absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of cases and real exports; without it the test is skipped, but fails in CI."""
+    if not SHARED_DATA.is_dir():
+        reason = f"the shared test data is not there ({SHARED_DATA})"
+        if os.environ.get("CI"):
+            pytest.fail(f"{reason}, and CI needs it")
+        pytest.skip(reason)
+    return SHARED_DATA

@@ -1,0 +1,102 @@
+"""AlterPartition in plain Python (6.10 of the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from kfast.schema import NO_LEADER, AlterCode
+
+from .reference_context import (
+    RECOVERED,
+    RECOVERING,
+    Context,
+    Partition,
+    Record,
+    same_allowing_stale_version,
+)
+from .reference_store import CONFLICT, CallFailedError, Store
+
+
+@dataclass(frozen=True)
+class AlterRequest:
+    """One broker's request: the record it proposes for each partition."""
+
+    broker: int
+    broker_epoch: int
+    records: dict[Partition, Record]
+
+
+def check_proposal(ctx: Context, p: Partition, proposed: Record) -> AlterCode | None:
+    """6.10, rows 1 to 8; None where the proposal may be written."""
+    current = ctx.leadership.get(p)
+    if current is None:
+        return AlterCode.UNKNOWN_TOPIC_OR_PARTITION
+    if (
+        proposed.version > current.version
+        or proposed.leader_epoch > current.leader_epoch
+    ):
+        return AlterCode.NOT_CONTROLLER
+    if proposed.leader_epoch < current.leader_epoch:
+        return AlterCode.FENCED_LEADER_EPOCH
+    if same_allowing_stale_version(proposed, current):
+        return AlterCode.UNCHANGED
+    if proposed.version < current.version:
+        return AlterCode.INVALID_UPDATE_VERSION
+    if proposed.recovery == RECOVERING and len(proposed.isr) > 1:
+        return AlterCode.INVALID_REQUEST
+    if proposed.recovery == RECOVERING and current.recovery == RECOVERED:
+        return AlterCode.INVALID_REQUEST
+    if not set(proposed.isr) <= ctx.live:
+        return AlterCode.INELIGIBLE_REPLICA
+    return None
+
+
+def alter_partition(
+    ctx: Context, store: Store, request: AlterRequest
+) -> tuple[dict[Partition, AlterCode], bool]:
+    """6.10: a code per partition, and whether the request got past the whole-request checks."""
+    if ctx.live_broker_epochs.get(request.broker) != request.broker_epoch:
+        return dict.fromkeys(request.records, AlterCode.STALE_BROKER_EPOCH), False
+    codes: dict[Partition, AlterCode] = {}
+    writes: dict[Partition, Record] = {}
+    for p, asked in request.records.items():
+        proposed = replace(asked, leader=request.broker, controller_epoch=ctx.epoch)
+        refused = check_proposal(ctx, p, proposed)
+        if refused is None:
+            writes[p] = proposed
+        else:
+            codes[p] = refused
+    try:
+        responses = store.update_states(writes, ctx)
+    except CallFailedError:
+        responses = dict.fromkeys(writes, "throw")
+    for p, response in responses.items():
+        if isinstance(response, Record):
+            codes[p] = AlterCode.WRITTEN
+            ctx.put_leadership(p, response)
+        else:
+            conflict = response == CONFLICT
+            codes[p] = AlterCode.INVALID_UPDATE_VERSION if conflict else AlterCode.STORE_ERROR
+    return codes, True
+
+
+def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterRequest]:
+    """What the leaders ask for when these brokers have caught up: they join the ISR.
+
+    Only leaders that are up ask, for assigned replicas that are online; one request per leader,
+    in ascending id.
+    """
+    asked: dict[int, dict[Partition, Record]] = {}
+    for p, record in ctx.leadership.items():
+        if record.leader == NO_LEADER or not ctx.is_replica_online(record.leader, p):
+            continue
+        joining = [
+            b
+            for b in ctx.assignment(p).replicas
+            if b in brokers and b not in record.isr and ctx.is_replica_online(b, p)
+        ]
+        if joining:
+            longer = replace(record, isr=(*record.isr, *joining), recovery=RECOVERED)
+            asked.setdefault(record.leader, {})[p] = longer
+    return [AlterRequest(b, ctx.live_broker_epochs[b], asked[b]) for b in sorted(asked)]

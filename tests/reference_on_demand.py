@@ -1,0 +1,59 @@
+"""Elections on demand and automatic rebalancing in plain Python (6.8 of the specification)."""
+
+from __future__ import annotations
+
+from kfast.schema import NO_LEADER
+
+from .reference_context import Context, Partition, Record
+from .reference_partitions import Result
+
+
+def refuses_election(ctx: Context, p: Partition, kind: str) -> str | None:
+    """6.8, the filter: why p is not elected for; None where it is."""
+    if p not in ctx.assignments:
+        return "UNKNOWN_TOPIC_OR_PARTITION"
+    if ctx.is_queued(p):
+        return "INVALID_TOPIC_EXCEPTION"
+    leader = ctx.leadership[p].leader
+    if kind == "preferred" and leader == ctx.assignment(p).replicas[0]:
+        return "ELECTION_NOT_NEEDED"
+    if kind == "unclean" and leader != NO_LEADER and leader in ctx.live:
+        return "ELECTION_NOT_NEEDED"
+    return None
+
+
+def election_reply(result: Result, kind: str) -> int | str:
+    """6.8: the leader, or the error by type of election."""
+    if isinstance(result, Record):
+        return result.leader
+    if result.error != "StateChangeFailed":
+        return "UNKNOWN_SERVER_ERROR"
+    preferred = kind == "preferred"
+    return "PREFERRED_LEADER_NOT_AVAILABLE" if preferred else "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+
+
+def preferred_groups(ctx: Context) -> dict[int, list[Partition]]:
+    """6.8, Auto, step 1: partitions of topics that are not queued, by first replica."""
+    groups: dict[int, list[Partition]] = {}
+    for p, assignment in ctx.assignments.items():
+        if not ctx.is_queued(p):
+            groups.setdefault(assignment.replicas[0], []).append(p)
+    return groups
+
+
+def imbalanced_candidates(ctx: Context, b: int, percentage: int) -> list[Partition] | None:
+    """6.8, Auto, steps 2 and 3: what is elected for; None where the ratio is low enough.
+
+    Brokers are looked at one after another, so an election of one is seen by the next.
+    """
+    group = preferred_groups(ctx)[b]
+    bad = [p for p in group if p in ctx.leadership and ctx.leadership[p].leader != b]
+    if len(bad) * 100 <= percentage * len(group):
+        return None
+    return [
+        p
+        for p in bad
+        if p[0] in ctx.all_topics
+        and ctx.is_replica_online(b, p)
+        and b in ctx.leadership[p].isr
+    ]

@@ -1,0 +1,274 @@
+"""The partition state machine in plain Python (section 3 of the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from kfast.schema import Code, PartitionState, Strategy
+
+from .reference_batch import RequestBatch
+from .reference_context import Context, Partition, Record, initial_record
+from .reference_elections import Election, elect, needs_config, online, unclean_permitted
+from .reference_journal import PARTITION_MATRIX, Journal
+from .reference_store import CONFLICT, GARBAGE, CallFailedError, ControllerMovedError, Store
+
+Result = Record | Code
+"""An entry of the result map: the new record, or what went wrong."""
+
+
+class IllegalArgumentError(Exception):
+    """3.4: leaders have to be elected, and no strategy was named."""
+
+
+@dataclass
+class PartitionStateMachine:
+    """3.3: one batch per handle, codes per partition, results as Kafka's map has them."""
+
+    ctx: Context
+    store: Store
+    journal: Journal = field(default_factory=Journal)
+    codes: dict[Partition, Code] = field(default_factory=dict)
+
+    def startup(self) -> None:
+        """3.2: initial states, then `trigger_online`."""
+        for p in self.ctx.assignments:
+            record = self.ctx.leadership.get(p)
+            if record is None:
+                state = PartitionState.NEW
+            elif self.ctx.is_replica_online(record.leader, p):
+                state = PartitionState.ONLINE
+            else:
+                state = PartitionState.OFFLINE
+            self.ctx.put_partition_state(p, state)
+        self.trigger_online()
+
+    def trigger_online(self, topic: str | None = None) -> dict[Partition, Result]:
+        """3.2: partitions that are New or Offline and whose topic is not queued."""
+        candidates = [
+            p
+            for p, state in self.ctx.partition_states.items()
+            if state in (PartitionState.NEW, PartitionState.OFFLINE)
+            and not self.ctx.is_queued(p)
+            and topic in (None, p[0])
+        ]
+        return self.handle(candidates, PartitionState.ONLINE, Strategy.OFFLINE)
+
+    def handle(
+        self,
+        partitions: Iterable[Partition],
+        target: PartitionState,
+        strategy: Strategy | None = None,
+    ) -> dict[Partition, Result]:
+        """3.3: ControllerMoved is rethrown, any other exception is everyone's result."""
+        partitions = list(partitions)
+        self.codes = dict.fromkeys(partitions, Code.NOT_ASKED)
+        if not partitions:
+            return {}
+        self.journal.step += 1
+        batch = RequestBatch(self.ctx)
+        try:
+            results = self._change(batch, partitions, target, strategy)
+            self.journal.send(batch.send(self.ctx.epoch))
+        except ControllerMovedError:
+            self.journal.batch_failures.append("controller_moved")
+            raise
+        except IllegalArgumentError:
+            self.journal.batch_failures.append("IllegalArgument")
+            return dict.fromkeys(partitions, Code.ILLEGAL_ARGUMENT)
+        finally:
+            self.journal.added(batch.additions)
+        return results
+
+    def _change(
+        self,
+        batch: RequestBatch,
+        partitions: list[Partition],
+        target: PartitionState,
+        strategy: Strategy | None,
+    ) -> dict[Partition, Result]:
+        """3.4: refuse the invalid ones, then apply the target to the valid ones."""
+        valid = []
+        for p in partitions:
+            self.ctx.put_partition_state_if_absent(p)
+            if (self.ctx.partition_states[p], target) in PARTITION_MATRIX:
+                valid.append(p)
+            else:
+                self._refuse(p, target, Code.ILLEGAL_STATE)
+        if target != PartitionState.ONLINE:
+            for p in valid:
+                self._move(p, target, Code.MOVED)
+            return {}
+        states = self.ctx.partition_states
+        new = [p for p in valid if states[p] == PartitionState.NEW]
+        existing = [p for p in valid if states[p] != PartitionState.NEW]
+        if new:
+            self._initialize(batch, new)
+        if not existing:
+            return {}
+        if strategy is None:
+            self.codes |= dict.fromkeys(existing, Code.ILLEGAL_ARGUMENT)
+            raise IllegalArgumentError
+        results = self._elect(batch, existing, strategy)
+        for p, result in results.items():
+            if isinstance(result, Record):
+                self._move(p, PartitionState.ONLINE, Code.ELECTED)
+        return results
+
+    # -- 3.5 ------------------------------------------------------------------------------------
+
+    def _initialize(self, batch: RequestBatch, partitions: list[Partition]) -> None:
+        """3.5: the first online replica leads, all online ones are in sync."""
+        records: dict[Partition, Record] = {}
+        for p in partitions:
+            live = online(self.ctx, self.ctx.assignment(p).replicas, p)
+            if live:
+                records[p] = initial_record(live[0], live, self.ctx.epoch)
+            else:
+                self._refuse(p, PartitionState.ONLINE, Code.NO_LIVE_REPLICA)
+        for p, response in self._create(records).items():
+            if not isinstance(response, Record):
+                code = Code.NODE_EXISTS if response == "NODEEXISTS" else Code.STORE_ERROR
+                self._refuse(p, PartitionState.ONLINE, code)
+                continue
+            self.ctx.put_leadership(p, response)
+            batch.add_leader_and_isr(
+                response.isr, p, response, self.ctx.assignment(p), is_new=True
+            )
+            self.journal.elected(p, None, None, response, Code.INITIALIZED)
+            self._move(p, PartitionState.ONLINE, Code.INITIALIZED)
+
+    def _create(self, records: dict[Partition, Record]) -> dict[Partition, Record | str]:
+        """3.5, steps 3 and 4: issued even when there is nothing to create."""
+        try:
+            return self.store.create_states(records, self.ctx)
+        except ControllerMovedError:
+            self.codes |= dict.fromkeys(records, Code.CONTROLLER_MOVED)
+            raise
+        except CallFailedError:
+            for p in records:
+                self._refuse(p, PartitionState.NEW, Code.CREATE_CALL_FAILED)
+            return {}
+
+    # -- 3.6 ------------------------------------------------------------------------------------
+
+    def _elect(
+        self, batch: RequestBatch, partitions: list[Partition], strategy: Strategy
+    ) -> dict[Partition, Result]:
+        """3.6: attempts until nothing is left to retry; failures are logged per attempt."""
+        results: dict[Partition, Result] = {}
+        remaining = partitions
+        while remaining:
+            try:
+                attempt = self._elect_once(batch, remaining, strategy)
+            except ControllerMovedError:
+                pending = [p for p in partitions if not isinstance(results.get(p), Code)]
+                self.codes |= dict.fromkeys(pending, Code.CONTROLLER_MOVED)
+                raise
+            for p, result in attempt.items():
+                if isinstance(result, Code):
+                    self._refuse(p, PartitionState.ONLINE, result)
+                if result is not None:
+                    results[p] = result
+            remaining = [p for p, result in attempt.items() if result is None]
+        return results
+
+    def _elect_once(
+        self, batch: RequestBatch, remaining: list[Partition], strategy: Strategy
+    ) -> dict[Partition, Result | None]:
+        """3.6, one attempt; None is a version conflict."""
+        outcome: dict[Partition, Result | None] = {}
+        candidates: dict[Partition, Record] = {}
+        for p, found in self._read(remaining).items():
+            if isinstance(found, Code):
+                outcome[p] = found
+            else:
+                candidates[p] = found
+        if not candidates:
+            return outcome
+        chosen: dict[Partition, Election] = {}
+        for p, record in candidates.items():
+            election = self._run_strategy(p, record, strategy)
+            if isinstance(election, Code):
+                outcome[p] = election
+                self.journal.elected(p, strategy, record, None, election)
+            else:
+                chosen[p] = election
+        outcome |= self._write(batch, candidates, chosen, strategy)
+        return outcome
+
+    def _read(self, remaining: list[Partition]) -> dict[Partition, Record | Code]:
+        """3.6, step 1: candidates with the stored record, or why there is none."""
+        try:
+            responses = self.store.read_states(remaining)
+        except CallFailedError:
+            return dict.fromkeys(remaining, Code.STORE_ERROR)
+        found: dict[Partition, Record | Code] = {}
+        for p, response in responses.items():
+            if isinstance(response, Record):
+                newer = response.controller_epoch > self.ctx.epoch
+                found[p] = Code.NEWER_CONTROLLER if newer else response
+            else:
+                missing = response in (GARBAGE, "NONODE")
+                found[p] = Code.NO_RECORD if missing else Code.STORE_ERROR
+        return found
+
+    def _run_strategy(self, p: Partition, record: Record, strategy: Strategy) -> Election | Code:
+        """3.6, step 3, with the permission of 4.2."""
+        if (
+            strategy == Strategy.OFFLINE
+            and needs_config(self.ctx, p, record)
+            and not self.store.config_readable(p[0])
+        ):
+            code, state = Code.CONFIG_LOOKUP_FAILED, self.ctx.partition_states[p]
+            self.journal.refused(p, None, state, PartitionState.ONLINE, code, "StoreError")
+            return code
+        permitted = unclean_permitted(self.ctx, p, record, strategy)
+        election = elect(self.ctx, p, record, strategy, permitted)
+        return Code.NO_ELIGIBLE_LEADER if election.elected is None else election
+
+    def _write(
+        self,
+        batch: RequestBatch,
+        candidates: dict[Partition, Record],
+        chosen: dict[Partition, Election],
+        strategy: Strategy,
+    ) -> dict[Partition, Result | None]:
+        """3.6, steps 4 and 5: issued even when nobody was elected."""
+        writes = {
+            p: replace(election.elected, controller_epoch=self.ctx.epoch)
+            for p, election in chosen.items()
+            if election.elected is not None
+        }
+        try:
+            responses = self.store.update_states(writes, self.ctx)
+        except CallFailedError:
+            responses = dict.fromkeys(writes, "throw")
+        outcome: dict[Partition, Result | None] = {}
+        for p, response in responses.items():
+            unclean = chosen[p].unclean
+            if isinstance(response, Record):
+                self.ctx.put_leadership(p, response)
+                assignment = self.ctx.assignment(p)
+                batch.add_leader_and_isr(
+                    chosen[p].recipients, p, response, assignment, is_new=False
+                )
+                self.journal.elected(p, strategy, candidates[p], response, Code.ELECTED, unclean)
+                outcome[p] = response
+            elif response == CONFLICT:
+                outcome[p] = None
+            else:
+                self.journal.elected(p, strategy, candidates[p], None, Code.STORE_ERROR, unclean)
+                outcome[p] = Code.STORE_ERROR
+        return outcome
+
+    def _move(self, p: Partition, target: PartitionState, code: Code) -> None:
+        """The transition succeeded."""
+        self.journal.moved(p, None, self.ctx.partition_states[p], target)
+        self.ctx.put_partition_state(p, target)
+        self.codes[p] = code
+
+    def _refuse(self, p: Partition, target: PartitionState, code: Code) -> None:
+        """The transition failed; the state stays."""
+        self.journal.refused(p, None, self.ctx.partition_states[p], target, code)
+        self.codes[p] = code

@@ -1,0 +1,226 @@
+"""The replica state machine in plain Python (section 2 of the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from kfast.schema import NO_LEADER, Code, ReplicaState
+
+from .reference_batch import RequestBatch
+from .reference_context import Assignment, Context, Partition, Record, Replica, without
+from .reference_journal import REPLICA_MATRIX, Journal
+from .reference_store import CONFLICT, GARBAGE, CallFailedError, ControllerMovedError, Store
+
+
+def removed_from_isr(record: Record, b: int) -> Record | None:
+    """2.6, step 2: what to write; None where b is not in the ISR and nothing is written."""
+    if b not in record.isr:
+        return None
+    leader = NO_LEADER if record.leader == b else record.leader
+    isr = record.isr if len(record.isr) == 1 else without(record.isr, [b])
+    return record.new_leader_and_isr(leader, isr)
+
+
+@dataclass
+class ReplicaStateMachine:
+    """2.3: groups by broker in ascending id, one batch, codes per replica."""
+
+    ctx: Context
+    store: Store
+    journal: Journal = field(default_factory=Journal)
+    codes: dict[Replica, Code] = field(default_factory=dict)
+
+    def startup(self) -> None:
+        """2.2: initial states, then two handles; the states are written without validation."""
+        online, offline = [], []
+        for p, b in self.ctx.assigned_replicas():
+            up = self.ctx.is_replica_online(b, p)
+            self.ctx.replica_states[p, b] = (
+                ReplicaState.ONLINE if up else ReplicaState.DELETION_INELIGIBLE
+            )
+            (online if up else offline).append((p, b))
+        self.handle(online, ReplicaState.ONLINE)
+        self.handle(offline, ReplicaState.OFFLINE)
+
+    def handle(self, replicas: Iterable[Replica], target: ReplicaState) -> dict[Replica, Code]:
+        """2.3: ControllerMoved is rethrown, any other exception swallowed; both clear the batch."""
+        replicas = list(replicas)
+        self.codes = dict.fromkeys(replicas, Code.NOT_ASKED)
+        if not replicas:
+            return self.codes
+        self.journal.step += 1
+        batch = RequestBatch(self.ctx)
+        try:
+            for b in sorted({b for _, b in replicas}):
+                self._group(batch, b, [p for p, of in replicas if of == b], target)
+            self.journal.send(batch.send(self.ctx.epoch))
+        except ControllerMovedError:
+            self.journal.batch_failures.append("controller_moved")
+            raise
+        except LookupError as error:
+            self.journal.batch_failures.append(type(error).__name__)
+        finally:
+            self.journal.added(batch.additions)
+        return self.codes
+
+    def _group(
+        self, batch: RequestBatch, b: int, partitions: list[Partition], target: ReplicaState
+    ) -> None:
+        """2.4: refuse the invalid ones, then apply the target to the valid ones."""
+        valid = []
+        for p in partitions:
+            current = self.ctx.replica_states.setdefault((p, b), ReplicaState.NON_EXISTENT)
+            if (current, target) in REPLICA_MATRIX:
+                valid.append(p)
+            else:
+                self._refuse(p, b, target, Code.ILLEGAL_STATE)
+        if target == ReplicaState.OFFLINE:
+            self._to_offline(batch, b, valid)
+            return
+        effects = {
+            ReplicaState.NEW: self._to_new,
+            ReplicaState.ONLINE: self._to_online,
+            ReplicaState.DELETION_STARTED: self._to_deletion_started,
+            ReplicaState.NON_EXISTENT: self._to_non_existent,
+        }
+        effect = effects.get(target)
+        for p in valid:
+            if effect is None:
+                self._move(p, b, target)
+            else:
+                effect(batch, p, b)
+
+    def _to_new(self, batch: RequestBatch, p: Partition, b: int) -> None:
+        """2.4, NewReplica: the cached leader is refused; the log names OfflineReplica."""
+        record = self.ctx.leadership.get(p)
+        if record is not None and record.leader == b:
+            self._refuse(p, b, ReplicaState.OFFLINE, Code.LEADER_IS_NEW_REPLICA)
+            return
+        if record is not None:
+            batch.add_leader_and_isr([b], p, record, self.ctx.assignment(p), is_new=True)
+        self._move(p, b, ReplicaState.NEW)
+
+    def _to_online(self, batch: RequestBatch, p: Partition, b: int) -> None:
+        """2.4, OnlineReplica: a new replica joins the assignment, an old one is announced."""
+        record, assignment = self.ctx.leadership.get(p), self.ctx.assignment(p)
+        code = Code.MOVED
+        if self.ctx.replica_states[p, b] == ReplicaState.NEW:
+            if b not in assignment.replicas:
+                longer = Assignment(
+                    (*assignment.replicas, b), assignment.adding, assignment.removing
+                )
+                self.ctx.set_assignment(p, longer)
+                code = Code.APPENDED
+        elif record is not None:
+            batch.add_leader_and_isr([b], p, record, assignment, is_new=False)
+        self._move(p, b, ReplicaState.ONLINE, code)
+
+    def _to_deletion_started(self, batch: RequestBatch, p: Partition, b: int) -> None:
+        """2.4, ReplicaDeletionStarted: StopReplica that deletes."""
+        self._move(p, b, ReplicaState.DELETION_STARTED)
+        batch.add_stop_replica([b], p, delete=True)
+
+    def _to_non_existent(self, _batch: RequestBatch, p: Partition, b: int) -> None:
+        """2.4, NonExistentReplica: leaves the assignment; its entry goes."""
+        self.ctx.set_assignment(p, self.ctx.assignment(p).remove(b))
+        self._move(p, b, ReplicaState.NON_EXISTENT)
+        del self.ctx.replica_states[p, b]
+
+    def _to_offline(self, batch: RequestBatch, b: int, partitions: list[Partition]) -> None:
+        """2.5: stop all, shrink ISRs where leadership is cached, tell the other replicas."""
+        for p in partitions:
+            batch.add_stop_replica([b], p, delete=False)
+        led = [p for p in partitions if p in self.ctx.leadership]
+        unled = [p for p in partitions if p not in self.ctx.leadership]
+        shrunk = self._shrink(b, led)
+        for p, outcome in shrunk.items():
+            if not isinstance(outcome, Record):
+                continue
+            if not self.ctx.is_queued(p):
+                assignment = self.ctx.assignment(p)
+                others = without(assignment.replicas, [b])
+                batch.add_leader_and_isr(others, p, outcome, assignment, is_new=False)
+            self._move(p, b, ReplicaState.OFFLINE)
+        for p, outcome in shrunk.items():
+            if outcome == Code.DROPPED:
+                self.codes[p, b] = Code.DROPPED
+            elif not isinstance(outcome, Record):
+                self._refuse(p, b, ReplicaState.OFFLINE, outcome)
+        for p in unled:
+            batch.add_update_metadata(self.ctx.registered, [p])
+            self._move(p, b, ReplicaState.OFFLINE)
+
+    def _shrink(self, b: int, partitions: list[Partition]) -> dict[Partition, Record | Code]:
+        """2.6: attempts until nothing is left to retry; the records are cached."""
+        outcome: dict[Partition, Record | Code] = {}
+        remaining = partitions
+        while remaining:
+            try:
+                attempt = self._shrink_once(b, remaining)
+            except ControllerMovedError:
+                self.codes |= {(p, b): Code.CONTROLLER_MOVED for p in partitions}
+                raise
+            outcome |= {p: result for p, result in attempt.items() if result is not None}
+            remaining = [p for p, result in attempt.items() if result is None]
+        return outcome
+
+    def _shrink_once(
+        self, b: int, remaining: list[Partition]
+    ) -> dict[Partition, Record | Code | None]:
+        """2.6, one attempt; None is a version conflict."""
+        outcome: dict[Partition, Record | Code | None] = {}
+        writes: dict[Partition, Record] = {}
+        for p, found in self._read(remaining).items():
+            if isinstance(found, Code):
+                outcome[p] = found
+                continue
+            changed = removed_from_isr(found, b)
+            if changed is None:
+                outcome[p] = self._cache(p, found)
+            else:
+                writes[p] = replace(changed, controller_epoch=self.ctx.epoch)
+        try:
+            responses = self.store.update_states(writes, self.ctx)
+        except CallFailedError:
+            responses = dict.fromkeys(writes, "throw")
+        for p, response in responses.items():
+            if isinstance(response, Record):
+                outcome[p] = self._cache(p, response)
+            else:
+                outcome[p] = None if response == CONFLICT else Code.STORE_ERROR
+        return outcome
+
+    def _read(self, partitions: list[Partition]) -> dict[Partition, Record | Code]:
+        """2.6, step 1: usable records, or why there is none."""
+        try:
+            responses = self.store.read_states(partitions)
+        except CallFailedError:
+            return dict.fromkeys(partitions, Code.STORE_ERROR)
+        return {p: self._usable(p, response) for p, response in responses.items()}
+
+    def _usable(self, p: Partition, response: Record | str) -> Record | Code:
+        """2.6, step 1: the classification of one response."""
+        if isinstance(response, Record):
+            newer = response.controller_epoch > self.ctx.epoch
+            return Code.NEWER_CONTROLLER if newer else response
+        if response in (GARBAGE, "NONODE"):
+            return Code.DROPPED if self.ctx.is_queued(p) else Code.NO_RECORD
+        return Code.STORE_ERROR
+
+    def _cache(self, p: Partition, record: Record) -> Record:
+        """2.6, step 4: cached with our controller epoch."""
+        ours = replace(record, controller_epoch=self.ctx.epoch)
+        self.ctx.put_leadership(p, ours)
+        return ours
+
+    def _move(self, p: Partition, b: int, target: ReplicaState, code: Code = Code.MOVED) -> None:
+        """The transition succeeded."""
+        self.journal.moved(p, b, self.ctx.replica_states[p, b], target)
+        self.ctx.replica_states[p, b] = target
+        self.codes[p, b] = code
+
+    def _refuse(self, p: Partition, b: int, target: ReplicaState, code: Code) -> None:
+        """The transition failed; the state stays."""
+        self.journal.refused(p, b, self.ctx.replica_states[p, b], target, code)
+        self.codes[p, b] = code

@@ -1,0 +1,165 @@
+"""Kafka's own answers: every case passes, and a case whose answer is changed fails."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from .cases import failures, load, main, run_case, runs_without_store
+from .cases_format import Adapter, Case
+from .cases_kfast import KfastAdapter
+from .cases_twin import TwinAdapter
+
+EXECUTED = "controller_cases_executed.json"
+BY_HAND = "controller_cases.json"
+
+NEEDS_DELETION = "needs the deletion manager (6.12), which is not built yet"
+LEFT_OUT = {
+    "psm-023": NEEDS_DELETION,
+    "tdm-001": NEEDS_DELETION,
+    "tdm-004": NEEDS_DELETION,
+    "tdm-005": NEEDS_DELETION,
+    "tdm-008": NEEDS_DELETION,
+}
+"""Cases that are not run, and why."""
+
+ADAPTERS = pytest.mark.parametrize("adapter", [TwinAdapter, KfastAdapter])
+
+
+def maker(adapter: Callable[..., Adapter], no_store: bool = False) -> Callable[[Case], Adapter]:
+    """Make adapters of one kind."""
+    return lambda case: adapter(case, no_store)
+
+
+def runnable(cases: list[Case]) -> list[Case]:
+    """The cases that are not left out."""
+    return [case for case in cases if case["id"] not in LEFT_OUT]
+
+
+@ADAPTERS
+@pytest.mark.parametrize("file", [EXECUTED, BY_HAND])
+def test_every_case_passes(shared_data, file, adapter):
+    """1500 cases that Kafka's classes answered, and 149 of Kafka's tests and source."""
+    cases = runnable(load(shared_data / file))
+    assert len(cases) == (1500 if file == EXECUTED else 149)
+    assert dict(failures(cases, maker(adapter))) == {}
+
+
+@ADAPTERS
+@pytest.mark.parametrize("file", [EXECUTED, BY_HAND])
+def test_every_case_passes_without_a_store(shared_data, file, adapter):
+    """Where the cached leadership is what is stored, the cache can be the store."""
+    cases = [case for case in runnable(load(shared_data / file)) if runs_without_store(case)]
+    assert len(cases) >= (380 if file == EXECUTED else 80)
+    assert dict(failures(cases, maker(adapter, no_store=True), no_store=True)) == {}
+
+
+def test_the_cases_left_out_ask_for_topic_deletion(shared_data):
+    """Each case that is left out has an operation of the deletion manager, and no other has."""
+    asking = [
+        case["id"]
+        for case in load(shared_data / BY_HAND)
+        if any(op.startswith("topic_deletion.") for op in operations(case["when"]))
+    ]
+    assert sorted(asking) == sorted(LEFT_OUT)
+
+
+def operations(when: Case) -> Iterator[str]:
+    """Every operation of a case."""
+    yield when["op"]
+    for step in when["args"].get("steps", ()):
+        yield from operations(step)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to every value that has no parts; an empty list or dictionary is one."""
+    if isinstance(value, dict) and value:
+        for key, part in value.items():
+            yield from leaves(part, (*path, key))
+    elif isinstance(value, list) and value:
+        for at, part in enumerate(value):
+            yield from leaves(part, (*path, at))
+    else:
+        yield path
+
+
+def expected_values(case: Case) -> list[tuple[Any, ...]]:
+    """Paths to every expected value of a case, those of its steps included."""
+    paths = [("expect", *path) for path in leaves(case["expect"]) if path]
+    for number, step in enumerate(case["when"]["args"].get("steps", ())):
+        head = ("when", "args", "steps", number, "expect")
+        paths += [(*head, *path) for path in leaves(step.get("expect", {})) if path]
+    return paths
+
+
+def another(value: Any) -> Any:
+    """A value of the same kind that is not this one."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1000
+    if isinstance(value, str):
+        head, separator, rest = value.partition(":")
+        return f"{head}{separator}changed-7" if separator else f"changed {rest or value}"
+    if isinstance(value, list):
+        return [1000]
+    return {"changed-7": "changed"}
+
+
+def tampered(case: Case, path: tuple[Any, ...]) -> Case:
+    """A copy of a case with the expected value at `path` changed."""
+    case = copy.deepcopy(case)
+    place: Any = case
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = another(place[path[-1]])
+    return case
+
+
+@ADAPTERS
+@pytest.mark.parametrize("file", [EXECUTED, BY_HAND])
+def test_a_changed_answer_fails(shared_data, file, adapter):
+    """One expected value of each case is changed: then every case must fail."""
+    generator = random.Random(2)
+    passed = []
+    for case in runnable(load(shared_data / file)):
+        path = generator.choice(expected_values(case))
+        try:
+            wrong = run_case(tampered(case, path), maker(adapter))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            continue
+        if not wrong:
+            passed.append((case["id"], path))
+    assert passed == []
+
+
+def test_what_is_unknown_fails():
+    """An operation, a key or a given thing that the runner does not know fails the case."""
+    case = {"id": "x", "given": {}, "when": {"op": "context.fly", "args": {}}, "expect": {"value": 1}}
+    known = {"op": "context.is_replica_online", "args": {
+        "broker": 1, "partition": "t-0", "include_shutting_down": False,
+    }}
+    for adapter in (TwinAdapter, KfastAdapter):
+        make = maker(adapter)
+        assert run_case(case, make) == ["unknown operation context.fly"]
+        fine = {**case, "when": known, "expect": {"value": False}}
+        assert run_case(fine, make) == []
+        assert run_case({**fine, "expect": {"value": False, "height": 1}}, make) == [
+            "unknown key height"
+        ]
+        assert run_case({**fine, "given": {"wings": 2}}, make) != []
+        assert run_case({**fine, "expect": {}}, make) == ["the case expects nothing"]
+
+
+def test_the_command_counts(shared_data, capsys):
+    """The last line says how many passed and failed; the exit code is 1 where one failed."""
+    assert main([str(shared_data / EXECUTED)]) == 0
+    assert capsys.readouterr().out.endswith("1500 passed, 0 failed\n")
+    assert main([str(shared_data / BY_HAND), "--twin"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "149 passed, 5 failed"
+    assert sorted(line.partition(":")[0] for line in lines[:-1]) == sorted(LEFT_OUT)
