@@ -4,7 +4,7 @@
 #   make test      set up, then run the tests
 #   make slow      the tests that `make test` leaves out
 #   make lint      ruff, mypy, stubtest, cython-lint
-#   make debug     the tests against a build with bounds, overflow and initialisation checks
+#   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the address and undefined sanitizers
 #   make bench     the benchmarks, PARTITIONS=1000000 of them
 #   make clean     remove all that the above made
@@ -13,6 +13,7 @@ PYTHON ?= python3
 PARTITIONS ?= 1000000
 BENCH ?=
 SANITIZERS ?= address,undefined
+PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
 
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
@@ -37,7 +38,8 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest --ignore-missing-stub --allowlist tests/stubtest.txt \
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
+		--allowlist tests/stubtest.txt \
 		$(patsubst kfast/kernels/%.pyx,kfast.kernels.%,$(wildcard kfast/kernels/*.pyx))
 	PATH="$(BIN):$$PATH" cython-lint kfast/kernels
 
@@ -64,9 +66,9 @@ debug: $(VENV)/installed-dev
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)
 	cd build/sanitize && KFAST_SANITIZE=$(SANITIZERS) $(BIN)/python setup.py -q build_ext --inplace
-	cd build/sanitize && LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so.6)" \
-		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
-		$(BIN)/python -m pytest -q -m "kernels and not slow" -p no:cacheprovider
+	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		$(BIN)/python -m pytest -q -m "kernels and not slow"
 
 $(VENV)/pip:
 	@python=; for name in $(PYTHON) python3.13 python3.12 python3.11; do \
@@ -81,13 +83,18 @@ $(VENV)/pip:
 	touch $@
 
 $(VENV)/installed: $(VENV)/pip pyproject.toml setup.py $(KERNELS)
-	@command -v $${CC:-cc} >/dev/null || { echo "kfast needs a C compiler (cc, or CC=...)" >&2; exit 1; }
-	$(BIN)/python -m pip install -q -e .
+	$(call install,.)
 	touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -q -e ".[dev]"
-	touch $@
+$(VENV)/installed-dev: $(VENV)/pip pyproject.toml setup.py $(KERNELS)
+	$(call install,".[dev]")
+	touch $(VENV)/installed $@
+
+define install
+	@command -v $${CC:-cc} >/dev/null || { \
+		echo "kfast needs a C compiler: install gcc or clang, or name one with CC=..." >&2; exit 1; }
+	$(BIN)/python -m pip install -q -e $(1)
+endef
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -169,14 +169,15 @@ def comparable(key: str, value: Any) -> Any:
         value = {k: v for k, v in value.items() if v is not None}
     if key == "batch_adds":
         value = [
-            {**row, "to": sorted(row["to"])} if row["kind"] == "UpdateMetadata" else row
+            {**row, "to": canonical(row["to"])} if row["kind"] == "UpdateMetadata" else row
             for row in value
         ]
         return {p: canonical(rows, key) for p, rows in group(value, place_of_addition).items()}
     if key == "errors_logged":
         return {p: canonical(rows, key) for p, rows in group(value, place_of_error).items()}
     if key == "store_calls":
-        return [(call.split(":")[0], sorted(call.split(":")[1].split(","))) for call in value]
+        split = [call.partition(":") for call in value]
+        return [(op, sorted(partitions.split(","))) for op, _, partitions in split]
     return canonical(value, key)
 
 
@@ -188,10 +189,14 @@ def compare(key: str, expected: Any, found: Any, whole: bool) -> str | None:
     """
     if not whole and isinstance(expected, dict) and isinstance(found, dict):
         found = {k: v for k, v in found.items() if k in expected}
-    wanted, seen = comparable(key, expected), comparable(key, found)
-    if wanted == seen and type(wanted) is type(seen):
+    try:
+        wanted = json.dumps(comparable(key, expected), sort_keys=True)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"{key}: the expected value is not of the format ({error!r})"
+    seen = json.dumps(comparable(key, found), sort_keys=True)
+    if wanted == seen and type(expected) is type(found):
         return None
-    return f"{key}: expected {json.dumps(wanted)}, found {json.dumps(seen)}"
+    return f"{key}: expected {wanted}, found {seen}"
 
 
 def check(adapter: Adapter, expect: Case, seen: Seen, whole: bool) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from kfast.schema import (
     UNKNOWN_BROKER_EPOCH,
-    AlterCode,
     Code,
     PartitionState,
     ReplicaState,
@@ -21,29 +20,16 @@ from kfast.schema import (
 from .reference_alter import AlterRequest, alter_partition, catch_up_requests
 from .reference_batch import RequestBatch
 from .reference_context import Assignment, Context, Partition, Record, Replica
-from .reference_journal import Journal
 from .reference_on_demand import (
     election_reply,
     imbalanced_candidates,
     preferred_groups,
     refuses_election,
 )
+from .reference_outcome import Happened
 from .reference_partitions import PartitionStateMachine, Result
 from .reference_replicas import ReplicaStateMachine
 from .reference_store import ControllerMovedError, Store, TwinStore
-
-
-@dataclass
-class Happened:
-    """What one event did: its journal, and what it answers."""
-
-    event: str
-    journal: Journal = field(default_factory=Journal)
-    failure: Code | None = None
-    replies: dict[Partition, int | str] = field(default_factory=dict)
-    alter_codes: dict[Partition, AlterCode] = field(default_factory=dict)
-    remaining: list[Partition] = field(default_factory=list)
-    error: str | None = None
 
 
 @dataclass
@@ -85,6 +71,37 @@ class Controller:
         """6.0, Send UpdateMetadata."""
         self._send(lambda batch: batch.add_update_metadata(brokers, partitions))
 
+    def move_replicas(self, replicas: Iterable[Replica], target: ReplicaState) -> Happened:
+        """A call of the replica machine by itself."""
+
+        def body() -> None:
+            machine = self._replicas()
+            try:
+                machine.handle(replicas, target)
+            finally:
+                self.now.codes = machine.codes
+
+        return self._event("move_replicas", body)
+
+    def move_partitions(
+        self,
+        partitions: Iterable[Partition],
+        target: PartitionState,
+        strategy: Strategy | None = None,
+    ) -> Happened:
+        """A call of the partition machine by itself."""
+
+        def body() -> None:
+            machine = self._partitions()
+            try:
+                self.now.results = machine.handle(partitions, target, strategy)
+            finally:
+                self.now.codes = machine.codes
+            if "IllegalArgument" in self.now.journal.batch_failures:
+                self.now.failure = Code.ILLEGAL_ARGUMENT
+
+        return self._event("move_partitions", body)
+
     # -- 6.1 ------------------------------------------------------------------------------------
 
     def on_controller_failover(self) -> Happened:
@@ -101,12 +118,13 @@ class Controller:
 
     def _take_over_epoch(self) -> None:
         """6.1, step 1: one more than the stored epoch."""
-        stored = self.ctx.epoch
         if isinstance(self.store, TwinStore):
-            stored = self.store.controller_epoch
-            self.store.controller_epoch = stored + 1
-        self.ctx.epoch = stored + 1
-        self.ctx.epoch_store_version += 1
+            self.store.elect_controller()
+            self.ctx.epoch = self.store.controller_epoch
+            self.ctx.epoch_store_version = self.store.epoch_version
+        else:
+            self.ctx.epoch += 1
+            self.ctx.epoch_store_version += 1
 
     def _load_context(self) -> None:
         """6.1, step 4: shutting_down is cleared, leadership comes from the store."""

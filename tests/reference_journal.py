@@ -87,7 +87,7 @@ class Journal:
         """A leader was chosen, or could not be."""
         row: dict[str, Any] = {
             "step": self.step, "partition": p,
-            "strategy": None if strategy is None else strategy.name,
+            "strategy": "INITIALIZATION" if strategy is None else strategy.name,
             "leader_before": None if before is None else before.leader,
             "isr_before": None if before is None else list(before.isr),
             "leader": None if after is None else after.leader,

@@ -125,11 +125,11 @@ class PartitionStateMachine:
             if live:
                 records[p] = initial_record(live[0], live, self.ctx.epoch)
             else:
-                self._refuse(p, PartitionState.ONLINE, Code.NO_LIVE_REPLICA)
+                self._not_initialized(p, Code.NO_LIVE_REPLICA)
         for p, response in self._create(records).items():
             if not isinstance(response, Record):
                 code = Code.NODE_EXISTS if response == "NODEEXISTS" else Code.STORE_ERROR
-                self._refuse(p, PartitionState.ONLINE, code)
+                self._not_initialized(p, code)
                 continue
             self.ctx.put_leadership(p, response)
             batch.add_leader_and_isr(
@@ -147,8 +147,15 @@ class PartitionStateMachine:
             raise
         except CallFailedError:
             for p in records:
-                self._refuse(p, PartitionState.NEW, Code.CREATE_CALL_FAILED)
+                self._not_initialized(p, Code.CREATE_CALL_FAILED, logged_as=PartitionState.NEW)
             return {}
+
+    def _not_initialized(
+        self, p: Partition, code: Code, logged_as: PartitionState = PartitionState.ONLINE
+    ) -> None:
+        """3.5: p stays New."""
+        self.journal.elected(p, None, None, None, code)
+        self._refuse(p, logged_as, code)
 
     # -- 3.6 ------------------------------------------------------------------------------------
 

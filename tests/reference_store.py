@@ -34,7 +34,7 @@ class Fault:
 
     op: str
     fault: str
-    partitions: frozenset[Partition] | None = None
+    partition: Partition | None = None
     times: int = 1
 
 
@@ -44,6 +44,7 @@ class TwinStore:
 
     records: dict[Partition, Record | str] = field(default_factory=dict)
     controller_epoch: int = 0
+    epoch_version: int = 0
     next_version: int | None = None
     faults: list[Fault] = field(default_factory=list)
     config_faults: set[str] = field(default_factory=set)
@@ -53,9 +54,9 @@ class TwinStore:
     def fail(
         self, op: str, fault: str, partitions: Collection[Partition] | None = None, times: int = 1
     ) -> None:
-        """Inject a fault."""
-        only = None if partitions is None else frozenset(partitions)
-        self.faults.append(Fault(op, fault, only, times))
+        """Inject a fault, one for each partition or one for a whole call."""
+        named: list[Partition | None] = [None] if partitions is None else list(partitions)
+        self.faults += [Fault(op, fault, p, times) for p in named]
 
     def heal(self) -> None:
         """Forget every fault."""
@@ -65,22 +66,21 @@ class TwinStore:
     def _injected(self, op: str, partitions: Collection[Partition]) -> dict[Partition, str]:
         """Use up the faults that meet this call; whole-call faults raise.
 
-        One with partitions is used up once by each call that contains one of them; one without
+        One of a partition is used up once by each call that contains the partition; one of none
         by the next call that contains any partition.
         """
         hit: dict[Partition, str] = {}
         for fault in self.faults:
-            met = [p for p in partitions if fault.partitions is None or p in fault.partitions]
+            met = [p for p in partitions if fault.partition in (None, p)]
             if fault.op != op or fault.times == 0 or not met:
                 continue
             fault.times -= 1
             self.faults_hit.append((op, fault.fault))
-            if fault.fault == "controller_moved":
-                raise ControllerMovedError
-            if fault.fault == "throw":
-                raise CallFailedError
-            for p in met:
-                hit.setdefault(p, fault.fault)
+            hit |= dict.fromkeys(met, fault.fault)
+        if "controller_moved" in hit.values():
+            raise ControllerMovedError
+        if "throw" in hit.values():
+            raise CallFailedError
         return hit
 
     def read_states(self, partitions: Collection[Partition]) -> dict[Partition, Response]:
@@ -140,9 +140,14 @@ class TwinStore:
         version, self.next_version = self.next_version, None
         return version
 
+    def elect_controller(self) -> None:
+        """6.1, step 1: one more, for us or for another controller."""
+        self.controller_epoch += 1
+        self.epoch_version += 1
+
     def _guard(self, ctx: Context, records: Collection[Partition]) -> None:
         """1.7: a newer controller fences every write that has something to write."""
-        if records and self.controller_epoch > ctx.epoch:
+        if records and self.epoch_version != ctx.epoch_store_version:
             raise ControllerMovedError
 
 

@@ -128,18 +128,15 @@ def test_a_changed_answer_fails(shared_data, file, adapter):
     passed = []
     for case in runnable(load(shared_data / file)):
         path = generator.choice(expected_values(case))
-        try:
-            wrong = run_case(tampered(case, path), maker(adapter))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-            continue
-        if not wrong:
+        if not run_case(tampered(case, path), maker(adapter)):
             passed.append((case["id"], path))
     assert passed == []
 
 
 def test_what_is_unknown_fails():
     """An operation, a key or a given thing that the runner does not know fails the case."""
-    case = {"id": "x", "given": {}, "when": {"op": "context.fly", "args": {}}, "expect": {"value": 1}}
+    flying = {"op": "context.fly", "args": {}}
+    case = {"id": "x", "given": {}, "when": flying, "expect": {"value": 1}}
     known = {"op": "context.is_replica_online", "args": {
         "broker": 1, "partition": "t-0", "include_shutting_down": False,
     }}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kfast.errors import InputError
-from kfast.io.text import line_of, quote
+from kfast.io.text import quote
 from kfast.kernels.describe import Key, Trouble
 
 if TYPE_CHECKING:
@@ -122,15 +122,15 @@ def _cut_in_last_line(parsed: Parsed) -> str | None:
     """The last line ends without a break and without a key that all lines before it have."""
     missing = int(parsed.cursor["every_keys"]) & ~int(parsed.cursor["last_keys"])
     n = parsed.partitions.size
-    if parsed.text.endswith(b"\n") or n < 2 or missing <= 0 or not parsed.cursor["last_was"]:
+    if parsed.text.endswith(b"\n") or n < 2 or missing <= 0:
         return None
     row = parsed.partitions[n - 1]
-    if row["line"] != parsed.cursor["line"] - parsed.joined[0] and parsed.joined[0] == 0:
+    if row["line"] != parsed.cursor["line"]:
         return None
     key = Key((missing & -missing).bit_length() - 1)
     return (
-        f"line {row['line']} ({_which(parsed, n - 1)}): {_spell(key)!r} is missing, which every line"
-        " before it has, and the line has no break: the text is cut off; right is a whole line"
+        f"line {row['line']} ({_which(parsed, n - 1)}): {_spell(key)!r} is missing, which every"
+        " line before it has, and the line has no break: the text is cut off; right is a whole line"
     )
 
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.errors import InputError
 from kfast.io import damage
 from kfast.io.tables import SourceTables
 from kfast.io.text import line_of, quote, some
@@ -32,6 +31,8 @@ Progress = Callable[[int, int], None]
 
 _CHUNK = 1 << 23
 _N_LISTS = 5
+_MARKED = 1 << 16
+"""Broker ids below this are told apart by marking them, so many at a time."""
 _ID_LENGTH = 22
 _ZERO_ID = "A" * _ID_LENGTH
 _PLACES = ("header_topic", "last_topic", "last_keys", "every_keys", "unknown_at", "cut_line")
@@ -105,9 +106,7 @@ class Parsed:
         )
 
 
-def _parse_once(
-    text: bytes, joined: tuple[int, int], progress: Progress | None
-) -> Parsed:
+def _parse_once(text: bytes, joined: tuple[int, int], progress: Progress | None) -> Parsed:
     """Run the kernel over a text, chunk by chunk, until its end or until something is wrong."""
     lines, commas, _ = kernel.survey(text)
     lines += 1
@@ -123,9 +122,7 @@ def _parse_once(
     trouble, key = Trouble.FINE, Key.NO_KEY
     while trouble == Trouble.FINE and cursor["at"][0] < len(text):
         stop = int(cursor["at"][0]) + _CHUNK
-        trouble, key = kernel.parse(
-            text, stop, cursor, table, topics, partitions, offsets, values
-        )
+        trouble, key = kernel.parse(text, stop, cursor, table, topics, partitions, offsets, values)
         if progress is not None:
             progress(min(int(cursor["at"][0]), len(text)), len(text))
     return Parsed(
@@ -274,9 +271,15 @@ def _brokers(parsed: Parsed) -> tuple[pa.Table, npt.NDArray[np.int32]]:
 
 
 def _distinct(lists: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
-    """Distinct values, ascending. Hashing is faster than sorting millions of them."""
-    found = [pc.unique(pa.array(np.ascontiguousarray(part))).to_numpy() for part in lists]
-    return np.unique(np.concatenate(found)).astype(np.int32)
+    """Distinct values, ascending. Marking them is faster than sorting millions, and smaller."""
+    most = max((int(part.max()) for part in lists if part.size), default=-1)
+    if most >= _MARKED or any(part.size and part.min() < 0 for part in lists):
+        return np.unique(np.concatenate(lists))
+    seen = np.zeros(most + 1, bool)
+    for part in lists:
+        for start in range(0, part.size, _MARKED):
+            seen[part[start : start + _MARKED]] = True
+    return np.flatnonzero(seen).astype(np.int32)
 
 
 def _notes(name: str, parsed: Parsed, down: npt.NDArray[np.int32]) -> list[str]:
@@ -317,7 +320,8 @@ def _notes(name: str, parsed: Parsed, down: npt.NDArray[np.int32]) -> list[str]:
         )
     if cursor["cut_line"] >= 0:
         notes.append(
-            f"line {cursor['cut_line']}: the settings end in '...'; those left out are taken for unset"
+            f"line {cursor['cut_line']}: the settings end in '...';"
+            " those left out are taken for unset"
         )
     if parsed.has(Key.OBSERVERS) or parsed.has(Key.LIVE_OBSERVERS):
         notes.append("observers are taken for ordinary replicas")

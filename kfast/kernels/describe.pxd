@@ -104,6 +104,16 @@ cdef inline bint is_digit(uint8_t c) noexcept nogil:
     return c"0" <= c <= c"9"
 
 
+cdef inline bint may_continue(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
+    """Whether the word at `at`, alone in its line, may be the rest of a value: no `$`, no `...`."""
+    cdef uint8_t c = text[at]
+    if is_letter(c) or is_digit(c):
+        return True
+    if at + 1 < end and text[at + 1] == c:
+        return False
+    return c == c"," or c == c"=" or c == c"." or c == c"_" or c == c"-" or c == c":"
+
+
 cdef inline int64_t line_end(const uint8_t[::1] text, int64_t at) noexcept nogil:
     """Where the line break at or after `at` is; the end of the text where there is none."""
     cdef const uint8_t* found = <const uint8_t*> memchr(&text[at], c"\n", text.shape[0] - at)
@@ -266,7 +276,9 @@ cdef inline int64_t read_list(
         at += 1
 
 
-cdef inline int64_t read_name(const uint8_t[::1] text, int64_t at, int64_t end, int64_t most) noexcept nogil:
+cdef inline int64_t read_name(
+    const uint8_t[::1] text, int64_t at, int64_t end, int64_t most
+) noexcept nogil:
     """Where a word of letters, digits, `.`, `_` and `-` ends; -1 if it is empty or too long."""
     cdef int64_t stop = at
     cdef uint8_t c

@@ -7,7 +7,7 @@ missing, added, or separated by spaces. Any other line is prose and is passed ov
 Lists of broker ids go to one row each of `offsets` and `values`, which Arrow's lists take as they
 are. Topics are numbered by first appearance through a hash table.
 
-Source: `formats.md`, section 1; Kafka 3.9, TopicCommand.java, `PartitionDescription.printDescription`.
+Source: `formats.md`, section 1; Kafka 3.9, TopicCommand.java, `printDescription`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -15,7 +15,7 @@ from libc.string cimport memcmp
 
 from kfast.kernels.describe cimport (
     Cursor, Key, Partition, Topic, Trouble, bit, ends_with_colon, is_blank, is_digit,
-    is_letter, key_at, line_end, read_count, read_flag, read_int, read_leader, read_list, read_name,
+    is_letter, key_at, line_end, may_continue, read_count, read_flag, read_int, read_leader, read_list, read_name,
     skip_blanks, skip_word,
 )
 
@@ -65,9 +65,11 @@ def survey(const uint8_t[::1] text):
 cdef int64_t field_end(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
     """Where the value of `Configs:` ends: at a tab, or before the key that may follow it."""
     cdef int64_t unused
+    cdef bint word_begins = True
     while at < end and text[at] != c"\t":
-        if text[at] == c" " and key_at(text, at + 1, end, &unused) == Key.MARKED_FOR_DELETION:
+        if word_begins and key_at(text, at, end, &unused) == Key.MARKED_FOR_DELETION:
             return at
+        word_begins = text[at] == c" "
         at += 1
     return at
 
@@ -274,26 +276,25 @@ cdef Trouble keep_partition(
 
 
 cdef Trouble pass_over(
-    const uint8_t[::1] text, int64_t at, int64_t end, int key, Cursor* cursor
+    const uint8_t[::1] text, int64_t at, int64_t end, Cursor* cursor
 ) noexcept nogil:
     """Count a line that is no record; say so if it may be the rest of the line before it."""
     cdef int64_t word = at
     cdef int64_t keys = 0
     cdef int64_t unused
     cdef int found
-    cdef uint8_t c = text[at]
     cdef bint one_word = skip_blanks(text, skip_word(text, at, end), end) == end
     while word < end:
         found = key_at(text, word, end, &unused)
         if found >= 0:
             keys |= bit(found)
         word = skip_blanks(text, skip_word(text, word, end), end)
-    if keys & bit(Key.REPLICAS) and keys & bit(Key.ISR):
+    if keys & bit(Key.PARTITION_COUNT) or (keys & bit(Key.REPLICAS) and keys & bit(Key.ISR)):
         return Trouble.TEXT_BEFORE
     if cursor.last_was > 0 and (
-        key >= 0
+        keys != 0
         or cursor.last_was == 2
-        or (one_word and (is_letter(c) or is_digit(c) or c == c"," or c == c"="))
+        or (one_word and may_continue(text, at, end))
     ):
         cursor.maybe_wrapped = 1
     if cursor.n_prose == 0:
@@ -317,7 +318,7 @@ cdef Trouble read_line(
     record.bad_key = Key.NO_KEY
     key = key_at(text, at, end, &unused) if at < end else -1
     if key != Key.TOPIC and key != Key.PARTITION:
-        trouble = pass_over(text, at, end, key, cursor) if at < end else Trouble.FINE
+        trouble = pass_over(text, at, end, cursor) if at < end else Trouble.FINE
         cursor.last_was = 0
         return trouble
     record.keys = 0
@@ -340,7 +341,7 @@ cdef Trouble read_line(
 
 def parse(
     const uint8_t[::1] text,       # IN      (n,)  the whole text, in UTF-8
-    int64_t stop,                  #               read the lines that begin before this byte
+    int64_t stop,                  # IN            read the lines that begin before this byte
     Cursor[::1] cursors,           # IN OUT  (1,)  where reading stands
     int32_t[::1] table,            # IN OUT  (2**k,)  hash table: topic + 1, 0 for none; zeros first
     Topic[::1] topics,             # OUT     (lines,)  -1: not said

@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
     NO_SLOT,
+    Liveness,
     R_NO_ENTRY,
     TOPIC_QUEUED,
     ConstNarrowRecord,
@@ -211,3 +212,21 @@ def find_slots(
     cdef Py_ssize_t i
     for i in range(rows.shape[0]):
         slots[i] = slot_of(&replicas[rows[i], 0], records[rows[i]].n_slots, brokers[i])
+
+
+def live_slots(
+    const_record_t[::1] records,        # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
+    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
+    const int32_t[::1] rows,            # IN   (n,)    partition rows
+    uint64_t[::1] live,                 # OUT  (n,)    slots that are online
+    uint64_t[::1] up,                   # OUT  (n,)    the same, shutting-down brokers included
+):
+    """Which slots of some rows are online. Source: specification, section 1.5."""
+    cdef Py_ssize_t i
+    cdef Liveness seen
+    with nogil:
+        for i in range(rows.shape[0]):
+            seen = liveness_of(&records[rows[i]], &replicas[rows[i], 0], &broker_status[0])
+            live[i] = seen.live
+            up[i] = seen.up

@@ -10,7 +10,6 @@ Source: Kafka 3.9, AdminUtils.java, `assignReplicasToBrokersRackAware` and
 `assignReplicasToBrokersRackUnaware`, `replicaIndex`.
 """
 
-cimport cython
 from cython.parallel cimport prange
 
 from kfast.kernels.slots cimport broker_t, int32_t, int64_t, uint64_t
@@ -19,14 +18,12 @@ cdef enum:
     MAX_REPLICAS = 64
 
 
-@cython.overflowcheck(False)
 cdef inline uint64_t draw(uint64_t seed, uint64_t stream, uint64_t i) noexcept nogil:
     """Number i of a stream of random numbers, whatever was drawn before: SplitMix64, twice."""
     cdef uint64_t x = mix(seed + stream * <uint64_t> 0x9E3779B97F4A7C15)
     return mix(x + i * <uint64_t> 0x9E3779B97F4A7C15)
 
 
-@cython.overflowcheck(False)
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:
     """Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014."""
     x += <uint64_t> 0x9E3779B97F4A7C15

@@ -45,6 +45,7 @@ from kfast.kernels.slots cimport (
     R_NO_ENTRY,
     R_OFFLINE,
     R_ONLINE,
+    TALLY_ANNOUNCED,
     TALLY_BROKERS,
     TALLY_IMBALANCE,
     TALLY_METADATA,
@@ -202,7 +203,7 @@ cdef inline Py_ssize_t change_row(
         if counting:
             tally_effect(&effect, tally)
             told |= effect.recipients
-            metadata += (effect.kinds & KIND_LEADER_AND_ISR) != 0
+            metadata |= effect.kinds
             if effect.kinds & KIND_STOP:
                 tally[TALLY_BROKERS + n_brokers + targets[i]] += 1
         if effects != NULL:
@@ -213,7 +214,8 @@ cdef inline Py_ssize_t change_row(
             remove_from_assignment(record, brokers, states, slot)
     if counting:
         count_requests(tally + TALLY_BROKERS, brokers, told)
-        tally[TALLY_METADATA] += metadata != 0
+        tally[TALLY_METADATA] += (metadata & KIND_LEADER_AND_ISR) != 0
+        tally[TALLY_ANNOUNCED] += (metadata & KIND_METADATA) != 0
     if not queued:
         tally[TALLY_IMBALANCE] += is_imbalanced(record, brokers) - imbalanced
     if record.leader != leader:

@@ -1,6 +1,6 @@
 """Join the lines of a describe text that a narrow terminal or a mail program has wrapped.
 
-A line belongs to the record before it if it begins with a key that cannot begin a record, if that
+A line belongs to the record before it if it has keys but does not begin as a record does, if that
 record is not complete, or if it is one word of the kind that ends a list of settings or of broker
 ids. As many empty lines follow a record as lines were joined to it, so that line numbers stay.
 
@@ -8,10 +8,11 @@ Source: `formats.md`, section 1, pitfalls.
 """
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from kfast.kernels.describe cimport (
-    Key, bit, is_blank, is_digit, is_letter, key_at, line_end, skip_blanks, skip_word,
+    Key, bit, is_blank, is_digit, is_letter, key_at, line_end, may_continue,
+    skip_blanks, skip_word,
 )
 
 
@@ -29,11 +30,31 @@ cdef int64_t keys_of(const uint8_t[::1] text, int64_t at, int64_t end) noexcept 
     return keys
 
 
-cdef bint is_complete(int64_t keys) noexcept nogil:
-    """Whether a record has the last key that it cannot do without."""
+cdef bint is_complete(const uint8_t[::1] text, int64_t end, int64_t keys) noexcept nogil:
+    """Whether a record has the last key that it cannot do without, and no half key at its end."""
+    cdef int64_t at = end
     if keys & bit(Key.PARTITION_COUNT):
         return keys & bit(Key.CONFIGS) != 0
-    return keys & bit(Key.ISR) != 0
+    if not keys & bit(Key.ISR):
+        return False
+    while at > 0 and is_letter(text[at - 1]):
+        at -= 1
+    return at == end or not is_blank(text[at - 1]) or reads_flag(text, at, end)
+
+
+cdef bint reads_flag(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
+    if end - at == 4:
+        return memcmp(&text[at], b"true", 4) == 0
+    return end - at == 5 and memcmp(&text[at], b"false", 5) == 0
+
+
+cdef int64_t other_keys(int64_t keys) noexcept nogil:
+    """Keys that a record cannot have beside those it has: a header's, or a partition's."""
+    if keys & bit(Key.PARTITION_COUNT):
+        return bit(Key.PARTITION) | bit(Key.LEADER) | bit(Key.REPLICAS) | bit(Key.ISR)
+    if keys & bit(Key.PARTITION):
+        return bit(Key.PARTITION_COUNT) | bit(Key.CONFIGS) | bit(Key.TOPIC_ID)
+    return 0
 
 
 cdef bint continues_value(
@@ -44,9 +65,7 @@ cdef bint continues_value(
     cdef bint setting = keys & bit(Key.CONFIGS) != 0
     if skip_blanks(text, stop, end) < end:
         return False
-    if setting and not (is_letter(text[at]) or is_digit(text[at]) or text[at] in b",=._"):
-        return False
-    if setting and stop - at >= 3 and text[at] == text[at + 1] == c".":
+    if not may_continue(text, at, stop):
         return False
     while at < stop and (setting or is_digit(text[at]) or text[at] == c","):
         at += 1
@@ -54,16 +73,22 @@ cdef bint continues_value(
 
 
 cdef bint continues_record(
-    const uint8_t[::1] text, int64_t at, int64_t end, int64_t keys
+    const uint8_t[::1] text, int64_t at, int64_t end,
+    const uint8_t[::1] joined, int64_t length, int64_t keys,
 ) noexcept nogil:
-    """Whether a line that begins at `at` with no blank belongs to a record with these keys."""
-    cdef int64_t unused
+    """Whether the line at `at` belongs to the record that `joined` ends with."""
+    cdef int64_t unused, own
     cdef int key = key_at(text, at, end, &unused)
     if key == Key.TOPIC:
         return False
     if key == Key.PARTITION:
         return keys & (bit(Key.PARTITION) | bit(Key.PARTITION_COUNT)) == 0
-    return key >= 0 or not is_complete(keys) or continues_value(text, at, end, keys)
+    own = keys_of(text, at, end)
+    if own & keys or (own & other_keys(keys)):
+        return False
+    if own != 0 or not is_complete(joined, length, keys):
+        return True
+    return continues_value(text, at, end, keys)
 
 
 def unwrap(
@@ -94,7 +119,9 @@ def unwrap(
             end = line_end(text, at)
             stop = end - 1 if end > at and text[end - 1] == c"\r" else end
             start = skip_blanks(text, at, stop)
-            if start < stop and keys != 0 and continues_record(text, start, stop, keys):
+            if start < stop and keys != 0 and continues_record(
+                text, start, stop, joined, length, keys
+            ):
                 if key_at(text, start, stop, &unused) >= 0:
                     joined[length] = c" "
                     length += 1

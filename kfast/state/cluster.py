@@ -68,6 +68,7 @@ class ClusterState:
         self.unclean_elections = 0
         self.offline_partition_count = 0
         self.preferred_imbalance_count = 0
+        self.any_offline_dir = False
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
@@ -420,13 +421,11 @@ class ClusterState:
             self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
             self.leader_offline, self.pending,
         )
+        self.any_offline_dir = bool(self.records["offline_dir"].any())
 
     def refresh_leader_offline(self, brokers: Rows) -> None:
         """Bring the bitmap of offline leaders up to date after these brokers' liveness changed."""
-        hosted = self.replicas_on(brokers, assigned_only=False)
-        hosting.refresh_leader_offline(
-            self.records, self.replicas, self.broker_status, hosted.rows, self.leader_offline
-        )
+        self.refresh_rows(self.replicas_on(brokers, assigned_only=False).rows)
 
     set_assignment = mutators.set_assignment
     set_leadership = mutators.set_leadership
@@ -438,5 +437,8 @@ class ClusterState:
     set_shutting_down = mutators.set_shutting_down
     add_partitions = mutators.add_partitions
     queue_topic_deletion = mutators.queue_topic_deletion
+    clear_offline_dir = mutators.clear_offline_dir
+    refresh_rows = mutators.refresh_rows
+    mark_topics_ineligible = mutators.mark_topics_ineligible
     begin_topic_deletion = mutators.begin_topic_deletion
     set_unclean_leader_election = mutators.set_unclean_leader_election

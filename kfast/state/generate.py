@@ -221,7 +221,7 @@ def _count(name: str, value: int, low: int, high: int) -> int:
     return number
 
 
-def _share(name: str, value: float, high: float) -> float:
+def _share(name: str, value: object, high: float) -> float:
     """Check a number from 0 to `high`; return it."""
     if not isinstance(value, (int, float)) or not 0.0 <= value <= high:
         raise ArgumentError(f"{name} is {value!r}: a number from 0 to {high:g} is allowed")

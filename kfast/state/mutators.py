@@ -172,13 +172,6 @@ def _imbalance(state: ClusterState, row: int) -> int:
     return int(leadership.leader != first)
 
 
-def _refresh(state: ClusterState, row: int) -> None:
-    rows = np.asarray([row], np.int32)
-    hosting.refresh_leader_offline(
-        state.records, state.replicas, state.broker_status, rows, state.leader_offline
-    )
-
-
 def set_assignment(
     state: ClusterState, row: int, replicas: Iterable[int], adding: Iterable[int] = (),
     removing: Iterable[int] = (),
@@ -244,7 +237,7 @@ def set_leadership(
         flags | schema.FLAG_HAS_LEADERSHIP | (schema.FLAG_RECOVERY if recovery else 0)
     )
     state.preferred_imbalance_count += _imbalance(state, row) - before
-    _refresh(state, row)
+    refresh_rows(state, np.asarray([row], np.int32))
 
 
 def set_partition_state(state: ClusterState, row: int, new: PartitionState) -> None:
@@ -274,9 +267,31 @@ def set_offline_dir(state: ClusterState, broker_id: int, rows: Rows, offline: bo
     masks = (np.uint64(1) << slots.astype(np.uint64)).astype(state.records["offline_dir"].dtype)
     old = state.records["offline_dir"][rows]
     state.records["offline_dir"][rows] = old | masks if offline else old & ~masks
+    state.any_offline_dir |= offline
+    refresh_rows(state, rows)
+
+
+def clear_offline_dir(state: ClusterState, brokers: Rows) -> None:
+    """Forget offline log directories of some broker rows."""
+    if not state.any_offline_dir:
+        return
+    hosted = state.replicas_on(brokers, assigned_only=False)
+    masks = hosted.slots.astype(state.records["offline_dir"].dtype)
+    state.records["offline_dir"][hosted.rows] &= ~masks
+    state.refresh_rows(hosted.rows)
+
+
+def refresh_rows(state: ClusterState, rows: Rows) -> None:
+    """Bring the bitmap of offline leaders up to date for some rows."""
     hosting.refresh_leader_offline(
         state.records, state.replicas, state.broker_status, rows, state.leader_offline
     )
+
+
+def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
+    """Mark those of some topic rows that are queued as ineligible (6.12)."""
+    queued = topics[(state.topic_flags[topics] & QUEUED) != 0]
+    state.topic_flags[queued] |= INELIGIBLE
 
 
 def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> None:

@@ -1,0 +1,223 @@
+"""ISR changes that leaders report.
+
+Source: specification, section 6.10; Kafka 3.9, `KafkaController.processAlterPartition`. The
+public functions are methods of `Controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.kernels import election, isr, tables
+from kfast.schema import AlterCode
+from kfast.state import mutators
+from kfast.state.records import Rows
+from kfast.store import Answer, CallFailed, ControllerMoved
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+    from kfast.journal import Outcome
+    from kfast.state import ClusterState
+
+
+def alter_partition(
+    controller: Controller, broker_id: int, broker_epoch: int, rows: npt.ArrayLike,
+    leader_epoch: npt.ArrayLike, isr: Sequence[Sequence[int]], version: npt.ArrayLike,
+    recovery: npt.ArrayLike = 0,
+) -> Outcome:
+    """A leader reports new ISRs of partitions (6.10).
+
+    Parameters
+    ----------
+    broker_id, broker_epoch : int
+        The sender.
+    rows : (n,) array of int
+        Partition rows, each at most once.
+    leader_epoch, version, recovery : (n,) array of int
+        As the sender knows them; one value serves all.
+    isr : sequence of n sequences of int
+        Broker ids proposed.
+
+    Returns
+    -------
+    Outcome
+        `alter_codes` has one `schema.AlterCode` per partition, in the order given; `error` is set
+        where the whole request is refused.
+
+    Raises
+    ------
+    RowError
+        A row is outside the table or stands twice. Nothing is changed.
+    ArgumentError
+        `isr` is not as long as `rows`.
+    """
+    state = controller.state
+    asked = state.check_rows(rows)
+    if len(isr) != asked.size:
+        raise ArgumentError(f"isr has {len(isr)} lists for {asked.size} partitions")
+    event = "alter_partition"
+    if not controller.active:
+        return controller._inactive(event)
+    epoch = controller._registered_epoch(broker_id)
+    if epoch is None or epoch != broker_epoch:
+        return controller._refused(event, "STALE_BROKER_EPOCH")
+    masks, unknown = _masks(state, asked, isr)
+    sender = np.full(asked.size, state.find_brokers([broker_id])[0], np.int32)
+    proposal = (
+        sender, np.broadcast_to(leader_epoch, asked.shape).astype(np.int32),
+        np.broadcast_to(version, asked.shape).astype(np.int32), masks,
+        np.broadcast_to(recovery, asked.shape).astype(np.uint8),
+    )
+    try:
+        codes = _decide(controller, asked, *proposal, unknown)
+    except (CallFailed, ControllerMoved) as error:
+        controller.active = controller.active and isinstance(error, CallFailed)
+        return controller._refused(event, "UNKNOWN_SERVER_ERROR")
+    known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
+    controller._send_update_metadata("announce the ISRs", state.registered, np.sort(asked[known]))
+    outcome = controller.journal.finish(event)
+    outcome.alter_codes = codes
+    return outcome
+
+
+def _masks(
+    state: ClusterState, rows: Rows, isr: Sequence[Sequence[int]]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    """Slots of the proposed ISRs; a broker that nobody knows is marked instead."""
+    offsets = np.zeros(rows.size + 1, np.int32)
+    np.cumsum([len(members) for members in isr], out=offsets[1:])
+    ids = np.asarray([b for members in isr for b in members], np.int64)
+    at = np.searchsorted(state.broker_id, ids)
+    known = at < state.n_brokers
+    known[known] = state.broker_id[at[known]] == ids[known]
+    brokers = np.where(known, at, -1).astype(np.int32)
+    owner = np.repeat(rows, np.diff(offsets)).astype(np.int32)
+    mutators.track(state, owner[known], brokers[known])
+    masks, unknown = np.zeros(rows.size, np.uint64), np.zeros(rows.size, np.uint8)
+    tables.masks_of(state.replicas, state.records, rows, offsets, brokers, masks, unknown)
+    return masks, unknown
+
+
+def _decide(
+    controller: Controller, rows: Rows, sender: Rows, leader_epoch: Rows, version: Rows,
+    masks: npt.NDArray[np.uint64], recovery: npt.NDArray[np.uint8],
+    unknown: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.uint8]:
+    """Check every proposal, write the accepted ones, take them into the cache."""
+    state, store = controller.state, controller.store
+    codes = np.empty(rows.size, np.uint8)
+    isr.check_alterations(
+        state.records, state.replicas, state.broker_status, rows, sender, leader_epoch, version,
+        masks, recovery, unknown, codes,
+    )
+    accepted = np.flatnonzero(codes == AlterCode.WRITTEN)
+    proposed = state.records[rows[accepted]].copy()
+    proposed["leader"], proposed["leader_epoch"] = sender[accepted], leader_epoch[accepted]
+    proposed["version"], proposed["isr"] = version[accepted], masks[accepted]
+    flags = proposed["flags"] & np.uint8(255 - schema.FLAG_RECOVERY)
+    proposed["flags"] = flags | np.where(recovery[accepted], schema.FLAG_RECOVERY, 0)
+    if store is None:
+        proposed["version"] += 1
+        _adopt(controller, rows[accepted], proposed)
+        return codes
+    answers, _ = store.update_states(rows[accepted], proposed)
+    codes[accepted[answers == Answer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
+    failed = (answers != Answer.OK) & (answers != Answer.CONFLICT)
+    codes[accepted[failed]] = AlterCode.STORE_ERROR
+    written = (codes == AlterCode.WRITTEN) | (codes == AlterCode.UNCHANGED)
+    reload_records(controller, rows[written])
+    return codes
+
+
+def _adopt(controller: Controller, rows: Rows, written: npt.NDArray[Any]) -> None:
+    state = controller.state
+    written["controller_epoch"] = state.controller_epoch
+    take(controller, rows, written)
+
+
+def take(controller: Controller, rows: Rows, records: npt.NDArray[Any]) -> None:
+    """Put records into the cache as they are (`put_leadership` of section 1.6)."""
+    state = controller.state
+    tally = controller.journal.new_tally()
+    election.adopt(
+        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
+        state.leader_offline, rows, records, tally[0],
+    )
+    controller.journal.take_counters(tally)
+
+
+def reload_records(controller: Controller, rows: Rows) -> None:
+    """Read records from the store into the cache."""
+    store = controller.store
+    if store is None or not rows.size:
+        return
+    answers, stored = store.read_states(rows)
+    found = answers == Answer.OK
+    take(controller, rows[found], stored[found])
+
+
+def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
+    """Brokers caught up: the leaders report ISRs that have them again.
+
+    Every live leader sends one AlterPartition request with the partitions in which a live
+    assigned replica on one of these brokers is missing from the ISR; senders go in ascending id.
+
+    Returns
+    -------
+    Outcome
+        `alter_codes` and `altered` (rows): what the controller answered, over all requests.
+    """
+    state = controller.state
+    hosted = state.replicas_on_brokers(broker_ids)
+    if not controller.active:
+        return controller._inactive("catch_up")
+    joined = np.empty(len(hosted), np.uint64)
+    isr.propose_catch_up(
+        state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
+    )
+    rows, masks = hosted.rows[joined != 0], joined[joined != 0]
+    leaders = np.ascontiguousarray(state.records["leader"][rows])
+    codes = np.empty(rows.size, np.uint8)
+    order = np.argsort(leaders, kind="stable")
+    begins = np.flatnonzero(np.append(True, np.diff(leaders[order]) != 0)) if rows.size else []
+    error: str | None = None
+    for at in np.split(order, begins[1:]) if rows.size else []:
+        asked = rows[at]
+        records = state.records[asked]
+        try:
+            codes[at] = _decide(
+                controller, asked, leaders[at], records["leader_epoch"].copy(),
+                records["version"].copy(), masks[at], np.zeros(at.size, np.uint8),
+                np.zeros(at.size, np.uint8),
+            )
+        except CallFailed:
+            error = "UNKNOWN_SERVER_ERROR"
+            codes[at] = AlterCode.STORE_ERROR
+            continue
+        except ControllerMoved:
+            return controller._resigned("catch_up")
+        controller._send_update_metadata("announce the ISRs", state.registered, asked)
+    outcome = controller.journal.finish("catch_up")
+    outcome.alter_codes, outcome.altered, outcome.error = codes, rows, error
+    return outcome
+
+
+def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> Outcome:
+    """Leaders wrote ISRs themselves and left a notification: reload and announce (6.10, legacy)."""
+    state = controller.state
+    asked = np.sort(state.check_rows(rows))
+    event = "on_isr_change_notification"
+    if not controller.active:
+        return controller._inactive(event)
+    try:
+        reload_records(controller, asked)
+    except CallFailed:
+        return controller._refused(event, "UNKNOWN_SERVER_ERROR")
+    controller._send_update_metadata("announce the ISRs", state.registered, asked)
+    return controller.journal.finish(event)

@@ -1,0 +1,457 @@
+"""Controller: one method per event, step by step in Kafka's order.
+
+Source: specification, section 6; Kafka 3.9, `KafkaController`. A method carries the name of
+Kafka's handler, in snake case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast import alteration, creation, leader_election, schema
+from kfast.errors import ArgumentError
+from kfast.journal import Journal, Outcome
+from kfast.machines import PartitionStateMachine, ReplicaStateMachine, Result
+from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
+from kfast.state import ClusterState, Replicas
+from kfast.state.records import Rows
+from kfast.store import ControllerMoved, Store
+from kfast.transitions import PROFILE_TITLES, check_profile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NOTHING = np.empty(0, np.int32)
+
+
+class Controller:
+    """The active controller of a cluster.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Changed in place by every event.
+    store : Store, optional
+        Without one the cache is the store, and nothing can conflict.
+    journal : {"off", "counts", "full"}
+        How much each outcome records; it never changes what happens.
+    threads : int
+        Threads to use; results do not depend on it.
+    profile : str
+        Which controller is simulated.
+    """
+
+    def __init__(
+        self, state: ClusterState, *, store: Store | None = None, journal: str = "counts",
+        threads: int = 1, profile: str = "zk-3.9",
+    ) -> None:
+        self.profile = check_profile(profile)
+        self.state = state
+        self.store = store
+        self.active = True
+        self.journal = Journal(state, journal)
+        self.replica_state_machine = ReplicaStateMachine(
+            state, store, journal=self.journal, threads=threads, profile=profile
+        )
+        self.partition_state_machine = PartitionStateMachine(
+            state, store, journal=self.journal, threads=threads, profile=profile
+        )
+
+    @property
+    def title(self) -> str:
+        """Name of the controller that is simulated."""
+        return PROFILE_TITLES[self.profile]
+
+    # --- 6.1 -------------------------------------------------------------------------------------
+
+    def on_controller_failover(
+        self, preferred_election: Sequence[tuple[str, int]] | None = None
+    ) -> Outcome:
+        """Become controller: load, give every replica and partition a state, elect (6.1).
+
+        Parameters
+        ----------
+        preferred_election : sequence of (topic, partition), optional
+            Content of the preferred-election node, where there is one (step 11).
+
+        Returns
+        -------
+        Outcome
+            `notes` names what is left out: reassignments and deletions under way are not resumed.
+        """
+        self.active = True
+        state = self.state
+        self._elect_self()
+        creation.load_context(self)
+        self._send_update_metadata("announce the live brokers", state.registered, NOTHING)
+        try:
+            replicas = self.replica_state_machine
+            online, offline = replicas.initialize()
+            self._checked(replicas.run(online, ReplicaState.ONLINE))
+            self._checked(replicas.run(offline, ReplicaState.OFFLINE))
+            self.partition_state_machine.initialize()
+            self._checked(self.partition_state_machine.trigger_online())
+            if preferred_election is not None:
+                leader_election.elect_pending(self, preferred_election)
+        except ControllerMoved:
+            return self._resigned("on_controller_failover")
+        outcome = self.journal.finish("on_controller_failover")
+        outcome.notes = self._left_out()
+        return outcome
+
+    def _elect_self(self) -> None:
+        state = self.state
+        if self.store is None:
+            state.controller_epoch += 1
+            state.epoch_store_version += 1
+        else:
+            state.controller_epoch, state.epoch_store_version = self.store.elect_controller()
+
+    def _left_out(self) -> tuple[str, ...]:
+        notes = []
+        moving = self.state.records["flags"] & schema.FLAG_BEING_REASSIGNED
+        if moving.any():
+            notes.append(
+                f"{int((moving != 0).sum())} partitions are being reassigned: "
+                "their reassignment is not carried on"
+            )
+        queued = int(self.state.topic_queued_for_deletion.sum())
+        if queued:
+            notes.append(f"{queued} topics are queued for deletion: it is not carried on")
+        return tuple(notes)
+
+    # --- 6.2 -------------------------------------------------------------------------------------
+
+    def on_broker_change(
+        self, started: Iterable[int] | Mapping[int, int] = (),
+        bounced: Iterable[int] | Mapping[int, int] = (), failed: Iterable[int] = (),
+    ) -> Outcome:
+        """Brokers registered, re-registered or vanished (6.2 as a whole, in Kafka's order).
+
+        Parameters
+        ----------
+        started, bounced : iterable of int, or mapping of int to int
+            Broker ids; a mapping gives their new epochs, otherwise the epoch rises by 1.
+        failed : iterable of int
+            Broker ids.
+
+        Raises
+        ------
+        ArgumentError
+            A started broker is registered already, or another one is not. Nothing is changed.
+        """
+        new = self._epochs(started, registered=False)
+        again = self._epochs(bounced, registered=True)
+        dead = sorted(self._epochs(failed, registered=True))
+        if not self.active:
+            return self._inactive("on_broker_change")
+        state = self.state
+        try:
+            if new:
+                state.add_live_brokers(new)
+                self._broker_startup(sorted(new))
+            if again:
+                state.remove_live_brokers(again)
+                self._broker_failure(sorted(again))
+                state.add_live_brokers(again)
+                self._broker_startup(sorted(again))
+            if dead:
+                state.remove_live_brokers(dead)
+                self._broker_failure(dead)
+        except ControllerMoved:
+            return self._resigned("on_broker_change")
+        return self.journal.finish("on_broker_change")
+
+    def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
+        """Brokers registered: `on_broker_change(started=...)`."""
+        outcome = self.on_broker_change(started=broker_ids)
+        outcome.event = "on_broker_startup"
+        return outcome
+
+    def on_broker_failure(self, broker_ids: Iterable[int]) -> Outcome:
+        """Brokers vanished: `on_broker_change(failed=...)`."""
+        outcome = self.on_broker_change(failed=broker_ids)
+        outcome.event = "on_broker_failure"
+        return outcome
+
+    def on_broker_modification(self, broker_ids: Iterable[int]) -> Outcome:
+        """Endpoints or features of registered brokers changed: all brokers are told (6.2)."""
+        self._epochs(broker_ids, registered=True)
+        if not self.active:
+            return self._inactive("on_broker_modification")
+        self._send_update_metadata("announce the brokers", self.state.registered, NOTHING)
+        return self.journal.finish("on_broker_modification")
+
+    def _epochs(
+        self, given: Iterable[int] | Mapping[int, int], *, registered: bool
+    ) -> dict[int, int]:
+        """New epochs by id, after checking that the ids are registered or not."""
+        state = self.state
+        ids = list(given)
+        known = dict(zip(state.broker_id.tolist(), range(state.n_brokers), strict=True))
+        status, epoch = state.registered, state.broker_epoch
+        for broker in ids:
+            is_registered = broker in known and bool(status[known[broker]])
+            if is_registered != registered:
+                wanted = "registered" if registered else "not registered yet"
+                raise ArgumentError(
+                    f"broker {broker} is {'' if is_registered else 'not '}registered; only a "
+                    f"broker that is {wanted} is allowed here; nothing was changed"
+                )
+        if len(set(ids)) != len(ids):
+            raise ArgumentError(f"{ids} names a broker twice; nothing was changed")
+        if isinstance(given, Mapping):
+            return dict(given)
+        return {b: int(epoch[known[b]]) + 1 if b in known else 0 for b in ids}
+
+    def _broker_startup(self, broker_ids: Sequence[int]) -> None:
+        """`onBrokerStartup` of section 6.2."""
+        state = self.state
+        brokers = state.find_brokers(broker_ids)
+        chosen = np.zeros(state.n_brokers, np.bool_)
+        chosen[brokers] = True
+        state.clear_offline_dir(brokers)
+        self._send_update_metadata("tell the others of the new brokers", ~chosen, NOTHING)
+        self._send_update_metadata("tell the new brokers of all leaders", chosen, None)
+        hosted = state.replicas_on(brokers)
+        self._checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
+        self._checked(self.partition_state_machine.trigger_online())
+
+    def _broker_failure(self, broker_ids: Sequence[int]) -> None:
+        """`onBrokerFailure` of section 6.2."""
+        state = self.state
+        brokers = state.find_brokers(broker_ids)
+        state.clear_offline_dir(brokers)
+        if state.shutting_down[brokers].any():
+            state.set_shutting_down(broker_ids, False)
+        self._replicas_become_offline(state.replicas_on(brokers))
+
+    def _replicas_become_offline(self, replicas: Replicas) -> None:
+        """`onReplicasBecomeOffline` of section 6.2."""
+        state = self.state
+        queued, others = creation.split_queued(state, replicas)
+        leaderless = state.list_marked(state.leader_offline, without_queued=True)
+        machine = self.partition_state_machine
+        self._checked(machine.run(leaderless, PartitionState.OFFLINE))
+        results = self._checked(machine.trigger_online())
+        self._checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE))
+        if len(queued):
+            self._fail_replica_deletion(queued)
+        if not len(others) and not results.any_elected:
+            self._send_update_metadata("announce the live brokers", state.registered, NOTHING)
+
+    def _fail_replica_deletion(self, replicas: Replicas) -> None:
+        """`fail_replica_deletion` of section 6.12, without resuming deletions."""
+        state = self.state
+        if not state.delete_topic_enabled:
+            return
+        machine = self.replica_state_machine
+        self._checked(machine.run(replicas, ReplicaState.DELETION_INELIGIBLE))
+        state.mark_topics_ineligible(np.unique(state.topic_row[replicas.rows]))
+
+    # --- 6.3 -------------------------------------------------------------------------------------
+
+    def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    ) -> Outcome:
+        """A broker asks to shut down: its leaders move, it leaves the ISRs (6.3).
+
+        Returns
+        -------
+        Outcome
+            `remaining` lists the partition rows that the broker still leads; `error` is Kafka's
+            answer where the request is refused.
+        """
+        event = "controlled_shutdown"
+        if not self.active:
+            return self._inactive(event, "ControllerMoved")
+        state = self.state
+        epoch = self._registered_epoch(broker_id)
+        if broker_epoch != UNKNOWN_BROKER_EPOCH:
+            if epoch is None:
+                return self._refused(event, "NoSuchElement")
+            if broker_epoch < epoch:
+                return self._refused(event, "StaleBrokerEpoch")
+        if epoch is None:
+            return self._refused(event, "BrokerNotAvailable")
+        state.set_shutting_down([broker_id])
+        broker = int(state.find_brokers([broker_id])[0])
+        led, followed = creation.split_led(state, broker)
+        try:
+            self._checked(self.partition_state_machine.run(
+                led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN
+            ))
+            if len(followed):
+                self.journal.add_stop_replica("stop followed replicas", broker, followed.rows)
+            self._checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
+        except ControllerMoved:
+            return self._resigned(event)
+        outcome = self.journal.finish(event)
+        outcome.remaining = creation.split_led(state, broker)[0]
+        return outcome
+
+    def _registered_epoch(self, broker_id: int) -> int | None:
+        state = self.state
+        at = int(np.searchsorted(state.broker_id, broker_id))
+        if at >= state.n_brokers or state.broker_id[at] != broker_id or not state.registered[at]:
+            return None
+        return int(state.broker_epoch[at])
+
+    # --- 6.4 -------------------------------------------------------------------------------------
+
+    def on_topic_change(
+        self, created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table = {},
+        gone: Sequence[str] = (),
+    ) -> Outcome:
+        """The list of topics changed: new ones are set up, vanished ones forgotten (6.4).
+
+        Parameters
+        ----------
+        created : mapping of topic to (partition to broker ids), or pa.Table
+            A table has columns topic, partition and replicas.
+        gone : sequence of str
+            Topics that vanished from the store. Their states stay behind, as in Kafka.
+
+        Raises
+        ------
+        ArgumentError
+            A created topic exists, a vanished one does not, or a list names a broker twice.
+        """
+        new = creation.as_table(created)
+        creation.check_created(self.state, new, exists=False)
+        lost = self.state.lookup.known_topics(list(gone))
+        if not self.active:
+            return self._inactive("on_topic_change")
+        creation.remove_topics(self, lost)
+        return self._create(new, "on_topic_change")
+
+    def on_partition_modifications(
+        self, topic: str, assignments: Mapping[int, Sequence[int]]
+    ) -> Outcome:
+        """A topic got more partitions (6.4, topic node modified).
+
+        Partitions that have replicas already are left alone; of a queued topic nothing is set up.
+        """
+        new = creation.as_table({topic: assignments})
+        creation.check_created(self.state, new, exists=True)
+        if not self.active:
+            return self._inactive("on_partition_modifications")
+        new = creation.without_replicas(self.state, new)
+        if self.state.topic_queued_for_deletion[self.state.lookup.known_topics([topic])[0]]:
+            new = new.slice(0, 0)
+        return self._create(new, "on_partition_modifications")
+
+    def _create(self, new: pa.Table, event: str) -> Outcome:
+        rows = creation.set_assignments(self.state, new)
+        try:
+            self._on_new_partition_creation(np.sort(rows))
+        except ControllerMoved:
+            return self._resigned(event)
+        return self.journal.finish(event)
+
+    def _on_new_partition_creation(self, rows: Rows) -> None:
+        """`onNewPartitionCreation` of section 6.4."""
+        partitions, replicas = self.partition_state_machine, self.replica_state_machine
+        self._checked(partitions.run(rows, PartitionState.NEW))
+        self._checked(replicas.run(self.state.replicas_of(rows), ReplicaState.NEW))
+        self._checked(partitions.run(rows, PartitionState.ONLINE, Strategy.OFFLINE))
+        self._checked(replicas.run(self.state.replicas_of(rows), ReplicaState.ONLINE))
+
+    # --- 6.8 to 6.11 -------------------------------------------------------------------------------
+
+    elect_leaders = leader_election.elect_leaders
+    rebalance_leaders = leader_election.rebalance_leaders
+    enable_unclean_leader_election = leader_election.enable_unclean_leader_election
+    alter_partition = alteration.alter_partition
+    catch_up = alteration.catch_up
+    on_isr_change_notification = alteration.on_isr_change_notification
+
+    def on_broker_log_dir_failure(self, broker_ids: Iterable[int]) -> Outcome:
+        """Log directories failed somewhere on these brokers: they are probed (6.9, 1)."""
+        hosted = self.state.replicas_on_brokers(broker_ids)
+        if not self.active:
+            return self._inactive("on_broker_log_dir_failure")
+        try:
+            self._checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
+        except ControllerMoved:
+            return self._resigned("on_broker_log_dir_failure")
+        return self.journal.finish("on_broker_log_dir_failure")
+
+    def on_leader_and_isr_response(
+        self, broker_id: int, offline: npt.ArrayLike = (), online: npt.ArrayLike = ()
+    ) -> Outcome:
+        """A broker answered LeaderAndIsr: which partitions' directories are offline (6.9, 2).
+
+        Parameters
+        ----------
+        broker_id : int
+        offline, online : (n,) array of int
+            Partition rows answered with KAFKA_STORAGE_ERROR and with NONE.
+        """
+        state = self.state
+        bad, good = state.check_rows(offline), state.check_rows(online)
+        if not self.active:
+            return self._inactive("on_leader_and_isr_response")
+        newly = np.sort(creation.note_offline_dirs(state, broker_id, bad, good))
+        try:
+            if newly.size:
+                names = creation.slots_on(state, broker_id, newly)
+                self._replicas_become_offline(names)
+        except ControllerMoved:
+            return self._resigned("on_leader_and_isr_response")
+        return self.journal.finish("on_leader_and_isr_response")
+
+    def on_log_dir_failure(self, broker_id: int, rows: npt.ArrayLike) -> Outcome:
+        """A log directory with these partitions failed on a broker: probe, answer, and all (6.9).
+
+        Every other replica of the broker answers that it is well.
+        """
+        state = self.state
+        failed = state.check_rows(rows)
+        hosted = state.replicas_on_brokers([broker_id])
+        if not self.active:
+            return self._inactive("on_log_dir_failure")
+        first = self.on_broker_log_dir_failure([broker_id])
+        if not self.active:
+            return first
+        well = hosted.rows[~np.isin(hosted.rows, failed)]
+        second = self.on_leader_and_isr_response(broker_id, failed, well)
+        return creation.joined("on_log_dir_failure", first, second)
+
+    # --- gauges, and what every handler shares ------------------------------------------------------
+
+    def gauges(self) -> dict[str, int]:
+        """Values of the exported gauges (1.6), by Kafka's names; all zero when not active."""
+        return creation.gauges(self.state, self.active)
+
+    def _send_update_metadata(
+        self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows | None
+    ) -> None:
+        """`sendUpdateMetadataRequest`: an own batch; None means `partitions_with_leaders`."""
+        if rows is None:
+            rows = creation.partitions_with_leaders(self.state)
+        self.journal.add_update_metadata(action, brokers, rows)
+
+    def _checked(self, result: Result) -> Result:
+        """Pass a result on; raise where another controller has taken over."""
+        if result.failure == Code.CONTROLLER_MOVED:
+            raise ControllerMoved("another controller has taken over")
+        return result
+
+    def _resigned(self, event: str) -> Outcome:
+        self.active = False
+        outcome = self.journal.finish(event)
+        outcome.failure = Code.CONTROLLER_MOVED
+        return outcome
+
+    def _inactive(self, event: str, error: str = "NOT_CONTROLLER") -> Outcome:
+        return self._refused(event, error)
+
+    def _refused(self, event: str, error: str) -> Outcome:
+        outcome = self.journal.finish(event)
+        outcome.error = error
+        return outcome

@@ -1,0 +1,177 @@
+"""Clusters from files and to files; the kind of a file is told by its content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kfast.errors import ArgumentError
+from kfast.io.arrow import read_arrow, write_arrow
+from kfast.io.brokers import add_brokers_file, read_brokers_file
+from kfast.io.describe import Progress, read_describe
+from kfast.io.describe_text import write_describe
+from kfast.io.kinds import binary_kind, text_kind
+from kfast.io.parquet import read_parquet, write_parquet
+from kfast.io.reassignment import read_reassignment, write_reassignment
+from kfast.io.tables import SourceTables, add_defaults, mark_up
+from kfast.io.text import check_utf8, load, writing
+from kfast.kernels.describe import survey
+from kfast.state import ClusterState
+
+__all__ = [
+    "FORMATS",
+    "Progress",
+    "SourceTables",
+    "read",
+    "read_brokers_file",
+    "read_tables",
+    "write",
+]
+
+FORMATS = {
+    "describe": (".txt", ".describe"),
+    "reassignment": (".json",),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "parquet": (".parquet",),
+}
+"""What can be written, and the ends of file names that ask for it."""
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    brokers_file: str | os.PathLike[str] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    up: Iterable[int] = (),
+    progress: Progress | None = None,
+) -> ClusterState:
+    """Read a cluster from a file.
+
+    The file may be the text of `kafka-topics --describe` of any version (with prompts, log lines
+    and wrapped lines in it), a reassignment plan in JSON, Arrow IPC or Parquet; text may be packed
+    with gzip or zstd. What the file does not say gets Kafka's default or is concluded, and stands
+    in `state.assumptions`.
+
+    Parameters
+    ----------
+    path : path
+        The file; `-` is standard input.
+    brokers_file : path, optional
+        CSV with the columns broker_id, rack and perhaps registered: see `kfast.io.brokers`.
+    defaults : mapping, optional
+        Brokers' defaults: `min.insync.replicas`, `unclean.leader.election.enable`,
+        `delete.topic.enable`.
+    up : iterable of int, optional
+        Broker ids that are registered, whatever the file shows.
+    progress : callable, optional
+        Called with the bytes done and the bytes there are, now and then.
+
+    Returns
+    -------
+    ClusterState
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is of another kind, is damaged, or contradicts itself. The message
+        names the file, the line, what was found and what is right.
+    ArgumentError
+        A default or a broker id that kfast cannot take.
+    """
+    tables = read_tables(
+        path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress
+    )
+    return ClusterState.from_tables(
+        tables.brokers,
+        tables.topics,
+        tables.partitions,
+        tables.cluster,
+        source=tables.source,
+        notes=tables.notes,
+    )
+
+
+def read_tables(
+    path: str | os.PathLike[str],
+    *,
+    brokers_file: str | os.PathLike[str] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    up: Iterable[int] = (),
+    progress: Progress | None = None,
+) -> SourceTables:
+    """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
+    name, data = load(path)
+    tables = _read_data(name, data, progress)
+    if brokers_file is not None:
+        tables = add_brokers_file(tables, brokers_file)
+    return mark_up(add_defaults(tables, defaults), up)
+
+
+def _read_data(name: str, data: bytes, progress: Progress | None) -> SourceTables:
+    """Read what a file holds."""
+    kind = binary_kind(name, data)
+    if kind == "arrow":
+        return read_arrow(name, data)
+    if kind == "parquet":
+        return read_parquet(name, data)
+    if survey(data)[2]:
+        check_utf8(name, data)
+    kind, start = text_kind(name, data)
+    if kind == "describe":
+        return read_describe(name, data, progress)
+    return read_reassignment(name, data, start)
+
+
+def write(
+    state: ClusterState | SourceTables,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+) -> None:
+    """Write a cluster to a file, whole or not at all.
+
+    Arrow and Parquet keep everything. A describe text keeps what `kafka-topics` prints (no epochs,
+    racks, states, or brokers without replicas), a reassignment plan only who holds what.
+
+    Parameters
+    ----------
+    state : ClusterState or SourceTables
+        The cluster.
+    path : path
+        The file, which is replaced; `-` is standard output.
+    format : {"describe", "reassignment", "arrow", "parquet"}, optional
+        By default the end of the file's name tells.
+
+    Raises
+    ------
+    ArgumentError
+        The format is unknown, or the name of the file does not tell.
+    """
+    chosen = format or _format_of(path)
+    if chosen not in FORMATS:
+        raise ArgumentError(f"format {chosen!r} is not one of {', '.join(FORMATS)}")
+    if isinstance(state, SourceTables):
+        tables = state
+    else:
+        whole = state.to_tables()
+        tables = SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
+    with writing(path) as file:
+        if chosen == "arrow":
+            write_arrow(tables, file)
+        elif chosen == "parquet":
+            write_parquet(tables, file)
+        elif chosen == "reassignment":
+            write_reassignment(tables.partitions, file)
+        else:
+            write_describe(tables.topics, tables.partitions, file)
+
+
+def _format_of(path: str | os.PathLike[str]) -> str:
+    """Format that the end of a file's name asks for."""
+    end = Path(path).suffix.lower()
+    for name, ends in FORMATS.items():
+        if end in ends:
+            return name
+    known = ", ".join(f"{' '.join(ends)} ({name})" for name, ends in FORMATS.items())
+    raise ArgumentError(f"{os.fspath(path)}: its name tells no format; give one, or use {known}")

@@ -1,0 +1,119 @@
+"""A cluster as one Arrow IPC file: the partitions, with the small tables in the schema's metadata.
+
+Any Arrow reader sees a table of partitions, whose columns are lossless and may be memory-mapped.
+The tables of brokers, topics and cluster stand in the metadata under `kfast.brokers`, ... as IPC
+streams in base64, for metadata must be text. A file without them is read as what it has.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from kfast import schema
+from kfast.errors import InputError
+from kfast.io.tables import SourceTables, cast_columns
+
+__all__ = ["embed", "extract", "read_arrow", "write_arrow"]
+
+_VERSION_KEY = b"kfast.version"
+_VERSION = b"1"
+_EMBEDDED = {
+    "brokers": schema.BROKERS_SCHEMA,
+    "topics": schema.TOPICS_SCHEMA,
+    "cluster": schema.CLUSTER_SCHEMA,
+}
+_STREAM = b"\xff\xff\xff\xff"
+_KEYS = ("topic", "partition")
+
+
+def embed(tables: SourceTables) -> pa.Table:
+    """The partitions table with the other tables in its metadata."""
+    metadata = {_VERSION_KEY: _VERSION}
+    for name in _EMBEDDED:
+        table = getattr(tables, name)
+        if table is not None:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            metadata[f"kfast.{name}".encode()] = base64.b64encode(sink.getvalue())
+    return tables.partitions.replace_schema_metadata(metadata)
+
+
+def extract(name: str, table: pa.Table) -> SourceTables:
+    """The tables of a cluster, from a partitions table with or without the others.
+
+    Raises
+    ------
+    InputError
+        A key column is missing, a column has another type, or kfast does not know the version.
+    """
+    metadata = table.schema.metadata or {}
+    version = metadata.get(_VERSION_KEY, _VERSION)
+    if version != _VERSION:
+        raise InputError(
+            f"{name}: found version {version.decode()} of kfast's tables; this kfast reads version"
+            f" {_VERSION.decode()}"
+        )
+    if missing := [key for key in _KEYS if key not in table.column_names]:
+        raise InputError(
+            f"{name}: no column {' and '.join(missing)}; right is a table of partitions with topic,"
+            f" partition, replicas, ...: found {', '.join(table.column_names) or 'no column'}"
+        )
+    found = {}
+    for part, kind in _EMBEDDED.items():
+        stored = metadata.get(f"kfast.{part}".encode())
+        if stored is not None:
+            try:
+                whole = pa.ipc.open_stream(base64.b64decode(stored, validate=True)).read_all()
+            except (pa.ArrowException, binascii.Error, OSError) as error:
+                raise InputError(
+                    f"{name}: the table of {part} in it is damaged: {error}"
+                ) from error
+            found[part] = _cast(name, part, whole, kind)
+    topic = table["topic"]
+    partitions = _cast(name, "partitions", table.drop_columns("topic"), schema.PARTITIONS_SCHEMA)
+    if not pa.types.is_dictionary(topic.type):
+        topic = _cast(name, "partitions", table.select(["topic"]), schema.PARTITIONS_SCHEMA)[
+            "topic"
+        ]
+    partitions = partitions.add_column(0, "topic", topic)
+    return SourceTables(source=name, partitions=partitions, **found)
+
+
+def _cast(name: str, part: str, table: pa.Table, kind: pa.Schema) -> pa.Table:
+    """Cast a table's columns to kfast's types."""
+    try:
+        return cast_columns(table, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        columns = ", ".join(f"{f.name} {f.type}" for f in kind if f.name in table.column_names)
+        raise InputError(
+            f"{name}: a column of {part} has another type: {error}; right is {columns}"
+        ) from error
+
+
+def read_arrow(name: str, data: bytes) -> SourceTables:
+    """Read an Arrow IPC file or stream.
+
+    Raises
+    ------
+    InputError
+        It is damaged, or not a table of partitions.
+    """
+    try:
+        opened = pa.ipc.open_stream(data) if data.startswith(_STREAM) else pa.ipc.open_file(data)
+        table = opened.read_all()
+        table.validate()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{name}: damaged Arrow file: {error}") from error
+    return extract(name, table)
+
+
+def write_arrow(tables: SourceTables, file: BinaryIO) -> None:
+    """Write an Arrow IPC file."""
+    table = embed(tables)
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)

@@ -1,0 +1,148 @@
+"""Write a cluster as `kafka-topics --describe` prints it, in the form of 2.8 and later.
+
+Source: Kafka 3.9, TopicCommand.java, `printDescription` of topics and partitions.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast.io.columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
+
+__all__ = ["write_describe"]
+
+_MARK = "\tMarkedForDeletion: true"
+
+
+def write_describe(topics: pa.Table, partitions: pa.Table, file: BinaryIO) -> None:
+    """Write topics and their partitions.
+
+    Racks, epochs, states and brokers that no partition names have no place in this form.
+
+    Parameters
+    ----------
+    topics, partitions : pa.Table
+        Columns as in `schema.TOPICS_SCHEMA` and `schema.PARTITIONS_SCHEMA`.
+    file : BinaryIO
+        Where to write.
+    """
+    partitions = by_topic(partitions)
+    if partitions.num_rows == 0:
+        return
+    names = partitions["topic"].combine_chunks().dictionary
+    row = pc.index_in(names, topics["topic"].combine_chunks())
+    topics = topics.take(row)
+    indices = partitions["topic"].combine_chunks().indices.to_numpy()
+    starts = np.flatnonzero(np.diff(indices, prepend=-1))
+    headers = _headers(names, topics, partitions, indices, starts)
+    marked = pc.if_else(_truth(topics, "queued_for_deletion"), _MARK, "")
+    is_start = np.zeros(partitions.num_rows, bool)
+    is_start[starts] = True
+    done = 0
+    for rows in rows_in_chunks(partitions):
+        here = indices[done : done + rows.num_rows]
+        first = pa.array(is_start[done : done + rows.num_rows])
+        own = pa.array(here)
+        head = pc.if_else(first, headers.take(pc.if_else(first, own, int(here[0]))), "")
+        write_strings(file, _lines(head, names.take(own), rows, marked.take(own)))
+        done += rows.num_rows
+
+
+def _truth(table: pa.Table, name: str) -> pa.BooleanArray:
+    """A column of true and false; a null is false."""
+    if name not in table.column_names:
+        return pa.array(np.zeros(table.num_rows, bool))
+    return pc.fill_null(table[name].combine_chunks(), False)
+
+
+def _headers(
+    names: pa.StringArray,
+    topics: pa.Table,
+    partitions: pa.Table,
+    indices: np.ndarray,
+    starts: np.ndarray,
+) -> pa.StringArray:
+    """Header of each topic, with its line break."""
+    count = np.bincount(indices, minlength=len(names)).astype(np.int32)
+    factor = np.zeros(len(names), np.int64)
+    lowest = partitions.take(pa.array(starts))
+    factor[indices[starts]] = _lengths(lowest, "replicas") - _lengths(lowest, "adding")
+    topic_id = _column(topics, "topic_id", pa.string())
+    said = pc.fill_null(pc.greater(pc.binary_length(topic_id), 0), False)
+    id_text = pc.if_else(
+        said, pc.binary_join_element_wise("\tTopicId: ", pc.fill_null(topic_id, ""), ""), ""
+    )
+    min_isr = _column(topics, "min_insync_replicas", pa.int32())
+    unclean = _column(topics, "unclean_leader_election", pa.bool_())
+    setting = pc.binary_join_element_wise("min.insync.replicas=", id_texts(min_isr), "")
+    permission = pc.if_else(
+        unclean, "unclean.leader.election.enable=true", "unclean.leader.election.enable=false"
+    )
+    configs = pc.binary_join_element_wise(setting, permission, ",", null_handling="skip")
+    return pc.binary_join_element_wise(
+        "Topic: ",
+        names,
+        id_text,
+        "\tPartitionCount: ",
+        id_texts(pa.array(count)),
+        "\tReplicationFactor: ",
+        id_texts(pa.array(factor)),
+        "\tConfigs: ",
+        configs,
+        pc.if_else(_truth(topics, "queued_for_deletion"), _MARK, ""),
+        "\n",
+        "",
+    )
+
+
+def _column(table: pa.Table, name: str, kind: pa.DataType) -> pa.Array:
+    """A column; all null where the table lacks it."""
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    return table[name].combine_chunks()
+
+
+def _lengths(table: pa.Table, name: str) -> np.ndarray:
+    """Lengths of a column of lists; a null is empty."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
+    return np.asarray(pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy())
+
+
+def _lines(
+    head: pa.StringArray, names: pa.StringArray, rows: pa.Table, marked: pa.StringArray
+) -> pa.StringArray:
+    """Lines of partitions, each behind its topic's header if it is the first."""
+    lists = {
+        name: joined(_column(rows, name, pa.list_(pa.int32())))
+        for name in ("replicas", "isr", "adding", "removing")
+    }
+    leader = pc.fill_null(_column(rows, "leader", pa.int32()), -1)
+    moving = pc.or_(
+        _truth(rows, "being_reassigned"),
+        pa.array((_lengths(rows, "adding") > 0) | (_lengths(rows, "removing") > 0)),
+    )
+    moves = pc.binary_join_element_wise(
+        "\tAdding Replicas: ", lists["adding"], "\tRemoving Replicas: ", lists["removing"], ""
+    )
+    return pc.binary_join_element_wise(
+        head,
+        "\tTopic: ",
+        names,
+        "\tPartition: ",
+        id_texts(_column(rows, "partition", pa.int32())),
+        "\tLeader: ",
+        pc.if_else(pc.less(leader, 0), "none", id_texts(leader)),
+        "\tReplicas: ",
+        lists["replicas"],
+        "\tIsr: ",
+        lists["isr"],
+        pc.if_else(moving, moves, ""),
+        marked,
+        "\n",
+        "",
+    )

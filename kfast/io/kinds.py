@@ -1,0 +1,172 @@
+"""Which kind of file this is, by its content. Source: `formats.md`, section 0, "Detection"."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from kfast.errors import InputError
+from kfast.io.reassignment import json_part
+from kfast.io.text import line_of, quote
+
+__all__ = ["binary_kind", "text_kind"]
+
+READS = (
+    "kafka-topics --describe text, reassignment JSON, Arrow IPC, and Parquet with a table of"
+    " partitions"
+)
+
+_MAGIC = (
+    (b"ARROW1", "arrow"),
+    (b"\xff\xff\xff\xff", "arrow"),
+    (b"PAR1", "parquet"),
+    (b"ZKSN", "a ZooKeeper snapshot"),
+    (b"FEA1", "a Feather file of version 1"),
+    (b"PK\x03\x04", "a zip archive; unpack it first"),
+    (b"\xfd7zXZ\x00", "an xz archive; unpack it first"),
+    (b"BZh", "a bzip2 archive; unpack it first"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"\xff\xfe", "UTF-16 text, as PowerShell writes it; save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
+)
+_BATCH_MAGIC_AT, _BATCH_MAGIC = 16, 2
+_HEAD = 1 << 16
+"""How many bytes are looked at to tell kinds apart that kfast does not read."""
+
+_TOPIC_LINE = re.compile(
+    rb"\btopic:[ \t]*[^\s:]*\s+(topicid:\s*\S*\s+)?partition(count)?:"
+    rb"|^[ \t]*topic:[ \t]?[\w.-]+[ \t]+\w"
+    rb"|^[ \t]*partition:[ \t]*\d+\s+leader:",
+    re.I | re.M,
+)
+_HINTS = (b"Topic:", b"topic:", b"Partition:", b"partition:", b"PartitionCount:")
+
+_TEXTS = tuple(
+    (re.compile(pattern, re.M), kind)
+    for pattern, kind in (
+        (rb'payload: \{"type":"|^Dumping .*\.(checkpoint|log)\s*$', "a KRaft metadata dump (text)"),
+        (rb"^apiVersion:[ \t]*kafka\.strimzi\.io/", "Strimzi custom resources (YAML)"),
+        (rb"^broker_id,", "a brokers file; give it as brokers_file (--brokers-file)"),
+        (rb"^[ \t]*\d+ brokers:|^[ \t]*topic \".*\" with \d+ partitions:", "a kcat listing (text)"),
+        (rb"^Status of partition reassignment:", "output of kafka-reassign-partitions --verify"),
+        (
+            rb"^Current partition reassignments:|^No partition reassignments found",
+            "output of kafka-reassign-partitions --list",
+        ),
+        (rb"^(Dynamic|All|Default) configs for ", "output of kafka-configs --describe"),
+        (rb"\(id: \d+ rack: .*\) -> ", "output of kafka-broker-api-versions"),
+        (rb"^cZxid = ", "a zookeeper-shell transcript"),
+        (rb"^ClusterId:[ \t]+\S+\s+LeaderId:", "output of kafka-metadata-quorum"),
+        (rb"^# (HELP|TYPE) ", "Prometheus metrics"),
+        (rb"^Error while executing topic command", "an error message of kafka-topics"),
+    )
+)
+
+
+class _Keys(Struct):
+    """The keys of a JSON object that tell what it is."""
+
+    originating_broker: Raw | UnsetType = UNSET
+    brokers: Raw | UnsetType = UNSET
+    partitions: Raw | UnsetType = UNSET
+    topics: Raw | UnsetType = UNSET
+    kafka_broker_state: Raw | UnsetType = msgspec.field(default=UNSET, name="KafkaBrokerState")
+    records: Raw | UnsetType = UNSET
+    hosts: Raw | UnsetType = UNSET
+    capacities: Raw | UnsetType = msgspec.field(default=UNSET, name="brokerCapacities")
+    goal_summary: Raw | UnsetType = msgspec.field(default=UNSET, name="goalSummary")
+    user_tasks: Raw | UnsetType = msgspec.field(default=UNSET, name="userTasks")
+    path: Raw | UnsetType = UNSET
+    before: Raw | UnsetType = UNSET
+
+
+_OBJECTS = (
+    ("originating_broker", b"", "kcat metadata (JSON)"),
+    ("brokers", b'"logDirs"', "output of kafka-log-dirs --describe"),
+    ("kafka_broker_state", b"", "a Cruise Control cluster state"),
+    ("records", b"", "a Cruise Control partition load"),
+    ("hosts", b"", "a Cruise Control load"),
+    ("capacities", b"", "a Cruise Control capacity file"),
+    ("goal_summary", b"", "a Cruise Control proposal"),
+    ("user_tasks", b"", "Cruise Control user tasks"),
+    ("path", b"", "a ZooKeeper dump (JSON lines)"),
+    ("before", b"", "output of kafka-assigner"),
+)
+
+
+def _refuse(name: str, kind: str) -> InputError:
+    """Say what a file is, and what kfast reads."""
+    return InputError(f"{name}: is {kind}, which kfast does not read yet; it reads {READS}")
+
+
+def binary_kind(name: str, data: bytes) -> str:
+    """Tell `arrow`, `parquet` and `text` apart.
+
+    Raises
+    ------
+    InputError
+        The file is of another binary kind.
+    """
+    for magic, kind in _MAGIC:
+        if data.startswith(magic):
+            if kind in ("arrow", "parquet"):
+                return kind
+            raise _refuse(name, kind)
+    if len(data) > _BATCH_MAGIC_AT and data[_BATCH_MAGIC_AT] == _BATCH_MAGIC:
+        raise _refuse(name, "a KRaft snapshot or a log segment (binary)")
+    return "text"
+
+
+def text_kind(name: str, data: bytes) -> tuple[str, int]:
+    """Tell `describe` and `reassignment` apart; for the second, where its JSON begins.
+
+    Raises
+    ------
+    InputError
+        The text is of another kind.
+    """
+    if any(data.find(hint) >= 0 for hint in _HINTS) and _TOPIC_LINE.search(data):
+        return "describe", 0
+    for pattern, kind in _TEXTS:
+        if pattern.search(data[:_HEAD]):
+            raise _refuse(name, kind)
+    found = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M).search(data)
+    if found:
+        return _json_kind(name, data, found.end())
+    first = data.lstrip().split(b"\n", 1)[0]
+    raise InputError(
+        f"{name}: is not recognised, it begins with {quote(first)}; kfast reads {READS}"
+    )
+
+
+def _json_kind(name: str, data: bytes, start: int) -> tuple[str, int]:
+    """Tell what a JSON document is by its keys."""
+    where = f"{name} line {line_of(data, start)}"
+    text = json_part(data, start)
+    if text.startswith(b"["):
+        raise _refuse(name, "a JSON list")
+    try:
+        keys = msgspec.json.decode(text, type=_Keys)
+    except msgspec.DecodeError as error:
+        raise InputError(
+            f"{where}: damaged JSON: {error}; right is a whole document, on one line or ending with"
+            " a line that is only '}'"
+        ) from error
+    for key, within, kind in _OBJECTS:
+        value = getattr(keys, key)
+        if value is not UNSET and within in bytes(memoryview(value)[:_HEAD]):
+            raise _refuse(name, kind)
+    if isinstance(keys.partitions, Raw):
+        inside = bytes(memoryview(keys.partitions)[:_HEAD])
+        if inside.startswith(b"{"):
+            raise _refuse(name, "a ZooKeeper topic node")
+        if b'"replicas"' in inside or b'"topic"' not in inside:
+            return "reassignment", start
+        raise _refuse(name, "a list of partitions for kafka-leader-election")
+    if keys.topics is not UNSET:
+        raise _refuse(name, "a list of topics for kafka-reassign-partitions --generate")
+    if text.startswith(b'{"/'):
+        raise _refuse(name, "a ZooKeeper dump (JSON)")
+    raise InputError(f"{where}: JSON of an unknown kind, {quote(text)}; kfast reads {READS}")

@@ -1,0 +1,316 @@
+"""The journal: what happened, as counts and as tables.
+
+Three levels: `off` records nothing, `counts` adds up, `full` keeps every row. The level never
+changes what happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.journal import effects as rows_of
+from kfast.journal import requests
+from kfast.journal.effects import EFFECT, LAYOUT, Effects, named
+from kfast.journal.outcome import Counts, Outcome
+from kfast.schema import Code, Strategy
+from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state import ClusterState
+
+__all__ = ["Counts", "Journal", "Outcome"]
+
+LEVELS = ("off", "counts", "full")
+Tally = npt.NDArray[np.int64]
+_COUNTS = pa.schema([
+    ("step", pa.int32()), ("kind", pa.dictionary(pa.int32(), pa.string())),
+    ("broker_id", pa.int32()), ("partitions", pa.int64()),
+])
+_SCHEMAS = {
+    "transitions": rows_of.TRANSITIONS, "elections": rows_of.ELECTIONS,
+    "refusals": rows_of.REFUSALS, "additions": requests.ADDITIONS, "requests": requests.REQUESTS,
+    "update_metadata": requests.METADATA, "update_metadata_brokers": requests.METADATA_BROKERS,
+}
+
+
+class Journal:
+    """Collects the steps of one event after the other.
+
+    Parameters
+    ----------
+    state : ClusterState
+    level : {"off", "counts", "full"}
+    """
+
+    def __init__(self, state: ClusterState, level: str) -> None:
+        if level not in LEVELS:
+            raise ArgumentError(f"journal {level!r} is unknown; allowed: {', '.join(LEVELS)}")
+        self.state = state
+        self.level = cast(Literal["off", "counts", "full"], level)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was recorded."""
+        self.actions: list[str] = []
+        self.cells: dict[tuple[str, str], int] = {}
+        self.codes = np.zeros(32, np.int64)
+        self.leaders_moved = 0
+        self.unclean = 0
+        self.sent: list[tuple[int, int, npt.NDArray[np.int64]]] = []
+        self.batches: list[dict[str, Any]] = []
+        self.tables: dict[str, list[pa.Table]] = {name: [] for name in _SCHEMAS}
+
+    @property
+    def counting(self) -> bool:
+        """Whether counts are kept."""
+        return self.level != "off"
+
+    @property
+    def full(self) -> bool:
+        """Whether every row is kept."""
+        return self.level == "full"
+
+    def new_tally(self, threads: int = 1) -> Tally:
+        """Make an empty tally for a kernel: one row per thread."""
+        return np.zeros((threads, LAYOUT["brokers"] + 2 * max(self.state.n_brokers, 1)), np.int64)
+
+    def new_effects(self, n: int, *, always: bool = False) -> Effects:
+        """Room for the effects of n targets; empty where no row is kept."""
+        return np.zeros(n if always or self.full else 0, EFFECT)
+
+    def add_step(
+        self, action: str, tally: Tally, effects: Effects, *, replicas: bool,
+        strategy: Strategy | None = None, from_store: bool = False, sent: bool = True,
+    ) -> None:
+        """Record one call of a machine: its counters go to the state, the rest to the journal.
+
+        Parameters
+        ----------
+        action : str
+            What was done.
+        tally : (threads, width) int64
+            Counts of the kernels.
+        effects : (n,) EFFECT
+            What became of each target; empty unless rows are kept or a store was asked.
+        replicas : bool
+            Whether replicas or partitions moved.
+        strategy : Strategy or None
+            Of an election.
+        from_store : bool
+            A store was asked: requests are counted from the effects.
+        sent : bool
+            Whether the batch was sent.
+        """
+        total = self.take_counters(tally)
+        self.unclean += int(total[LAYOUT["unclean"]])
+        step = len(self.actions)
+        self.actions.append(action)
+        if not self.counting:
+            return
+        self._add_cells(total, replicas)
+        self.leaders_moved += int(total[LAYOUT["leaders_moved"]])
+        if self.full or from_store:
+            effects = effects[np.argsort(effects["row"], kind="stable")]
+        if self.full:
+            self._add_rows(effects, step, strategy)
+        if from_store:
+            self._send_effects(effects, step, sent)
+        elif sent:
+            self._send_tally(total, effects, step)
+
+    def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
+        """Add what kernels counted to the state's counters; returns the sum over threads."""
+        state, total = self.state, tally.sum(axis=0)
+        state.offline_partition_count += int(total[LAYOUT["offline"]])
+        state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
+        state.unclean_elections += int(total[LAYOUT["unclean"]])
+        return total
+
+    def _add_cells(self, total: npt.NDArray[np.int64], replicas: bool) -> None:
+        self.codes += total[LAYOUT["codes"] : LAYOUT["codes"] + 32]
+        names = schema.REPLICA_STATE_NAMES if replicas else schema.PARTITION_STATE_NAMES
+        cells = total[LAYOUT["cells"] : LAYOUT["cells"] + 64]
+        for cell in np.flatnonzero(cells).tolist():
+            key = (names[cell // 8], names[cell % 8])
+            self.cells[key] = self.cells.get(key, 0) + int(cells[cell])
+
+    def _add_rows(self, effects: Effects, step: int, strategy: Strategy | None) -> None:
+        state, tables = self.state, self.tables
+        tables["transitions"].append(rows_of.transitions(state, effects, step))
+        tables["elections"].append(rows_of.elections(state, effects, step, strategy))
+        tables["refusals"].append(rows_of.refusals(state, effects, step))
+        added = requests.additions_of(effects)
+        tables["additions"].append(requests.additions_table(state, added, step))
+
+    def _send_tally(self, total: npt.NDArray[np.int64], effects: Effects, step: int) -> None:
+        n = self.state.n_brokers
+        base = LAYOUT["brokers"]
+        registered = self.state.registered
+        leads = total[base : base + n] * registered
+        stops = total[base + total[base:].size // 2 :][:n] * registered
+        told = int(total[LAYOUT["metadata"]])
+        announced = told > 0 or int(total[LAYOUT["announced"]]) > 0
+        self._send(step, leads, stops, told if announced else None)
+        if self.full:
+            self._send_rows(effects, step)
+
+    def _send_effects(self, effects: Effects, step: int, sent: bool) -> None:
+        if not sent:
+            return
+        n = self.state.n_brokers
+        merged = requests.send(self.state, requests.additions_of(effects))
+        told = requests.metadata_effects(effects)
+        announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
+        self._send(
+            step, merged.counts(requests.LEADER_AND_ISR, n),
+            merged.counts(requests.STOP_REPLICA, n), told.size if announced.any() else None,
+        )
+        if self.full:
+            self._send_rows(effects, step)
+
+    def _send(
+        self, step: int, leads: npt.NDArray[np.int64], stops: npt.NDArray[np.int64],
+        told: int | None,
+    ) -> None:
+        self.sent.append((step, requests.LEADER_AND_ISR, leads))
+        if told is not None:
+            everyone = np.where(self.state.registered, told, -1)
+            self.sent.append((step, requests.UPDATE_METADATA, everyone))
+        self.sent.append((step, requests.STOP_REPLICA, stops))
+
+    def _send_rows(self, effects: Effects, step: int) -> None:
+        merged = requests.send(self.state, requests.additions_of(effects))
+        self.tables["requests"].append(requests.requests_table(self.state, merged, step))
+        told = requests.metadata_effects(effects)
+        self.tables["update_metadata"].append(requests.metadata_table(self.state, told, step))
+        announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
+        self._add_metadata_brokers(self.state.registered if announced.any() else None, step)
+
+    def _add_metadata_brokers(self, chosen: npt.NDArray[np.bool_] | None, step: int) -> None:
+        state = self.state
+        ids = state.broker_id[:0] if chosen is None else state.broker_id[chosen]
+        self.tables["update_metadata_brokers"].append(
+            pa.table([pa.array(np.full(ids.size, step, np.int32)), pa.array(ids)],
+                     schema=requests.METADATA_BROKERS)
+        )
+        registered = state.broker_id[state.registered]
+        self.batches.append({
+            "step": step, "controller_epoch": state.controller_epoch,
+            "registered": registered.tolist(),
+            "broker_epochs": dict(
+                zip(state.broker_id.tolist(), state.broker_epoch.tolist(), strict=True)
+            ),
+        })
+
+    def record_effects(self, rows: Rows, kinds: int = rows_of.KIND_LEADER_AND_ISR) -> Effects:
+        """Effects that say the records of some rows as they are now."""
+        records = self.state.records[rows]
+        effects = np.zeros(rows.size, EFFECT)
+        for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr", "adding",
+                     "removing", "n_replicas", "n_slots"):
+            effects[name] = records[name]
+        effects["row"], effects["broker"], effects["leader_before"] = rows, -1, records["leader"]
+        queued = self.state.topic_queued_for_deletion[self.state.topic_row[rows]]
+        effects["kinds"] = kinds | np.where(queued, rows_of.KIND_QUEUED, 0)
+        effects["recovery"] = (records["flags"] & schema.FLAG_RECOVERY) != 0
+        return effects
+
+    def add_update_metadata(self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows) -> None:
+        """Record an UpdateMetadata of the controller's own batch.
+
+        Parameters
+        ----------
+        action : str
+        brokers : (B,) bool
+            Who is told; unregistered brokers are left out.
+        rows : (n,) int32
+            Partition rows; those without cached leadership carry no entry (5.2).
+        """
+        step = len(self.actions)
+        self.actions.append(action)
+        if not self.counting:
+            return
+        chosen = brokers & self.state.registered
+        led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
+        told = rows[led]
+        self.sent.append((step, requests.UPDATE_METADATA, np.where(chosen, told.size, -1)))
+        if self.full:
+            effects = self.record_effects(told)
+            self.tables["update_metadata"].append(
+                requests.metadata_table(self.state, effects, step)
+            )
+            self._add_metadata_brokers(chosen, step)
+
+    def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
+        """Record StopReplica without deletion to one broker row (6.3, step 7)."""
+        step = len(self.actions)
+        self.actions.append(action)
+        if not self.counting:
+            return
+        stops = np.zeros(self.state.n_brokers, np.int64)
+        stops[broker] = rows.size
+        self.sent.append((step, requests.STOP_REPLICA, stops * self.state.registered))
+        if self.full:
+            effects = self.record_effects(rows, rows_of.KIND_STOP)
+            led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
+            effects["stop_epoch"] = np.where(led, effects["leader_epoch"], schema.NO_EPOCH)
+            queued = (effects["kinds"] & rows_of.KIND_QUEUED) != 0
+            effects["stop_epoch"][queued] = schema.EPOCH_DURING_DELETE
+            effects["broker"] = broker
+            added = requests.additions_of(effects)
+            self.tables["additions"].append(requests.additions_table(self.state, added, step))
+            merged = requests.send(self.state, added)
+            self.tables["requests"].append(requests.requests_table(self.state, merged, step))
+            self._add_metadata_brokers(None, step)
+
+    def finish(self, event: str) -> Outcome:
+        """Make the outcome of everything since `begin`, and begin again."""
+        outcome = Outcome(event, self.level)
+        outcome.steps = pa.table({
+            "step": pa.array(np.arange(len(self.actions), dtype=np.int32)),
+            "action": pa.array(self.actions, pa.string()),
+        })
+        outcome.batches = self.batches
+        outcome.request_counts = self._request_counts()
+        kinds = requests.KINDS
+        counted = [(kinds[kind], values[values >= (kind == requests.UPDATE_METADATA) ^ 1])
+                   for _, kind, values in self.sent]
+        outcome.counts = Counts(
+            self.cells,
+            {Code(c).name: int(self.codes[c]) for c in np.flatnonzero(self.codes).tolist()},
+            self.leaders_moved, self.unclean,
+            {k: sum(int(v.size) for name, v in counted if name == k) for k in kinds},
+            {k: sum(int(v.sum()) for name, v in counted if name == k) for k in kinds},
+        )
+        if self.full:
+            outcome.tables = {
+                name: pa.concat_tables(parts, promote_options="permissive") if parts
+                else _SCHEMAS[name].empty_table()
+                for name, parts in self.tables.items()
+            }
+        self.begin()
+        return outcome
+
+    def _request_counts(self) -> pa.Table:
+        steps, kinds, brokers, partitions = [], [], [], []
+        for step, kind, values in self.sent:
+            some = np.flatnonzero(values >= 0 if kind == requests.UPDATE_METADATA else values)
+            steps.append(np.full(some.size, step, np.int32))
+            kinds.append(np.full(some.size, kind))
+            brokers.append(self.state.broker_id[some])
+            partitions.append(values[some])
+        if not steps:
+            return _COUNTS.empty_table()
+        return pa.table(
+            [
+                pa.array(np.concatenate(steps)), named(np.concatenate(kinds), requests.KINDS),
+                pa.array(np.concatenate(brokers)), pa.array(np.concatenate(partitions)),
+            ],
+            schema=_COUNTS,
+        )

@@ -1,0 +1,249 @@
+"""Elections on demand, automatic rebalancing, and unclean election by configuration.
+
+Source: specification, sections 6.8 and 6.11; Kafka 3.9, `KafkaController.onReplicaElection`,
+`processReplicaLeaderElection`, `checkAndTriggerAutoLeaderRebalance`. The functions are methods of
+`Controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.kernels import hosting
+from kfast.machines import Result
+from kfast.schema import Code, PartitionState, Strategy
+from kfast.state.records import Rows
+from kfast.state.tables import broker_ids, topic_names
+from kfast.store import ControllerMoved
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+    from kfast.journal import Outcome
+    from kfast.state import ClusterState
+
+ELECTION_TYPES = ("preferred", "unclean")
+TRIGGERS = ("AdminClient", "ZkTriggered", "AutoTriggered")
+_UNAVAILABLE = {
+    "preferred": "PREFERRED_LEADER_NOT_AVAILABLE", "unclean": "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+}
+REPLIES = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("leader", pa.int32()),
+    ("error", pa.string()),
+])
+
+
+def elect_leaders(
+    controller: Controller, partitions: Sequence[tuple[str, int]] | npt.ArrayLike | None = None,
+    type: str = "preferred", trigger: str = "AdminClient",  # noqa: A002 - Kafka's own word
+) -> Outcome:
+    """Elect leaders on demand (6.8).
+
+    Parameters
+    ----------
+    partitions : sequence of (topic, partition), or (n,) array of rows, optional
+        None means all partitions.
+    type : {"preferred", "unclean"}
+    trigger : {"AdminClient", "ZkTriggered"}
+        Only the AdminClient may elect outside the ISR.
+
+    Returns
+    -------
+    Outcome
+        `replies` is a table topic, partition, leader, error: Kafka's reply per partition.
+        Partitions that are missing in Kafka's reply are missing there. `error` is set, and nobody
+        is elected, where a known partition without leadership makes the whole event fail.
+    """
+    if type not in ELECTION_TYPES:
+        raise ArgumentError(f"type {type!r} is unknown; allowed: {', '.join(ELECTION_TYPES)}")
+    if trigger not in TRIGGERS[:2]:
+        raise ArgumentError(f"trigger {trigger!r} is unknown; allowed: {', '.join(TRIGGERS[:2])}")
+    state = controller.state
+    rows, unknown = _asked(state, partitions)
+    if not controller.active:
+        return controller._inactive("elect_leaders")
+    errors = _filter(state, rows, type)
+    if errors is None:
+        return controller._refused("elect_leaders", "NoSuchElement")
+    wanted = rows[errors == ""]
+    try:
+        result = elect(controller, wanted, type, trigger)
+    except ControllerMoved:
+        return controller._resigned("elect_leaders")
+    outcome = controller.journal.finish("elect_leaders")
+    outcome.replies = _replies(state, rows, errors, result, type, unknown)
+    return outcome
+
+
+def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result:  # noqa: A002
+    """The core of section 6.8: one call of the partition machine."""
+    if type == "preferred":
+        strategy = Strategy.PREFERRED_REPLICA
+    elif trigger == "AdminClient":
+        strategy = Strategy.OFFLINE_ALLOW_UNCLEAN
+    else:
+        strategy = Strategy.OFFLINE
+    machine = controller.partition_state_machine
+    return controller._checked(machine.run(rows, PartitionState.ONLINE, strategy))
+
+
+def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]]) -> None:
+    """Step 11 of section 6.1: the preferred elections that the last controller left behind."""
+    state = controller.state
+    topics = state.lookup.topics([t for t, _ in partitions])
+    rows = state.lookup.rows(topics, np.asarray([p for _, p in partitions], np.int64))
+    rows = np.unique(rows[rows >= 0]).astype(np.int32)
+    rows = rows[(state.records["flags"][rows] & schema.FLAG_ASSIGNED) != 0]
+    first = state.replicas[rows, 0].astype(np.int32)
+    rows = rows[state.records["leader"][rows] != first]
+    elect(controller, rows[~_queued(state, rows)], "preferred", "ZkTriggered")
+
+
+def _asked(
+    state: ClusterState, partitions: Sequence[tuple[str, int]] | npt.ArrayLike | None
+) -> tuple[Rows, list[tuple[str, int]]]:
+    """Ascending rows, and the names that are unknown."""
+    if partitions is None:
+        assigned = (state.records["flags"] & schema.FLAG_ASSIGNED) != 0
+        return np.flatnonzero(assigned).astype(np.int32), []
+    if isinstance(partitions, Sequence) and all(isinstance(p, tuple) for p in partitions):
+        names: list[tuple[str, int]] = list(partitions)
+        topics = state.lookup.topics([t for t, _ in names])
+        rows = state.lookup.rows(topics, np.asarray([p for _, p in names], np.int64))
+        known = rows >= 0
+        known[known] = (state.records["flags"][rows[known]] & schema.FLAG_ASSIGNED) != 0
+        unknown = [name for name, k in zip(names, known.tolist(), strict=True) if not k]
+        return np.unique(rows[known]).astype(np.int32), unknown
+    return np.sort(state.check_rows(partitions)), []
+
+
+def _queued(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    return state.topic_queued_for_deletion[state.topic_row[rows]]
+
+
+def _filter(state: ClusterState, rows: Rows, type: str) -> npt.NDArray[np.object_] | None:  # noqa: A002
+    """Replies that are known before the election, "" for none; None where the filter raises."""
+    records = state.records[rows]
+    errors = np.full(rows.size, "", dtype=object)
+    unassigned = (records["flags"] & schema.FLAG_ASSIGNED) == 0
+    queued = _queued(state, rows)
+    errors[queued] = "INVALID_TOPIC_EXCEPTION"
+    errors[unassigned] = "UNKNOWN_TOPIC_OR_PARTITION"
+    open_ = ~queued & ~unassigned
+    if ((records["flags"][open_] & schema.FLAG_HAS_LEADERSHIP) == 0).any():
+        return None
+    leader = records["leader"]
+    if type == "preferred":
+        done = state.replicas[rows, 0].astype(np.int32) == leader
+    else:
+        live = state.registered & ~state.shutting_down
+        done = (leader >= 0) & np.append(live, False)[np.maximum(leader, -1)]
+    errors[open_ & done] = "ELECTION_NOT_NEEDED"
+    return errors
+
+
+def _replies(
+    state: ClusterState, rows: Rows, errors: npt.NDArray[np.object_], result: Result,
+    type: str, unknown: list[tuple[str, int]],  # noqa: A002
+) -> pa.Table:
+    kept = np.ones(rows.size, np.bool_)
+    leaders = np.full(rows.size, schema.NO_LEADER, np.int32)
+    asked = np.flatnonzero(errors == "")
+    elected = result.codes == Code.ELECTED
+    store = result.codes == Code.STORE_ERROR
+    said = errors.copy()
+    said[asked] = np.where(elected, "", np.where(store, "UNKNOWN_SERVER_ERROR", _UNAVAILABLE[type]))
+    kept[asked] = result.in_result
+    leaders[asked[elected]] = broker_ids(state, state.records["leader"][rows[asked[elected]]])
+    names = topic_names(state, rows[kept]).dictionary_decode()
+    none = said[kept] != ""
+    table = pa.table(
+        [
+            names, pa.array(state.partition[rows[kept]]), pa.array(leaders[kept], mask=none),
+            pa.array(said[kept], pa.string(), mask=~none),
+        ],
+        schema=REPLIES,
+    )
+    absent = [
+        {"topic": t, "partition": p, "error": "UNKNOWN_TOPIC_OR_PARTITION"} for t, p in unknown
+    ]
+    return pa.concat_tables([table, pa.Table.from_pylist(absent, REPLIES)])
+
+
+def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome:
+    """Give partitions back to their preferred replicas, broker by broker (6.8, auto).
+
+    Parameters
+    ----------
+    percentage : float, default 10
+        `leader.imbalance.per.broker.percentage`: a broker is acted on where the share of its
+        preferred partitions that others lead is greater.
+
+    Returns
+    -------
+    Outcome
+        `imbalance` is a table broker_id, preferred, led_by_others, ratio.
+    """
+    if not controller.active:
+        return controller._inactive("rebalance_leaders")
+    state = controller.state
+    records = state.records
+    rows = np.flatnonzero(records["n_replicas"] > 0).astype(np.int32)
+    if state.any_queued:
+        rows = rows[~_queued(state, rows)]
+    first = state.replicas[rows, 0].astype(np.int32)
+    led = (records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
+    bad = led & (records["leader"][rows] != first)
+    preferred = np.bincount(first, minlength=state.n_brokers)
+    others = np.bincount(first[bad], minlength=state.n_brokers)
+    ratio = others / np.maximum(preferred, 1)
+    brokers = np.flatnonzero(preferred)
+    candidates = _candidates(state, rows[bad])
+    preferred_broker = state.replicas[candidates, 0].astype(np.int32)
+    order = np.argsort(preferred_broker, kind="stable")
+    candidates, preferred_broker = candidates[order], preferred_broker[order]
+    try:
+        for broker in brokers[ratio[brokers] > percentage / 100].tolist():
+            begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
+            elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
+    except ControllerMoved:
+        return controller._resigned("rebalance_leaders")
+    outcome = controller.journal.finish("rebalance_leaders")
+    outcome.imbalance = pa.table({
+        "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
+        "led_by_others": pa.array(others[brokers]), "ratio": pa.array(ratio[brokers]),
+    })
+    return outcome
+
+
+def _candidates(state: ClusterState, rows: Rows) -> Rows:
+    """Rows of existing topics whose preferred replica is online and in the cached ISR."""
+    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
+    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    ready = (live & state.records["isr"][rows] & np.uint64(1)) != 0
+    return rows[ready & state.topic_exists[state.topic_row[rows]]]
+
+
+def enable_unclean_leader_election(
+    controller: Controller, topics: Sequence[str] | None = None
+) -> Outcome:
+    """`unclean.leader.election.enable` becomes true, for some topics or as the default (6.11)."""
+    state = controller.state
+    if topics is not None:
+        state.lookup.known_topics(topics)
+    state.set_unclean_leader_election(True, topics)
+    if not controller.active:
+        return controller._inactive("enable_unclean_leader_election")
+    machine = controller.partition_state_machine
+    try:
+        for chosen in [None] if topics is None else [[topic] for topic in topics]:
+            controller._checked(machine.trigger_online(chosen))
+    except ControllerMoved:
+        return controller._resigned("enable_unclean_leader_election")
+    return controller.journal.finish("enable_unclean_leader_election")

@@ -1,0 +1,324 @@
+"""The two state machines: they move replicas and partitions from state to state.
+
+Without a store the cache is the store, and a call is one kernel. With a store the records are
+read, decided on and written as Kafka does it (`kfast.conversation`); both ways go through the
+same rule functions.
+
+Source: specification, sections 2 and 3; Kafka 3.9, `ZkReplicaStateMachine` and
+`ZkPartitionStateMachine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast import conversation, schema
+from kfast.errors import ArgumentError
+from kfast.journal import Journal, Outcome
+from kfast.kernels import election, transition
+from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.state import ClusterState, Replicas
+from kfast.state.records import Rows
+from kfast.state.tables import first_slots
+from kfast.store import Store
+from kfast.transitions import (
+    PARTITION_PREVIOUS,
+    REPLICA_PREVIOUS,
+    check_profile,
+    previous_mask,
+)
+
+MAX_THREADS = 64
+State = TypeVar("State", PartitionState, ReplicaState)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one call of a machine gave.
+
+    Attributes
+    ----------
+    codes : (n,) uint8
+        `schema.Code` per target.
+    in_result : (n,) bool
+        Whether Kafka's result map has an entry; partitions only.
+    failure : Code or None
+        The call failed as a whole.
+    """
+
+    codes: npt.NDArray[np.uint8]
+    in_result: npt.NDArray[np.bool_]
+    failure: Code | None = None
+
+    @property
+    def any_elected(self) -> bool:
+        """Whether some entry of the result map is a success."""
+        return bool((self.codes == Code.ELECTED).any())
+
+
+def _nothing() -> Result:
+    return Result(np.empty(0, np.uint8), np.empty(0, np.bool_))
+
+
+def check_threads(threads: int) -> int:
+    """Return the thread count if it is allowed; `ArgumentError` otherwise."""
+    if not 1 <= threads <= MAX_THREADS:
+        raise ArgumentError(f"threads is {threads}; allowed: 1 to {MAX_THREADS}")
+    return threads
+
+
+class ReplicaStateMachine:
+    """Moves replicas between the states of section 2.1.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Changed in place.
+    store : Store, optional
+        Without one the cache is the store.
+    journal : {"off", "counts", "full"} or Journal
+        How much is recorded.
+    threads : int
+        Threads to use; results do not depend on it.
+    profile : str
+        Which controller is simulated.
+    """
+
+    def __init__(
+        self, state: ClusterState, store: Store | None = None, *, journal: str | Journal = "full",
+        threads: int = 1, profile: str = "zk-3.9",
+    ) -> None:
+        check_profile(profile)
+        self.state = state
+        self.store = store
+        self.journal = journal if isinstance(journal, Journal) else Journal(state, journal)
+        self.threads = check_threads(threads)
+
+    def startup(self) -> Outcome:
+        """Give every assigned replica a state, then move them Online or Offline (2.2)."""
+        online, offline = self.initialize()
+        for replicas, target in ((online, ReplicaState.ONLINE), (offline, ReplicaState.OFFLINE)):
+            result = self.run(replicas, target)
+            if result.failure is not None:
+                break
+        return _outcome(self.journal, "replica machine startup", result)
+
+    def initialize(self) -> tuple[Replicas, Replicas]:
+        """Step 1 of section 2.2, cache only; returns the online and the offline replicas."""
+        state = self.state
+        online = np.empty(state.n_partitions, np.uint64)
+        offline = np.empty(state.n_partitions, np.uint64)
+        transition.initialize_replicas(
+            state.records, state.replicas, state.replica_state, state.broker_status, online,
+            offline, self.threads,
+        )
+        return _some(online), _some(offline)
+
+    def handle_state_changes(self, replicas: Replicas, target: ReplicaState) -> Outcome:
+        """Move replicas to a target state.
+
+        Parameters
+        ----------
+        replicas : Replicas
+            From `ClusterState.find_replicas`, `replicas_of` or `replicas_on_brokers`.
+        target : ReplicaState
+
+        Returns
+        -------
+        Outcome
+            `codes` has one `schema.Code` per replica, in the order (row, ascending broker id). An
+            illegal transition, a newer controller or a fault of the store is a code.
+
+        Raises
+        ------
+        RowError
+            A row is outside the table or stands twice. Nothing is changed.
+        ArgumentError
+            A slot is not in use, or the target is not a state.
+
+        References
+        ----------
+        Specification, sections 2.3 to 2.6; Kafka 3.9, `ZkReplicaStateMachine.handleStateChanges`.
+        """
+        rows = self.state.check_rows(replicas.rows)
+        slots = np.ascontiguousarray(replicas.slots, np.uint64)
+        unused = slots & ~first_slots(self.state.records["n_slots"][rows])
+        if slots.size != rows.size or unused.any():
+            raise ArgumentError("replicas names a slot that its partition does not use")
+        if (rows[1:] < rows[:-1]).any():
+            order = np.argsort(rows)
+            rows, slots = rows[order], slots[order]
+        result = self.run(Replicas(rows, slots), _target(target, ReplicaState))
+        return _outcome(self.journal, f"replicas to {target.label}", result)
+
+    def run(self, replicas: Replicas, target: ReplicaState) -> Result:
+        """`handle_state_changes` without checks, as a step of an event."""
+        if not len(replicas):
+            return _nothing()
+        if self.store is not None:
+            return conversation.change_replicas(self, replicas, target)
+        state, journal = self.state, self.journal
+        n = transition.count_targets(replicas.slots)
+        codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
+        tally = journal.new_tally(self.threads)
+        transition.change_replicas(
+            state.records, state.replicas, state.replica_state, state.topic_row,
+            state.topic_flags, state.leader_offline, replicas.rows, replicas.slots, int(target),
+            previous_mask(REPLICA_PREVIOUS[target]), state.controller_epoch, False,
+            state.any_queued, journal.counting, codes, effects, tally,
+        )
+        journal.add_step(f"replicas to {target.label}", tally, effects, replicas=True)
+        return Result(codes, np.empty(0, np.bool_))
+
+
+class PartitionStateMachine:
+    """Moves partitions between the states of section 3.1; parameters as `ReplicaStateMachine`."""
+
+    def __init__(
+        self, state: ClusterState, store: Store | None = None, *, journal: str | Journal = "full",
+        threads: int = 1, profile: str = "zk-3.9",
+    ) -> None:
+        check_profile(profile)
+        self.state = state
+        self.store = store
+        self.journal = journal if isinstance(journal, Journal) else Journal(state, journal)
+        self.threads = check_threads(threads)
+
+    def startup(self) -> Outcome:
+        """Give every assigned partition a state, then try to bring New and Offline ones Online."""
+        self.initialize()
+        result = self.trigger_online()
+        return _outcome(self.journal, "partition machine startup", result)
+
+    def initialize(self) -> None:
+        """Step 1 of section 3.2: states by leadership and liveness, cache only."""
+        state = self.state
+        tally = self.journal.new_tally(self.threads)
+        transition.initialize_partitions(
+            state.records, state.replicas, state.broker_status, state.topic_row,
+            state.topic_flags, state.pending, tally,
+        )
+        empty = self.journal.new_effects(0)
+        self.journal.add_step("partition states at startup", tally, empty, replicas=False)
+
+    def trigger_online_partition_state_change(
+        self, topics: Sequence[str] | None = None
+    ) -> Outcome:
+        """Try to bring every New or Offline partition Online, of some topics or of all (3.2)."""
+        return _outcome(self.journal, "trigger online", self.trigger_online(topics))
+
+    def trigger_online(self, topics: Sequence[str] | None = None) -> Result:
+        """`trigger_online` of section 3.2, as a step of an event."""
+        rows = self.state.list_marked(self.state.pending, without_queued=True)
+        if topics is not None:
+            wanted = self.state.lookup.known_topics(topics)
+            rows = rows[np.isin(self.state.topic_row[rows], wanted)]
+        return self.run(rows, PartitionState.ONLINE, Strategy.OFFLINE)
+
+    def handle_state_changes(
+        self, partitions: npt.ArrayLike, target: PartitionState, strategy: Strategy | None = None
+    ) -> Outcome:
+        """Move partitions to a target state.
+
+        Parameters
+        ----------
+        partitions : (n,) array of int
+            Partition rows, each at most once.
+        target : PartitionState
+        strategy : Strategy, optional
+            How leaders are elected; needed for partitions that are Online or Offline already.
+
+        Returns
+        -------
+        Outcome
+            `codes` has one `schema.Code` per partition, `in_result` says which of them Kafka's
+            result map has, both in the order given; `failure` is set where the whole call failed.
+
+        Raises
+        ------
+        RowError
+            A row is outside the table or stands twice. Nothing is changed.
+
+        References
+        ----------
+        Specification, sections 3.3 to 3.6; Kafka 3.9,
+        `ZkPartitionStateMachine.handleStateChanges`.
+        """
+        rows = self.state.check_rows(partitions)
+        order = np.argsort(rows, kind="stable")
+        result = self.run(rows[order], _target(target, PartitionState), strategy)
+        codes, inside = np.empty_like(result.codes), np.empty_like(result.in_result)
+        codes[order], inside[order] = result.codes, result.in_result
+        asked = f"partitions to {target.label}"
+        return _outcome(self.journal, asked, Result(codes, inside, result.failure))
+
+    def run(
+        self, rows: Rows, target: PartitionState, strategy: Strategy | None = None
+    ) -> Result:
+        """`handle_state_changes` on ascending rows without checks, as a step of an event."""
+        if not rows.size:
+            return _nothing()
+        if self.store is not None and target == PartitionState.ONLINE:
+            return conversation.bring_online(self, rows, strategy)
+        state, journal = self.state, self.journal
+        codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
+        tally = journal.new_tally(self.threads)
+        previous = previous_mask(PARTITION_PREVIOUS[target])
+        if target != PartitionState.ONLINE:
+            transition.change_partitions(
+                state.records, state.topic_row, state.topic_flags, state.pending, rows,
+                int(target), previous, state.any_queued, codes, effects, tally,
+            )
+            journal.add_step(f"partitions to {target.label}", tally, effects, replicas=False)
+            return Result(codes, np.zeros(rows.size, np.bool_))
+        election.bring_online(
+            state.records, state.replicas, state.broker_status, state.topic_row,
+            state.topic_flags, state.leader_offline, state.pending, rows,
+            -1 if strategy is None else int(strategy), previous, state.controller_epoch,
+            state.leader_recovery_supported, journal.counting, codes, effects, tally,
+        )
+        failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
+        journal.add_step(
+            online_action(target, strategy), tally, effects, replicas=False, strategy=strategy,
+            sent=not failed,
+        )
+        return online_result(codes, Code.ILLEGAL_ARGUMENT if failed else None)
+
+
+def online_action(target: PartitionState, strategy: Strategy | None) -> str:
+    """Name of a step that brings partitions Online."""
+    how = "no strategy" if strategy is None else strategy.name
+    return f"partitions to {target.label} ({how})"
+
+
+def online_result(codes: npt.NDArray[np.uint8], failure: Code | None) -> Result:
+    """Kafka's result map: elections only, or the error for every input (3.3, 3.4)."""
+    if failure is not None:
+        every = np.ones(codes.size, np.bool_)
+        return Result(np.full(codes.size, failure, np.uint8), every, failure)
+    absent = (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,
+              Code.CREATE_CALL_FAILED)
+    return Result(codes, ~np.isin(codes, np.array(absent)))
+
+
+def _some(slots: npt.NDArray[np.uint64]) -> Replicas:
+    rows = np.flatnonzero(slots).astype(np.int32)
+    return Replicas(rows, slots if rows.size == slots.size else slots[rows])
+
+
+def _target(target: State, kind: type[State]) -> State:
+    if not isinstance(target, kind) or target.name == "NO_ENTRY":
+        raise ArgumentError(f"target {target!r} is not a {kind.__name__} to move to")
+    return target
+
+
+def _outcome(journal: Journal, event: str, result: Result) -> Outcome:
+    outcome = journal.finish(event)
+    outcome.codes, outcome.in_result = result.codes, result.in_result
+    outcome.failure = result.failure
+    return outcome

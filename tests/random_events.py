@@ -1,0 +1,279 @@
+"""Seeded random events: what happens to a cluster, as text and as data.
+
+An event names brokers by id and partitions by name, so that it reads as what happened:
+`on_broker_change(started={3: 17}, failed=[5])`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from kfast.schema import PartitionState, ReplicaState, Strategy
+
+from .random_clusters import random_record, some
+from .reference import GARBAGE, Context, Partition, Record, TwinStore
+
+WHOLE_CALL = {"read_states": ("throw",), "create_states": ("throw", "controller_moved"),
+              "update_states": ("throw", "controller_moved")}
+PER_PARTITION = {"read_states": ("NONODE", "NOAUTH"), "create_states": ("NODEEXISTS", "NOAUTH"),
+                 "update_states": ("BADVERSION", "NOAUTH")}
+FAULTS = frozenset(
+    {(op, fault) for table in (WHOLE_CALL, PER_PARTITION) for op in table for fault in table[op]}
+    | {("topic_config", "CONFIG_READ_FAILED")}
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happens: its name, and named arguments."""
+
+    name: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{key}={value!r}" for key, value in self.args.items() if value != [])
+        return f"{self.name}({listed})"
+
+
+class Generator:
+    """Picks what happens next, from what the twin knows."""
+
+    def __init__(self, random: Random, ctx: Context, store: TwinStore | None) -> None:
+        self.random = random
+        self.ctx = ctx
+        self.store = store
+        self.topics_made = 0
+        self.brokers = sorted(
+            {*ctx.live_broker_epochs, *(b for _, b in ctx.assigned_replicas())}
+        )
+        self.choices: list[tuple[int, Callable[[], Event | None]]] = [
+            (12, self.broker_change), (6, self.broker_failure), (8, self.broker_startup),
+            (6, self.controlled_shutdown), (6, self.create_topics), (7, self.elect_leaders),
+            (5, self.rebalance), (5, self.log_dir), (5, self.response), (7, self.alter),
+            (7, self.catch_up), (2, self.notification), (3, self.unclean), (1, self.queue),
+            (10, self.move_replicas), (10, self.move_partitions), (2, self.failover),
+            (2, self.probe),
+        ]
+        if store is not None:
+            self.choices += [(7, self.tamper), (1, self.other_controller)]
+
+    def next(self) -> Event:
+        """The next event; one whose time has not come is passed over."""
+        weights = [weight for weight, _ in self.choices]
+        while True:
+            _, make = self.random.choices(self.choices, weights)[0]
+            event = make()
+            if event is not None:
+                return event
+
+    # -- choosing -------------------------------------------------------------------------------
+
+    def _brokers(self, registered: bool, most: int = 3) -> list[int]:
+        known = [b for b in self.brokers if (b in self.ctx.live_broker_epochs) == registered]
+        return sorted(self.random.sample(known, min(len(known), self.random.randint(1, most))))
+
+    def _epochs(self, brokers: list[int]) -> dict[int, int]:
+        return {b: self.random.randint(100, 999) for b in brokers}
+
+    def _partitions(self, most: int = 6, led: bool = False) -> list[Partition]:
+        known = [p for p in sorted(self.ctx.assignments) if not led or p in self.ctx.leadership]
+        return some(self.random, known, most)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def failover(self) -> Event:
+        return Event("on_controller_failover")
+
+    def broker_change(self) -> Event:
+        up, down = self._brokers(True, 4), self._brokers(False, 2)
+        bounced = [b for b in up if self.random.random() < 0.4]
+        failed = [b for b in up if b not in bounced and self.random.random() < 0.5]
+        bounces = {b: self.ctx.live_broker_epochs[b] + 1 for b in bounced}
+        return Event("on_broker_change", {
+            "started": self._epochs(down), "bounced": bounces, "failed": failed,
+        })
+
+    def broker_failure(self) -> Event | None:
+        failed = self._brokers(True, 2)
+        return Event("on_broker_failure", {"brokers": failed}) if failed else None
+
+    def broker_startup(self) -> Event | None:
+        started = self._brokers(False)
+        return Event("on_broker_startup", {"brokers": self._epochs(started)}) if started else None
+
+    def controlled_shutdown(self) -> Event:
+        b = self.random.choice(self.brokers)
+        epoch = self.ctx.live_broker_epochs.get(b)
+        choices = [-1, -1, -1] if epoch is None else [-1, epoch, epoch, epoch - 1]
+        return Event("controlled_shutdown", {"broker": b, "epoch": self.random.choice(choices)})
+
+    def create_topics(self) -> Event:
+        listed: dict[Partition, list[int]] = {}
+        self.topics_made += 1
+        grown = sorted(self.ctx.all_topics - self.ctx.topics_to_delete)
+        for _ in range(self.random.randint(1, 3)):
+            n = self.random.randint(1, min(5, len(self.brokers)))
+            topic = f"made-{self.topics_made}"
+            if grown and self.random.random() < 0.3:
+                topic = self.random.choice(grown)
+            numbers = [q[1] for q in (*self.ctx.assignments, *listed) if q[0] == topic]
+            listed[topic, max(numbers, default=-1) + 1] = self.random.sample(self.brokers, n)
+        return Event("create_topics", {"assignments": listed})
+
+    def elect_leaders(self) -> Event:
+        return Event("elect_leaders", {
+            "partitions": self._partitions(8, led=True),
+            "kind": self.random.choice(("preferred", "unclean")),
+            "trigger": self.random.choice(("AdminClient", "AdminClient", "ZkTriggered")),
+        })
+
+    def rebalance(self) -> Event | None:
+        ready = all(
+            a.replicas for p, a in self.ctx.assignments.items() if not self.ctx.is_queued(p)
+        )
+        percentage = self.random.choice((0, 10, 10, 50))
+        return Event("rebalance_leaders", {"percentage": percentage}) if ready else None
+
+    def probe(self) -> Event | None:
+        brokers = self._brokers(True)
+        return Event("on_broker_log_dir_failure", {"brokers": brokers}) if brokers else None
+
+    def log_dir(self) -> Event | None:
+        return self._storage("on_log_dir_failure", online=False)
+
+    def response(self) -> Event | None:
+        return self._storage("on_leader_and_isr_response", online=True)
+
+    def _storage(self, name: str, online: bool) -> Event | None:
+        brokers = self._brokers(True, 1)
+        if not brokers:
+            return None
+        hosted = sorted({p for p, _ in self.ctx.replicas_on_brokers(brokers)})
+        args: dict[str, Any] = {"broker": brokers[0], "offline": some(self.random, hosted, 3)}
+        if online:
+            was = sorted(self.ctx.offline_dir_replicas.get(brokers[0], ()))
+            args["online"] = [p for p in some(self.random, was, 3) if p not in args["offline"]]
+        return Event(name, args)
+
+    def alter(self) -> Event | None:
+        brokers = self._brokers(True, 1)
+        if not brokers:
+            return None
+        b = brokers[0]
+        mine = [p for p in sorted(self.ctx.leadership) if self.ctx.leadership[p].leader == b]
+        asked = some(self.random, mine, 4) if mine else self._partitions(2)
+        if self.random.random() < 0.2:
+            asked = sorted({*asked, *self._partitions(2)})
+        asked = [p for p in asked if self._decodes(p)]
+        epoch = self.ctx.live_broker_epochs[b] - (self.random.random() < 0.1)
+        records = {p: self._proposal(p, b) for p in asked}
+        return Event("alter_partition", {"broker": b, "epoch": epoch, "records": records})
+
+    def _decodes(self, p: Partition) -> bool:
+        """Whether the store can tell the version of the record."""
+        return self.store is None or isinstance(self.store.records.get(p), Record)
+
+    def _proposal(self, p: Partition, b: int) -> Record:
+        """What a leader asks for: mostly right, sometimes stale or ahead in one respect."""
+        current = self.ctx.leadership.get(p) or Record(b, 0, (b,))
+        assigned = self.ctx.assignment(p).replicas
+        isr = [r for r in assigned if self.random.random() < 0.8] or [b]
+        if self.random.random() < 0.2:
+            isr = list(current.isr)
+        version = current.version + self.random.choice((0, 0, 0, 0, 0, -1, 1))
+        epoch = current.leader_epoch + self.random.choice((0, 0, 0, 0, 0, 0, -1, 1))
+        recovery = self.random.choice((0, 0, 0, 1))
+        return replace(
+            current, leader=b, isr=tuple(isr), version=version, leader_epoch=epoch,
+            recovery=recovery,
+        )
+
+    def catch_up(self) -> Event | None:
+        brokers = self._brokers(True, 4)
+        bad = self.store is not None and not all(self._decodes(p) for p in self.ctx.leadership)
+        return Event("catch_up", {"brokers": brokers}) if brokers and not bad else None
+
+    def notification(self) -> Event:
+        return Event("on_isr_change_notification", {"partitions": self._partitions()})
+
+    def unclean(self) -> Event:
+        if self.random.random() < 0.1:
+            return Event("enable_unclean_leader_election", {"topics": None})
+        topics = self.random.sample(sorted(self.ctx.all_topics), 1)
+        return Event("enable_unclean_leader_election", {"topics": topics})
+
+    def queue(self) -> Event:
+        topics = self.random.sample(sorted(self.ctx.all_topics), 1)
+        begin = self.random.random() < 0.5
+        return Event("queue_topic_deletion", {"topics": topics, "begin": begin})
+
+    # -- the machines by themselves -------------------------------------------------------------
+
+    def move_replicas(self) -> Event:
+        """Replicas of one state, so that every cell of the matrix is met."""
+        target = self.random.choice([s for s in ReplicaState if s != ReplicaState.NO_ENTRY])
+        known = sorted(self.ctx.assigned_replicas())
+        state = self.random.choice(list(ReplicaState))
+        alike = [r for r in known if self.ctx.replica_states.get(r, 0) == state] or known
+        picked = self.random.sample(alike, min(len(alike), self.random.randint(1, 6)))
+        if self.random.random() < 0.2:
+            picked.append((self.random.choice(known)[0], self.random.choice(self.brokers)))
+        if target == ReplicaState.NON_EXISTENT:
+            picked = [r for r in picked if self._may_leave(r[0])][:1]
+        return Event("move_replicas", {"replicas": sorted(set(picked)), "target": target})
+
+    def _may_leave(self, p: Partition) -> bool:
+        """Taking the last replica of a partition that has leadership is an error (1.6)."""
+        return p not in self.ctx.leadership or len(self.ctx.assignment(p).replicas) > 1
+
+    def move_partitions(self) -> Event:
+        """Partitions to any state, by any strategy or none."""
+        target = self.random.choice([s for s in PartitionState if s != PartitionState.NO_ENTRY])
+        strategy = self.random.choice([*Strategy, None])
+        if target != PartitionState.ONLINE:
+            strategy = None
+        return Event("move_partitions", {
+            "partitions": self._partitions(5), "target": target, "strategy": strategy,
+        })
+
+    # -- others that write to the store -----------------------------------------------------------
+
+    def tamper(self) -> Event | None:
+        """A leader, an operator or another controller changes a record."""
+        assert self.store is not None
+        p = self.random.choice(sorted(self.ctx.assignments))
+        stored, kind = self.store.records.get(p), self.random.randint(0, 4)
+        if kind == 0:
+            return Event("store_delete", {"partition": p})
+        if kind == 1:
+            return Event("store_put", {"partition": p, "record": GARBAGE})
+        replicas = self.ctx.assignment(p).replicas
+        if not replicas:
+            return None
+        record = random_record(self.ctx, self.random, replicas, self.brokers)
+        epoch = self.ctx.epoch + (2 if kind == 2 else 0)
+        version = stored.version + 1 if isinstance(stored, Record) else 0
+        record = replace(record, controller_epoch=epoch, version=version)
+        return Event("store_put", {"partition": p, "record": record})
+
+    def other_controller(self) -> Event:
+        return Event("other_controller")
+
+    def faults(self) -> list[Event]:
+        """Faults that the next event may meet; none of the same operation twice."""
+        if self.store is None or self.random.random() < 0.55:
+            return []
+        op = self.random.choice(("read_states", "create_states", "update_states", "topic_config"))
+        if op == "topic_config":
+            topics = self.random.sample(sorted(self.ctx.all_topics), 1)
+            return [Event("fault", {"op": op, "fault": "CONFIG_READ_FAILED", "topics": topics})]
+        if self.random.random() < 0.3:
+            fault = self.random.choice(WHOLE_CALL[op])
+            return [Event("fault", {"op": op, "fault": fault, "partitions": None, "times": 1})]
+        return [Event("fault", {
+            "op": op, "fault": self.random.choice(PER_PARTITION[op]),
+            "partitions": self._partitions(12), "times": self.random.randint(1, 2),
+        })]
