@@ -1,18 +1,27 @@
 """kfast: what a Kafka cluster does when something fails, before it happens."""
 
 from kfast.controller import Controller
+from kfast.errors import ArgumentError, InputError, InvariantError, KfastError, RowError
+from kfast.io import read, write
 from kfast.journal import Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.schema import AlterCode, Code, PartitionState, ReplicaState, Strategy
-from kfast.state import Assignment, ClusterState, Leadership, Replicas, generate
-from kfast.store import Store
+from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, generate
+from kfast.store import UNDECODABLE, Store
+
+__version__ = "0.1.0"
 
 __all__ = [
+    "UNDECODABLE",
     "AlterCode",
+    "ArgumentError",
     "Assignment",
     "ClusterState",
     "Code",
     "Controller",
+    "InputError",
+    "InvariantError",
+    "KfastError",
     "Leadership",
     "Outcome",
     "PartitionState",
@@ -20,7 +29,11 @@ __all__ = [
     "ReplicaState",
     "ReplicaStateMachine",
     "Replicas",
+    "RowError",
     "Store",
     "Strategy",
+    "Tables",
     "generate",
+    "read",
+    "write",
 ]

@@ -130,14 +130,16 @@ class Talk:
         return retry
 
 
-def change_replicas(
-    machine: ReplicaStateMachine, replicas: Replicas, target: ReplicaState
-) -> Result:
-    """`ReplicaStateMachine.run` with a store: broker groups one by one, ascending (2.3)."""
+def take_offline(machine: ReplicaStateMachine, replicas: Replicas) -> Result:
+    """Replicas to OfflineReplica with a store: broker groups one by one, ascending (2.3).
+
+    No other target asks the store.
+    """
     from kfast.machines import Result
 
     state, journal, store = machine.state, machine.journal, machine.store
     assert store is not None
+    store.make_known(replicas.rows)
     talk = Talk(state, store, journal.new_tally())
     rows, brokers = _targets(state, replicas)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
@@ -145,94 +147,90 @@ def change_replicas(
     try:
         for broker in np.unique(brokers).tolist():
             at = np.flatnonzero(brokers == broker)
-            broker_now = int(np.searchsorted(state.broker_id, broker))
-            codes[at] = _change_group(talk, rows[at], broker_now, target, codes[at])
+            codes[at] = _change_group(talk, rows[at], broker, codes[at])
     except ControllerMoved:
         failure = Code.CONTROLLER_MOVED
     journal.add_step(
-        f"replicas to {target.label}", talk.tally, talk.all_effects(), replicas=True,
-        from_store=True, sent=failure is None,
+        f"replicas to {ReplicaState.OFFLINE.label}", talk.tally, talk.all_effects(),
+        replicas=True, from_store=True, sent=failure is None,
     )
     return Result(codes, np.empty(0, np.bool_), failure)
 
 
 def _targets(state: ClusterState, replicas: Replicas) -> tuple[Rows, Rows]:
-    """Rows and broker ids of some replicas, in the order (row, ascending broker id).
-
-    Ids rather than rows: a stored record may name a broker that nobody knew, which moves rows.
-    """
-    rows, ids = [], []
+    """Rows and broker rows of some replicas, in the order (row, ascending broker id)."""
+    rows, brokers = [], []
     for slot in range(state.n_slots):
         at = replicas.rows[((replicas.slots >> np.uint64(slot)) & np.uint64(1)) != 0]
         rows.append(at)
-        ids.append(state.broker_id[state.replicas[at, slot]])
-    order = np.lexsort((np.concatenate(ids), np.concatenate(rows)))
-    return np.concatenate(rows)[order], np.concatenate(ids)[order]
+        brokers.append(state.replicas[at, slot].astype(np.int32))
+    order = np.lexsort((np.concatenate(brokers), np.concatenate(rows)))
+    return np.concatenate(rows)[order], np.concatenate(brokers)[order]
 
 
-def _change_group(
-    talk: Talk, rows: Rows, broker: int, target: ReplicaState, codes: Codes
-) -> Codes:
-    """Section 2.4 for the replicas of one broker."""
+def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
+    """Section 2.5 for the replicas of one broker."""
     state = talk.state
     slots = np.empty(rows.size, np.int32)
-    brokers = np.full(rows.size, broker, np.int32)
-    hosting.find_slots(state.records, state.replicas, rows, brokers, slots)
+    hosting.find_slots(
+        state.records, state.replicas, rows, np.full(rows.size, broker, np.int32), slots
+    )
     before = state.replica_state[rows, slots].copy()
-    before[before == ReplicaState.NO_ENTRY] = ReplicaState.NON_EXISTENT
     effects = np.zeros(rows.size, EFFECT)
     scratch = np.zeros((1, talk.tally.shape[1]), np.int64)
     transition.change_replicas(
         state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64), int(target),
-        previous_mask(REPLICA_PREVIOUS[target]), state.controller_epoch,
-        target == ReplicaState.OFFLINE, state.any_queued, False, codes, effects, scratch,
+        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64),
+        int(ReplicaState.OFFLINE), previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]),
+        state.controller_epoch, True, state.any_queued, False, codes, effects, scratch,
     )
-    for name in ("offline", "imbalance"):
-        talk.tally[0, LAYOUT[name]] += scratch[0, LAYOUT[name]]
-    decided = codes != Code.NOT_ASKED
-    talk.tell(effects[decided])
-    talk.effects.append(effects[~decided])
-    waiting = np.flatnonzero(~decided)
-    if waiting.size:
-        codes[waiting] = _shrink(talk, rows[waiting], broker, before[waiting])
+    waiting = codes == Code.NOT_ASKED
+    talk.tell(effects[~waiting])
+    talk.effects.append(effects[waiting])
+    if waiting.any():
+        codes[waiting] = _shrink(talk, rows[waiting], slots[waiting], broker, before[waiting])
     return codes
 
 
-def _shrink(talk: Talk, rows: Rows, broker: int, before: npt.NDArray[np.uint8]) -> Codes:
+def _shrink(
+    talk: Talk, rows: Rows, slots: Rows, broker: int, before: npt.NDArray[np.uint8]
+) -> Codes:
     """Section 2.6 for one broker, and what 2.5 does with its answers."""
-    state = talk.state
-    broker_id = state.broker_id[broker]
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
     while remaining.size:
-        asked = rows[remaining]
-        answer, stored = talk.read(asked)
-        broker_now = int(np.searchsorted(state.broker_id, broker_id))
-        slots = np.empty(asked.size, np.int32)
-        hosting.find_slots(
-            state.records, state.replicas, asked, np.full(asked.size, broker_now, np.int32), slots
-        )
-        usable = answer == Code.MOVED
-        answer[(answer == Code.NO_RECORD) & talk.is_queued(asked)] = Code.DROPPED
-        effects = talk.begin(asked, broker_now, before[remaining], ReplicaState.OFFLINE)
-        write = np.zeros(asked.size, np.uint8)
-        isr.shrink(state.replicas, asked, slots, stored, write)
-        retry = talk.write(asked, stored, answer, usable & (write != 0))
-        done = (answer == Code.MOVED) & ~retry
-        talk.adopt(asked[done], stored[done])
-        state.replica_state[asked[done], slots[done]] = ReplicaState.OFFLINE
+        asked, at = rows[remaining], slots[remaining]
+        effects = talk.begin(asked, broker, before[remaining], ReplicaState.OFFLINE)
+        answer, retry = _shrink_once(talk, asked, at, effects)
         effects["code"] = answer
-        told = done & ~talk.is_queued(asked)
-        effects["kinds"][told] |= KIND_LEADER_AND_ISR
-        everyone = first_slots(state.records["n_replicas"][asked])
-        without = everyone & ~(np.uint64(1) << slots.astype(np.uint64))
-        effects["recipients"] = np.where(told, without, 0)
         talk.carry(effects)
         talk.tell(effects[~retry])
         codes[remaining] = answer
         remaining = remaining[retry]
     return codes
+
+
+def _shrink_once(
+    talk: Talk, rows: Rows, slots: Rows, effects: Effects
+) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """One attempt of section 2.6; fills recipients and kinds of the effects."""
+    state = talk.state
+    answer, stored = talk.read(rows)
+    usable = answer == Code.MOVED
+    queued = talk.is_queued(rows)
+    answer[(answer == Code.NO_RECORD) & queued] = Code.DROPPED
+    write = np.zeros(rows.size, np.uint8)
+    isr.shrink(state.replicas, rows, slots, stored, write)
+    retry = talk.write(rows, stored, answer, usable & (write != 0))
+    done = (answer == Code.MOVED) & ~retry
+    talk.adopt(rows[done], stored[done])
+    state.replica_state[rows[done], slots[done]] = ReplicaState.OFFLINE
+    told = done & ~queued
+    effects["kinds"][told] |= KIND_LEADER_AND_ISR
+    assigned = first_slots(state.records["n_replicas"][rows])
+    without = assigned & ~(np.uint64(1) << slots.astype(np.uint64))
+    effects["recipients"] = np.where(told, without, 0)
+    return answer, retry
 
 
 def bring_online(
@@ -243,6 +241,7 @@ def bring_online(
 
     state, journal, store = machine.state, machine.journal, machine.store
     assert store is not None
+    store.make_known(rows)
     talk = Talk(state, store, journal.new_tally())
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
@@ -297,6 +296,7 @@ def _initialize(talk: Talk, rows: Rows) -> Codes:
     except CallFailed:
         codes[chosen] = Code.CREATE_CALL_FAILED
     except ControllerMoved:
+        effects["code"] = codes
         talk.tell(effects[~chosen])
         raise
     done = codes == Code.INITIALIZED

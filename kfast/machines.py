@@ -160,8 +160,8 @@ class ReplicaStateMachine:
         """`handle_state_changes` without checks, as a step of an event."""
         if not len(replicas):
             return _nothing()
-        if self.store is not None:
-            return conversation.change_replicas(self, replicas, target)
+        if self.store is not None and target == ReplicaState.OFFLINE:
+            return conversation.take_offline(self, replicas)
         state, journal = self.state, self.journal
         n = transition.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)

@@ -84,6 +84,11 @@ class Strategy(IntEnum):
     PREFERRED_REPLICA = 3
     CONTROLLED_SHUTDOWN = 4
 
+    @property
+    def allows_unclean(self) -> bool:
+        """Whether a leader outside the ISR is permitted whatever the configuration says."""
+        return self is Strategy.OFFLINE_ALLOW_UNCLEAN
+
 
 class Code(IntEnum):
     """What became of one replica or partition that was asked to change its state."""

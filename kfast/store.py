@@ -172,6 +172,20 @@ class Store:
 
     # --- what the machines ask -----------------------------------------------------------------
 
+    def make_known(self, rows: Rows) -> None:
+        """Give slots to all brokers that the stored records of some rows name.
+
+        A call of a machine does this first, so that neither broker rows nor slots move in it.
+        """
+        self._grow()
+        some = rows[self._kept[rows] == _PRESENT]
+        members = self._isr[some]
+        named, owner = members[members >= 0], np.repeat(some, (members >= 0).sum(axis=1))
+        led = self._fields[some, 0] >= 0
+        named = np.concatenate([named, self._fields[some[led], 0].astype(np.int32)])
+        brokers = mutators.add_brokers(self.state, named.tolist())
+        mutators.track(self.state, np.concatenate([owner, some[led]]), brokers)
+
     def read_states(self, rows: Rows) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
         """Read records.
 
@@ -337,9 +351,8 @@ class Store:
         members = self._isr[some][self._isr[some] >= 0]
         led = fields[:, 0] >= 0
         named = np.concatenate([members, fields[led, 0]])
-        mutators.add_brokers(state, named.tolist())
+        self.make_known(some)
         brokers = np.searchsorted(state.broker_id, named).astype(np.int32)
-        mutators.track(state, np.concatenate([np.repeat(some, counts), some[led]]), brokers)
         stored = state.records[rows].copy()
         offsets = np.zeros(some.size + 1, np.int32)
         np.cumsum(counts, out=offsets[1:])

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kfast import (
-    UNDECODABLE,
-    ArgumentError,
     Assignment,
     ClusterState,
     Leadership,
@@ -16,7 +14,9 @@ from kfast import (
 )
 from kfast import elections as kfast_elections
 from kfast import requests as kfast_requests
+from kfast.errors import ArgumentError
 from kfast.schema import Code, PartitionState, ReplicaState
+from kfast.store import UNDECODABLE
 
 from .cases_format import (
     PARTITION_STATES,
@@ -28,7 +28,6 @@ from .cases_format import (
     as_written,
     describe_assignment,
     describe_record,
-    describe_requests,
     name_of,
     partition_of,
     strategy_of,
@@ -201,7 +200,7 @@ class KfastAdapter:
         return {
             "batch_adds": [self._addition(row) for row in outcome.additions.to_pylist()],
             "errors_logged": errors,
-            "requests_by_broker": describe_requests(outcome.by_broker()),
+            "requests_by_broker": outcome.by_broker(),
             "valid": not (outcome.codes == Code.ILLEGAL_STATE).any(),
             "raised": raised,
         }
@@ -212,6 +211,8 @@ class KfastAdapter:
             registered = self.state.broker_id[self.state.registered].tolist()
             to = registered if row["to"] is None else row["to"]
             return as_written({"kind": row["kind"], "to": to, "partitions": [place]})
+        if row["kind"] == "StopReplica":
+            del row["leader_epoch"]
         filled = {key: value for key, value in row.items() if value is not None}
         return as_written({**filled, "partition": place})
 
@@ -363,9 +364,9 @@ class KfastAdapter:
             self.batch.add_update_metadata(args["to"], rows)
         elif name == "send":
             self.sent = self.batch.send()
-            return {"requests_by_broker": describe_requests(self.sent.by_broker())}
+            return {"requests_by_broker": self.sent.by_broker()}
         elif name == "respond_ok_all" and self.sent is not None:
-            return {"events": [as_written(row) for row in self.sent.respond_ok()]}
+            return {"events": self.sent.respond_ok()}
         else:
             raise UnknownError(f"unknown operation batch.{name}")
         return {}

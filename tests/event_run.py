@@ -24,9 +24,9 @@ from .twin_state import difference, put_record, state_of, store_differs, store_o
 
 FAULTY = frozenset({
     "on_broker_change", "on_broker_failure", "on_broker_startup", "controlled_shutdown",
-    "create_topics", "elect_leaders", "rebalance_leaders", "on_log_dir_failure",
-    "on_leader_and_isr_response", "on_broker_log_dir_failure", "enable_unclean_leader_election",
-    "move_replicas", "move_partitions",
+    "on_topic_change", "on_partition_modifications", "elect_leaders", "rebalance_leaders",
+    "on_log_dir_failure", "on_leader_and_isr_response", "on_broker_log_dir_failure", "enable_unclean_leader_election",
+    "move_replicas", "move_partitions", "alter_partition",
 })
 """Events before which faults are injected: those that ask the store through the machines."""
 
@@ -144,12 +144,14 @@ class KfastRun:
     def _controlled_shutdown(self, broker: int, epoch: int) -> Any:
         return self.controller.controlled_shutdown(broker, broker_epoch=epoch)
 
-    def _create_topics(self, assignments: Any) -> Any:
-        return self.controller.create_topics(assignments)
+    def _on_topic_change(self, created: Any, gone: list[str]) -> Any:
+        return self.controller.on_topic_change(created, gone=gone)
+
+    def _on_partition_modifications(self, topic: str, assignments: Any) -> Any:
+        return self.controller.on_partition_modifications(topic, assignments)
 
     def _elect_leaders(self, partitions: Any, kind: str, trigger: str) -> Any:
-        rows = self._rows(partitions)
-        return self.controller.elect_leaders(rows, type=kind, trigger=trigger)
+        return self.controller.elect_leaders(partitions, type=kind, trigger=trigger)
 
     def _rebalance_leaders(self, percentage: int) -> Any:
         return self.controller.rebalance_leaders(percentage=percentage)
@@ -239,6 +241,8 @@ class Coverage:
         if happened.failure is not None:
             self.codes[happened.failure.name] += 1
         self.alter_codes.update(code.name for code in happened.alter_codes.values())
+        if event.name == "alter_partition" and happened.error is not None:
+            self.alter_codes[happened.error] += 1
         if twin.store is not None:
             self.faults.update(twin.store.faults_hit)
             twin.store.faults_hit.clear()
@@ -269,7 +273,7 @@ class Sequence:
         self.step(source.failover(), 0)
         for number in range(1, events + 1):
             event = source.next()
-            for fault in source.faults() if event.name in FAULTY else ():
+            for fault in source.faults(event) if event.name in FAULTY else ():
                 self.step(fault, number)
             self.step(event, number)
             self.step(Event("heal"), number)
@@ -335,6 +339,16 @@ def in_row_order(happened: Happened, names: list[reference.Partition]) -> list[C
     return [happened.codes[r] for r in ordered]
 
 
+def replies_of(outcome: Any) -> dict[reference.Partition, int | str]:
+    """Leader or error by partition."""
+    if outcome.event != "elect_leaders" or outcome.replies is None or outcome.error is not None:
+        return {}
+    return {
+        (row["topic"], row["partition"]): row["error"] or row["leader"]
+        for row in outcome.replies.to_pylist()
+    }
+
+
 def answers_differ(happened: Happened, run: KfastRun, outcome: Any) -> str | None:
     """Where what an event answers differs."""
     names = [
@@ -344,7 +358,7 @@ def answers_differ(happened: Happened, run: KfastRun, outcome: Any) -> str | Non
     found: dict[str, Any] = {
         "failure": outcome.failure, "error": outcome.error,
         "remaining": sorted(names[row] for row in outcome.remaining),
-        "replies": {names[row]: reply for row, reply in outcome.replies.items()},
+        "replies": replies_of(outcome),
         "alter_codes": [int(code) for code in outcome.alter_codes],
     }
     wanted = {

@@ -51,10 +51,11 @@ class Generator:
         )
         self.choices: list[tuple[int, Callable[[], Event | None]]] = [
             (12, self.broker_change), (6, self.broker_failure), (8, self.broker_startup),
-            (6, self.controlled_shutdown), (6, self.create_topics), (7, self.elect_leaders),
+            (6, self.controlled_shutdown), (4, self.topic_change), (4, self.more_partitions),
+            (7, self.elect_leaders),
             (5, self.rebalance), (5, self.log_dir), (5, self.response), (7, self.alter),
             (7, self.catch_up), (2, self.notification), (3, self.unclean), (1, self.queue),
-            (10, self.move_replicas), (10, self.move_partitions), (2, self.failover),
+            (40, self.move_replicas), (10, self.move_partitions), (2, self.failover),
             (2, self.probe),
         ]
         if store is not None:
@@ -110,22 +111,30 @@ class Generator:
         choices = [-1, -1, -1] if epoch is None else [-1, epoch, epoch, epoch - 1]
         return Event("controlled_shutdown", {"broker": b, "epoch": self.random.choice(choices)})
 
-    def create_topics(self) -> Event:
-        listed: dict[Partition, list[int]] = {}
+    def _replicas(self) -> list[int]:
+        return self.random.sample(self.brokers, self.random.randint(1, min(5, len(self.brokers))))
+
+    def topic_change(self) -> Event:
+        """A new topic, or one that was there before; now and then one vanishes."""
         self.topics_made += 1
-        grown = sorted(self.ctx.all_topics - self.ctx.topics_to_delete)
-        for _ in range(self.random.randint(1, 3)):
-            n = self.random.randint(1, min(5, len(self.brokers)))
+        topic = f"made-{self.random.randint(1, self.topics_made)}"
+        if topic in self.ctx.all_topics:
             topic = f"made-{self.topics_made}"
-            if grown and self.random.random() < 0.3:
-                topic = self.random.choice(grown)
-            numbers = [q[1] for q in (*self.ctx.assignments, *listed) if q[0] == topic]
-            listed[topic, max(numbers, default=-1) + 1] = self.random.sample(self.brokers, n)
-        return Event("create_topics", {"assignments": listed})
+        created = {topic: {n: self._replicas() for n in range(self.random.randint(1, 3))}}
+        gone = self.random.sample(sorted(self.ctx.all_topics), 1)
+        few = len(self.ctx.all_topics) < 4 or self.random.random() < 0.7
+        return Event("on_topic_change", {"created": created, "gone": [] if few else gone})
+
+    def more_partitions(self) -> Event:
+        topic = self.random.choice(sorted(self.ctx.all_topics))
+        numbers = [q[1] for q in self.ctx.assignments if q[0] == topic]
+        first = max(numbers, default=-1) + 1 - (self.random.random() < 0.3)
+        added = {n: self._replicas() for n in range(max(first, 0), first + 2)}
+        return Event("on_partition_modifications", {"topic": topic, "assignments": added})
 
     def elect_leaders(self) -> Event:
         return Event("elect_leaders", {
-            "partitions": self._partitions(8, led=True),
+            "partitions": self._partitions(8, led=self.random.random() < 0.95),
             "kind": self.random.choice(("preferred", "unclean")),
             "trigger": self.random.choice(("AdminClient", "AdminClient", "ZkTriggered")),
         })
@@ -215,12 +224,16 @@ class Generator:
     def move_replicas(self) -> Event:
         """Replicas of one state, so that every cell of the matrix is met."""
         target = self.random.choice([s for s in ReplicaState if s != ReplicaState.NO_ENTRY])
-        known = sorted(self.ctx.assigned_replicas())
-        state = self.random.choice(list(ReplicaState))
-        alike = [r for r in known if self.ctx.replica_states.get(r, 0) == state] or known
+        states = self.ctx.replica_states
+        known = sorted({*self.ctx.assigned_replicas(), *states})
+        state = self.random.choice(sorted({states.get(r, 0) for r in known}))
+        alike = [r for r in known if states.get(r, 0) == state]
         picked = self.random.sample(alike, min(len(alike), self.random.randint(1, 6)))
         if self.random.random() < 0.2:
             picked.append((self.random.choice(known)[0], self.random.choice(self.brokers)))
+        if self.random.random() < 0.2:
+            led = sorted((p, r.leader) for p, r in self.ctx.leadership.items() if r.leader >= 0)
+            picked += self.random.sample(led, min(len(led), 2))
         if target == ReplicaState.NON_EXISTENT:
             picked = [r for r in picked if self._may_leave(r[0])][:1]
         return Event("move_replicas", {"replicas": sorted(set(picked)), "target": target})
@@ -262,11 +275,16 @@ class Generator:
     def other_controller(self) -> Event:
         return Event("other_controller")
 
-    def faults(self) -> list[Event]:
-        """Faults that the next event may meet; none of the same operation twice."""
+    def faults(self, event: Event) -> list[Event]:
+        """Faults that an event may meet; none of the same operation twice."""
         if self.store is None or self.random.random() < 0.55:
             return []
         op = self.random.choice(("read_states", "create_states", "update_states", "topic_config"))
+        if event.name == "alter_partition":
+            op = "update_states"
+        named = list(event.args.get("partitions") or event.args.get("records") or ())
+        if not named or self.random.random() < 0.4:
+            named = self._partitions(12)
         if op == "topic_config":
             topics = self.random.sample(sorted(self.ctx.all_topics), 1)
             return [Event("fault", {"op": op, "fault": "CONFIG_READ_FAILED", "topics": topics})]
@@ -275,5 +293,5 @@ class Generator:
             return [Event("fault", {"op": op, "fault": fault, "partitions": None, "times": 1})]
         return [Event("fault", {
             "op": op, "fault": self.random.choice(PER_PARTITION[op]),
-            "partitions": self._partitions(12), "times": self.random.randint(1, 2),
+            "partitions": named, "times": self.random.randint(1, 2),
         })]

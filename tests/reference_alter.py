@@ -54,10 +54,8 @@ def check_proposal(ctx: Context, p: Partition, proposed: Record) -> AlterCode | 
 
 def alter_partition(
     ctx: Context, store: Store, request: AlterRequest
-) -> tuple[dict[Partition, AlterCode], bool]:
-    """6.10: a code per partition, and whether the request got past the whole-request checks."""
-    if ctx.live_broker_epochs.get(request.broker) != request.broker_epoch:
-        return dict.fromkeys(request.records, AlterCode.STALE_BROKER_EPOCH), False
+) -> dict[Partition, AlterCode]:
+    """6.10: a code per partition; what was written is taken into the cache."""
     codes: dict[Partition, AlterCode] = {}
     writes: dict[Partition, Record] = {}
     for p, asked in request.records.items():
@@ -78,7 +76,7 @@ def alter_partition(
         else:
             conflict = response == CONFLICT
             codes[p] = AlterCode.INVALID_UPDATE_VERSION if conflict else AlterCode.STORE_ERROR
-    return codes, True
+    return {p: codes[p] for p in request.records}
 
 
 def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterRequest]:

@@ -271,6 +271,18 @@ class Context:
         """1.4: deletion of queued topics really begins."""
         self.topics_deletion_started |= set(topics)
 
+    def remove_topic(self, topic: str) -> None:
+        """1.6: states of partitions and replicas, and topics_ineligible, are left alone."""
+        listed = [p for p in self.assignments if p[0] == topic]
+        if topic not in self.topics_to_delete:
+            self.preferred_imbalance_count -= sum(map(self.is_imbalanced, listed))
+        self.topics_to_delete.discard(topic)
+        self.topics_deletion_started.discard(topic)
+        self.all_topics.discard(topic)
+        for p in listed:
+            del self.assignments[p]
+            self.leadership.pop(p, None)
+
     def gauges(self) -> dict[str, int]:
         """1.6, exported gauges."""
         queued = [r for r in self.assigned_replicas() if self.is_queued(r[0])]

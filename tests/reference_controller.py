@@ -20,8 +20,10 @@ from kfast.schema import (
 from .reference_alter import AlterRequest, alter_partition, catch_up_requests
 from .reference_batch import RequestBatch
 from .reference_context import Assignment, Context, Partition, Record, Replica
+from .reference_failover import init_deletion, load_context, take_over_epoch
 from .reference_on_demand import (
     election_reply,
+    filter_raises,
     imbalanced_candidates,
     preferred_groups,
     refuses_election,
@@ -29,7 +31,7 @@ from .reference_on_demand import (
 from .reference_outcome import Happened
 from .reference_partitions import PartitionStateMachine, Result
 from .reference_replicas import ReplicaStateMachine
-from .reference_store import ControllerMovedError, Store, TwinStore
+from .reference_store import ControllerMovedError, Store
 
 
 @dataclass
@@ -38,15 +40,22 @@ class Controller:
 
     ctx: Context
     store: Store
+    active: bool = True
     now: Happened = field(default_factory=lambda: Happened(""))
 
-    def _event(self, name: str, body: Callable[[], None]) -> Happened:
-        """6.0: a controller that finds itself replaced stops where it is."""
+    def _event(
+        self, name: str, body: Callable[[], None], inactive: str = "NOT_CONTROLLER"
+    ) -> Happened:
+        """6.0: only the active controller acts; one that finds itself replaced stops, resigns."""
         self.now = Happened(name)
+        if not self.active:
+            self.now.error = inactive
+            return self.now
         try:
             body()
         except ControllerMovedError:
             self.now.failure = Code.CONTROLLER_MOVED
+            self.active = False
         return self.now
 
     # -- the machines and the controller's own batch ------------------------------------------
@@ -106,55 +115,16 @@ class Controller:
 
     def on_controller_failover(self) -> Happened:
         """6.1, without reassignments (step 9) and running deletions (step 10)."""
+        self.active = True
         return self._event("on_controller_failover", self._failover)
 
     def _failover(self) -> None:
-        self._take_over_epoch()
-        self._load_context()
-        self._init_deletion()
+        take_over_epoch(self.ctx, self.store)
+        load_context(self.ctx, self.store)
+        init_deletion(self.ctx)
         self._send_update_metadata(self.ctx.registered, [])
         self._replicas().startup()
         self._partitions().startup()
-
-    def _take_over_epoch(self) -> None:
-        """6.1, step 1: one more than the stored epoch."""
-        if isinstance(self.store, TwinStore):
-            self.store.elect_controller()
-            self.ctx.epoch = self.store.controller_epoch
-            self.ctx.epoch_store_version = self.store.epoch_version
-        else:
-            self.ctx.epoch += 1
-            self.ctx.epoch_store_version += 1
-
-    def _load_context(self) -> None:
-        """6.1, step 4: shutting_down is cleared, leadership comes from the store."""
-        ctx = self.ctx
-        ctx.shutting_down.clear()
-        ctx.being_reassigned = {p for p, a in ctx.assignments.items() if a.being_reassigned}
-        if not isinstance(self.store, TwinStore):
-            return
-        stored = {p: r for p, r in self.store.records.items() if p in ctx.assignments}
-        ctx.leadership = {}
-        ctx.preferred_imbalance_count = 0
-        for p, record in stored.items():
-            if isinstance(record, Record):
-                ctx.put_leadership(p, record)
-
-    def _init_deletion(self) -> None:
-        """6.1, steps 5 and 6: with deletion disabled the markers go."""
-        ctx = self.ctx
-        if not ctx.delete_topic_enabled:
-            self._forget_markers()
-            return
-        ineligible = {p[0] for p in ctx.being_reassigned}
-        ineligible |= {p[0] for p, b in ctx.assigned_replicas() if not ctx.is_replica_online(b, p)}
-        ctx.topics_ineligible |= ineligible & ctx.topics_to_delete
-
-    def _forget_markers(self) -> None:
-        """6.12, `init` where deletion is disabled: nothing is queued."""
-        self.ctx.topics_to_delete.clear()
-        self.ctx.topics_deletion_started.clear()
-        self.ctx.preferred_imbalance_count = sum(map(self.ctx.is_imbalanced, self.ctx.leadership))
 
     # -- 6.2 ------------------------------------------------------------------------------------
 
@@ -222,14 +192,19 @@ class Controller:
 
     def controlled_shutdown(self, b: int, epoch: int = UNKNOWN_BROKER_EPOCH) -> Happened:
         """6.3."""
-        return self._event("controlled_shutdown", lambda: self._controlled_shutdown(b, epoch))
+        body = lambda: self._controlled_shutdown(b, epoch)  # noqa: E731
+        return self._event("controlled_shutdown", body, inactive="ControllerMoved")
 
     def _controlled_shutdown(self, b: int, epoch: int) -> None:
         ctx = self.ctx
         cached = ctx.live_broker_epochs.get(b)
-        if epoch != UNKNOWN_BROKER_EPOCH and cached is not None and epoch < cached:
-            self.now.error = "StaleBrokerEpoch"
-            return
+        if epoch != UNKNOWN_BROKER_EPOCH:
+            if cached is None:
+                self.now.error = "NoSuchElement"
+                return
+            if epoch < cached:
+                self.now.error = "StaleBrokerEpoch"
+                return
         if cached is None:
             self.now.error = "BrokerNotAvailable"
             return
@@ -255,16 +230,42 @@ class Controller:
 
     # -- 6.4 ------------------------------------------------------------------------------------
 
-    def create_topics(self, assignments: Mapping[Partition, Iterable[int]]) -> Happened:
-        """6.4, new partitions of topics that are not queued."""
+    def on_topic_change(
+        self, created: Mapping[str, Mapping[int, Iterable[int]]], gone: Iterable[str] = ()
+    ) -> Happened:
+        """6.4, topic list changed."""
 
         def body() -> None:
-            for p, replicas in assignments.items():
-                self.ctx.all_topics.add(p[0])
-                self.ctx.set_assignment(p, Assignment(tuple(replicas)))
-            self._new_partitions(list(assignments))
+            for topic in gone:
+                self.ctx.remove_topic(topic)
+                self.store.forget(topic)
+            self._set_up({
+                (topic, n): replicas
+                for topic, listed in created.items() for n, replicas in listed.items()
+            })
 
-        return self._event("create_topics", body)
+        return self._event("on_topic_change", body)
+
+    def on_partition_modifications(
+        self, topic: str, assignments: Mapping[int, Iterable[int]]
+    ) -> Happened:
+        """6.4, topic node modified: nothing is set up of a queued topic."""
+
+        def body() -> None:
+            added = {
+                (topic, n): replicas
+                for n, replicas in assignments.items()
+                if not self.ctx.assignment((topic, n)).replicas
+            }
+            self._set_up({} if topic in self.ctx.topics_to_delete else added)
+
+        return self._event("on_partition_modifications", body)
+
+    def _set_up(self, assignments: Mapping[Partition, Iterable[int]]) -> None:
+        for p, replicas in assignments.items():
+            self.ctx.all_topics.add(p[0])
+            self.ctx.set_assignment(p, Assignment(tuple(replicas)))
+        self._new_partitions(list(assignments))
 
     def _new_partitions(self, new: list[Partition]) -> None:
         """6.4, `new_partitions`."""
@@ -285,7 +286,10 @@ class Controller:
         """6.8: the filter, then the election; a partition may be missing from the replies."""
 
         def body() -> None:
-            asked = self.ctx.assignments if partitions is None else partitions
+            asked = list(self.ctx.assignments if partitions is None else partitions)
+            if any(filter_raises(self.ctx, p) for p in asked):
+                self.now.error = "NoSuchElement"
+                return
             refused = {p: refuses_election(self.ctx, p, kind) for p in asked}
             wanted = [p for p, reply in refused.items() if reply is None]
             self.now.replies = {p: reply for p, reply in refused.items() if reply is not None}
@@ -321,7 +325,8 @@ class Controller:
 
         def body() -> None:
             self._probe([b])
-            self._leader_and_isr_response(b, partitions, ())
+            well = {p for p, _ in self.ctx.replicas_on_brokers([b])} - set(partitions)
+            self._leader_and_isr_response(b, partitions, well)
 
         return self._event("on_log_dir_failure", body)
 
@@ -358,10 +363,15 @@ class Controller:
         return self._event("alter_partition", lambda: self._alter_partition(request))
 
     def _alter_partition(self, request: AlterRequest) -> None:
-        codes, checked = alter_partition(self.ctx, self.store, request)
-        self.now.alter_codes |= codes
-        if checked:
-            self._send_update_metadata(self.ctx.registered, list(request.records))
+        if self.ctx.live_broker_epochs.get(request.broker) != request.broker_epoch:
+            self.now.error = "STALE_BROKER_EPOCH"
+            return
+        try:
+            self.now.alter_codes |= alter_partition(self.ctx, self.store, request)
+        except ControllerMovedError:
+            self.now.error = "UNKNOWN_SERVER_ERROR"
+            return
+        self._send_update_metadata(self.ctx.registered, list(request.records))
 
     def catch_up(self, brokers: Collection[int]) -> Happened:
         """6.10: what the leaders ask for when these brokers have caught up."""
@@ -376,7 +386,7 @@ class Controller:
         """6.10, legacy notification path."""
 
         def body() -> None:
-            for p, found in self.store.read_states(list(partitions)).items():
+            for p, found in self.store.read_states(sorted(partitions)).items():
                 if isinstance(found, Record):
                     self.ctx.put_leadership(p, found)
             self._send_update_metadata(self.ctx.registered, partitions)
@@ -386,15 +396,14 @@ class Controller:
     # -- 6.11 -----------------------------------------------------------------------------------
 
     def enable_unclean_leader_election(self, topics: Iterable[str] | None = None) -> Happened:
-        """6.11: the broker default, or these topics."""
+        """6.11: the broker default, or these topics; the configuration is the cluster's."""
+        if topics is None:
+            self.ctx.default_unclean = True
+        else:
+            self.ctx.topic_unclean |= dict.fromkeys(topics, True)
 
         def body() -> None:
-            if topics is None:
-                self.ctx.default_unclean = True
-                self._partitions().trigger_online()
-                return
-            for topic in topics:
-                self.ctx.topic_unclean[topic] = True
+            for topic in [None] if topics is None else topics:
                 self._partitions().trigger_online(topic)
 
         return self._event("enable_unclean_leader_election", body)

@@ -34,7 +34,7 @@ VALUE = {
     "PARTITION_COUNT": re.compile(r"-?[0-9]+(?![^ \t\r])"),
     "LEADER": re.compile(r"(?:none|-?[0-9]+)(?![^ \t\r])"),
     "MARKED_FOR_DELETION": re.compile(r"(?:true|false)(?![A-Za-z])", re.I | re.A),
-    **{name: re.compile(r"-?[0-9]+(?:,-?[0-9]+)*(?![^ \t\r])") for name in LISTS},
+    **{name: re.compile(r"(?:-0+|[0-9]+)(?:,(?:-0+|[0-9]+))*(?![^ \t\r])") for name in LISTS},
 }
 MOST = 2**31 - 1
 
@@ -133,7 +133,7 @@ def value_of(line, at, key, number):
         value = integers(value)
     elif key in ("PARTITION", "PARTITION_COUNT") or (key == "LEADER" and value != "none"):
         value = (integers(value) or [None])[0]
-        if value is not None and value < 0 and key != "LEADER":
+        if value is not None and value < (-1 if key == "LEADER" else 0):
             value = None
     elif key == "MARKED_FOR_DELETION":
         value = value.lower() == "true"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import NO_LEADER, Code, PartitionState, ReplicaState, Strategy
 
 from .reference_batch import Row, Sent
 from .reference_context import Partition, Record, Replica
@@ -88,8 +88,8 @@ class Journal:
         row: dict[str, Any] = {
             "step": self.step, "partition": p,
             "strategy": "INITIALIZATION" if strategy is None else strategy.name,
-            "leader_before": None if before is None else before.leader,
-            "isr_before": None if before is None else list(before.isr),
+            "leader_before": NO_LEADER if before is None else before.leader,
+            "isr_before": [] if before is None else list(before.isr),
             "leader": None if after is None else after.leader,
             "isr": None if after is None else list(after.isr),
             "leader_epoch": None if after is None else after.leader_epoch,

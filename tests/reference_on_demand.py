@@ -8,6 +8,11 @@ from .reference_context import Context, Partition, Record
 from .reference_partitions import Result
 
 
+def filter_raises(ctx: Context, p: Partition) -> bool:
+    """6.8, NOTE: a known partition without cached leadership makes the filter raise."""
+    return p in ctx.assignments and not ctx.is_queued(p) and p not in ctx.leadership
+
+
 def refuses_election(ctx: Context, p: Partition, kind: str) -> str | None:
     """6.8, the filter: why p is not elected for; None where it is."""
     if p not in ctx.assignments:

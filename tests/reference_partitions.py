@@ -174,6 +174,7 @@ class PartitionStateMachine:
                 raise
             for p, result in attempt.items():
                 if isinstance(result, Code):
+                    self.journal.elected(p, strategy, self.ctx.leadership.get(p), None, result)
                     self._refuse(p, PartitionState.ONLINE, result)
                 if result is not None:
                     results[p] = result
@@ -198,10 +199,9 @@ class PartitionStateMachine:
             election = self._run_strategy(p, record, strategy)
             if isinstance(election, Code):
                 outcome[p] = election
-                self.journal.elected(p, strategy, record, None, election)
             else:
                 chosen[p] = election
-        outcome |= self._write(batch, candidates, chosen, strategy)
+        outcome |= self._write(batch, chosen, strategy)
         return outcome
 
     def _read(self, remaining: list[Partition]) -> dict[Partition, Record | Code]:
@@ -237,7 +237,6 @@ class PartitionStateMachine:
     def _write(
         self,
         batch: RequestBatch,
-        candidates: dict[Partition, Record],
         chosen: dict[Partition, Election],
         strategy: Strategy,
     ) -> dict[Partition, Result | None]:
@@ -253,19 +252,19 @@ class PartitionStateMachine:
             responses = dict.fromkeys(writes, "throw")
         outcome: dict[Partition, Result | None] = {}
         for p, response in responses.items():
-            unclean = chosen[p].unclean
             if isinstance(response, Record):
+                before = self.ctx.leadership.get(p)
                 self.ctx.put_leadership(p, response)
                 assignment = self.ctx.assignment(p)
                 batch.add_leader_and_isr(
                     chosen[p].recipients, p, response, assignment, is_new=False
                 )
-                self.journal.elected(p, strategy, candidates[p], response, Code.ELECTED, unclean)
+                unclean = chosen[p].unclean
+                self.journal.elected(p, strategy, before, response, Code.ELECTED, unclean)
                 outcome[p] = response
             elif response == CONFLICT:
                 outcome[p] = None
             else:
-                self.journal.elected(p, strategy, candidates[p], None, Code.STORE_ERROR, unclean)
                 outcome[p] = Code.STORE_ERROR
         return outcome
 

@@ -58,6 +58,10 @@ class TwinStore:
         named: list[Partition | None] = [None] if partitions is None else list(partitions)
         self.faults += [Fault(op, fault, p, times) for p in named]
 
+    def forget(self, topic: str) -> None:
+        """A topic's node is gone, and its records with it."""
+        self.records = {p: r for p, r in self.records.items() if p[0] != topic}
+
     def heal(self) -> None:
         """Forget every fault."""
         self.faults.clear()
@@ -156,6 +160,9 @@ class CacheStore:
     """Without a store: the cache is the store, and an adopted controller epoch counts as stored."""
 
     ctx: Context
+
+    def forget(self, topic: str) -> None:
+        """The cache has forgotten it already."""
 
     def read_states(self, partitions: Collection[Partition]) -> dict[Partition, Response]:
         """The cached record, or that there is none."""

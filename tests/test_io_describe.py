@@ -24,7 +24,9 @@ V08 = "topic: t\tpartition: 0\tleader: 1\treplicas: 1,2\tisr: 1\n"
 V081 = "Topic:t\tPartitionCount:1\tReplicationFactor:2\tConfigs:min.insync.replicas=2\n"
 LINE = "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1"
 HEAD24 = "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
-HEAD28 = "Topic: t\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
+HEAD28 = (
+    "Topic: t\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
+)
 VERSIONS = {
     "0.8.0": V08,
     "0.8.1": f"{V081}{LINE}\n",
@@ -106,7 +108,9 @@ def test_leaders_none_and_minus_one_are_no_leader(tmp_path):
 
 
 def test_a_move_gives_adding_and_removing(tmp_path):
-    text = f"{HEAD28}\n{LINE}\tAdding Replicas: 2\tRemoving Replicas: 1\n".replace(": 1\tRep", ": 2\tRep")
+    text = f"{HEAD28}\n{LINE}\tAdding Replicas: 2\tRemoving Replicas: 1\n".replace(
+        ": 1\tRep", ": 2\tRep"
+    )
     text += LINE.replace("Partition: 0", "Partition: 1") + "\n"
     tables = read(tmp_path, text.replace("PartitionCount: 1", "PartitionCount: 2"))
     found = rows(tables, "adding", "removing", "being_reassigned")
@@ -177,7 +181,9 @@ def test_harmless_damage_changes_nothing(tmp_path, version, damage):
     assert damaged.brokers.equals(whole.brokers)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lambda data: pa.compress(data, "zstd", asbytes=True)])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, lambda data: pa.compress(data, "zstd", asbytes=True)]
+)
 def test_packed_texts_are_unpacked(tmp_path, pack):
     text = VERSIONS["2.8"].encode()
     assert read(tmp_path, pack(text)).partitions.equals(read(tmp_path, text).partitions)

@@ -82,7 +82,8 @@ def _headers(
     permission = pc.if_else(
         unclean, "unclean.leader.election.enable=true", "unclean.leader.election.enable=false"
     )
-    configs = pc.binary_join_element_wise(setting, permission, ",", null_handling="skip")
+    comma = pc.if_else(pc.and_(min_isr.is_valid(), unclean.is_valid()), ",", "")
+    configs = (pc.fill_null(setting, ""), comma, pc.fill_null(permission, ""))
     return pc.binary_join_element_wise(
         "Topic: ",
         names,
@@ -92,7 +93,7 @@ def _headers(
         "\tReplicationFactor: ",
         id_texts(pa.array(factor)),
         "\tConfigs: ",
-        configs,
+        *configs,
         pc.if_else(_truth(topics, "queued_for_deletion"), _MARK, ""),
         "\n",
         "",

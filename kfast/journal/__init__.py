@@ -192,6 +192,19 @@ class Journal:
         announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
         self._add_metadata_brokers(self.state.registered if announced.any() else None, step)
 
+    def add_batch(
+        self, action: str, added: Effects, told: Effects, brokers: npt.NDArray[np.bool_] | None
+    ) -> None:
+        """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
+        step = len(self.actions)
+        self.actions.append(action)
+        merged = requests.send(self.state, requests.additions_of(added))
+        self.tables["requests"].append(requests.requests_table(self.state, merged, step))
+        last = requests.metadata_effects(told)
+        self.tables["update_metadata"].append(requests.metadata_table(self.state, last, step))
+        chosen = None if brokers is None else brokers & self.state.registered
+        self._add_metadata_brokers(chosen, step)
+
     def _add_metadata_brokers(self, chosen: npt.NDArray[np.bool_] | None, step: int) -> None:
         state = self.state
         ids = state.broker_id[:0] if chosen is None else state.broker_id[chosen]
@@ -258,10 +271,7 @@ class Journal:
         self.sent.append((step, requests.STOP_REPLICA, stops * self.state.registered))
         if self.full:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
-            led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
-            effects["stop_epoch"] = np.where(led, effects["leader_epoch"], schema.NO_EPOCH)
-            queued = (effects["kinds"] & rows_of.KIND_QUEUED) != 0
-            effects["stop_epoch"][queued] = schema.EPOCH_DURING_DELETE
+            effects["stop_epoch"] = self.state.stop_epochs(rows)
             effects["broker"] = broker
             added = requests.additions_of(effects)
             self.tables["additions"].append(requests.additions_table(self.state, added, step))

@@ -24,7 +24,7 @@ from kfast.journal.effects import (
     named,
     offline_replicas,
 )
-from kfast.state.tables import broker_ids, first_slots, id_lists, topic_names
+from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
 
 if TYPE_CHECKING:
     from kfast.state import ClusterState
@@ -95,8 +95,8 @@ def _record(
         pa.array(effects["version"].copy(), mask=none),
         pa.array(effects["controller_epoch"].copy(), mask=none),
         id_lists(state, rows, np.where(leads, assigned, 0), leads),
-        id_lists(state, rows, np.where(leads, effects["adding"], 0), leads),
-        id_lists(state, rows, np.where(leads, effects["removing"], 0), leads),
+        ordered_lists(state, "adding", rows, np.where(leads, effects["adding"], 0), leads),
+        ordered_lists(state, "removing", rows, np.where(leads, effects["removing"], 0), leads),
         pa.array(is_new, mask=none),
         pa.array(delete, mask=~stops),
     ]

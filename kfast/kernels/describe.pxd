@@ -247,7 +247,9 @@ cdef inline int64_t read_leader(
     if stop - at == 4 and memcmp(&text[at], b"none", 4) == 0:
         value[0] = -1
         return stop
-    return stop if stop > at and read_int(text, at, end, value) == stop else -1
+    if stop == at or read_int(text, at, end, value) != stop or value[0] < -1:
+        return -1
+    return stop
 
 
 cdef inline bint ends_with_colon(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
@@ -265,7 +267,7 @@ cdef inline int64_t read_list(
         return at
     while True:
         at = read_int(text, at, end, &value)
-        if at < 0:
+        if at < 0 or value < 0:
             return -1
         values[n[0]] = <int32_t> value
         n[0] += 1

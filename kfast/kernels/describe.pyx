@@ -14,9 +14,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from kfast.kernels.describe cimport (
-    Cursor, Key, Partition, Topic, Trouble, bit, ends_with_colon, is_blank, is_digit,
-    is_letter, key_at, line_end, may_continue, read_count, read_flag, read_int, read_leader, read_list, read_name,
-    skip_blanks, skip_word,
+    Cursor, Key, Partition, Topic, Trouble, bit, ends_with_colon, is_blank,
+    key_at, line_end, may_continue, read_count, read_flag, read_int, read_leader, read_list,
+    read_name, skip_blanks, skip_word,
 )
 
 cdef enum:

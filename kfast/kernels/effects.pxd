@@ -1,6 +1,7 @@
 """Writing a row: what every kernel does alike to the record, the counters, the bitmaps, the tally."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
 
 from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
@@ -37,13 +38,11 @@ cdef inline void begin_effect(
     int from_state, int to_state, uint8_t topic_flags
 ) noexcept nogil:
     """Start the effect of one target with the record as it is before."""
+    memset(effect, 0, sizeof(Effect))
     effect.row = <int32_t> row
     effect.broker = broker
     effect.leader_before = record.leader
     effect.isr_before = record.isr
-    effect.recipients = 0
-    effect.stop_epoch = 0
-    effect.code = 0
     effect.kinds = KIND_QUEUED if topic_flags & TOPIC_QUEUED else 0
     effect.from_state = <int8_t> from_state
     effect.to_state = <int8_t> to_state

@@ -347,3 +347,26 @@ def adopt(
             tally[TALLY_IMBALANCE] += (
                 is_imbalanced(&records[row], &replicas[row, 0]) - imbalanced
             )
+
+
+def choose_one(
+    int strategy,             # `schema.Strategy`
+    uint64_t assigned,        # slots of the assignment
+    uint64_t target,          # slots that a reassignment keeps
+    uint64_t isr,             # slots in sync
+    uint64_t live,            # slots that are online
+    uint64_t up,              # the same, shutting-down brokers included
+    uint64_t shutting_down,   # slots whose broker is in controlled shutdown
+    bint unclean,             # a leader outside the ISR is permitted
+):
+    """Run one election on masks: (slot or -1, new ISR, recipients, chosen outside the ISR).
+
+    Source: specification, section 4.1.
+    """
+    cdef Liveness seen
+    cdef Choice choice
+    seen.live = live
+    seen.up = up
+    seen.shutting_down = shutting_down
+    choice = elect_one(strategy, assigned, target, isr, seen, unclean)
+    return choice.slot, choice.isr, choice.recipients, choice.unclean

@@ -13,7 +13,6 @@ from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
     NO_SLOT,
     Liveness,
-    R_NO_ENTRY,
     TOPIC_QUEUED,
     ConstNarrowRecord,
     ConstWideRecord,
@@ -157,25 +156,9 @@ def refresh_leader_offline(
             write_bit(&leader_offline[0], row, offline)
 
 
-cdef inline int free_slot(
-    const record_t* record, const broker_t* brokers, const uint8_t* states, int n_columns
-) noexcept nogil:
-    """A slot that nothing names: an unused one, or one behind the assignment that was forgotten."""
-    cdef int s
-    cdef uint64_t named = record.isr | record.adding | record.removing | record.offline_dir
-    for s in range(record.n_replicas, record.n_slots):
-        if (
-            not (named >> s) & 1 and states[s] == R_NO_ENTRY
-            and <int32_t> brokers[s] != record.leader
-        ):
-            return s
-    return record.n_slots if record.n_slots < n_columns else NO_SLOT
-
-
 def track(
     record_t[::1] records,             # IN OUT  (P,)    hot records
     broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    const uint8_t[:, ::1] replica_state,  # IN   (P, S)  `schema.ReplicaState`
     const int32_t[::1] rows,           # IN      (n,)    partition rows
     const int32_t[::1] brokers,        # IN      (n,)    broker rows, not negative
     int32_t[::1] slots,                # OUT     (n,)    slot of each
@@ -190,13 +173,11 @@ def track(
         row = rows[i]
         slot = slot_of(&replicas[row, 0], records[row].n_slots, brokers[i])
         if slot == NO_SLOT:
-            slot = free_slot(&records[row], &replicas[row, 0], &replica_state[row, 0],
-                             <int> replicas.shape[1])
-            if slot == NO_SLOT:
+            if records[row].n_slots == replicas.shape[1]:
                 return i
+            slot = records[row].n_slots
             replicas[row, slot] = <broker_t> brokers[i]
-            if slot == records[row].n_slots:
-                records[row].n_slots += 1
+            records[row].n_slots += 1
         slots[i] = slot
     return rows.shape[0]
 

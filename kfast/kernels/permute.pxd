@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
-    NO_LEADER,
+    FLAG_ASSIGNED,
     R_NO_ENTRY,
     Effect,
     WideRecord,
@@ -77,6 +77,7 @@ cdef inline uint64_t append_to_assignment(
     cdef int i
     move_slot(record, brokers, states, slot, destination)
     record.n_replicas += 1
+    record.flags |= FLAG_ASSIGNED
     if effects != NULL:
         for i in range(n_effects):
             effects[i].isr = move_bit(effects[i].isr, slot, destination)
@@ -98,6 +99,7 @@ cdef inline void remove_from_assignment(
     cdef uint64_t gone = bit(slot)
     set_masks(record, record.isr, record.adding & ~gone, record.removing & ~gone,
               record.offline_dir)
+    record.flags |= FLAG_ASSIGNED
     if slot < record.n_replicas:
         record.n_replicas -= 1
     move_slot(record, brokers, states, slot, record.n_slots - 1)

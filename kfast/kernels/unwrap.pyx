@@ -19,13 +19,14 @@ from kfast.kernels.describe cimport (
 cdef int64_t keys_of(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
     """Every key in a line, as a mask."""
     cdef int64_t keys = 0
-    cdef int64_t unused
+    cdef int64_t after
     cdef int key
     at = skip_blanks(text, at, end)
     while at < end:
-        key = key_at(text, at, end, &unused)
+        key = key_at(text, at, end, &after)
         if key >= 0:
             keys |= bit(key)
+            at = after
         at = skip_blanks(text, skip_word(text, at, end), end)
     return keys
 

@@ -69,6 +69,7 @@ class ClusterState:
         self.offline_partition_count = 0
         self.preferred_imbalance_count = 0
         self.any_offline_dir = False
+        self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
@@ -165,6 +166,7 @@ class ClusterState:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(other, name, value.copy())
+        other.odd_orders = dict(self.odd_orders)
         other._index = None if self._index is None or self._index.appended else self._index
         return other
 
@@ -377,13 +379,17 @@ class ClusterState:
     def assignment(self, row: int) -> Assignment:
         """Assignment of a partition; three empty lists where it has none."""
         record = self.records[row]
-        n = int(record["n_replicas"])
-        assigned = (1 << n) - 1
+        assigned = (1 << int(record["n_replicas"])) - 1
         return Assignment(
-            self._ids_of(row, assigned),
-            self._ids_of(row, int(record["adding"])),
-            self._ids_of(row, int(record["removing"])),
+            self._ids_of(row, assigned), self._ordered_ids(row, "adding"),
+            self._ordered_ids(row, "removing"),
         )
+
+    def _ordered_ids(self, row: int, name: str) -> tuple[int, ...]:
+        """Ids of an adding or removing list, in the order it was given."""
+        ids = self._ids_of(row, int(self.records[name][row]))
+        order = self.odd_orders.get((name, row), ())
+        return tuple(sorted(ids, key=lambda b: order.index(b) if b in order else len(order)))
 
     def leadership(self, row: int) -> Leadership | None:
         """Cached leadership of a partition, ISR in slot order; None where there is none."""
@@ -399,6 +405,14 @@ class ClusterState:
             int(record["version"]),
             int(record["controller_epoch"]),
         )
+
+    def stop_epochs(self, rows: Rows) -> Rows:
+        """Leader epochs that StopReplica carries (`leader_epoch` of section 1.5)."""
+        records = self.records[rows]
+        led = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+        epochs = np.where(led, records["leader_epoch"], schema.NO_EPOCH)
+        epochs[self.topic_queued_for_deletion[self.topic_row[rows]]] = schema.EPOCH_DURING_DELETE
+        return epochs.astype(np.int32)
 
     def partition_state(self, row: int) -> PartitionState:
         """State of a partition."""

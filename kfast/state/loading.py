@@ -205,6 +205,15 @@ def _load_partitions(
         state.records, state.replicas, state.replica_state, np.ascontiguousarray(offsets), values,
         states,
     )
+    _note_orders(state, lists)
+
+
+def _note_orders(state: ClusterState, lists: dict[str, ListColumn]) -> None:
+    for name in ("adding", "removing"):
+        given = lists[name]
+        for row in np.flatnonzero(np.diff(given.offsets) > 1).tolist():
+            ids = given.values[given.offsets[row] : given.offsets[row + 1]]
+            mutators.note_order(state, name, row, ids.tolist())
 
 
 def _check_keys(state: ClusterState, rows: Columns) -> None:

@@ -93,14 +93,25 @@ def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
     done = 0
     while done < rows.size:
         done += hosting.track(
-            state.records, state.replicas, state.replica_state, rows[done:], brokers[done:],
-            slots[done:],
+            state.records, state.replicas, rows[done:], brokers[done:], slots[done:]
         )
         if done < rows.size:
             grow_slots(state, state.n_slots + 1)
     if state._index is not None and rows.size and bool((slots >= before).any()):
         state._index.append(rows, brokers)
     return slots
+
+
+def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[int]) -> None:
+    """Remember the order of an adding or removing list where it is not that of the slots.
+
+    Kafka makes these lists in the order of the assignment; only a hand-made one has another.
+    """
+    in_slots = state._ids_of(row, int(state.records[name][row]))
+    if tuple(broker_ids) == in_slots:
+        state.odd_orders.pop((name, row), None)
+    else:
+        state.odd_orders[name, row] = tuple(broker_ids)
 
 
 def add_partitions(
@@ -209,6 +220,8 @@ def set_assignment(
     ):
         record[name] = sum(1 << place[b] for b in listed)
     record["n_replicas"], record["n_slots"] = len(lists[0]), len(named)
+    note_order(state, "adding", row, lists[1])
+    note_order(state, "removing", row, lists[2])
     record["flags"] |= schema.FLAG_ASSIGNED
     state.preferred_imbalance_count += _imbalance(state, row) - before
     if state._index is not None:

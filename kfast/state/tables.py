@@ -38,6 +38,25 @@ def id_lists(
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), mask=mask)
 
 
+def ordered_lists(
+    state: ClusterState, name: str, rows: Rows, masks: npt.NDArray[Any],
+    valid: npt.NDArray[np.bool_] | None = None,
+) -> pa.ListArray:
+    """`id_lists` of adding or removing slots, in the order the list was given in."""
+    lists = id_lists(state, rows, masks, valid)
+    odd = {row: order for (field, row), order in state.odd_orders.items() if field == name}
+    if not odd:
+        return lists
+    offsets, values = lists.offsets.to_numpy(), lists.values.to_numpy().copy()
+    for at in np.flatnonzero(np.isin(rows, list(odd))).tolist():
+        order = odd[int(rows[at])]
+        part = values[offsets[at] : offsets[at + 1]].tolist()
+        part.sort(key=lambda b: order.index(b) if b in order else len(order))
+        values[offsets[at] : offsets[at + 1]] = part
+    mask = None if valid is None or valid.all() else pa.array(~valid)
+    return pa.ListArray.from_arrays(lists.offsets, pa.array(values), mask=mask)
+
+
 def broker_ids(state: ClusterState, rows: npt.NDArray[Any]) -> Rows:
     """Ids of broker rows; negative ones (no broker) stay as they are."""
     if state.n_brokers == 0:
@@ -78,8 +97,10 @@ def _partitions(state: ClusterState) -> pa.Table:
     }
     for name in ("leader_epoch", "version", "controller_epoch"):
         columns[name] = pa.array(np.ascontiguousarray(records[name]))
-    for name in ("isr", "adding", "removing", "offline_dir"):
+    for name in ("isr", "offline_dir"):
         columns[name] = id_lists(state, rows, records[name])
+    for name in ("adding", "removing"):
+        columns[name] = ordered_lists(state, name, rows, records[name])
     wanted = schema.PARTITIONS_SCHEMA
     return pa.table([columns[name] for name in wanted.names], schema=wanted)
 

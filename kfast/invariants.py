@@ -1,0 +1,226 @@
+"""What is true of every state: the rules of section 9, one function each.
+
+`check` runs the rules that one state shows; `check_step` those that compare a state with the one
+before and with what the journal says of the event between. A rule that does not hold is kfast's
+own mistake: `InvariantError`.
+
+Source: specification, section 9; the numbers are its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast import schema
+from kfast.errors import InvariantError
+from kfast.journal import Outcome
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state import ClusterState
+from kfast.state.tables import first_slots
+from kfast.store import Store
+from kfast.transitions import PARTITION_PREVIOUS, REPLICA_PREVIOUS
+
+Mask = npt.NDArray[np.bool_]
+
+
+def _require(holds: Mask, number: int, rule: str, state: ClusterState, rows: object = None) -> None:
+    """Raise for the first row where a rule does not hold."""
+    if holds.all():
+        return
+    at = int(np.flatnonzero(~holds)[0])
+    row = at if rows is None else int(np.asarray(rows)[at])
+    name = f"{state.topic[int(state.topic_row[row])].as_py()}-{state.partition[row]}"
+    raise InvariantError(
+        f"invariant {number} ({rule}) does not hold for row {row}, {name}: "
+        f"{state.assignment(row)}, {state.leadership(row)}, {state.partition_state(row).name}"
+    )
+
+
+def _has_leadership(state: ClusterState) -> Mask:
+    held: Mask = (state.records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+    return held
+
+
+def _leader_in_isr(state: ClusterState) -> Mask:
+    """Whether each leader is -1 or a member of its ISR."""
+    leader, isr = state.records["leader"], state.records["isr"].astype(np.uint64)
+    member = leader < 0
+    for slot in range(state.n_slots):
+        at_slot = state.replicas[:, slot].astype(np.int64) == leader
+        member |= at_slot & ((isr >> np.uint64(slot)) & np.uint64(1) != 0)
+    return member
+
+
+def counters_are_what_they_count(state: ClusterState) -> None:
+    """Rules 11 and 12, and the two bitmaps that serve 1.5."""
+    fresh = state.copy()
+    fresh.recount()
+    for name, number in (("offline_partition_count", 11), ("preferred_imbalance_count", 12)):
+        kept, counted = getattr(state, name), getattr(fresh, name)
+        if kept != counted:
+            raise InvariantError(f"invariant {number}: {name} is {kept}, counted {counted}")
+    for name in ("leader_offline", "pending"):
+        if not np.array_equal(getattr(state, name), getattr(fresh, name)):
+            raise InvariantError(f"the bitmap {name} differs from what the columns say")
+
+
+def started_topics_are_queued(state: ClusterState) -> None:
+    """Rule 13."""
+    stray = state.topic_deletion_started & ~state.topic_queued_for_deletion
+    if stray.any():
+        row = int(np.argmax(stray))
+        raise InvariantError(f"invariant 13: topic {state.topic[row]} is started but not queued")
+
+
+def masks_fit_the_slots(state: ClusterState) -> None:
+    """Masks speak only of slots in use, each broker has one slot, and the leader has one."""
+    used = first_slots(state.records["n_slots"])
+    for name in ("isr", "adding", "removing", "offline_dir"):
+        fits = (state.records[name].astype(np.uint64) & ~used) == 0
+        _require(fits, 20, f"{name} names slots in use", state)
+    in_use = np.arange(state.n_slots) < state.records["n_slots"][:, None]
+    brokers = np.where(in_use, state.replicas.astype(np.int64), -1 - np.arange(state.n_slots))
+    ordered = np.sort(brokers, axis=1)
+    _require((ordered[:, 1:] != ordered[:, :-1]).all(axis=1), 20, "one slot a broker", state)
+    leader = state.records["leader"].astype(np.int64)[:, None]
+    tracked = (leader[:, 0] < 0) | (brokers == leader).any(axis=1)
+    _require(tracked, 20, "the leader has a slot", state)
+    none = ~in_use & (state.replica_state != ReplicaState.NO_ENTRY)
+    _require(~none.any(axis=1), 21, "no state without a slot", state)
+
+
+def cache_equals_store(state: ClusterState, store: Store, rows: object) -> None:
+    """Rule 8, for the rows that the last event wrote."""
+    for row in np.asarray(rows).tolist():
+        topic = state.topic[int(state.topic_row[row])].as_py()
+        stored, cached = store.get(topic, int(state.partition[row])), state.leadership(row)
+        same = (
+            stored is not None and cached is not None and not isinstance(stored, str)
+            and hasattr(stored, "isr")
+            and (stored.leader, stored.leader_epoch, set(stored.isr), stored.version)
+            == (cached.leader, cached.leader_epoch, set(cached.isr), cached.version)
+        )
+        if not same:
+            raise InvariantError(f"invariant 8: {topic} row {row}: {cached}, stored {stored}")
+
+
+def check(state: ClusterState) -> None:
+    """Check the rules that one state shows; `InvariantError` names the first that fails."""
+    rules: tuple[Callable[[ClusterState], None], ...] = (
+        counters_are_what_they_count, started_topics_are_queued, masks_fit_the_slots,
+    )
+    for rule in rules:
+        rule(state)
+
+
+def check_step(before: ClusterState, after: ClusterState, outcome: Outcome) -> None:
+    """Check the rules that compare two states with one event of the controller between them.
+
+    Rows that the event added are left out. A failover makes all states anew and is left out of
+    rule 1 for its first step, as the specification says.
+    """
+    records_only_grow(before, after)
+    isr_never_empties(before, after)
+    leaders_stay_in_their_isr(before, after)
+    if outcome.level == "full":
+        transitions_are_legal(outcome)
+        deletion_follows_offline(outcome)
+        metadata_goes_with_leadership(outcome)
+
+
+def _common(before: ClusterState, after: ClusterState) -> npt.NDArray[np.int64]:
+    """Rows with leadership in both, of topics that exist in both."""
+    n = before.n_partitions
+    held = _has_leadership(before) & _has_leadership(after)[:n]
+    return np.flatnonzero(held & after.topic_exists[after.topic_row[:n]])
+
+
+def records_only_grow(before: ClusterState, after: ClusterState) -> None:
+    """Rules 2 and 9: neither leader epoch nor version ever decreases."""
+    rows = _common(before, after)
+    for name in ("leader_epoch", "version"):
+        grown = after.records[name][rows] >= before.records[name][rows]
+        _require(grown, 2, f"{name} never decreases", after, rows)
+
+
+def isr_never_empties(before: ClusterState, after: ClusterState) -> None:
+    """Rule 4."""
+    rows = _common(before, after)
+    kept = (before.records["isr"][rows] == 0) | (after.records["isr"][rows] != 0)
+    _require(kept, 4, "a non-empty ISR stays so", after, rows)
+
+
+def leaders_stay_in_their_isr(before: ClusterState, after: ClusterState) -> None:
+    """Rule 3."""
+    rows = _common(before, after)
+    held = ~_leader_in_isr(before)[rows] | _leader_in_isr(after)[rows]
+    _require(held, 3, "the leader is in the ISR or -1", after, rows)
+
+
+def _legal() -> set[tuple[str, str]]:
+    cells = {(f.label, to.label) for to, froms in PARTITION_PREVIOUS.items() for f in froms}
+    return cells | {(f.label, to.label) for to, froms in REPLICA_PREVIOUS.items() for f in froms}
+
+
+LEGAL_CELLS = _legal()
+
+
+def transitions_are_legal(outcome: Outcome) -> None:
+    """Rule 1."""
+    pairs = zip(
+        outcome.transitions.column("from_state").to_pylist(),
+        outcome.transitions.column("to_state").to_pylist(), strict=True,
+    )
+    wrong = set(pairs) - LEGAL_CELLS
+    if wrong:
+        raise InvariantError(f"invariant 1: {sorted(wrong)} are not legal transitions")
+
+
+def deletion_follows_offline(outcome: Outcome) -> None:
+    """Rule 18: StopReplica with deletion only for a replica that was Offline just before."""
+    started = {
+        (row["step"], row["topic"], row["partition"], row["broker_id"])
+        for row in outcome.transitions.to_pylist()
+        if row["to_state"] == ReplicaState.DELETION_STARTED.label
+        and row["from_state"] == ReplicaState.OFFLINE.label
+    }
+    for row in outcome.additions.to_pylist():
+        if row["delete"]:
+            for broker in row["to"]:
+                if (row["step"], row["topic"], row["partition"], broker) not in started:
+                    raise InvariantError(f"invariant 18: {row} deletes what was not Offline")
+
+
+def metadata_goes_with_leadership(outcome: Outcome) -> None:
+    """Rule 16: whoever's leadership is told is in the metadata of the same send."""
+    told = {
+        (row["step"], row["topic"], row["partition"])
+        for row in outcome.requests.select(["step", "kind", "topic", "partition"]).to_pylist()
+        if row["kind"] == "LeaderAndIsr"
+    }
+    known = {
+        (row["step"], row["topic"], row["partition"])
+        for row in outcome.update_metadata.select(["step", "topic", "partition"]).to_pylist()
+    }
+    if told - known:
+        raise InvariantError(f"invariant 16: {sorted(told - known)[0]} is not in the metadata")
+
+
+def after_broker_failure(state: ClusterState, broker_ids: list[int]) -> None:
+    """Rule 24: no partition of a topic that is not queued is led by a dead broker, or keeps one in
+    an ISR of more than one member."""
+    brokers = state.find_brokers(broker_ids)
+    open_ = ~state.topic_queued_for_deletion[state.topic_row] & _has_leadership(state)
+    open_ &= state.records["controller_epoch"] <= state.controller_epoch
+    hosted = state.replicas_on(brokers)
+    rows = hosted.rows[open_[hosted.rows]]
+    slots = hosted.slots[open_[hosted.rows]]
+    led = np.isin(state.records["leader"][rows], brokers)
+    offline = state.records["partition_state"][rows] != PartitionState.NON_EXISTENT
+    _require(~led | ~offline, 24, "no dead leader", state, rows)
+    isr = state.records["isr"][rows].astype(np.uint64)
+    several = (isr & (isr - np.uint64(1))) != 0
+    _require(~several | ((isr & slots) == 0), 24, "no dead ISR member", state, rows)

@@ -1,0 +1,335 @@
+"""Writers, and the formats that are not describe text: what is written reads the same."""
+
+from __future__ import annotations
+
+import io as streams
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kfast import ClusterState, generate, io
+from kfast.errors import ArgumentError, InputError
+from kfast.io.tables import SourceTables
+from kfast.io.text import writing
+
+pytestmark = pytest.mark.kernels
+
+EXPORTS = {
+    "describe_43_reassigning_throttled.txt": 3,
+    "describe_4x_elr_1_created.txt": 6,
+    "describe_4x_elr_2_broker3_stopped.txt": 6,
+    "describe_4x_elr_3_broker3_back.txt": 6,
+    "describe_zk_leader_minus1_empty_isr.txt": 16,
+    "reassign_43_execute.txt": 3,
+    "topicmappr_map_256p.json": 256,
+}
+REFUSED = {
+    "cc_capacity.json": "is a Cruise Control capacity file",
+    "kcat_171_three_brokers.json": "is kcat metadata",
+    "kraft_snapshot_39_62p.checkpoint": "is a KRaft snapshot",
+    "kraft_snapshot_39_62p.dump.txt": "is a KRaft metadata dump",
+    "log_dirs_describe_4brokers.txt": "is output of kafka-log-dirs",
+    "zk_dump_kafka31_topic_v3.jsonl": "is a ZooKeeper dump",
+}
+
+
+def cluster():
+    """A small cluster with something in every column that a describe text has."""
+    lists = pa.list_(pa.int32())
+    partitions = pa.table(
+        {
+            "topic": pa.array(["b.x", "b.x", "a-1", "a-1"]).dictionary_encode(),
+            "partition": pa.array([0, 1, 0, 1], pa.int32()),
+            "replicas": pa.array([[3, 1], [1, 2, 3], [2, 3, 1], [1, 3]], lists),
+            "leader": pa.array([3, 1, -1, 1], pa.int32()),
+            "isr": pa.array([[3], [1, 2], [], [1, 3]], lists),
+            "adding": pa.array([[], [3], [], []], lists),
+            "removing": pa.array([[], [1], [], []], lists),
+            "being_reassigned": pa.array([False, True, False, False]),
+        }
+    )
+    topics = pa.table(
+        {
+            "topic": pa.array(["b.x", "a-1"]),
+            "topic_id": pa.array(["q6t8O81ZR3Odgwr8kOJx6Q", None]),
+            "unclean_leader_election": pa.array([True, None]),
+            "min_insync_replicas": pa.array([2, None], pa.int32()),
+            "queued_for_deletion": pa.array([False, True]),
+        }
+    )
+    brokers = pa.table(
+        {"broker_id": pa.array([1, 2, 3], pa.int32()), "registered": pa.array([True] * 3)}
+    )
+    return SourceTables("cluster", partitions, topics, brokers)
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_real_exports_read(shared_data, name):
+    tables = io.read_tables(shared_data / "exports" / name)
+    assert tables.partitions.num_rows == EXPORTS[name]
+    assert io.read(shared_data / "exports" / name).n_partitions == EXPORTS[name]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_real_exports_of_other_kinds_are_refused_by_name(shared_data, name):
+    path = shared_data / "exports" / name
+    with pytest.raises(InputError) as caught:
+        io.read(path)
+    assert str(caught.value).startswith(f"{path}: {REFUSED[name]}")
+    assert "kafka-topics --describe text" in str(caught.value)
+
+
+def test_every_export_is_tested(shared_data):
+    names = {path.name for path in (shared_data / "exports").iterdir()}
+    assert names == EXPORTS.keys() | REFUSED.keys()
+
+
+def test_the_tools_json_is_found_between_its_prose(shared_data):
+    tables = io.read_tables(shared_data / "exports" / "reassign_43_execute.txt")
+    assert tables.partitions["replicas"].to_pylist() == [[1, 2], [2, 1], [1, 2]]
+    assert tables.partitions["topic"].to_pylist() == ["l07.move.test"] * 3
+
+
+@pytest.mark.parametrize("name", ["c.txt", "c.arrow", "c.parquet"])
+def test_what_is_written_reads_the_same(tmp_path, name):
+    tables = cluster()
+    io.write(tables, tmp_path / name)
+    found = io.read_tables(tmp_path / name)
+    for column in tables.partitions.column_names:
+        assert found.partitions[column].to_pylist() == tables.partitions[column].to_pylist()
+    assert found.topics.equals(tables.topics)
+    assert found.brokers.equals(tables.brokers)
+
+
+def test_the_written_text_is_what_kafka_prints(tmp_path):
+    io.write(cluster(), tmp_path / "c.txt")
+    assert (tmp_path / "c.txt").read_text() == (
+        "Topic: b.x\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 2\tReplicationFactor: 2\t"
+        "Configs: min.insync.replicas=2,unclean.leader.election.enable=true\n"
+        "\tTopic: b.x\tPartition: 0\tLeader: 3\tReplicas: 3,1\tIsr: 3\n"
+        "\tTopic: b.x\tPartition: 1\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2\t"
+        "Adding Replicas: 3\tRemoving Replicas: 1\n"
+        "Topic: a-1\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: \tMarkedForDeletion: true\n"
+        "\tTopic: a-1\tPartition: 0\tLeader: none\tReplicas: 2,3,1\tIsr: \t"
+        "MarkedForDeletion: true\n"
+        "\tTopic: a-1\tPartition: 1\tLeader: 1\tReplicas: 1,3\tIsr: 1,3\tMarkedForDeletion: true\n"
+    )
+
+
+def test_a_plan_is_sorted_and_reads_the_same(tmp_path):
+    io.write(cluster(), tmp_path / "plan.json")
+    text = (tmp_path / "plan.json").read_text()
+    assert json.loads(text) == {
+        "version": 1,
+        "partitions": [
+            {"topic": "a-1", "partition": 0, "replicas": [2, 3, 1]},
+            {"topic": "a-1", "partition": 1, "replicas": [1, 3]},
+            {"topic": "b.x", "partition": 0, "replicas": [3, 1]},
+            {"topic": "b.x", "partition": 1, "replicas": [1, 2, 3]},
+        ],
+    }
+    again = io.read_tables(tmp_path / "plan.json")
+    io.write(again, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["c.arrow", "c.parquet"])
+def test_a_whole_state_survives_arrow_and_parquet(tmp_path, name):
+    state = generate(brokers=12, partitions=500, replication_factor=3, racks=3, seed=7)
+    io.write(state, tmp_path / name)
+    assert io.read(tmp_path / name).difference(state) is None
+
+
+def test_a_described_state_keeps_leaders_isrs_and_assignment(tmp_path):
+    state = generate(brokers=12, partitions=500, replication_factor=3, seed=7)
+    io.write(state, tmp_path / "c.txt")
+    found = io.read(tmp_path / "c.txt").to_tables().partitions
+    for column in ("topic", "partition", "replicas", "leader", "isr"):
+        assert found[column].to_pylist() == state.to_tables().partitions[column].to_pylist()
+
+
+def test_more_partitions_than_one_chunk_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("kfast.io.columns._CHUNK", 7)
+    state = generate(brokers=5, partitions=100, topics=9, replication_factor=2, seed=1)
+    for name in ("c.txt", "c.json"):
+        io.write(state, tmp_path / name)
+        found = io.read_tables(tmp_path / name).partitions
+        assert found.num_rows == 100
+        whole = {(r["topic"], r["partition"]): r["replicas"] for r in found.to_pylist()}
+        rows = state.to_tables().partitions.to_pylist()
+        assert whole == {(r["topic"], r["partition"]): r["replicas"] for r in rows}
+
+
+def test_a_foreign_parquet_of_partitions_is_read(tmp_path):
+    """Three columns are enough; integers of any width are taken."""
+    table = pa.table({"topic": ["t"], "partition": [0], "replicas": [[2, 1]], "extra": ["x"]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    found = io.read_tables(tmp_path / "x.parquet")
+    assert found.partitions.to_pylist() == [{"topic": "t", "partition": 0, "replicas": [2, 1]}]
+    assert found.brokers is None
+
+
+def test_an_arrow_stream_is_read_too(tmp_path):
+    table = cluster().partitions
+    with pa.ipc.new_stream(tmp_path / "x.arrows", table.schema) as writer:
+        writer.write_table(table)
+    assert io.read_tables(tmp_path / "x.arrows").partitions.equals(table)
+
+
+def test_an_arrow_file_can_be_mapped(tmp_path):
+    io.write(cluster(), tmp_path / "c.arrow")
+    with pa.memory_map(str(tmp_path / "c.arrow")) as file:
+        assert pa.ipc.open_file(file).read_all().num_rows == 4
+
+
+# --- the brokers file, defaults, up ---------------------------------------------------------
+
+
+@pytest.fixture
+def describe(tmp_path):
+    path = tmp_path / "describe.txt"
+    path.write_text("\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n")
+    return path
+
+
+def test_a_brokers_file_gives_racks_and_spare_brokers(tmp_path, describe):
+    (tmp_path / "b.csv").write_text("broker_id,rack\n1,a\n2,b\n7, c\n")
+    tables = io.read_tables(describe, brokers_file=tmp_path / "b.csv")
+    assert tables.brokers.to_pylist() == [
+        {"broker_id": 1, "rack": "a", "registered": True},
+        {"broker_id": 2, "rack": "b", "registered": False},
+        {"broker_id": 7, "rack": "c", "registered": True},
+    ]
+    assert any("only" in note and "7" in note for note in tables.notes)
+
+
+def test_a_brokers_file_may_say_who_is_up(tmp_path, describe):
+    (tmp_path / "b.csv").write_text("broker_id,rack,registered\r\n1,,false\r\n2,b,TRUE\r\n")
+    tables = io.read_tables(describe, brokers_file=tmp_path / "b.csv")
+    assert tables.brokers.to_pylist() == [
+        {"broker_id": 1, "rack": None, "registered": False},
+        {"broker_id": 2, "rack": "b", "registered": True},
+    ]
+
+
+def test_a_broker_that_the_file_forgets_has_no_rack_and_is_named(tmp_path, describe):
+    (tmp_path / "b.csv").write_text("broker_id,rack\n1,a\n")
+    tables = io.read_tables(describe, brokers_file=tmp_path / "b.csv")
+    assert tables.brokers["rack"].to_pylist() == ["a", None]
+    assert any("have no rack: 2" in note for note in tables.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,a\n", "line 1: found '1,a'; right is a line that names the columns"),
+        ("broker_id,zone\n", "line 1: found 'broker_id,zone'"),
+        ("broker_id,rack\n1,a\nx,b\n", "line 3: found broker_id 'x'; right is an integer"),
+        ("broker_id,rack\n1,a\n1,b\n", "line 3: broker 1 is listed twice"),
+        ("broker_id,rack\n1\n", "line 2: found 1 values; right is broker_id,rack"),
+        ("broker_id,rack\n", "lists no broker"),
+        ("broker_id,rack,registered\n1,a,yes\n", "line 2: found registered 'yes'; right is true"),
+    ],
+)
+def test_a_wrong_brokers_file_is_refused(tmp_path, describe, text, message):
+    (tmp_path / "b.csv").write_text(text)
+    with pytest.raises(InputError) as caught:
+        io.read_tables(describe, brokers_file=tmp_path / "b.csv")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "b.csv"))
+
+
+def test_defaults_go_to_the_cluster(describe):
+    defaults = {"min.insync.replicas": "2", "unclean.leader.election.enable": True}
+    cluster = io.read_tables(describe, defaults=defaults).cluster
+    assert cluster.to_pylist() == [
+        {"default_min_insync_replicas": 2, "default_unclean_leader_election": True}
+    ]
+    assert io.read(describe, defaults=defaults).default_min_insync_replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"defaults": {"min.isr": 2}}, "these are: min.insync.replicas, unclean.leader"),
+        ({"defaults": {"min.insync.replicas": 0}}, "right is an integer of at least 1"),
+        ({"defaults": {"min.insync.replicas": True}}, "right is an integer of at least 1"),
+        ({"defaults": {"unclean.leader.election.enable": 2}}, "right is true or false"),
+        ({"up": [9]}, "broker 9 does not appear"),
+    ],
+)
+def test_arguments_are_checked(describe, arguments, message):
+    with pytest.raises(ArgumentError, match=message):
+        io.read_tables(describe, **arguments)
+
+
+# --- nothing is half-written ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, error):
+    path = tmp_path / "c.txt"
+    path.write_text("old")
+    with pytest.raises(error), writing(path) as file:
+        file.write(b"half")
+        raise error
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_plan_without_partitions_is_not_written(tmp_path):
+    empty = SourceTables("x", cluster().partitions.slice(0, 0), cluster().topics)
+    with pytest.raises(ArgumentError, match="a plan cannot be empty"):
+        io.write(empty, tmp_path / "p.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    io.write(cluster(), tmp_path / "link.txt")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text().startswith("Topic: b.x")
+
+
+@pytest.mark.parametrize("format", io.FORMATS)
+def test_minus_is_standard_output_and_input(monkeypatch, format):
+    out = streams.TextIOWrapper(streams.BytesIO())
+    monkeypatch.setattr(sys, "stdout", out)
+    io.write(cluster(), "-", format=format)
+    data = out.buffer.getvalue()
+    monkeypatch.setattr(sys, "stdin", streams.TextIOWrapper(streams.BytesIO(data)))
+    assert io.read_tables("-").partitions.num_rows == 4
+
+
+def test_the_format_comes_from_the_name_or_is_asked_for(tmp_path):
+    with pytest.raises(ArgumentError, match="its name tells no format"):
+        io.write(cluster(), tmp_path / "x.csv")
+    with pytest.raises(ArgumentError, match="not one of describe, reassignment, arrow, parquet"):
+        io.write(cluster(), tmp_path / "x.txt", format="csv")
+
+
+def test_null_lists_are_written_as_empty(tmp_path):
+    """A partition that has no leadership yet: its ISR is null, its leader is none."""
+    tables = cluster()
+    at = tables.partitions.column_names.index("isr")
+    isr = pa.array([[3], None, [], None], pa.list_(pa.int32()))
+    partitions = tables.partitions.set_column(at, "isr", isr)
+    io.write(SourceTables("x", partitions, tables.topics), tmp_path / "c.txt")
+    found = io.read_tables(tmp_path / "c.txt").partitions["isr"].to_pylist()
+    assert found == [[3], [], [], []]
+
+
+def test_a_state_of_many_layouts_is_read_from_a_describe_text(tmp_path):
+    """Lists of up to 64 brokers; the reader keeps the order of replicas."""
+    replicas = np.arange(64)[::-1].tolist()
+    text = ",".join(map(str, replicas))
+    path = tmp_path / "wide.txt"
+    path.write_text(f"Topic: t\tPartition: 0\tLeader: 63\tReplicas: {text}\tIsr: {text}\n")
+    state = io.read(path)
+    assert isinstance(state, ClusterState)
+    assert state.assignment(0).replicas == tuple(replicas)
