@@ -76,8 +76,7 @@ def alter_partition(
     )
     try:
         codes = _decide(controller, asked, *proposal, unknown)
-    except (CallFailed, ControllerMoved) as error:
-        controller.active = controller.active and isinstance(error, CallFailed)
+    except (CallFailed, ControllerMoved):
         return controller._refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
     controller._send_update_metadata("announce the ISRs", state.registered, np.sort(asked[known]))
@@ -126,12 +125,14 @@ def _decide(
         proposed["version"] += 1
         _adopt(controller, rows[accepted], proposed)
         return codes
-    answers, _ = store.update_states(rows[accepted], proposed)
+    try:
+        answers, _ = store.update_states(rows[accepted], proposed)
+    except CallFailed:
+        answers = np.full(accepted.size, Answer.ERROR, np.uint8)
     codes[accepted[answers == Answer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
     failed = (answers != Answer.OK) & (answers != Answer.CONFLICT)
     codes[accepted[failed]] = AlterCode.STORE_ERROR
-    written = (codes == AlterCode.WRITTEN) | (codes == AlterCode.UNCHANGED)
-    reload_records(controller, rows[written])
+    reload_records(controller, rows[codes == AlterCode.WRITTEN])
     return codes
 
 
@@ -196,12 +197,10 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
                 records["version"].copy(), masks[at], np.zeros(at.size, np.uint8),
                 np.zeros(at.size, np.uint8),
             )
-        except CallFailed:
+        except (CallFailed, ControllerMoved):
             error = "UNKNOWN_SERVER_ERROR"
             codes[at] = AlterCode.STORE_ERROR
             continue
-        except ControllerMoved:
-            return controller._resigned("catch_up")
         controller._send_update_metadata("announce the ISRs", state.registered, asked)
     outcome = controller.journal.finish("catch_up")
     outcome.alter_codes, outcome.altered, outcome.error = codes, rows, error

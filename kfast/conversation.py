@@ -51,21 +51,23 @@ class Talk:
         self.effects: list[Effects] = []
 
     def tell(self, effects: Effects) -> None:
-        """Note what became of some targets, and count it."""
+        """Note what became of some targets."""
         self.effects.append(effects)
+
+    def finish(self) -> Effects:
+        """Count everything that was told, and return it in order."""
+        effects = np.concatenate([*self.effects, np.zeros(0, EFFECT)])
         total = self.tally[0]
-        np.add.at(total, LAYOUT["codes"] + effects["code"].astype(np.int64), 1)
-        moved = effects[np.isin(effects["code"], _TRANSITIONS)]
+        said = effects[effects["code"] != Code.NOT_ASKED]
+        np.add.at(total, LAYOUT["codes"] + said["code"].astype(np.int64), 1)
+        moved = said[np.isin(said["code"], _TRANSITIONS)]
         cells = 8 * moved["from_state"].astype(np.int64) + moved["to_state"]
         np.add.at(total, LAYOUT["cells"] + cells, 1)
         before, after = moved["leader_before"], moved["leader"]
         elected = (moved["kinds"] & KIND_ELECTION) != 0
         replaced = elected & (before >= 0) & (after >= 0) & (before != after)
         total[LAYOUT["leaders_moved"]] += int(replaced.sum())
-
-    def all_effects(self) -> Effects:
-        """Everything told so far, in order."""
-        return np.concatenate([*self.effects, np.zeros(0, EFFECT)])
+        return effects
 
     def is_queued(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Whether the topic of each row is queued for deletion."""
@@ -150,9 +152,10 @@ def take_offline(machine: ReplicaStateMachine, replicas: Replicas) -> Result:
             codes[at] = _change_group(talk, rows[at], broker, codes[at])
     except ControllerMoved:
         failure = Code.CONTROLLER_MOVED
+    effects = talk.finish()
     journal.add_step(
-        f"replicas to {ReplicaState.OFFLINE.label}", talk.tally, talk.all_effects(),
-        replicas=True, from_store=True, sent=failure is None,
+        f"replicas to {ReplicaState.OFFLINE.label}", talk.tally, effects, replicas=True,
+        from_store=True, sent=failure is None,
     )
     return Result(codes, np.empty(0, np.bool_), failure)
 
@@ -195,41 +198,40 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
 def _shrink(
     talk: Talk, rows: Rows, slots: Rows, broker: int, before: npt.NDArray[np.uint8]
 ) -> Codes:
-    """Section 2.6 for one broker, and what 2.5 does with its answers."""
+    """Section 2.6 for one broker, and what 2.5 does with its answers after the last attempt."""
+    state = talk.state
+    effects = talk.begin(rows, broker, before, ReplicaState.OFFLINE)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
     while remaining.size:
-        asked, at = rows[remaining], slots[remaining]
-        effects = talk.begin(asked, broker, before[remaining], ReplicaState.OFFLINE)
-        answer, retry = _shrink_once(talk, asked, at, effects)
-        effects["code"] = answer
-        talk.carry(effects)
-        talk.tell(effects[~retry])
+        answer, retry = _shrink_once(talk, rows[remaining], slots[remaining])
         codes[remaining] = answer
         remaining = remaining[retry]
-    return codes
-
-
-def _shrink_once(
-    talk: Talk, rows: Rows, slots: Rows, effects: Effects
-) -> tuple[Codes, npt.NDArray[np.bool_]]:
-    """One attempt of section 2.6; fills recipients and kinds of the effects."""
-    state = talk.state
-    answer, stored = talk.read(rows)
-    usable = answer == Code.MOVED
-    queued = talk.is_queued(rows)
-    answer[(answer == Code.NO_RECORD) & queued] = Code.DROPPED
-    write = np.zeros(rows.size, np.uint8)
-    isr.shrink(state.replicas, rows, slots, stored, write)
-    retry = talk.write(rows, stored, answer, usable & (write != 0))
-    done = (answer == Code.MOVED) & ~retry
-    talk.adopt(rows[done], stored[done])
+    done = codes == Code.MOVED
     state.replica_state[rows[done], slots[done]] = ReplicaState.OFFLINE
-    told = done & ~queued
+    told = done & ~talk.is_queued(rows)
     effects["kinds"][told] |= KIND_LEADER_AND_ISR
     assigned = first_slots(state.records["n_replicas"][rows])
     without = assigned & ~(np.uint64(1) << slots.astype(np.uint64))
     effects["recipients"] = np.where(told, without, 0)
+    effects["code"] = codes
+    talk.carry(effects)
+    talk.tell(effects)
+    return codes
+
+
+def _shrink_once(
+    talk: Talk, rows: Rows, slots: Rows
+) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """One attempt of section 2.6: codes, and which records changed meanwhile."""
+    answer, stored = talk.read(rows)
+    usable = answer == Code.MOVED
+    answer[(answer == Code.NO_RECORD) & talk.is_queued(rows)] = Code.DROPPED
+    write = np.zeros(rows.size, np.uint8)
+    isr.shrink(talk.state.replicas, rows, slots, stored, write)
+    retry = talk.write(rows, stored, answer, usable & (write != 0))
+    done = (answer == Code.MOVED) & ~retry
+    talk.adopt(rows[done], stored[done])
     return answer, retry
 
 
@@ -265,9 +267,10 @@ def bring_online(
                 codes[others] = _elect(talk, rows[others], before[others], strategy)
     except ControllerMoved:
         failure = Code.CONTROLLER_MOVED
+    effects = talk.finish()
     journal.add_step(
-        online_action(PartitionState.ONLINE, strategy), talk.tally, talk.all_effects(),
-        replicas=False, strategy=strategy, from_store=True, sent=failure is None,
+        online_action(PartitionState.ONLINE, strategy), talk.tally, effects, replicas=False,
+        strategy=strategy, from_store=True, sent=failure is None,
     )
     if failure is not None:
         every = np.ones(rows.size, np.bool_)
@@ -316,10 +319,18 @@ def _elect(
     """Section 3.6: elect, write, and elect again those whose record changed meanwhile."""
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
+    told = len(talk.effects)
     while remaining.size:
-        answer, retry = _elect_once(talk, rows[remaining], before[remaining], strategy)
+        try:
+            answer, retry = _elect_once(talk, rows[remaining], before[remaining], strategy)
+        except ControllerMoved:
+            # Elected and announced, but the states were still to be set.
+            for effects in talk.effects[told:]:
+                effects["code"][effects["code"] == Code.ELECTED] = Code.CONTROLLER_MOVED
+            raise
         codes[remaining] = answer
         remaining = remaining[retry]
+    _set_online(talk, rows[codes == Code.ELECTED])
     return codes
 
 
@@ -345,7 +356,6 @@ def _elect_once(
         again = talk.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
         done = (chosen == Code.MOVED) & ~again
         talk.adopt(rows[usable[done]], proposed[done])
-        _set_online(talk, rows[usable[done]])
         answer[usable] = np.where(done, Code.ELECTED, chosen)
         retry[usable] = again
         marks = np.where(unclean != 0, KIND_LEADER_AND_ISR | KIND_UNCLEAN, KIND_LEADER_AND_ISR)

@@ -199,7 +199,7 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
         records[name][rows] = 0
     records["leader"][rows] = schema.NO_LEADER
     records["flags"][rows] = 0
-    state.topic_flags[topics] &= mutators.UNCLEAN
+    state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
     state.refresh_rows(rows)
     if controller.store is not None:
         controller.store.forget(rows)

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from kfast import schema
 from kfast.errors import InvariantError
 from kfast.journal import Outcome
-from kfast.schema import PartitionState, ReplicaState
-from kfast.state import ClusterState
+from kfast.schema import Code, PartitionState, ReplicaState
+from kfast.state import ClusterState, Leadership
 from kfast.state.tables import first_slots
 from kfast.store import Store
 from kfast.transitions import PARTITION_PREVIOUS, REPLICA_PREVIOUS
@@ -92,19 +92,20 @@ def masks_fit_the_slots(state: ClusterState) -> None:
     _require(~none.any(axis=1), 21, "no state without a slot", state)
 
 
-def cache_equals_store(state: ClusterState, store: Store, rows: object) -> None:
-    """Rule 8, for the rows that the last event wrote."""
-    for row in np.asarray(rows).tolist():
-        topic = state.topic[int(state.topic_row[row])].as_py()
-        stored, cached = store.get(topic, int(state.partition[row])), state.leadership(row)
-        same = (
-            stored is not None and cached is not None and not isinstance(stored, str)
-            and hasattr(stored, "isr")
-            and (stored.leader, stored.leader_epoch, set(stored.isr), stored.version)
-            == (cached.leader, cached.leader_epoch, set(cached.isr), cached.version)
-        )
-        if not same:
-            raise InvariantError(f"invariant 8: {topic} row {row}: {cached}, stored {stored}")
+def cache_equals_store(state: ClusterState, store: Store, outcome: Outcome) -> None:
+    """Rule 8, for the partitions whose leaders the last event elected."""
+    for row in outcome.elections.select(["topic", "partition", "code"]).to_pylist():
+        if row["code"] not in (Code.ELECTED.name, Code.INITIALIZED.name):
+            continue
+        at = int(state.find_partitions([(row["topic"], row["partition"])])[0])
+        stored, cached = store.get(row["topic"], row["partition"]), state.leadership(at)
+        if not isinstance(stored, Leadership) or cached is None or _key(stored) != _key(cached):
+            raise InvariantError(f"invariant 8: row {at}: cached {cached}, stored {stored}")
+
+
+def _key(record: Leadership) -> tuple[int, int, frozenset[int], int, int]:
+    return (record.leader, record.leader_epoch, frozenset(record.isr), record.recovery,
+            record.version)
 
 
 def check(state: ClusterState) -> None:
@@ -116,7 +117,9 @@ def check(state: ClusterState) -> None:
         rule(state)
 
 
-def check_step(before: ClusterState, after: ClusterState, outcome: Outcome) -> None:
+def check_step(
+    before: ClusterState, after: ClusterState, outcome: Outcome, store: Store | None = None
+) -> None:
     """Check the rules that compare two states with one event of the controller between them.
 
     Rows that the event added are left out. A failover makes all states anew and is left out of
@@ -129,6 +132,8 @@ def check_step(before: ClusterState, after: ClusterState, outcome: Outcome) -> N
         transitions_are_legal(outcome)
         deletion_follows_offline(outcome)
         metadata_goes_with_leadership(outcome)
+        if store is not None:
+            cache_equals_store(after, store, outcome)
 
 
 def _common(before: ClusterState, after: ClusterState) -> npt.NDArray[np.int64]:

@@ -337,7 +337,8 @@ class Store:
             raise raised
 
     def _guard(self, rows: Rows) -> None:
-        if rows.size and self.epoch_version != self.state.epoch_store_version:
+        known = (self.state.controller_epoch, self.state.epoch_store_version)
+        if rows.size and (self.controller_epoch, self.epoch_version) != known:
             raise ControllerMoved(
                 f"the store knows controller epoch {self.controller_epoch}, "
                 f"this controller has {self.state.controller_epoch}"

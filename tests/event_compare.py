@@ -60,6 +60,7 @@ class TwinView:
         shown += [
             step for step, sent in journal.sent
             if sent.update_metadata_brokers or sent.leader_and_isr or sent.stop_replica
+            or sent.update_metadata
         ]
         self.steps = Steps(shown)
 
@@ -107,7 +108,6 @@ class TwinView:
             (p, (self.steps[step], pick(entry, METADATA)))
             for step, sent in self.journal.sent
             for p, entry in sent.update_metadata.items()
-            if sent.update_metadata_brokers
         )
 
     def update_metadata_brokers(self) -> list[Any]:
@@ -159,7 +159,7 @@ class KfastView:
             table: getattr(outcome, table).to_pylist()
             for table in (*self.TABLES, "update_metadata")
         }
-        self.steps = Steps(row["step"] for table in self.TABLES for row in self.rows[table])
+        self.steps = Steps(row["step"] for rows in self.rows.values() for row in rows)
 
     def table(self, which: str) -> Any:
         """One table."""

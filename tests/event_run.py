@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kfast import Controller, PartitionStateMachine, ReplicaStateMachine, invariants
-from kfast.schema import Code
+from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 
 from . import reference
 from .event_compare import counts_differ, journals_differ
@@ -36,8 +36,8 @@ class TwinRun:
 
     def __init__(self, ctx: reference.Context, store: reference.TwinStore | None) -> None:
         self.ctx, self.store = ctx, store
-        used = reference.CacheStore(ctx) if store is None else store
-        self.controller = TwinController(ctx, used)
+        self.used: reference.Store = reference.CacheStore(ctx) if store is None else store
+        self.controller = TwinController(ctx, self.used)
 
     def apply(self, event: Event) -> Happened:
         """Do one event."""
@@ -45,6 +45,33 @@ class TwinRun:
         if handler is not None:
             return handler(**event.args)
         happened: Happened = getattr(self.controller, event.name)(*event.args.values())
+        return happened
+
+    def _move_replicas(
+        self, replicas: list[reference.Replica], target: ReplicaState
+    ) -> Happened:
+        happened = Happened("move_replicas")
+        machine = reference.ReplicaStateMachine(self.ctx, self.used, happened.journal)
+        try:
+            machine.handle(replicas, target)
+        except reference.ControllerMovedError:
+            happened.failure = Code.CONTROLLER_MOVED
+        happened.codes = machine.codes
+        return happened
+
+    def _move_partitions(
+        self, partitions: list[reference.Partition], target: PartitionState,
+        strategy: Strategy | None,
+    ) -> Happened:
+        happened = Happened("move_partitions")
+        machine = reference.PartitionStateMachine(self.ctx, self.used, happened.journal)
+        try:
+            happened.results = machine.handle(partitions, target, strategy)
+        except reference.ControllerMovedError:
+            happened.failure = Code.CONTROLLER_MOVED
+        if "IllegalArgument" in happened.journal.batch_failures:
+            happened.failure = Code.ILLEGAL_ARGUMENT
+        happened.codes = machine.codes
         return happened
 
     def _on_broker_startup(self, brokers: dict[int, int]) -> Happened:

@@ -80,37 +80,6 @@ class Controller:
         """6.0, Send UpdateMetadata."""
         self._send(lambda batch: batch.add_update_metadata(brokers, partitions))
 
-    def move_replicas(self, replicas: Iterable[Replica], target: ReplicaState) -> Happened:
-        """A call of the replica machine by itself."""
-
-        def body() -> None:
-            machine = self._replicas()
-            try:
-                machine.handle(replicas, target)
-            finally:
-                self.now.codes = machine.codes
-
-        return self._event("move_replicas", body)
-
-    def move_partitions(
-        self,
-        partitions: Iterable[Partition],
-        target: PartitionState,
-        strategy: Strategy | None = None,
-    ) -> Happened:
-        """A call of the partition machine by itself."""
-
-        def body() -> None:
-            machine = self._partitions()
-            try:
-                self.now.results = machine.handle(partitions, target, strategy)
-            finally:
-                self.now.codes = machine.codes
-            if "IllegalArgument" in self.now.journal.batch_failures:
-                self.now.failure = Code.ILLEGAL_ARGUMENT
-
-        return self._event("move_partitions", body)
-
     # -- 6.1 ------------------------------------------------------------------------------------
 
     def on_controller_failover(self) -> Happened:
@@ -409,5 +378,6 @@ class Controller:
         return self._event("enable_unclean_leader_election", body)
 
     def gauges(self) -> dict[str, Any]:
-        """1.6."""
-        return self.ctx.gauges()
+        """1.6: all zero when not the active controller."""
+        values = self.ctx.gauges()
+        return values if self.active else dict.fromkeys(values, 0)

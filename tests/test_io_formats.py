@@ -274,9 +274,14 @@ def test_arguments_are_checked(describe, arguments, message):
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "c.txt"
     path.write_text("old")
-    with pytest.raises(error), writing(path) as file:
-        file.write(b"half")
-        raise error
+
+    def write_half():
+        with writing(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(error):
+        write_half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
