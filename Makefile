@@ -52,8 +52,9 @@ bench: $(VENV)/installed-dev
 # The checked builds are made in copies of the tree, so that they never replace the real kernels.
 # build/shared stands where a copy's tests look for ../shared.
 define copy_tree
-	mkdir -p build/$(1)
+	mkdir -p build/$(1)/kfast
 	rm -rf build/$(1)/tests build/$(1)/benchmarks
+	find build/$(1)/kfast -type f ! -name '*.so' -delete
 	tar -cf - --exclude='*.so' --exclude=__pycache__ $(wildcard $(COPIED)) | tar -xf - -C build/$(1)
 	ln -sfn $(abspath ..)/shared build/shared
 endef

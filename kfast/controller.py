@@ -89,10 +89,7 @@ class Controller:
         creation.load_context(self)
         self._send_update_metadata("announce the live brokers", state.registered, NOTHING)
         try:
-            replicas = self.replica_state_machine
-            online, offline = replicas.initialize()
-            self._checked(replicas.run(online, ReplicaState.ONLINE))
-            self._checked(replicas.run(offline, ReplicaState.OFFLINE))
+            self._checked(self.replica_state_machine.start(reset=True))
             self.partition_state_machine.initialize()
             self._checked(self.partition_state_machine.trigger_online())
             if preferred_election is not None:
@@ -113,10 +110,9 @@ class Controller:
 
     def _left_out(self) -> tuple[str, ...]:
         notes = []
-        moving = self.state.records["flags"] & schema.FLAG_BEING_REASSIGNED
-        if moving.any():
+        if self.state.n_reassigned:
             notes.append(
-                f"{int((moving != 0).sum())} partitions are being reassigned: "
+                f"{self.state.n_reassigned} partitions are being reassigned: "
                 "their reassignment is not carried on"
             )
         queued = int(self.state.topic_queued_for_deletion.sum())

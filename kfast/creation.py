@@ -31,34 +31,29 @@ _NEW = pa.schema([
 
 
 def load_context(controller: Controller) -> None:
-    """Steps 4 to 6 of section 6.1: what the new controller knows."""
+    """Steps 4 to 6 of section 6.1: what the new controller knows.
+
+    What it forgets of each partition is forgotten by the replica machine's start, which visits
+    every row anyway.
+    """
     state, store = controller.state, controller.store
-    records = state.records
-    stale = bool((records["partition_state"] != PartitionState.NO_ENTRY).any())
-    changed = stale or store is not None or bool(state.shutting_down.any())
-    changed = changed or state.any_offline_dir
-    if stale or state.replica_state.any():
-        records["partition_state"] = PartitionState.NO_ENTRY
-        state.replica_state[:] = ReplicaState.NO_ENTRY
-    if state.any_offline_dir:
-        records["offline_dir"] = 0
-        state.any_offline_dir = False
     state.broker_status &= mutators.REGISTERED
-    moving = (records["adding"] != 0) | (records["removing"] != 0)
-    if moving.any() or (records["flags"] & schema.FLAG_BEING_REASSIGNED).any():
-        flags = records["flags"] & np.uint8(255 - schema.FLAG_BEING_REASSIGNED)
-        records["flags"] = np.where(moving, flags | schema.FLAG_BEING_REASSIGNED, flags)
+    state.offline_partition_count = 0
+    if state.any_offline_dir:
+        state.records["offline_dir"] = 0
+        state.any_offline_dir = False
     if store is not None:
         store.load_leadership()
     if state.any_queued:
-        _begin_deletion_manager(state, moving)
-        changed = True
-    if changed:
+        _begin_deletion_manager(state)
+    if store is not None or state.any_queued:
+        state.records["partition_state"] = PartitionState.NO_ENTRY
         state.recount()
 
 
-def _begin_deletion_manager(state: ClusterState, moving: npt.NDArray[np.bool_]) -> None:
+def _begin_deletion_manager(state: ClusterState) -> None:
     """`init` of section 6.12: which queued topics are ineligible; or the markers are removed."""
+    moving = (state.records["adding"] != 0) | (state.records["removing"] != 0)
     queued = state.topic_queued_for_deletion
     flags = state.topic_flags[: state.n_topics]
     flags &= 255 - mutators.STARTED - mutators.INELIGIBLE

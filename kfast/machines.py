@@ -20,6 +20,7 @@ import numpy.typing as npt
 from kfast import conversation, schema
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
+from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, transition
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
@@ -35,6 +36,14 @@ from kfast.transitions import (
 
 MAX_THREADS = 64
 State = TypeVar("State", PartitionState, ReplicaState)
+
+
+_IN_RESULT = np.array([
+    code not in (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,
+                 Code.CREATE_CALL_FAILED)
+    for code in Code
+])
+"""Whether the result map has an entry, by code, where the cache is the store (3.4)."""
 
 
 @dataclass(frozen=True)
@@ -101,23 +110,44 @@ class ReplicaStateMachine:
 
     def startup(self) -> Outcome:
         """Give every assigned replica a state, then move them Online or Offline (2.2)."""
-        online, offline = self.initialize()
-        for replicas, target in ((online, ReplicaState.ONLINE), (offline, ReplicaState.OFFLINE)):
-            result = self.run(replicas, target)
-            if result.failure is not None:
-                break
-        return _outcome(self.journal, "replica machine startup", result)
+        return _outcome(self.journal, "replica machine startup", self.start())
 
-    def initialize(self) -> tuple[Replicas, Replicas]:
-        """Step 1 of section 2.2, cache only; returns the online and the offline replicas."""
-        state = self.state
-        online = np.empty(state.n_partitions, np.uint64)
-        offline = np.empty(state.n_partitions, np.uint64)
-        transition.initialize_replicas(
-            state.records, state.replicas, state.replica_state, state.broker_status, online,
-            offline, self.threads,
+    def start(self, *, reset: bool = False) -> Result:
+        """`startup` as a step of an event; with `reset`, as a new controller (6.1, step 4).
+
+        Codes are not kept: at startup every replica is Online or DeletionIneligible before, and
+        both may become what is asked.
+        """
+        state, journal = self.state, self.journal
+        threads = 1 if journal.full else self.threads
+        online, offline = (
+            transition.count_started(state.records, state.replicas, state.broker_status)
+            if journal.full else (0, 0)
         )
-        return _some(online), _some(offline)
+        effects = np.zeros(online, EFFECT), np.zeros(0 if self.store else offline, EFFECT)
+        tallies = journal.new_tally(threads), journal.new_tally(threads)
+        transition.start_replicas(
+            state.records, state.replicas, state.replica_state, state.broker_status,
+            state.topic_row, state.topic_flags, state.leader_offline,
+            previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
+            previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
+            self.store is None, journal.counting, *effects, *tallies,
+        )
+        state.n_reassigned = int(tallies[0][:, LAYOUT["reassigned"]].sum())
+        journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
+        if self.store is None:
+            journal.add_step("replicas to OfflineReplica", tallies[1], effects[1], replicas=True)
+            return _nothing()
+        return self.run(self._ineligible(), ReplicaState.OFFLINE)
+
+    def _ineligible(self) -> Replicas:
+        """Assigned replicas that were not online at startup."""
+        state = self.state
+        weights = np.uint64(1) << np.arange(state.n_slots, dtype=np.uint64)
+        found = state.replica_state == ReplicaState.DELETION_INELIGIBLE
+        slots = (found * weights).sum(axis=1, dtype=np.uint64)
+        rows = np.flatnonzero(slots).astype(np.int32)
+        return Replicas(rows, slots[rows])
 
     def handle_state_changes(self, replicas: Replicas, target: ReplicaState) -> Outcome:
         """Move replicas to a target state.
@@ -301,14 +331,7 @@ def online_result(codes: npt.NDArray[np.uint8], failure: Code | None) -> Result:
     if failure is not None:
         every = np.ones(codes.size, np.bool_)
         return Result(np.full(codes.size, failure, np.uint8), every, failure)
-    absent = (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,
-              Code.CREATE_CALL_FAILED)
-    return Result(codes, ~np.isin(codes, np.array(absent)))
-
-
-def _some(slots: npt.NDArray[np.uint64]) -> Replicas:
-    rows = np.flatnonzero(slots).astype(np.int32)
-    return Replicas(rows, slots if rows.size == slots.size else slots[rows])
+    return Result(codes, _IN_RESULT[codes])
 
 
 def _target(target: State, kind: type[State]) -> State:

@@ -54,8 +54,9 @@ class TwinView:
     def __init__(self, journal: Journal, registered: list[int]) -> None:
         self.journal = journal
         self.registered = registered
+        self.added = [row for row in journal.additions if row["kind"] != "UpdateMetadata"]
         shown = [row["step"] for row in (
-            *journal.transitions, *journal.elections, *journal.refusals, *journal.additions
+            *journal.transitions, *journal.elections, *journal.refusals, *self.added
         )]
         shown += [
             step for step, sent in journal.sent
@@ -87,9 +88,8 @@ class TwinView:
         )
 
     def additions(self) -> dict[Partition, list[Any]]:
-        rows = [row for row in self.journal.additions if row["kind"] != "UpdateMetadata"]
         return group(
-            (row["partition"], (self.steps[row["step"]], addition(row))) for row in rows
+            (row["partition"], (self.steps[row["step"]], addition(row))) for row in self.added
         )
 
     def requests(self) -> dict[Partition, list[Any]]:
@@ -159,6 +159,9 @@ class KfastView:
             table: getattr(outcome, table).to_pylist()
             for table in (*self.TABLES, "update_metadata")
         }
+        self.rows["additions"] = [
+            row for row in self.rows["additions"] if row["kind"] != "UpdateMetadata"
+        ]
         self.steps = Steps(row["step"] for rows in self.rows.values() for row in rows)
 
     def table(self, which: str) -> Any:
@@ -166,8 +169,6 @@ class KfastView:
         rows = self.rows[which]
         if which == "update_metadata_brokers":
             return sorted((self.steps[row["step"]], row["broker_id"]) for row in rows)
-        if which == "additions":
-            rows = [row for row in rows if row["kind"] != "UpdateMetadata"]
         groups = group((name(row), self._comparable(which, row)) for row in rows)
         return in_order(groups) if which == "requests" else groups
 

@@ -122,6 +122,7 @@ class Generator:
             topic = f"made-{self.topics_made}"
         created = {topic: {n: self._replicas() for n in range(self.random.randint(1, 3))}}
         gone = self.random.sample(sorted(self.ctx.all_topics), 1)
+        gone = [t for t in gone if t not in self.ctx.topics_deletion_started]
         few = len(self.ctx.all_topics) < 4 or self.random.random() < 0.7
         return Event("on_topic_change", {"created": created, "gone": [] if few else gone})
 
@@ -215,8 +216,10 @@ class Generator:
         return Event("enable_unclean_leader_election", {"topics": topics})
 
     def queue(self) -> Event:
+        """Deletion begins when no partition is Offline any more (6.12, `start`)."""
         topics = self.random.sample(sorted(self.ctx.all_topics), 1)
-        begin = self.random.random() < 0.5
+        states = {s for p, s in self.ctx.partition_states.items() if p[0] in topics}
+        begin = PartitionState.OFFLINE not in states and self.random.random() < 0.6
         return Event("queue_topic_deletion", {"topics": topics, "begin": begin})
 
     # -- the machines by themselves -------------------------------------------------------------

@@ -12,8 +12,6 @@ import pytest
 from kfast import io
 from kfast.errors import InputError
 
-pytestmark = pytest.mark.kernels
-
 HEAD = (
     "Topic: t\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 2\tReplicationFactor: 2\t"
     "Configs: \n"
@@ -215,12 +213,14 @@ def refuse(tmp_path, data, reader=io.read_tables):
     return message.removeprefix(str(path)).lstrip(": ")
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_text_is_refused_with_line_value_and_remedy(tmp_path, case):
     text, message = DAMAGED[case]
     assert message in refuse(tmp_path, text, io.read)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("case", CONTRADICTORY)
 def test_contradictions_are_refused_with_file_and_line(tmp_path, case):
     text, words = CONTRADICTORY[case]

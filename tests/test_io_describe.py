@@ -218,12 +218,31 @@ def test_joined_lines_keep_the_numbers_of_the_lines_behind_them(tmp_path):
     assert any("wrapped lines joined" in note for note in tables.notes)
 
 
+def test_columns_that_are_passed_over_are_said_once(tmp_path):
+    text = VERSIONS["4.0"].replace("\tLeader", "\tEligible: x\tLeader")
+    notes = read(tmp_path, text).notes
+    assert sum("'Eligible:' in line 2" in note for note in notes) == 1
+    assert sum("LastKnownElr are not kept" in note for note in notes) == 1
+
+
 def test_partial_dumps_say_so(tmp_path):
     assert any("partial" in note for note in read(tmp_path, f"{LINE}\n").notes)
     headers = read(tmp_path, f"{HEAD28}\n")
     assert headers.partitions.num_rows == 0
     assert headers.topics.num_rows == 1
     assert any("headers only" in note for note in headers.notes)
+
+
+def test_a_text_of_more_values_than_arrow_counts_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(describe, "MAX_VALUES", 3)
+    with pytest.raises(InputError, match="has more than 3 broker ids and lines"):
+        read(tmp_path, VERSIONS["2.8"])
+
+
+def test_archives_of_several_parts_are_read_whole(tmp_path):
+    text = VERSIONS["2.8"].encode()
+    packed = gzip.compress(text[:50]) + gzip.compress(text[50:])
+    assert read(tmp_path, packed).partitions.equals(read(tmp_path, text).partitions)
 
 
 def test_progress_ends_at_the_size_of_the_text(tmp_path):
@@ -258,7 +277,8 @@ def kernel_parse(text):
     parsed = describe._parse_once(text.encode(), (0, 0), None)
     if parsed.trouble != Trouble.FINE:
         raise reference.DamagedError(int(parsed.cursor["line"]), parsed.trouble.name)
-    names = describe._names(parsed).to_pylist()
+    named = describe._names(parsed)
+    names = named.to_pylist()
     lists = {key: parsed.list_of(Key[key]).to_pylist() for key in reference.LISTS}
     partitions = [
         {name: int(row[name]) for name in ("partition", "leader", "line")}
@@ -266,7 +286,7 @@ def kernel_parse(text):
         | {key: lists[key][i] for key in reference.LISTS}
         for i, row in enumerate(parsed.partitions)
     ]
-    table = describe._topics(parsed).to_pylist()
+    table = describe._topics(parsed, named).to_pylist()
     topics = {}
     for row, columns in zip(parsed.topics, table, strict=True):
         topics[columns["topic"]] = {

@@ -16,8 +16,6 @@ from kfast.errors import ArgumentError, InputError
 from kfast.io.tables import SourceTables
 from kfast.io.text import writing
 
-pytestmark = pytest.mark.kernels
-
 EXPORTS = {
     "describe_43_reassigning_throttled.txt": 3,
     "describe_4x_elr_1_created.txt": 6,
@@ -290,6 +288,14 @@ def test_a_plan_without_partitions_is_not_written(tmp_path):
     empty = SourceTables("x", cluster().partitions.slice(0, 0), cluster().topics)
     with pytest.raises(ArgumentError, match="a plan cannot be empty"):
         io.write(empty, tmp_path / "p.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ArgumentError, match=r"c.txt: cannot be written: No such file"):
+        io.write(cluster(), tmp_path / "nowhere" / "c.txt")
+    with pytest.raises(ArgumentError, match="cannot be written: Is a directory"):
+        io.write(cluster(), tmp_path, format="describe")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.errors import InputError
 from kfast.io import damage
 from kfast.io.tables import SourceTables
 from kfast.io.text import line_of, quote, some
@@ -24,10 +25,13 @@ from kfast.kernels import describe as kernel
 from kfast.kernels.describe import Key, Trouble
 from kfast.kernels.unwrap import unwrap
 
-__all__ = ["Parsed", "Progress", "parse", "read_describe"]
+__all__ = ["MAX_VALUES", "Parsed", "Progress", "parse", "read_describe"]
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are done and the bytes there are."""
+
+MAX_VALUES = 2**31 - 1
+"""A text may have this many lines and broker ids together: Arrow's lists count in int32."""
 
 _CHUNK = 1 << 23
 _N_LISTS = 5
@@ -96,14 +100,21 @@ class Parsed:
         """Whether any line has a key."""
         return bool(int(self.cursor["any_keys"]) >> key & 1)
 
-    def list_of(self, key: Key) -> pa.ListArray:
-        """One of the lists, for every partition."""
+    def values_of(self, key: Key) -> npt.NDArray[np.int32]:
+        """All values of one of the lists, one list behind the other."""
         row = key - Key.REPLICAS
-        n = int(self.cursor["n_values"][row])
-        return pa.ListArray.from_arrays(
-            pa.array(self.offsets[row, : self.partitions.size + 1]),
-            pa.array(self.values[row, :n]),
-        )
+        return self.values[row, : int(self.cursor["n_values"][row])]
+
+    def offsets_of(self, key: Key) -> npt.NDArray[np.int32]:
+        """Where each partition's list begins in `values_of`, and where the last one ends."""
+        return self.offsets[key - Key.REPLICAS, : self.partitions.size + 1]
+
+    def list_of(self, key: Key) -> pa.ListArray:
+        """One of the lists, for every partition. Offsets are copied, so that the rest can go."""
+        values = self.values_of(key)
+        offsets = self.offsets_of(key)
+        offsets = offsets.copy() if values.size else np.zeros(offsets.size, np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
 def _parse_once(text: bytes, joined: tuple[int, int], progress: Progress | None) -> Parsed:
@@ -138,8 +149,10 @@ def _parse_once(text: bytes, joined: tuple[int, int], progress: Progress | None)
     )
 
 
-def parse(text: bytes, progress: Progress | None = None) -> Parsed:
+def parse(name: str, text: bytes, progress: Progress | None = None) -> Parsed:
     """Parse a text; where something is wrong or looks wrapped, join wrapped lines and try again."""
+    if len(text) > MAX_VALUES and sum(kernel.survey(text)[:2]) > MAX_VALUES:
+        raise InputError(f"{name}: has more than {MAX_VALUES} broker ids and lines; split it")
     found = _parse_once(text, (0, 0), progress)
     if found.trouble == Trouble.FINE and not found.cursor["maybe_wrapped"]:
         return found
@@ -172,13 +185,14 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
     InputError
         A line is damaged, the text is cut off, or it holds two dumps. The message says where.
     """
-    parsed = parse(text, progress)
+    parsed = parse(name, text, progress)
     damage.check(name, parsed)
+    names = _names(parsed)
     brokers, down = _brokers(parsed)
     return SourceTables(
         source=name,
-        partitions=_partitions(parsed, down),
-        topics=_topics(parsed),
+        partitions=_partitions(parsed, names, down),
+        topics=_topics(parsed, names),
         brokers=brokers,
         notes=tuple(_notes(name, parsed, down)),
     )
@@ -200,7 +214,7 @@ def _words(
     return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(words))
 
 
-def _topics(parsed: Parsed) -> pa.Table:
+def _topics(parsed: Parsed, names: pa.StringArray) -> pa.Table:
     """The topics table: what the headers say."""
     topics = parsed.topics
     said = topics["topic_id_at"] >= 0
@@ -209,7 +223,7 @@ def _topics(parsed: Parsed) -> pa.Table:
     said &= ~np.asarray(pc.equal(ids, _ZERO_ID))
     unclean, min_isr = topics["unclean"], topics["min_insync_replicas"]
     columns = {
-        "topic": _names(parsed),
+        "topic": names,
         "topic_id": pc.if_else(pa.array(said), ids, None),
         "unclean_leader_election": pa.array(unclean == 1, mask=unclean < 0),
         "min_insync_replicas": pa.array(min_isr, mask=min_isr < 0),
@@ -219,12 +233,10 @@ def _topics(parsed: Parsed) -> pa.Table:
     return pa.table(columns)
 
 
-def _partitions(parsed: Parsed, down: npt.NDArray[np.int32]) -> pa.Table:
+def _partitions(parsed: Parsed, names: pa.StringArray, down: npt.NDArray[np.int32]) -> pa.Table:
     """The partitions table."""
     rows = parsed.partitions
-    topic = pa.DictionaryArray.from_arrays(
-        pa.array(np.ascontiguousarray(rows["topic"])), _names(parsed)
-    )
+    topic = pa.DictionaryArray.from_arrays(pa.array(np.ascontiguousarray(rows["topic"])), names)
     columns = {
         "topic": topic,
         "partition": pa.array(np.ascontiguousarray(rows["partition"])),
@@ -255,15 +267,11 @@ def _brokers(parsed: Parsed) -> tuple[pa.Table, npt.NDArray[np.int32]]:
     """The brokers table, and the brokers that are taken for down."""
     leader = parsed.partitions["leader"]
     led = leader >= 0
-    isr = parsed.list_of(Key.ISR)
-    up = [leader[led]]
-    if led.all():
-        up.append(isr.values.to_numpy())
-    else:
-        up.append(isr.values.to_numpy()[np.repeat(led, np.diff(isr.offsets.to_numpy()))])
-    named = [up[0], isr.values.to_numpy()]
-    for key in (Key.REPLICAS, Key.ADDING, Key.REMOVING, Key.OFFLINE):
-        named.append(parsed.list_of(key).values.to_numpy())
+    isr = parsed.values_of(Key.ISR)
+    up = [leader[led], isr]
+    if not led.all():
+        up[1] = isr[np.repeat(led, np.diff(parsed.offsets_of(Key.ISR)))]
+    named = [up[0], *(parsed.values_of(Key(key)) for key in range(Key.REPLICAS, Key.OFFLINE + 1))]
     ids, alive = (_distinct(lists) for lists in (named, up))
     registered = np.isin(ids, alive)
     table = pa.table({"broker_id": pa.array(ids), "registered": pa.array(registered)})
@@ -323,6 +331,8 @@ def _notes(name: str, parsed: Parsed, down: npt.NDArray[np.int32]) -> list[str]:
             f"line {cursor['cut_line']}: the settings end in '...';"
             " those left out are taken for unset"
         )
+    if parsed.has(Key.ELR) or parsed.has(Key.LAST_KNOWN_ELR):
+        notes.append("Elr and LastKnownElr are not kept: kfast's tables have no column for them")
     if parsed.has(Key.OBSERVERS) or parsed.has(Key.LIVE_OBSERVERS):
         notes.append("observers are taken for ordinary replicas")
     if not parsed.text.endswith(b"\n") and cursor["last_was"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from kfast.errors import InputError
+from kfast.errors import ArgumentError, InputError
 
 __all__ = ["check_utf8", "line_of", "load", "quote", "some", "writing"]
 
@@ -107,6 +108,11 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     What is written goes to a new file in the same folder, which replaces the old one at the end, so
     that no reader sees half of it and an error or Ctrl-C leaves the old one as it was. `-` is
     standard output; devices and pipes are written to directly.
+
+    Raises
+    ------
+    ArgumentError
+        The file cannot be made there.
     """
     if os.fspath(path) == "-":
         yield sys.stdout.buffer
@@ -119,7 +125,13 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with partial.open("xb") as file:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        opened = partial.open("xb")
+    except OSError as error:
+        raise ArgumentError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
+    try:
+        with opened as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

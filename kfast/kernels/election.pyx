@@ -20,6 +20,7 @@ from kfast.kernels.effects cimport (
 )
 from kfast.kernels.election cimport OFFLINE, OFFLINE_ALLOW_UNCLEAN, Choice, elect_one
 from kfast.kernels.slots cimport (
+    AHEAD,
     CONFIG_LOOKUP_FAILED,
     ELECTED,
     FLAG_HAS_LEADERSHIP,
@@ -62,6 +63,7 @@ from kfast.kernels.slots cimport (
     const_record_t,
     first_slots,
     is_imbalanced,
+    kfast_prefetch,
     leader_is_online,
     liveness_of,
     lowest_slot,
@@ -236,6 +238,9 @@ def bring_online(
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
+            row = rows[min(i + AHEAD, rows.shape[0] - 1)]
+            kfast_prefetch(&records[row])
+            kfast_prefetch(&replicas[row, 0])
             row = rows[i]
             codes[i] = bring_one_online(
                 &records[row], &replicas[row, 0], &broker_status[0], row,

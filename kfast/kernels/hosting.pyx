@@ -10,6 +10,7 @@ Source: specification, section 1.5.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
+    AHEAD,
     FLAG_HAS_LEADERSHIP,
     NO_SLOT,
     Liveness,
@@ -22,8 +23,8 @@ from kfast.kernels.slots cimport (
     broker_t,
     const_record_t,
     first_slots,
-    kfast_count,
     kfast_lowest,
+    kfast_prefetch,
     leader_is_online,
     liveness_of,
     record_t,
@@ -65,31 +66,58 @@ def list_hosted(
 
 
 def select_slots(
-    const_record_t[::1] records,      # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
-    const uint8_t[::1] chosen,        # IN   (B,)    1: a broker to look for
-    const int32_t[::1] candidates,    # IN   (n,)    partition rows to look at, ascending
-    bint assigned_only,               # only assigned replicas count
-    int32_t[::1] rows,                # OUT  (n,)    rows that have one of the brokers
-    uint64_t[::1] slots,              # OUT  (n,)    its slots there
+    const_record_t[::1] records,         # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,     # IN      (P, S)  broker rows
+    const uint8_t[:, ::1] replica_state,  # IN     (P, S)  fetched ahead for whoever comes next
+    const uint8_t[::1] broker_status,    # IN      (B,)    registered, shutting down
+    const uint8_t[::1] chosen,           # IN      (B,)    1: a broker to look for
+    const int32_t[::1] candidates,       # IN      (n,)    partition rows to look at, ascending
+    bint assigned_only,                  # only assigned replicas count
+    bint refresh,                        # bring the bitmap up to date on the way
+    uint64_t[::1] leader_offline,        # IN OUT  bitmap  partitions with an offline leader
+    int32_t[::1] rows,                   # OUT     (n,)    rows that have one of the brokers
+    uint64_t[::1] slots,                 # OUT     (n,)    its slots there
 ):
-    """Find the slots of some brokers; returns how many rows have one."""
+    """Find the slots of some brokers; returns how many rows have one.
+
+    With `refresh`, the leaders of the candidates are looked at too, as after a change of liveness.
+    """
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
+    cdef Py_ssize_t n_candidates = candidates.shape[0]
     cdef int s, last
     cdef uint64_t found
     with nogil:
-        for i in range(candidates.shape[0]):
+        for i in range(n_candidates):
+            if i + AHEAD < n_candidates:
+                row = candidates[i + AHEAD]
+                kfast_prefetch(<const void*> &records[row])
+                kfast_prefetch(<const void*> &replicas[row, 0])
+                kfast_prefetch(<const void*> &replica_state[row, 0])
             row = candidates[i]
             last = records[row].n_replicas if assigned_only else records[row].n_slots
             found = 0
             for s in range(last):
                 found |= (<uint64_t> chosen[replicas[row, s]]) << s
+            if refresh:
+                refresh_row(&records[row], &replicas[row, 0], &broker_status[0], row,
+                            &leader_offline[0])
             if found:
                 rows[n] = <int32_t> row
                 slots[n] = found
                 n += 1
     return n
+
+
+cdef inline void refresh_row(
+    const record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
+    uint64_t* leader_offline
+) noexcept nogil:
+    """Set the row's bit as `partitions_with_offline_leader` of section 1.5 has it."""
+    cdef bint offline = record.flags & FLAG_HAS_LEADERSHIP and not leader_is_online(
+        record, brokers, liveness_of(record, brokers, status).live
+    )
+    write_bit(leader_offline, row, offline)
 
 
 def mark_rows(
@@ -103,15 +131,6 @@ def mark_rows(
             bits[rows[i] >> 6] |= (<uint64_t> 1) << (rows[i] & 63)
 
 
-def count_marked(const uint64_t[::1] bits):
-    """How many bits of a bitmap are set."""
-    cdef Py_ssize_t i, n = 0
-    with nogil:
-        for i in range(bits.shape[0]):
-            n += kfast_count(bits[i])
-    return n
-
-
 def list_marked(
     const uint64_t[::1] bits,         # IN   bitmap
     const int32_t[::1] topic_row,     # IN   (P,)  row of the topic
@@ -119,9 +138,13 @@ def list_marked(
     bint any_queued,                  # leave out the partitions of queued topics
     int32_t[::1] rows,                # OUT  (n,)  rows whose bit is set, ascending
 ):
-    """List the rows whose bit is set; returns how many there are."""
+    """List the rows whose bit is set; returns how many there are.
+
+    Where that is more than there is room for, only the first n are listed.
+    """
     cdef Py_ssize_t word, row
     cdef Py_ssize_t n = 0
+    cdef Py_ssize_t room = rows.shape[0]
     cdef uint64_t left
     with nogil:
         for word in range(bits.shape[0]):
@@ -131,7 +154,8 @@ def list_marked(
                 left &= left - 1
                 if any_queued and topic_flags[topic_row[row]] & TOPIC_QUEUED:
                     continue
-                rows[n] = <int32_t> row
+                if n < room:
+                    rows[n] = <int32_t> row
                 n += 1
     return n
 
@@ -145,15 +169,11 @@ def refresh_leader_offline(
 ):
     """Bring the bitmap of offline leaders up to date after liveness changed."""
     cdef Py_ssize_t i, row
-    cdef bint offline
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
-            offline = records[row].flags & FLAG_HAS_LEADERSHIP and not leader_is_online(
-                &records[row], &replicas[row, 0],
-                liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live,
-            )
-            write_bit(&leader_offline[0], row, offline)
+            refresh_row(&records[row], &replicas[row, 0], &broker_status[0], row,
+                        &leader_offline[0])
 
 
 def track(

@@ -10,9 +10,15 @@ cdef extern from *:
     """
     static inline int kfast_lowest(unsigned long long mask) { return __builtin_ctzll(mask); }
     static inline int kfast_count(unsigned long long mask) { return __builtin_popcountll(mask); }
+    static inline void kfast_prefetch(const void *place) { __builtin_prefetch(place, 1); }
     """
     int kfast_lowest(uint64_t mask) noexcept nogil
     int kfast_count(uint64_t mask) noexcept nogil
+    void kfast_prefetch(const void* place) noexcept nogil
+
+# How many rows ahead scattered rows are fetched.
+cdef enum:
+    AHEAD = 12
 
 # The hot record of a partition. `schema.record_dtype` says the same; a test compares them.
 cdef struct NarrowRecord:
@@ -122,6 +128,7 @@ cdef enum:
     TALLY_METADATA = 3
     TALLY_LEADERS_MOVED = 4
     TALLY_ANNOUNCED = 5
+    TALLY_REASSIGNED = 6
     TALLY_CODES = 8
     TALLY_CELLS = 40
     TALLY_BROKERS = 104

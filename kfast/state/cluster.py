@@ -23,6 +23,9 @@ from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment, Leadership, Replicas, Rows, Slots, Tables
 
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
+FIRST_ROOM = 16384
+"""Marked rows that are listed in one pass over a bitmap; more take two."""
+
 TOPIC_QUEUED, TOPIC_STARTED, TOPIC_INELIGIBLE, TOPIC_EXISTS, TOPIC_UNCLEAN = 1, 2, 4, 8, 16
 
 
@@ -69,6 +72,7 @@ class ClusterState:
         self.offline_partition_count = 0
         self.preferred_imbalance_count = 0
         self.any_offline_dir = False
+        self.n_reassigned = 0
         self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
@@ -260,9 +264,12 @@ class ClusterState:
 
     def list_marked(self, bits: npt.NDArray[np.uint64], *, without_queued: bool = False) -> Rows:
         """Rows whose bit is set, ascending; on request without those of queued topics."""
-        rows = np.empty(hosting.count_marked(bits), np.int32)
         skip = without_queued and self.any_queued
+        rows = np.empty(min(self.n_partitions, FIRST_ROOM), np.int32)
         n = hosting.list_marked(bits, self.topic_row, self.topic_flags, skip, rows)
+        if n > rows.size:
+            rows = np.empty(n, np.int32)
+            hosting.list_marked(bits, self.topic_row, self.topic_flags, skip, rows)
         return rows[:n]
 
     # --- finding --------------------------------------------------------------------------------
@@ -332,11 +339,17 @@ class ClusterState:
         kept = slots != 0
         return Replicas(ordered[kept], slots[kept])
 
-    def replicas_on(self, brokers: Rows, *, assigned_only: bool = True) -> Replicas:
-        """Replicas on some broker rows; on request also where a broker is only tracked."""
+    def replicas_on(
+        self, brokers: Rows, *, assigned_only: bool = True, refresh: bool = False
+    ) -> Replicas:
+        """Replicas on some broker rows; on request also where a broker is only tracked.
+
+        With `refresh`, the bitmap of offline leaders is brought up to date for these rows: what
+        follows a change of the brokers' liveness.
+        """
         if self._index is None or self._index.is_stale:
             self._index = HostingIndex(self)
-        return self._index.select(self, brokers, assigned_only=assigned_only)
+        return self._index.select(self, brokers, assigned_only=assigned_only, refresh=refresh)
 
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> Replicas:
         """All replicas assigned to some brokers (1.5, `replicas_on_brokers`)."""
@@ -436,10 +449,6 @@ class ClusterState:
             self.leader_offline, self.pending,
         )
         self.any_offline_dir = bool(self.records["offline_dir"].any())
-
-    def refresh_leader_offline(self, brokers: Rows) -> None:
-        """Bring the bitmap of offline leaders up to date after these brokers' liveness changed."""
-        self.refresh_rows(self.replicas_on(brokers, assigned_only=False).rows)
 
     set_assignment = mutators.set_assignment
     set_leadership = mutators.set_leadership

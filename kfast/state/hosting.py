@@ -62,7 +62,9 @@ class HostingIndex:
             hosting.mark_rows(np.ascontiguousarray(rows[np.isin(tracked, brokers)]), marked)
         return state.list_marked(marked)
 
-    def select(self, state: ClusterState, brokers: Rows, *, assigned_only: bool) -> Replicas:
+    def select(
+        self, state: ClusterState, brokers: Rows, *, assigned_only: bool, refresh: bool
+    ) -> Replicas:
         """Find the slots that these broker rows have, checked against the replica matrix."""
         chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
         chosen[brokers] = 1
@@ -70,6 +72,7 @@ class HostingIndex:
         found = np.empty(rows.size, np.int32)
         slots = np.empty(rows.size, np.uint64)
         n = hosting.select_slots(
-            state.records, state.replicas, chosen, rows, assigned_only, found, slots
+            state.records, state.replicas, state.replica_state, state.broker_status, chosen, rows,
+            assigned_only, refresh, state.leader_offline, found, slots,
         )
         return Replicas(found[:n], slots[:n])

@@ -312,7 +312,7 @@ def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> N
         state.broker_status[brokers] |= flag
     else:
         state.broker_status[brokers] &= 255 - flag
-    state.refresh_leader_offline(brokers)
+    state.replicas_on(brokers, assigned_only=False, refresh=True)
 
 
 def add_live_brokers(state: ClusterState, epochs: Mapping[int, int]) -> None:

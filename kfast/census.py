@@ -1,0 +1,172 @@
+"""A census: how many partitions of a cluster are offline, under min ISR, led elsewhere.
+
+The words mean what they mean in a sweep (`design.md`, Sweeps).
+
+Source: specification, sections 1.5 and 1.6; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.kernels import census as kernel
+from kfast.state import ClusterState
+from kfast.state.records import Rows
+from kfast.state.tables import broker_ids, first_slots, id_lists, topic_names
+
+__all__ = ["CENSUS_METRICS", "Census", "Flags", "key_columns", "take_census", "topic_table"]
+
+CENSUS_METRICS: Mapping[str, str] = {
+    "offline": "partitions without a live leader",
+    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
+    "offline ones included",
+    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
+    "under_replicated": "partitions with an assigned replica that is not in sync and live",
+    "no_live_replica": "partitions none of whose assigned replicas is live",
+    "not_preferred": "partitions led by another than the preferred replica",
+}
+"""What a census counts, and what each count means."""
+
+_OFFLINE, _UNDER, _AT = 1, 2, 4
+Marks = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Census:
+    """A cluster counted at one moment; later changes of the state do not change it.
+
+    Attributes
+    ----------
+    state : ClusterState
+        Whose names and ids the rows below are.
+    marks : (P,) uint8
+        Bit k set: the k-th of `CENSUS_METRICS` holds for this partition.
+    leader : (P,) int32
+        Broker row of each leader, -1 for none.
+    isr : (P,) uint8 or uint64
+        Masks of the in-sync replicas.
+    per_broker : (B, 3) int64
+        Leaders, replicas, and replicas in sync and live.
+    registered : (B,) bool
+    unclean_elections : int
+        The cluster's counter.
+    """
+
+    state: ClusterState
+    marks: Marks
+    leader: Rows
+    isr: npt.NDArray[Any]
+    per_broker: npt.NDArray[np.int64]
+    registered: Flags
+    unclean_elections: int
+
+    def flags(self, metric: str) -> Flags:
+        """(P,) whether a metric of `CENSUS_METRICS` holds for each partition."""
+        bit = list(CENSUS_METRICS).index(metric)
+        return (self.marks >> np.uint8(bit) & np.uint8(1)).astype(np.bool_)
+
+    @property
+    def leader_ids(self) -> pa.Array:
+        """(P,) broker id of each leader, -1 for none."""
+        return pa.array(broker_ids(self.state, self.leader))
+
+    @property
+    def isr_ids(self) -> pa.ListArray:
+        """(P,) broker ids of each ISR, in AR order."""
+        rows = np.arange(self.isr.size, dtype=np.int32)
+        return id_lists(self.state, rows, self.isr)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions each metric holds for."""
+        return {name: int(self.flags(name).sum()) for name in CENSUS_METRICS}
+
+    @property
+    def topics(self) -> pa.Table:
+        """Topics of which some metric holds: topic, partitions and one count per metric.
+
+        The worst come first: most partitions offline, then most under min ISR, and so on.
+        """
+        return topic_table(self, {name: self.flags(name) for name in CENSUS_METRICS})
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: broker_id, rack, registered, leaders, replicas, in_sync."""
+        leaders, replicas, in_sync = (pa.array(c.copy()) for c in self.per_broker.T)
+        return pa.table(
+            {
+                "broker_id": pa.array(self.state.broker_id),
+                "rack": self.state.rack,
+                "registered": pa.array(self.registered),
+                "leaders": leaders,
+                "replicas": replicas,
+                "in_sync": in_sync,
+            }
+        )
+
+    @property
+    def partitions(self) -> pa.Table:
+        """Every partition: topic, partition, replicas, leader, isr, and each metric as a bool."""
+        return pa.table(
+            key_columns(self.state)
+            | {"leader": self.leader_ids, "isr": self.isr_ids}
+            | {name: pa.array(self.flags(name)) for name in CENSUS_METRICS}
+        )
+
+
+def take_census(state: ClusterState) -> Census:
+    """Count a cluster as it is.
+
+    The min ISR in force is the topic's override or the brokers' default, and at most the number
+    of assigned replicas. ISR members count where they are live; an offline partition counts as
+    under min ISR, never as at it.
+    """
+    override = state.topic_min_insync_replicas
+    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
+    marks = np.empty(state.n_partitions, np.uint8)
+    per_broker = np.zeros((state.n_brokers, 3), np.int64)
+    kernel.take_census(
+        state.records, state.replicas, state.broker_status, state.topic_row,
+        np.ascontiguousarray(min_isr, np.int32), marks, per_broker,
+    )
+    offline = (marks & _OFFLINE) != 0
+    marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
+    return Census(
+        state, marks, state.records["leader"].copy(), state.records["isr"].copy(), per_broker,
+        state.registered, state.unclean_elections,
+    )
+
+
+def topic_table(census: Census, columns: Mapping[str, Flags]) -> pa.Table:
+    """Topics that some column holds of, the worst first: in the order of the columns."""
+    state = census.state
+    counts = {name: _per_topic(state, flags) for name, flags in columns.items()}
+    order = np.lexsort([-values for values in reversed(counts.values())])
+    some = order[np.sum([values[order] for values in counts.values()], axis=0) > 0]
+    partitions = _per_topic(state, np.ones(state.n_partitions, np.bool_))
+    return pa.table(
+        {"topic": state.topic.take(pa.array(some)), "partitions": pa.array(partitions[some])}
+        | {name: pa.array(values[some]) for name, values in counts.items()}
+    )
+
+
+def _per_topic(state: ClusterState, flags: Flags) -> npt.NDArray[np.int64]:
+    """(T,) how many partitions of each topic a flag is set for."""
+    return np.bincount(state.topic_row[flags], minlength=state.n_topics).astype(np.int64)
+
+
+def key_columns(state: ClusterState) -> dict[str, pa.Array]:
+    """Columns topic, partition and replicas of every partition."""
+    rows = np.arange(state.n_partitions, dtype=np.int32)
+    return {
+        "topic": topic_names(state, rows),
+        "partition": pa.array(state.partition),
+        "replicas": id_lists(state, rows, first_slots(state.records["n_replicas"])),
+    }

@@ -1,0 +1,287 @@
+"""What a failure does to a cluster: the census before, the census after, and what happened.
+
+Source: specification, sections 6.1 to 6.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.census import CENSUS_METRICS, Census, Flags, key_columns, take_census, topic_table
+from kfast.controller import Controller
+from kfast.errors import ArgumentError
+from kfast.journal import Outcome
+from kfast.state import ClusterState
+
+__all__ = ["CHANGE_METRICS", "Event", "Failure", "Impact", "fail_brokers", "impact"]
+
+CHANGE_METRICS: Mapping[str, str] = {
+    "newly_offline": "partitions that are offline, and were not before",
+    "newly_under_min_isr": "partitions that are under min ISR, and were not before",
+    "back_online": "partitions that were offline before, and are not any more",
+    "leaders_moved": "partitions with a leader before and after, and they differ",
+    "unclean": "leaders that were chosen outside the ISR",
+    "isr_shrunk": "partitions whose ISR lost a member",
+    "requests": "requests that the controller sends",
+    "leader_and_isr_requests": "LeaderAndIsr requests among them",
+    "update_metadata_requests": "UpdateMetadata requests among them",
+    "stop_replica_requests": "StopReplica requests among them",
+}
+"""What an impact counts besides, and what each count means."""
+
+_KINDS = {
+    "LeaderAndIsr": "leader_and_isr_requests",
+    "UpdateMetadata": "update_metadata_requests",
+    "StopReplica": "stop_replica_requests",
+}
+@dataclass(frozen=True)
+class Impact:
+    """What changed between two censuses of one cluster.
+
+    Attributes
+    ----------
+    before, after : Census
+    outcomes : tuple of Outcome
+        The events in between; requests are counted from them.
+    """
+
+    before: Census
+    after: Census
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def leaders_moved(self) -> Flags:
+        """(P,) whether each partition had a leader before and has another one after."""
+        led = ~self.before.flags("offline") & ~self.after.flags("offline")
+        moved: Flags = led & (self.before.leader != self.after.leader)
+        return moved
+
+    @property
+    def isr_shrunk(self) -> Flags:
+        """(P,) whether each partition's ISR lost a member."""
+        lost = self.before.isr.astype(np.uint64) & ~self.after.isr.astype(np.uint64)
+        shrunk: Flags = lost != 0
+        return shrunk
+
+    def newly(self, metric: str) -> Flags:
+        """(P,) whether a metric holds for each partition after, and did not before."""
+        return self.after.flags(metric) & ~self.before.flags(metric)
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Every metric of `CENSUS_METRICS` (after) and of `CHANGE_METRICS`."""
+        sent = self._sent()
+        return {
+            **self.after.counts,
+            "newly_offline": int(self.newly("offline").sum()),
+            "newly_under_min_isr": int(self.newly("under_min_isr").sum()),
+            "back_online": int(
+                (self.before.flags("offline") & ~self.after.flags("offline")).sum()
+            ),
+            "leaders_moved": int(self.leaders_moved.sum()),
+            "unclean": self.after.unclean_elections - self.before.unclean_elections,
+            "isr_shrunk": int(self.isr_shrunk.sum()),
+            "requests": sum(sent.values()),
+            **{metric: sent[kind] for kind, metric in _KINDS.items()},
+        }
+
+    def _sent(self) -> dict[str, int]:
+        return {
+            kind: sum(outcome.counts.requests.get(kind, 0) for outcome in self.outcomes)
+            for kind in _KINDS
+        }
+
+    @property
+    def requests(self) -> pa.Table:
+        """Per kind: how many requests are sent, and the partitions in them, over all brokers."""
+        sent = self._sent()
+        named = [
+            sum(outcome.counts.request_partitions.get(kind, 0) for outcome in self.outcomes)
+            for kind in _KINDS
+        ]
+        return pa.table(
+            {
+                "kind": pa.array(list(_KINDS)),
+                "requests": pa.array([sent[kind] for kind in _KINDS], pa.int64()),
+                "partitions": pa.array(named, pa.int64()),
+            }
+        )
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: leaders and replicas in sync before and after, and requests sent to it."""
+        before, after = self.before.per_broker, self.after.per_broker
+        return pa.table(
+            {
+                "broker_id": pa.array(self.after.state.broker_id),
+                "rack": self.after.state.rack,
+                "registered_before": pa.array(self.before.registered),
+                "registered": pa.array(self.after.registered),
+                "leaders_before": pa.array(before[:, 0].copy()),
+                "leaders": pa.array(after[:, 0].copy()),
+                "replicas": pa.array(after[:, 1].copy()),
+                "in_sync_before": pa.array(before[:, 2].copy()),
+                "in_sync": pa.array(after[:, 2].copy()),
+                "requests": pa.array(self._requests_per_broker()),
+            }
+        )
+
+    def _requests_per_broker(self) -> npt.NDArray[np.int64]:
+        state = self.after.state
+        counts = np.zeros(state.n_brokers, np.int64)
+        for outcome in self.outcomes:
+            if outcome.request_counts is not None:
+                ids = outcome.request_counts["broker_id"].to_numpy()
+                np.add.at(counts, np.searchsorted(state.broker_id, ids), 1)
+        return counts
+
+    @property
+    def topics(self) -> pa.Table:
+        """Topics that are in trouble or changed, the worst first (`Census.topics`)."""
+        columns = {name: self.after.flags(name) for name in CENSUS_METRICS}
+        columns["newly_offline"] = self.newly("offline")
+        columns["newly_under_min_isr"] = self.newly("under_min_isr")
+        columns["leaders_moved"] = self.leaders_moved
+        return topic_table(self.after, columns)
+
+    @property
+    def partitions(self) -> pa.Table:
+        """Every partition: leader and ISR before and after, and each metric after, as a bool."""
+        before, after = self.before, self.after
+        return pa.table(
+            key_columns(after.state)
+            | {
+                "leader_before": before.leader_ids,
+                "leader": after.leader_ids,
+                "isr_before": before.isr_ids,
+                "isr": after.isr_ids,
+                "offline_before": pa.array(before.flags("offline")),
+                "under_min_isr_before": pa.array(before.flags("under_min_isr")),
+                "leader_moved": pa.array(self.leaders_moved),
+            }
+            | {name: pa.array(after.flags(name)) for name in CENSUS_METRICS}
+        )
+
+
+def impact(before: Census, after: Census, outcomes: Iterable[Outcome] = ()) -> Impact:
+    """Compare two censuses of one cluster.
+
+    Parameters
+    ----------
+    before, after : Census
+    outcomes : iterable of Outcome
+        The events in between, recorded at journal level `counts` or `full`.
+
+    Raises
+    ------
+    ArgumentError
+        The censuses are of different clusters: other numbers of partitions or brokers.
+    """
+    sizes = [(c.marks.size, c.per_broker.shape[0]) for c in (before, after)]
+    if sizes[0] != sizes[1]:
+        raise ArgumentError(
+            f"before has {sizes[0][0]} partitions and {sizes[0][1]} brokers, after {sizes[1][0]} "
+            f"and {sizes[1][1]}; an impact needs two censuses of one cluster"
+        )
+    return Impact(before, after, tuple(outcomes))
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a what-if: its outcome, and who was up while it was handled."""
+
+    outcome: Outcome
+    registered: Flags
+    shutting_down: Flags
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the failure of some brokers does.
+
+    Attributes
+    ----------
+    title : str
+        Name of the controller that is simulated.
+    broker_ids : tuple of int
+    controlled : bool
+    state : ClusterState
+        The cluster afterwards.
+    start : Impact
+        What the controller's start alone did to the cluster as it was given.
+    impact : Impact
+        What the failure did; "before" is after the controller's start.
+    events : tuple of Event
+        The start, then each event.
+    """
+
+    title: str
+    broker_ids: tuple[int, ...]
+    controlled: bool
+    state: ClusterState
+    start: Impact
+    impact: Impact
+    events: tuple[Event, ...]
+
+    @property
+    def remaining(self) -> int:
+        """Partitions that brokers still led when their controlled shutdown had been handled."""
+        return sum(int(event.outcome.remaining.size) for event in self.events)
+
+
+def fail_brokers(
+    state: ClusterState, broker_ids: Iterable[int], *, controlled: bool = False,
+    journal: str = "counts", threads: int = 1,
+) -> Failure:
+    """Start a controller on a copy of the cluster, and let brokers fail.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    broker_ids : iterable of int
+        Registered brokers. They fail in one event; with `controlled`, one after the other.
+    controlled : bool
+        Each broker asks for its controlled shutdown (6.3) before it vanishes.
+    journal : {"off", "counts", "full"}
+        Requests are counted from "counts" on; `kfast.explain` needs "full".
+    threads : int
+        Threads to use; results do not depend on it.
+
+    Raises
+    ------
+    ArgumentError
+        A broker is unknown, or not registered.
+    """
+    ids = tuple(dict.fromkeys(int(broker) for broker in broker_ids))
+    down = [b for b, row in zip(ids, state.find_brokers(ids), strict=True)
+            if not state.registered[row]]
+    if down:
+        raise ArgumentError(
+            f"broker {', '.join(map(str, down))} is not registered: it is down already and cannot "
+            "fail"
+        )
+    after = state.copy()
+    controller = Controller(after, journal=journal, threads=threads)
+    as_given = take_census(after)
+    events = [_event(after, controller.on_controller_failover())]
+    started = take_census(after)
+    for group in [(b,) for b in ids] if controlled else [ids] if ids else []:
+        if controlled:
+            events.append(_event(after, controller.controlled_shutdown(group[0])))
+        events.append(_event(after, controller.on_broker_failure(group)))
+    outcomes = [event.outcome for event in events]
+    return Failure(
+        controller.title, ids, controlled, after,
+        impact(as_given, started, outcomes[:1]),
+        impact(started, take_census(after), outcomes[1:]), tuple(events),
+    )
+
+
+def _event(state: ClusterState, outcome: Outcome) -> Event:
+    return Event(outcome, state.registered, state.shutting_down)
