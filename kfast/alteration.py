@@ -69,6 +69,7 @@ def alter_partition(
         return controller._refused(event, "STALE_BROKER_EPOCH")
     masks, unknown = _masks(state, asked, isr)
     sender = np.full(asked.size, state.find_brokers([broker_id])[0], np.int32)
+    mutators.track(state, asked, sender)
     proposal = (
         sender, np.broadcast_to(leader_epoch, asked.shape).astype(np.int32),
         np.broadcast_to(version, asked.shape).astype(np.int32), masks,

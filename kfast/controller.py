@@ -186,12 +186,14 @@ class Controller:
         self, given: Iterable[int] | Mapping[int, int], *, registered: bool
     ) -> dict[int, int]:
         """New epochs by id, after checking that the ids are registered or not."""
-        state = self.state
-        ids = list(given)
-        known = dict(zip(state.broker_id.tolist(), range(state.n_brokers), strict=True))
-        status, epoch = state.registered, state.broker_epoch
-        for broker in ids:
-            is_registered = broker in known and bool(status[known[broker]])
+        state, ids = self.state, list(given)
+        at = np.searchsorted(state.broker_id, ids) if ids else NOTHING
+        found = [
+            int(row) if row < state.n_brokers and state.broker_id[row] == broker else -1
+            for broker, row in zip(ids, at, strict=True)
+        ]
+        for broker, row in zip(ids, found, strict=True):
+            is_registered = row >= 0 and bool(state.broker_status[row] & 1)
             if is_registered != registered:
                 wanted = "registered" if registered else "not registered yet"
                 raise ArgumentError(
@@ -202,7 +204,8 @@ class Controller:
             raise ArgumentError(f"{ids} names a broker twice; nothing was changed")
         if isinstance(given, Mapping):
             return dict(given)
-        return {b: int(epoch[known[b]]) + 1 if b in known else 0 for b in ids}
+        epochs = [int(state.broker_epoch[row]) + 1 if row >= 0 else 0 for row in found]
+        return dict(zip(ids, epochs, strict=True))
 
     def _broker_startup(self, broker_ids: Sequence[int]) -> None:
         """`onBrokerStartup` of section 6.2."""

@@ -21,6 +21,7 @@ from kfast.journal.effects import (
     KIND_ELECTION,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
+    KIND_METADATA,
     KIND_QUEUED,
     KIND_UNCLEAN,
     LAYOUT,
@@ -188,10 +189,18 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
         state.controller_epoch, True, state.any_queued, False, codes, effects, scratch,
     )
     waiting = codes == Code.NOT_ASKED
-    talk.tell(effects[~waiting])
-    talk.effects.append(effects[waiting])
-    if waiting.any():
+    talk.tell(effects)
+    if not waiting.any():
+        return codes
+    try:
         codes[waiting] = _shrink(talk, rows[waiting], slots[waiting], broker, before[waiting])
+    except ControllerMoved:
+        # Replicas without leadership come after the others, so they were not reached (2.5).
+        early = codes == Code.MOVED
+        state.replica_state[rows[early], slots[early]] = before[early]
+        effects["code"][early] = Code.NOT_ASKED
+        effects["kinds"][early] &= 255 - KIND_METADATA
+        raise
     return codes
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.journal.outcome import Counts, Outcome
+from kfast.journal.outcome import Counts, Outcome, RequestCounts
 from kfast.kernels import hosting
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas, mutators
@@ -44,9 +44,10 @@ def load_context(controller: Controller) -> None:
         state.any_offline_dir = False
     if store is not None:
         store.load_leadership()
-    if state.any_queued:
+    any_queued = state.any_queued
+    if any_queued:
         _begin_deletion_manager(state)
-    if store is not None or state.any_queued:
+    if store is not None or any_queued:
         state.records["partition_state"] = PartitionState.NO_ENTRY
         state.recount()
 
@@ -193,7 +194,7 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
     for name in ("n_replicas", "adding", "removing", "isr"):
         records[name][rows] = 0
     records["leader"][rows] = schema.NO_LEADER
-    records["flags"][rows] = 0
+    records["flags"][rows] &= schema.FLAG_BEING_REASSIGNED
     state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
     state.refresh_rows(rows)
     if controller.store is not None:
@@ -202,17 +203,16 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
 
 def joined(event: str, first: Outcome, second: Outcome) -> Outcome:
     """One outcome of two that followed each other."""
-    shift = first.steps.num_rows
+    shift = len(first.actions)
 
     def renumber(table: pa.Table) -> pa.Table:
         steps = pc.add(table.column("step"), pa.scalar(shift, pa.int32()))
         return table.set_column(0, "step", steps)
 
     both = Outcome(event, first.level)
-    both.steps = pa.concat_tables([first.steps, renumber(second.steps)])
-    both.request_counts = pa.concat_tables(
-        [first.request_counts, renumber(second.request_counts)], promote_options="permissive"
-    )
+    both.actions = first.actions + second.actions
+    later = [(step + shift, kind, values) for step, kind, values in second.sent.sent]
+    both.sent = RequestCounts(first.sent.broker_id, first.sent.sent + later)
     both.batches = first.batches + [{**b, "step": b["step"] + shift} for b in second.batches]
     both.tables = {
         name: pa.concat_tables(

@@ -51,9 +51,8 @@ def name(row: Row) -> Partition:
 class TwinView:
     """The twin's journal as comparable tables."""
 
-    def __init__(self, journal: Journal, registered: list[int]) -> None:
+    def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.registered = registered
         self.added = [row for row in journal.additions if row["kind"] != "UpdateMetadata"]
         shown = [row["step"] for row in (
             *journal.transitions, *journal.elections, *journal.refusals, *self.added
@@ -188,9 +187,9 @@ class KfastView:
         return (*head, request(row["kind"], row))
 
 
-def journals_differ(journal: Journal, registered: list[int], outcome: Any) -> str | None:
+def journals_differ(journal: Journal, outcome: Any) -> str | None:
     """The first table, partition and row in which two journals differ."""
-    twin, kfast = TwinView(journal, registered), KfastView(outcome)
+    twin, kfast = TwinView(journal), KfastView(outcome)
     for which in (*KfastView.TABLES, "update_metadata"):
         wanted, found = twin.table(which), kfast.table(which)
         if wanted == found:

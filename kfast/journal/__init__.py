@@ -16,8 +16,8 @@ from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
-from kfast.journal.effects import EFFECT, LAYOUT, Effects, named
-from kfast.journal.outcome import Counts, Outcome
+from kfast.journal.effects import EFFECT, LAYOUT, Effects
+from kfast.journal.outcome import Counts, Outcome, RequestCounts
 from kfast.schema import Code, Strategy
 from kfast.state.records import Rows
 
@@ -28,10 +28,6 @@ __all__ = ["Counts", "Journal", "Outcome"]
 
 LEVELS = ("off", "counts", "full")
 Tally = npt.NDArray[np.int64]
-_COUNTS = pa.schema([
-    ("step", pa.int32()), ("kind", pa.dictionary(pa.int32(), pa.string())),
-    ("broker_id", pa.int32()), ("partitions", pa.int64()),
-])
 _SCHEMAS = {
     "transitions": rows_of.TRANSITIONS, "elections": rows_of.ELECTIONS,
     "refusals": rows_of.REFUSALS, "additions": requests.ADDITIONS, "requests": requests.REQUESTS,
@@ -178,11 +174,11 @@ class Journal:
         self, step: int, leads: npt.NDArray[np.int64], stops: npt.NDArray[np.int64],
         told: int | None,
     ) -> None:
-        self.sent.append((step, requests.LEADER_AND_ISR, leads))
+        self.sent.append((step, requests.LEADER_AND_ISR, np.where(leads > 0, leads, -1)))
         if told is not None:
             everyone = np.where(self.state.registered, told, -1)
             self.sent.append((step, requests.UPDATE_METADATA, everyone))
-        self.sent.append((step, requests.STOP_REPLICA, stops))
+        self.sent.append((step, requests.STOP_REPLICA, np.where(stops > 0, stops, -1)))
 
     def _send_rows(self, effects: Effects, step: int) -> None:
         merged = requests.send(self.state, requests.additions_of(effects))
@@ -266,9 +262,9 @@ class Journal:
         self.actions.append(action)
         if not self.counting:
             return
-        stops = np.zeros(self.state.n_brokers, np.int64)
-        stops[broker] = rows.size
-        self.sent.append((step, requests.STOP_REPLICA, stops * self.state.registered))
+        stops = np.full(self.state.n_brokers, -1)
+        stops[broker] = rows.size if self.state.registered[broker] else -1
+        self.sent.append((step, requests.STOP_REPLICA, stops))
         if self.full:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
@@ -282,21 +278,13 @@ class Journal:
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""
         outcome = Outcome(event, self.level)
-        outcome.steps = pa.table({
-            "step": pa.array(np.arange(len(self.actions), dtype=np.int32)),
-            "action": pa.array(self.actions, pa.string()),
-        })
+        outcome.actions = tuple(self.actions)
         outcome.batches = self.batches
-        outcome.request_counts = self._request_counts()
-        kinds = requests.KINDS
-        counted = [(kinds[kind], values[values >= (kind == requests.UPDATE_METADATA) ^ 1])
-                   for _, kind, values in self.sent]
+        outcome.sent = RequestCounts(self.state.broker_id, self.sent)
+        codes = np.flatnonzero(self.codes).tolist()
         outcome.counts = Counts(
-            self.cells,
-            {Code(c).name: int(self.codes[c]) for c in np.flatnonzero(self.codes).tolist()},
-            self.leaders_moved, self.unclean,
-            {k: sum(int(v.size) for name, v in counted if name == k) for k in kinds},
-            {k: sum(int(v.sum()) for name, v in counted if name == k) for k in kinds},
+            self.cells, {Code(code).name: int(self.codes[code]) for code in codes},
+            self.leaders_moved, self.unclean, *outcome.sent.totals(),
         )
         if self.full:
             outcome.tables = {
@@ -306,21 +294,3 @@ class Journal:
             }
         self.begin()
         return outcome
-
-    def _request_counts(self) -> pa.Table:
-        steps, kinds, brokers, partitions = [], [], [], []
-        for step, kind, values in self.sent:
-            some = np.flatnonzero(values >= 0 if kind == requests.UPDATE_METADATA else values)
-            steps.append(np.full(some.size, step, np.int32))
-            kinds.append(np.full(some.size, kind))
-            brokers.append(self.state.broker_id[some])
-            partitions.append(values[some])
-        if not steps:
-            return _COUNTS.empty_table()
-        return pa.table(
-            [
-                pa.array(np.concatenate(steps)), named(np.concatenate(kinds), requests.KINDS),
-                pa.array(np.concatenate(brokers)), pa.array(np.concatenate(partitions)),
-            ],
-            schema=_COUNTS,
-        )

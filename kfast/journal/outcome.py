@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from kfast.errors import ArgumentError
 from kfast.schema import AlterCode, Code
 from kfast.state.records import Rows
 
+KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+REQUEST_COUNTS = pa.schema([
+    ("step", pa.int32()), ("kind", pa.dictionary(pa.int32(), pa.string())),
+    ("broker_id", pa.int32()), ("partitions", pa.int64()),
+])
 FULL_TABLES = (
     "transitions", "elections", "refusals", "additions", "requests", "update_metadata",
     "update_metadata_brokers",
@@ -48,6 +54,45 @@ class Counts:
     request_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class RequestCounts:
+    """How many partitions each request names, as arrays over broker rows; -1 for no request.
+
+    Attributes
+    ----------
+    broker_id : (B,) int32
+    sent : list of (step, kind, (B,) int64)
+    """
+
+    broker_id: Rows
+    sent: list[tuple[int, int, npt.NDArray[np.int64]]] = field(default_factory=list)
+
+    def totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Requests, and partitions in them, by kind."""
+        n, partitions = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+        for _, kind, values in self.sent:
+            n[KINDS[kind]] += int(np.count_nonzero(values >= 0))
+            partitions[KINDS[kind]] += int(values[values >= 0].sum())
+        return n, partitions
+
+    def table(self, shift: int = 0) -> pa.Table:
+        """One row per request; `shift` is added to the steps."""
+        some = [np.flatnonzero(values >= 0) for _, _, values in self.sent]
+        sizes = [at.size for at in some]
+        steps = np.repeat([step + shift for step, _, _ in self.sent], sizes)
+        kinds = np.repeat([kind for _, kind, _ in self.sent], sizes)
+        brokers = np.concatenate([*(self.broker_id[at] for at in some), self.broker_id[:0]])
+        counts = [values[at] for (_, _, values), at in zip(self.sent, some, strict=True)]
+        names = pa.DictionaryArray.from_arrays(pa.array(kinds.astype(np.int32)), pa.array(KINDS))
+        return pa.table(
+            [
+                pa.array(steps.astype(np.int32)), names, pa.array(brokers),
+                pa.array(np.concatenate([*counts, np.empty(0, np.int64)])),
+            ],
+            schema=REQUEST_COUNTS,
+        )
+
+
 class Outcome:
     """What happened: counts, and at journal level `full` every row of it as Arrow tables.
 
@@ -58,10 +103,10 @@ class Outcome:
     level : str
         Journal level that it was recorded at.
     counts : Counts
-    steps : pa.Table
-        step, action: what was done, in order.
-    request_counts : pa.Table
-        step, kind, broker_id, partitions: per request sent, how many partitions it names.
+    actions : tuple of str
+        What was done, in order; as a table in `steps`.
+    sent : RequestCounts
+        Requests sent; as a table in `request_counts`.
     transitions, elections, refusals, additions, requests, update_metadata,
     update_metadata_brokers : pa.Table
         Every row; only at level `full`.
@@ -92,8 +137,8 @@ class Outcome:
         self.event = event
         self.level = level
         self.counts = Counts()
-        self.steps: pa.Table = pa.table({"step": pa.array([], pa.int32()), "action": []})
-        self.request_counts: pa.Table | None = None
+        self.actions: tuple[str, ...] = ()
+        self.sent: RequestCounts = RequestCounts(np.empty(0, np.int32))
         self.codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.in_result: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
         self.failure: Code | None = None
@@ -107,10 +152,22 @@ class Outcome:
         self.batches: list[dict[str, Any]] = []
         self.tables: dict[str, pa.Table] = {}
 
+    @cached_property
+    def steps(self) -> pa.Table:
+        """Table of step and action: what was done, in order."""
+        numbers = pa.array(np.arange(len(self.actions), dtype=np.int32))
+        return pa.table({"step": numbers, "action": pa.array(self.actions, pa.string())})
+
+    @cached_property
+    def request_counts(self) -> pa.Table:
+        """Table of step, kind, broker_id, partitions: what each request sent names."""
+        return self.sent.table()
+
     def __getattr__(self, name: str) -> pa.Table:
         if name in FULL_TABLES:
-            if name in self.tables:
-                return self.tables[name]
+            tables: dict[str, pa.Table] = self.__dict__["tables"]
+            if name in tables:
+                return tables[name]
             raise ArgumentError(
                 f"{name} is recorded at journal level 'full' only; this was recorded at "
                 f"{self.level!r}"
@@ -119,7 +176,7 @@ class Outcome:
 
     def __repr__(self) -> str:
         moved = sum(self.counts.transitions.values())
-        return f"<Outcome of {self.event}: {self.steps.num_rows} steps, {moved} transitions>"
+        return f"<Outcome of {self.event}: {len(self.actions)} steps, {moved} transitions>"
 
     def alterations(self) -> list[AlterCode]:
         """Answers of an AlterPartition request, in the order asked."""

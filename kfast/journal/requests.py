@@ -24,12 +24,12 @@ from kfast.journal.effects import (
     named,
     offline_replicas,
 )
+from kfast.journal.outcome import KINDS
 from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
 
 if TYPE_CHECKING:
     from kfast.state import ClusterState
 
-KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
 _IDS = pa.list_(pa.int32())
 _NAME = pa.dictionary(pa.int32(), pa.string())
