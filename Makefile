@@ -36,7 +36,6 @@ slow: $(VENV)/installed-dev
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 		--allowlist tests/stubtest.txt \
@@ -67,7 +66,7 @@ debug: $(VENV)/installed-dev
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)
 	cd build/sanitize && KFAST_SANITIZE=$(SANITIZERS) $(BIN)/python setup.py -q build_ext --inplace
-	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" PYTHONMALLOC=malloc \
+	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(BIN)/python -m pytest -q -m "kernels and not slow"
 

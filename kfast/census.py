@@ -133,14 +133,24 @@ def take_census(state: ClusterState) -> Census:
     marks = np.empty(state.n_partitions, np.uint8)
     per_broker = np.zeros((state.n_brokers, 3), np.int64)
     kernel.take_census(
-        state.records, state.replicas, state.broker_status, state.topic_row,
-        np.ascontiguousarray(min_isr, np.int32), marks, per_broker,
+        state.records,
+        state.replicas,
+        state.broker_status,
+        state.topic_row,
+        np.ascontiguousarray(min_isr, np.int32),
+        marks,
+        per_broker,
     )
     offline = (marks & _OFFLINE) != 0
     marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
     return Census(
-        state, marks, state.records["leader"].copy(), state.records["isr"].copy(), per_broker,
-        state.registered, state.unclean_elections,
+        state,
+        marks,
+        state.records["leader"].copy(),
+        state.records["isr"].copy(),
+        per_broker,
+        state.registered,
+        state.unclean_elections,
     )
 
 

@@ -7,13 +7,12 @@ Kafka's handler, in snake case.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from kfast import alteration, creation, leader_election, schema
 from kfast.errors import ArgumentError
+from kfast.events import alteration, context, leader_election, log_dirs, topics
 from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, Result
 from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
@@ -21,9 +20,6 @@ from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows
 from kfast.store import ControllerMoved, Store
 from kfast.transitions import PROFILE_TITLES, check_profile
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NOTHING = np.empty(0, np.int32)
 
@@ -86,16 +82,16 @@ class Controller:
         self.active = True
         state = self.state
         self._elect_self()
-        creation.load_context(self)
-        self._send_update_metadata("announce the live brokers", state.registered, NOTHING)
+        context.load_context(self)
+        self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
         try:
-            self._checked(self.replica_state_machine.start(reset=True))
+            self.checked(self.replica_state_machine.start(reset=True))
             self.partition_state_machine.initialize()
-            self._checked(self.partition_state_machine.trigger_online())
+            self.checked(self.partition_state_machine.trigger_online())
             if preferred_election is not None:
                 leader_election.elect_pending(self, preferred_election)
         except ControllerMoved:
-            return self._resigned("on_controller_failover")
+            return self.resigned("on_controller_failover")
         outcome = self.journal.finish("on_controller_failover")
         outcome.notes = self._left_out()
         return outcome
@@ -144,7 +140,7 @@ class Controller:
         again = self._epochs(bounced, registered=True)
         dead = sorted(self._epochs(failed, registered=True))
         if not self.active:
-            return self._inactive("on_broker_change")
+            return self.refused("on_broker_change", "NOT_CONTROLLER")
         state = self.state
         try:
             if new:
@@ -159,7 +155,7 @@ class Controller:
                 state.remove_live_brokers(dead)
                 self._broker_failure(dead)
         except ControllerMoved:
-            return self._resigned("on_broker_change")
+            return self.resigned("on_broker_change")
         return self.journal.finish("on_broker_change")
 
     def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
@@ -178,8 +174,8 @@ class Controller:
         """Endpoints or features of registered brokers changed: all brokers are told (6.2)."""
         self._epochs(broker_ids, registered=True)
         if not self.active:
-            return self._inactive("on_broker_modification")
-        self._send_update_metadata("announce the brokers", self.state.registered, NOTHING)
+            return self.refused("on_broker_modification", "NOT_CONTROLLER")
+        self.send_update_metadata("announce the brokers", self.state.registered, NOTHING)
         return self.journal.finish("on_broker_modification")
 
     def _epochs(
@@ -214,11 +210,11 @@ class Controller:
         chosen = np.zeros(state.n_brokers, np.bool_)
         chosen[brokers] = True
         state.clear_offline_dir(brokers)
-        self._send_update_metadata("tell the others of the new brokers", ~chosen, NOTHING)
-        self._send_update_metadata("tell the new brokers of all leaders", chosen, None)
+        self.send_update_metadata("tell the others of the new brokers", ~chosen, NOTHING)
+        self.send_update_metadata("tell the new brokers of all leaders", chosen, None)
         hosted = state.replicas_on(brokers)
-        self._checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
-        self._checked(self.partition_state_machine.trigger_online())
+        self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
+        self.checked(self.partition_state_machine.trigger_online())
 
     def _broker_failure(self, broker_ids: Sequence[int]) -> None:
         """`onBrokerFailure` of section 6.2."""
@@ -227,21 +223,21 @@ class Controller:
         state.clear_offline_dir(brokers)
         if state.shutting_down[brokers].any():
             state.set_shutting_down(broker_ids, False)
-        self._replicas_become_offline(state.replicas_on(brokers))
+        self.replicas_become_offline(state.replicas_on(brokers))
 
-    def _replicas_become_offline(self, replicas: Replicas) -> None:
+    def replicas_become_offline(self, replicas: Replicas) -> None:
         """`onReplicasBecomeOffline` of section 6.2."""
         state = self.state
-        queued, others = creation.split_queued(state, replicas)
+        queued, others = context.split_queued(state, replicas)
         leaderless = state.list_marked(state.leader_offline, without_queued=True)
         machine = self.partition_state_machine
-        self._checked(machine.run(leaderless, PartitionState.OFFLINE))
-        results = self._checked(machine.trigger_online())
-        self._checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE))
+        self.checked(machine.run(leaderless, PartitionState.OFFLINE))
+        results = self.checked(machine.trigger_online())
+        self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE))
         if len(queued):
             self._fail_replica_deletion(queued)
         if not len(others) and not results.any_elected:
-            self._send_update_metadata("announce the live brokers", state.registered, NOTHING)
+            self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
 
     def _fail_replica_deletion(self, replicas: Replicas) -> None:
         """`fail_replica_deletion` of section 6.12, without resuming deletions."""
@@ -249,7 +245,7 @@ class Controller:
         if not state.delete_topic_enabled:
             return
         machine = self.replica_state_machine
-        self._checked(machine.run(replicas, ReplicaState.DELETION_INELIGIBLE))
+        self.checked(machine.run(replicas, ReplicaState.DELETION_INELIGIBLE))
         state.mark_topics_ineligible(np.unique(state.topic_row[replicas.rows]))
 
     # --- 6.3 -------------------------------------------------------------------------------------
@@ -267,190 +263,83 @@ class Controller:
         """
         event = "controlled_shutdown"
         if not self.active:
-            return self._inactive(event, "ControllerMoved")
+            return self.refused(event, "ControllerMoved")
         state = self.state
-        epoch = self._registered_epoch(broker_id)
+        epoch = self.registered_epoch(broker_id)
         if broker_epoch != UNKNOWN_BROKER_EPOCH:
             if epoch is None:
-                return self._refused(event, "NoSuchElement")
+                return self.refused(event, "NoSuchElement")
             if broker_epoch < epoch:
-                return self._refused(event, "StaleBrokerEpoch")
+                return self.refused(event, "StaleBrokerEpoch")
         if epoch is None:
-            return self._refused(event, "BrokerNotAvailable")
+            return self.refused(event, "BrokerNotAvailable")
         state.set_shutting_down([broker_id])
         broker = int(state.find_brokers([broker_id])[0])
-        led, followed = creation.split_led(state, broker)
+        led, followed = context.split_led(state, broker)
         try:
-            self._checked(self.partition_state_machine.run(
+            self.checked(self.partition_state_machine.run(
                 led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN
             ))
             if len(followed):
                 self.journal.add_stop_replica("stop followed replicas", broker, followed.rows)
-            self._checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
+            self.checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
         except ControllerMoved:
-            return self._resigned(event)
+            return self.resigned(event)
         outcome = self.journal.finish(event)
-        outcome.remaining = creation.split_led(state, broker)[0]
+        outcome.remaining = context.split_led(state, broker)[0]
         return outcome
 
-    def _registered_epoch(self, broker_id: int) -> int | None:
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """Epoch of a registered broker; None for any other."""
         state = self.state
         at = int(np.searchsorted(state.broker_id, broker_id))
         if at >= state.n_brokers or state.broker_id[at] != broker_id or not state.registered[at]:
             return None
         return int(state.broker_epoch[at])
 
-    # --- 6.4 -------------------------------------------------------------------------------------
+    # --- 6.4, 6.8 to 6.11 -----------------------------------------------------------------------
 
-    def on_topic_change(
-        self, created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table = {},
-        gone: Sequence[str] = (),
-    ) -> Outcome:
-        """The list of topics changed: new ones are set up, vanished ones forgotten (6.4).
-
-        Parameters
-        ----------
-        created : mapping of topic to (partition to broker ids), or pa.Table
-            A table has columns topic, partition and replicas.
-        gone : sequence of str
-            Topics that vanished from the store. Their states stay behind, as in Kafka.
-
-        Raises
-        ------
-        ArgumentError
-            A created topic exists, a vanished one does not, or a list names a broker twice.
-        """
-        new = creation.as_table(created)
-        creation.check_created(self.state, new, exists=False)
-        lost = self.state.lookup.known_topics(list(gone))
-        if not self.active:
-            return self._inactive("on_topic_change")
-        creation.remove_topics(self, lost)
-        return self._create(new, "on_topic_change")
-
-    def on_partition_modifications(
-        self, topic: str, assignments: Mapping[int, Sequence[int]]
-    ) -> Outcome:
-        """A topic got more partitions (6.4, topic node modified).
-
-        Partitions that have replicas already are left alone; of a queued topic nothing is set up.
-        """
-        new = creation.as_table({topic: assignments})
-        creation.check_created(self.state, new, exists=True)
-        if not self.active:
-            return self._inactive("on_partition_modifications")
-        new = creation.without_replicas(self.state, new)
-        if self.state.topic_queued_for_deletion[self.state.lookup.known_topics([topic])[0]]:
-            new = new.slice(0, 0)
-        return self._create(new, "on_partition_modifications")
-
-    def _create(self, new: pa.Table, event: str) -> Outcome:
-        rows = creation.set_assignments(self.state, new)
-        try:
-            self._on_new_partition_creation(np.sort(rows))
-        except ControllerMoved:
-            return self._resigned(event)
-        return self.journal.finish(event)
-
-    def _on_new_partition_creation(self, rows: Rows) -> None:
-        """`onNewPartitionCreation` of section 6.4."""
-        partitions, replicas = self.partition_state_machine, self.replica_state_machine
-        self._checked(partitions.run(rows, PartitionState.NEW))
-        self._checked(replicas.run(self.state.replicas_of(rows), ReplicaState.NEW))
-        self._checked(partitions.run(rows, PartitionState.ONLINE, Strategy.OFFLINE))
-        self._checked(replicas.run(self.state.replicas_of(rows), ReplicaState.ONLINE))
-
-    # --- 6.8 to 6.11 -------------------------------------------------------------------------------
-
+    on_topic_change = topics.on_topic_change
+    on_partition_modifications = topics.on_partition_modifications
     elect_leaders = leader_election.elect_leaders
     rebalance_leaders = leader_election.rebalance_leaders
     enable_unclean_leader_election = leader_election.enable_unclean_leader_election
     alter_partition = alteration.alter_partition
     catch_up = alteration.catch_up
+    on_broker_log_dir_failure = log_dirs.on_broker_log_dir_failure
+    on_leader_and_isr_response = log_dirs.on_leader_and_isr_response
+    on_log_dir_failure = log_dirs.on_log_dir_failure
     on_isr_change_notification = alteration.on_isr_change_notification
 
-    def on_broker_log_dir_failure(self, broker_ids: Iterable[int]) -> Outcome:
-        """Log directories failed somewhere on these brokers: they are probed (6.9, 1)."""
-        hosted = self.state.replicas_on_brokers(broker_ids)
-        if not self.active:
-            return self._inactive("on_broker_log_dir_failure")
-        try:
-            self._checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
-        except ControllerMoved:
-            return self._resigned("on_broker_log_dir_failure")
-        return self.journal.finish("on_broker_log_dir_failure")
-
-    def on_leader_and_isr_response(
-        self, broker_id: int, offline: npt.ArrayLike = (), online: npt.ArrayLike = ()
-    ) -> Outcome:
-        """A broker answered LeaderAndIsr: which partitions' directories are offline (6.9, 2).
-
-        Parameters
-        ----------
-        broker_id : int
-        offline, online : (n,) array of int
-            Partition rows answered with KAFKA_STORAGE_ERROR and with NONE.
-        """
-        state = self.state
-        bad, good = state.check_rows(offline), state.check_rows(online)
-        if not self.active:
-            return self._inactive("on_leader_and_isr_response")
-        newly = np.sort(creation.note_offline_dirs(state, broker_id, bad, good))
-        try:
-            if newly.size:
-                names = creation.slots_on(state, broker_id, newly)
-                self._replicas_become_offline(names)
-        except ControllerMoved:
-            return self._resigned("on_leader_and_isr_response")
-        return self.journal.finish("on_leader_and_isr_response")
-
-    def on_log_dir_failure(self, broker_id: int, rows: npt.ArrayLike) -> Outcome:
-        """A log directory with these partitions failed on a broker: probe, answer, and all (6.9).
-
-        Every other replica of the broker answers that it is well.
-        """
-        state = self.state
-        failed = state.check_rows(rows)
-        hosted = state.replicas_on_brokers([broker_id])
-        if not self.active:
-            return self._inactive("on_log_dir_failure")
-        first = self.on_broker_log_dir_failure([broker_id])
-        if not self.active:
-            return first
-        well = hosted.rows[~np.isin(hosted.rows, failed)]
-        second = self.on_leader_and_isr_response(broker_id, failed, well)
-        return creation.joined("on_log_dir_failure", first, second)
-
-    # --- gauges, and what every handler shares ------------------------------------------------------
+    # --- gauges, and what every handler shares ---------------------------------------------------
 
     def gauges(self) -> dict[str, int]:
         """Values of the exported gauges (1.6), by Kafka's names; all zero when not active."""
-        return creation.gauges(self.state, self.active)
+        return context.gauges(self.state, self.active)
 
-    def _send_update_metadata(
+    def send_update_metadata(
         self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows | None
     ) -> None:
         """`sendUpdateMetadataRequest`: an own batch; None means `partitions_with_leaders`."""
         if rows is None:
-            rows = creation.partitions_with_leaders(self.state)
+            rows = context.partitions_with_leaders(self.state)
         self.journal.add_update_metadata(action, brokers, rows)
 
-    def _checked(self, result: Result) -> Result:
+    def checked(self, result: Result) -> Result:
         """Pass a result on; raise where another controller has taken over."""
         if result.failure == Code.CONTROLLER_MOVED:
             raise ControllerMoved("another controller has taken over")
         return result
 
-    def _resigned(self, event: str) -> Outcome:
+    def resigned(self, event: str) -> Outcome:
+        """Outcome of an event that found another controller in charge; this one resigns."""
         self.active = False
         outcome = self.journal.finish(event)
         outcome.failure = Code.CONTROLLER_MOVED
         return outcome
 
-    def _inactive(self, event: str, error: str = "NOT_CONTROLLER") -> Outcome:
-        return self._refused(event, error)
-
-    def _refused(self, event: str, error: str) -> Outcome:
+    def refused(self, event: str, error: str) -> Outcome:
+        """Outcome of a request that Kafka answers with an error as a whole."""
         outcome = self.journal.finish(event)
         outcome.error = error
         return outcome

@@ -27,7 +27,7 @@ from kfast.journal.effects import (
     LAYOUT,
     Effects,
 )
-from kfast.kernels import election, hosting, isr, transition
+from kfast.kernels import election, hosting, isr, replica_states
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows
@@ -74,7 +74,9 @@ class Talk:
         """Whether the topic of each row is queued for deletion."""
         return self.state.topic_queued_for_deletion[self.state.topic_row[rows]]
 
-    def begin(self, rows: Rows, brokers: Rows | int, source: npt.NDArray[Any], target: int) -> Effects:
+    def begin(
+        self, rows: Rows, brokers: Rows | int, source: npt.NDArray[Any], target: int
+    ) -> Effects:
         """Effects that start with the cached records as they are now."""
         records = self.state.records[rows]
         effects = np.zeros(rows.size, EFFECT)
@@ -182,7 +184,7 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
     before = state.replica_state[rows, slots].copy()
     effects = np.zeros(rows.size, EFFECT)
     scratch = np.zeros((1, talk.tally.shape[1]), np.int64)
-    transition.change_replicas(
+    replica_states.change_replicas(
         state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
         state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64),
         int(ReplicaState.OFFLINE), previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kfast.errors import ArgumentError
 from kfast.kernels import election as kernel
 from kfast.kernels import hosting
 from kfast.schema import MAX_SLOTS, Strategy
-from kfast.errors import ArgumentError
 from kfast.state import ClusterState, Leadership, mutators
 
 
@@ -116,12 +116,12 @@ def elect(
         int(strategy), assigned, assigned & ~int(state.records["removing"][row]), isr,
         int(live[0]), int(up[0]), down, unclean_enabled or strategy.allows_unclean,
     )
-    recipients = state._ids_of(row, told)
+    recipients = state.ids_of(row, told)
     if slot < 0:
         return Election(None, recipients, False)
     recovery = 1 if unclean and state.leader_recovery_supported else record.recovery
     elected = replace(
         record, leader=int(state.broker_id[used[slot]]), leader_epoch=record.leader_epoch + 1,
-        isr=state._ids_of(row, new_isr), recovery=recovery,
+        isr=state.ids_of(row, new_isr), recovery=recovery,
     )
     return Election(elected, recipients, bool(unclean))

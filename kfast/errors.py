@@ -1,8 +1,8 @@
 """What can go wrong through a caller's mistake, and the one thing that is kfast's own fault.
 
-Every error of a caller is a `KfastError` that is also the built-in it resembles. It is raised before
-anything changes and says which argument, file or row, what was found, and what is allowed. What
-Kafka itself would refuse is never an exception: it is a `schema.Code` in the result.
+Every error of a caller is a `KfastError` that is also the built-in it resembles. It is raised
+before anything changes and says which argument, file or row, what was found, and what is allowed.
+What Kafka itself would refuse is never an exception: it is a `schema.Code` in the result.
 """
 
 from __future__ import annotations

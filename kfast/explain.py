@@ -60,7 +60,10 @@ class Explanation:
 
 
 def explain(
-    state: ClusterState, broker_ids: Iterable[int], partitions: Iterable[tuple[str, int]], *,
+    state: ClusterState,
+    broker_ids: Iterable[int],
+    partitions: Iterable[tuple[str, int]],
+    *,
     controlled: bool = False,
 ) -> list[Explanation]:
     """Tell step by step what the failure of some brokers does to some partitions.
@@ -93,9 +96,7 @@ def explain(
 class _Story:
     """One partition's way through the events; `record` is its leadership so far."""
 
-    def __init__(
-        self, given: ClusterState, failure: Failure, topic: str, partition: int
-    ) -> None:
+    def __init__(self, given: ClusterState, failure: Failure, topic: str, partition: int) -> None:
         self.failure = failure
         self.topic, self.partition = topic, partition
         self.row = int(given.find_partitions([(topic, partition)])[0])
@@ -238,8 +239,12 @@ class _Story:
             return
         old = self.record
         self.record = Leadership(
-            row["leader"], row["leader_epoch"], tuple(row["isr"]), row["recovery"],
-            row["version"], 0,
+            row["leader"],
+            row["leader_epoch"],
+            tuple(row["isr"]),
+            row["recovery"],
+            row["version"],
+            0,
         )
         yield f"leader is {row['leader']}: {self._reason(row)}"
         epoch = "" if old is None else f"{old.leader_epoch} -> "
@@ -251,8 +256,8 @@ class _Story:
     def _candidates(self, isr: set[int] | None) -> str:
         said = []
         for broker in self.replicas:
-            place = "" if isr is None else " and in the ISR" if broker in isr else ", not in the ISR"
-            said.append(f"{broker} is {self.up[broker]}{place}")
+            place = "" if isr is None else ", in the ISR" if broker in isr else ", not in the ISR"
+            said.append(f"{broker} ({self.up[broker]}{place})")
         return "; ".join(said)
 
     def _reason(self, row: Row) -> str:
@@ -267,7 +272,7 @@ class _Story:
         return "the first replica that is live and in the ISR"
 
     def _shrinks(self, additions: list[Row]) -> Iterator[str]:
-        """What each OfflineReplica did to the record: read from the LeaderAndIsr that follows it."""
+        """What each OfflineReplica did to the record: the LeaderAndIsr that follows says it."""
         broker: int | None = None
         for row in additions:
             if row["kind"] == "StopReplica":
@@ -279,8 +284,12 @@ class _Story:
     def _shrink(self, broker: int, row: Row) -> str:
         old = self.record
         self.record = Leadership(
-            row["leader"], row["leader_epoch"], tuple(row["isr"]), row["recovery"],
-            row["version"], row["controller_epoch"],
+            row["leader"],
+            row["leader_epoch"],
+            tuple(row["isr"]),
+            row["recovery"],
+            row["version"],
+            row["controller_epoch"],
         )
         if old is None or old.leader_epoch == row["leader_epoch"]:
             return f"{broker} is not in the ISR ({_ids(row['isr'])}): the record stays as it is"

@@ -39,6 +39,8 @@ _KINDS = {
     "UpdateMetadata": "update_metadata_requests",
     "StopReplica": "stop_replica_requests",
 }
+
+
 @dataclass(frozen=True)
 class Impact:
     """What changed between two censuses of one cluster.
@@ -80,9 +82,7 @@ class Impact:
             **self.after.counts,
             "newly_offline": int(self.newly("offline").sum()),
             "newly_under_min_isr": int(self.newly("under_min_isr").sum()),
-            "back_online": int(
-                (self.before.flags("offline") & ~self.after.flags("offline")).sum()
-            ),
+            "back_online": int((self.before.flags("offline") & ~self.after.flags("offline")).sum()),
             "leaders_moved": int(self.leaders_moved.sum()),
             "unclean": self.after.unclean_elections - self.before.unclean_elections,
             "isr_shrunk": int(self.isr_shrunk.sum()),
@@ -235,8 +235,12 @@ class Failure:
 
 
 def fail_brokers(
-    state: ClusterState, broker_ids: Iterable[int], *, controlled: bool = False,
-    journal: str = "counts", threads: int = 1,
+    state: ClusterState,
+    broker_ids: Iterable[int],
+    *,
+    controlled: bool = False,
+    journal: str = "counts",
+    threads: int = 1,
 ) -> Failure:
     """Start a controller on a copy of the cluster, and let brokers fail.
 
@@ -259,8 +263,9 @@ def fail_brokers(
         A broker is unknown, or not registered.
     """
     ids = tuple(dict.fromkeys(int(broker) for broker in broker_ids))
-    down = [b for b, row in zip(ids, state.find_brokers(ids), strict=True)
-            if not state.registered[row]]
+    down = [
+        b for b, row in zip(ids, state.find_brokers(ids), strict=True) if not state.registered[row]
+    ]
     if down:
         raise ArgumentError(
             f"broker {', '.join(map(str, down))} is not registered: it is down already and cannot "
@@ -277,9 +282,13 @@ def fail_brokers(
         events.append(_event(after, controller.on_broker_failure(group)))
     outcomes = [event.outcome for event in events]
     return Failure(
-        controller.title, ids, controlled, after,
+        controller.title,
+        ids,
+        controlled,
+        after,
         impact(as_given, started, outcomes[:1]),
-        impact(started, take_census(after), outcomes[1:]), tuple(events),
+        impact(started, take_census(after), outcomes[1:]),
+        tuple(events),
     )
 
 

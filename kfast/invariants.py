@@ -215,8 +215,10 @@ def metadata_goes_with_leadership(outcome: Outcome) -> None:
 
 
 def after_broker_failure(state: ClusterState, broker_ids: list[int]) -> None:
-    """Rule 24: no partition of a topic that is not queued is led by a dead broker, or keeps one in
-    an ISR of more than one member."""
+    """Rule 24: dead brokers lead nothing, and are in no ISR of more than one member.
+
+    Queued topics are left out, and records of a newer controller.
+    """
     brokers = state.find_brokers(broker_ids)
     open_ = ~state.topic_queued_for_deletion[state.topic_row] & _has_leadership(state)
     open_ &= state.records["controller_epoch"] <= state.controller_epoch

@@ -17,11 +17,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kfast import conversation, schema
+from kfast import conversation
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
-from kfast.kernels import election, transition
+from kfast.kernels import election, partition_states, replica_states
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows
@@ -121,12 +121,12 @@ class ReplicaStateMachine:
         state, journal = self.state, self.journal
         threads = 1 if journal.full else self.threads
         online, offline = (
-            transition.count_started(state.records, state.replicas, state.broker_status)
+            replica_states.count_started(state.records, state.replicas, state.broker_status)
             if journal.full else (0, 0)
         )
         effects = np.zeros(online, EFFECT), np.zeros(0 if self.store else offline, EFFECT)
         tallies = journal.new_tally(threads), journal.new_tally(threads)
-        transition.start_replicas(
+        replica_states.start_replicas(
             state.records, state.replicas, state.replica_state, state.broker_status,
             state.topic_row, state.topic_flags, state.leader_offline,
             previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
@@ -193,10 +193,10 @@ class ReplicaStateMachine:
         if self.store is not None and target == ReplicaState.OFFLINE:
             return conversation.take_offline(self, replicas)
         state, journal = self.state, self.journal
-        n = transition.count_targets(replicas.slots)
+        n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
         tally = journal.new_tally(self.threads)
-        transition.change_replicas(
+        replica_states.change_replicas(
             state.records, state.replicas, state.replica_state, state.topic_row,
             state.topic_flags, state.leader_offline, replicas.rows, replicas.slots, int(target),
             previous_mask(REPLICA_PREVIOUS[target]), state.controller_epoch, False,
@@ -229,7 +229,7 @@ class PartitionStateMachine:
         """Step 1 of section 3.2: states by leadership and liveness, cache only."""
         state = self.state
         tally = self.journal.new_tally(self.threads)
-        transition.initialize_partitions(
+        partition_states.initialize_partitions(
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, state.pending, tally,
         )
@@ -300,7 +300,7 @@ class PartitionStateMachine:
         tally = journal.new_tally(self.threads)
         previous = previous_mask(PARTITION_PREVIOUS[target])
         if target != PartitionState.ONLINE:
-            transition.change_partitions(
+            partition_states.change_partitions(
                 state.records, state.topic_row, state.topic_flags, state.pending, rows,
                 int(target), previous, state.any_queued, codes, effects, tally,
             )

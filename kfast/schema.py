@@ -26,7 +26,7 @@ NARROW_SLOTS = 8
 """A narrow layout holds at most this many slots: its masks are uint8."""
 
 NARROW_BROKERS = 65535
-"""A narrow layout holds fewer brokers than this: its broker rows are uint16, the last one a null."""
+"""A narrow layout holds fewer brokers than this: its broker rows are uint16, the last a null."""
 
 
 class PartitionState(IntEnum):
@@ -62,7 +62,9 @@ class ReplicaState(IntEnum):
         return REPLICA_STATE_NAMES[self]
 
 
-PARTITION_STATE_NAMES = ("NewPartition", "OnlinePartition", "OfflinePartition", "NonExistentPartition")
+PARTITION_STATE_NAMES = (
+    "NewPartition", "OnlinePartition", "OfflinePartition", "NonExistentPartition",
+)
 REPLICA_STATE_NAMES = (
     "",
     "NewReplica",
@@ -126,7 +128,7 @@ class Code(IntEnum):
     CONTROLLER_MOVED = 15
     """The whole call failed because another controller has taken over."""
     CREATE_CALL_FAILED = 16
-    """3.5: the call that creates records failed as a whole; Kafka logs NewPartition as the target."""
+    """3.5: the call that creates records failed as a whole; logged with NewPartition as target."""
     NOT_ASKED = 17
     """The call failed as a whole before this one was looked at."""
 
@@ -214,17 +216,35 @@ CLUSTER = (
     Column("controller_id", "int32", pa.int32(), "broker that is the active controller", -1),
     Column("controller_epoch", "int32", pa.int32(), "rises by 1 with every controller election"),
     Column("epoch_store_version", "int32", pa.int32(), "version of the stored controller epoch"),
-    Column("default_unclean_leader_election", "bool", pa.bool_(), "broker default of unclean.leader.election.enable"),
-    Column("default_min_insync_replicas", "int32", pa.int32(), "broker default of min.insync.replicas"),
+    Column(
+        "default_unclean_leader_election", "bool", pa.bool_(),
+        "broker default of unclean.leader.election.enable",
+    ),
+    Column(
+        "default_min_insync_replicas", "int32", pa.int32(),
+        "broker default of min.insync.replicas",
+    ),
     Column("delete_topic_enabled", "bool", pa.bool_(), "delete.topic.enable"),
-    Column("leader_recovery_supported", "bool", pa.bool_(), "inter-broker protocol is 3.2 or later"),
-    Column("unclean_elections", "int64", pa.int64(), "how often a leader was chosen outside the ISR"),
+    Column(
+        "leader_recovery_supported", "bool", pa.bool_(),
+        "inter-broker protocol is 3.2 or later",
+    ),
+    Column(
+        "unclean_elections", "int64", pa.int64(),
+        "how often a leader was chosen outside the ISR",
+    ),
 )
 
 BROKERS = (
-    Column("broker_id", "int32", pa.int32(), "Kafka's broker id; the table is sorted by it", axes=("broker",)),
+    Column(
+        "broker_id", "int32", pa.int32(),
+        "Kafka's broker id; the table is sorted by it", axes=("broker",),
+    ),
     Column("rack", "arrow", pa.string(), "broker.rack", axes=("broker",)),
-    Column("registered", "bool", pa.bool_(), "its registration is in the store: live or shutting down", axes=("broker",)),
+    Column(
+        "registered", "bool", pa.bool_(),
+        "its registration is in the store: live or shutting down", axes=("broker",),
+    ),
     Column("shutting_down", "bool", pa.bool_(), "in controlled shutdown", axes=("broker",)),
     Column("epoch", "int64", pa.int64(), "registration epoch", axes=("broker",)),
 )
@@ -233,41 +253,99 @@ TOPICS = (
     Column("topic", "arrow", pa.string(), "name", axes=("topic",)),
     Column("topic_id", "arrow", pa.string(), "22 characters of URL-safe base64", axes=("topic",)),
     Column("exists", "bool", pa.bool_(), "is among the controller's topics", axes=("topic",)),
-    Column("unclean_leader_election", "int8", pa.bool_(), "topic override of unclean.leader.election.enable", -1, ("topic",)),
-    Column("min_insync_replicas", "int32", pa.int32(), "topic override of min.insync.replicas", -1, ("topic",)),
+    Column(
+        "unclean_leader_election", "int8", pa.bool_(),
+        "topic override of unclean.leader.election.enable", -1, ("topic",),
+    ),
+    Column(
+        "min_insync_replicas", "int32", pa.int32(),
+        "topic override of min.insync.replicas", -1, ("topic",),
+    ),
     Column("queued_for_deletion", "bool", pa.bool_(), "deletion was asked for", axes=("topic",)),
     Column("deletion_started", "bool", pa.bool_(), "deletion has begun", axes=("topic",)),
-    Column("ineligible", "bool", pa.bool_(), "deletion cannot go on at the moment", axes=("topic",)),
+    Column(
+        "ineligible", "bool", pa.bool_(),
+        "deletion cannot go on at the moment", axes=("topic",),
+    ),
 )
 
 PARTITIONS = (
-    Column("topic_row", "int32", None, "row of the topic; Arrow tables have its name in `topic`", axes=("partition",)),
-    Column("partition", "int32", pa.int32(), "partition number within the topic", axes=("partition",)),
-    Column("leader", "int32", pa.int32(), "broker row of the leader; its id in Arrow tables", NO_LEADER, ("partition",)),
-    Column("leader_epoch", "int32", pa.int32(), "rises by 1 with every new leader or ISR shrink", axes=("partition",)),
+    Column(
+        "topic_row", "int32", None,
+        "row of the topic; Arrow tables have its name in `topic`", axes=("partition",),
+    ),
+    Column(
+        "partition", "int32", pa.int32(),
+        "partition number within the topic", axes=("partition",),
+    ),
+    Column(
+        "leader", "int32", pa.int32(),
+        "broker row of the leader; its id in Arrow tables", NO_LEADER, ("partition",),
+    ),
+    Column(
+        "leader_epoch", "int32", pa.int32(),
+        "rises by 1 with every new leader or ISR shrink", axes=("partition",),
+    ),
     Column("version", "int32", pa.int32(), "version of the stored record", axes=("partition",)),
-    Column("controller_epoch", "int32", pa.int32(), "epoch of the controller that wrote the record", axes=("partition",)),
+    Column(
+        "controller_epoch", "int32", pa.int32(),
+        "epoch of the controller that wrote the record", axes=("partition",),
+    ),
     Column("isr", "mask", _IDS, "slots in sync", axes=("partition",)),
     Column("adding", "mask", _IDS, "slots that a reassignment adds", axes=("partition",)),
     Column("removing", "mask", _IDS, "slots that a reassignment removes", axes=("partition",)),
-    Column("offline_dir", "mask", _IDS, "slots whose log directory is offline", axes=("partition",)),
-    Column("n_replicas", "uint8", None, "how many slots, from the first, are assigned replicas", axes=("partition",)),
+    Column(
+        "offline_dir", "mask", _IDS,
+        "slots whose log directory is offline", axes=("partition",),
+    ),
+    Column(
+        "n_replicas", "uint8", None,
+        "how many slots, from the first, are assigned replicas", axes=("partition",),
+    ),
     Column("n_slots", "uint8", None, "how many slots are in use", axes=("partition",)),
-    Column("partition_state", "int8", pa.int8(), "state, a `PartitionState`", PartitionState.NO_ENTRY, ("partition",)),
-    Column("flags", "uint8", None, "bits: assigned, has leadership, recovering, being reassigned", axes=("partition",)),
+    Column(
+        "partition_state", "int8", pa.int8(),
+        "state, a `PartitionState`", PartitionState.NO_ENTRY, ("partition",),
+    ),
+    Column(
+        "flags", "uint8", None,
+        "bits: assigned, has leadership, recovering, being reassigned", axes=("partition",),
+    ),
 )
 
 REPLICAS = (
-    Column("replicas", "broker", _IDS, "broker rows: assigned replicas first, preferred replica in slot 0", -1, ("partition", "slot")),
-    Column("replica_state", "uint8", None, "state, a `ReplicaState`", ReplicaState.NO_ENTRY, ("partition", "slot")),
+    Column(
+        "replicas", "broker", _IDS,
+        "broker rows: assigned replicas first, preferred replica in slot 0",
+        -1, ("partition", "slot"),
+    ),
+    Column(
+        "replica_state", "uint8", None,
+        "state, a `ReplicaState`", ReplicaState.NO_ENTRY, ("partition", "slot"),
+    ),
 )
 
 FLAG_COLUMNS = (
-    Column("has_leadership", "bool", pa.bool_(), "a leadership record is cached", axes=("partition",)),
-    Column("recovery", "int8", pa.int8(), "leader recovery state: 0 recovered, 1 recovering", axes=("partition",)),
-    Column("being_reassigned", "bool", pa.bool_(), "a reassignment is under way", axes=("partition",)),
-    Column("replica_state_broker_ids", "int32", _IDS, "brokers that have a replica state", axes=("partition",)),
-    Column("replica_states", "int8", pa.list_(pa.int8()), "their states, a `ReplicaState` each", axes=("partition",)),
+    Column(
+        "has_leadership", "bool", pa.bool_(),
+        "a leadership record is cached", axes=("partition",),
+    ),
+    Column(
+        "recovery", "int8", pa.int8(),
+        "leader recovery state: 0 recovered, 1 recovering", axes=("partition",),
+    ),
+    Column(
+        "being_reassigned", "bool", pa.bool_(),
+        "a reassignment is under way", axes=("partition",),
+    ),
+    Column(
+        "replica_state_broker_ids", "int32", _IDS,
+        "brokers that have a replica state", axes=("partition",),
+    ),
+    Column(
+        "replica_states", "int8", pa.list_(pa.int8()),
+        "their states, a `ReplicaState` each", axes=("partition",),
+    ),
 )
 """Columns that only the Arrow table of partitions has: made from flags and the replica matrix."""
 
@@ -310,5 +388,5 @@ def record_dtype(narrow: bool) -> np.dtype:
 
 
 def broker_dtype(narrow: bool) -> np.dtype:
-    """Numpy dtype of a broker row in the replica matrix; its largest value (-1 wide) is the null."""
+    """Numpy dtype of a broker row in the replica matrix; its largest value, or -1, is the null."""
     return np.dtype(np.uint16 if narrow else np.int32)

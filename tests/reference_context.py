@@ -7,6 +7,7 @@ section 1 of the specification, which the kernels are compared with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from kfast.schema import (
@@ -142,6 +143,12 @@ class Context:
     offline_partition_count: int = 0
     preferred_imbalance_count: int = 0
     unclean_elections: int = 0
+
+    def copy(self) -> Context:
+        """An independent copy; records and assignments never change."""
+        mine = {k: copy(v) if isinstance(v, dict | set) else v for k, v in vars(self).items()}
+        dirs = {b: set(ps) for b, ps in self.offline_dir_replicas.items()}
+        return Context(**{**mine, "offline_dir_replicas": dirs})
 
     # -- queries (1.5) ------------------------------------------------------------------------
 

@@ -28,16 +28,31 @@ def partitions_of(ctx: Context) -> list[Partition]:
     return sorted(known)
 
 
-def partition_row(ctx: Context, p: Partition) -> dict[str, Any]:
-    """One row of the table of partitions; what is a set is in ascending order."""
+def partition_rows(ctx: Context) -> dict[Partition, dict[str, Any]]:
+    """The table of partitions; what is a set is in ascending order."""
+    states: dict[Partition, dict[int, int]] = {}
+    for (p, b), state in sorted(ctx.replica_states.items()):
+        states.setdefault(p, {})[b] = int(state)
+    dirs: dict[Partition, list[int]] = {}
+    for b, listed in sorted(ctx.offline_dir_replicas.items()):
+        for p in listed:
+            dirs.setdefault(p, []).append(b)
+    return {
+        p: partition_row(ctx, p, states.get(p, {}), dirs.get(p, []))
+        for p in partitions_of(ctx)
+    }
+
+
+def partition_row(
+    ctx: Context, p: Partition, states: dict[int, int], dirs: list[int]
+) -> dict[str, Any]:
+    """One row of it."""
     assignment, record = ctx.assignments.get(p), ctx.leadership.get(p)
-    states = {b: s for (q, b), s in ctx.replica_states.items() if q == p}
     row: dict[str, Any] = {
         "topic": p[0], "partition": p[1], "replicas": None, "adding": [], "removing": [],
-        "offline_dir": sorted(b for b, ps in ctx.offline_dir_replicas.items() if p in ps),
+        "offline_dir": dirs,
         "partition_state": int(ctx.partition_states.get(p, PartitionState.NO_ENTRY)),
-        "replica_state_broker_ids": sorted(states),
-        "replica_states": [int(states[b]) for b in sorted(states)],
+        "replica_state_broker_ids": list(states), "replica_states": list(states.values()),
         "being_reassigned": p in ctx.being_reassigned, "has_leadership": record is not None,
         "leader": -1, "leader_epoch": 0, "version": 0, "controller_epoch": 0, "isr": [],
         "recovery": 0,
@@ -92,20 +107,19 @@ def cluster_row(ctx: Context) -> dict[str, Any]:
     }
 
 
-def state_of(ctx: Context, layout: Layout | None = None) -> ClusterState:
-    """A kfast state that says what the context says; nothing is left to be assumed."""
-    brokers = broker_rows(ctx)
-    state = ClusterState.from_tables(
-        pa.Table.from_pylist(brokers, BROKERS_SCHEMA),
+def tables_of(ctx: Context) -> list[pa.Table]:
+    """Brokers, topics, partitions and cluster; nothing is left to be assumed."""
+    return [
+        pa.Table.from_pylist(broker_rows(ctx), BROKERS_SCHEMA),
         pa.Table.from_pylist(topic_rows(ctx), TOPICS_SCHEMA),
-        pa.Table.from_pylist(
-            [partition_row(ctx, p) for p in partitions_of(ctx)], PARTITIONS_SCHEMA
-        ),
+        pa.Table.from_pylist(list(partition_rows(ctx).values()), PARTITIONS_SCHEMA),
         pa.Table.from_pylist([cluster_row(ctx)], CLUSTER_SCHEMA),
-        layout=layout,
-    )
-    ctx.offline_partition_count = state.offline_partition_count
-    return state
+    ]
+
+
+def state_of(ctx: Context, layout: Layout | None = None) -> ClusterState:
+    """A kfast state that says what the context says."""
+    return ClusterState.from_tables(*tables_of(ctx), layout=layout)
 
 
 def store_of(ctx: Context, twin: TwinStore, state: ClusterState) -> Store:
@@ -158,7 +172,7 @@ def partitions_differ(ctx: Context, state: ClusterState) -> str | None:
         (row["topic"], row["partition"]): found_row(row)
         for row in state.to_tables().partitions.to_pylist()
     }
-    wanted = {p: partition_row(ctx, p) for p in partitions_of(ctx)}
+    wanted = partition_rows(ctx)
     for p in sorted({*found, *wanted}):
         if p not in wanted:
             if not is_empty(found[p]):

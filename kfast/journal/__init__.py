@@ -122,7 +122,8 @@ class Journal:
 
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
-        state, total = self.state, tally.sum(axis=0)
+        state = self.state
+        total: npt.NDArray[np.int64] = tally.sum(axis=0)
         state.offline_partition_count += int(total[LAYOUT["offline"]])
         state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
         state.unclean_elections += int(total[LAYOUT["unclean"]])

@@ -19,7 +19,9 @@ def _leader_and_isr(row: dict[str, Any]) -> dict[str, Any]:
     return said | {"recovery": _RECOVERY[row["recovery"]]}
 
 
-def _leader_requests(rows: list[dict[str, Any]], batch: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def _leader_requests(
+    rows: list[dict[str, Any]], batch: dict[str, Any]
+) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     registered = set(batch["registered"])
     for row in rows:

@@ -206,10 +206,11 @@ def metadata_effects(effects: Effects) -> Effects:
     """The last effect per partition that put it into UpdateMetadata; in row order."""
     told = effects[(effects["kinds"] & KIND_LEADER_AND_ISR) != 0]
     order = np.argsort(told["row"], kind="stable")
-    ordered = told[order]
+    ordered: Effects = told[order]
     if not ordered.size:
         return ordered
-    return ordered[np.append(ordered["row"][1:] != ordered["row"][:-1], True)]
+    last: Effects = ordered[np.append(ordered["row"][1:] != ordered["row"][:-1], True)]
+    return last
 
 
 def metadata_table(state: ClusterState, effects: Effects, step: int) -> pa.Table:

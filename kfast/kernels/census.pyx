@@ -3,19 +3,17 @@
 Source: specification, sections 1.5 and 1.6.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
     FLAG_ASSIGNED,
-    FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
-    FLAG_RECOVERY,
     P_NEW,
-    P_NO_ENTRY,
     P_NON_EXISTENT,
+    P_NO_ENTRY,
     P_OFFLINE,
-    R_NO_ENTRY,
     R_NON_EXISTENT,
+    R_NO_ENTRY,
     TALLY_ANNOUNCED,
     TALLY_BROKERS,
     TALLY_CELLS,
@@ -29,11 +27,6 @@ from kfast.kernels.slots cimport (
     TOPIC_QUEUED,
     TOPIC_STARTED,
     Effect,
-    ConstNarrowRecord,
-    ConstWideRecord,
-    NarrowRecord,
-    WideRecord,
-    bit,
     broker_t,
     const_record_t,
     first_slots,
@@ -43,6 +36,12 @@ from kfast.kernels.slots cimport (
     liveness_of,
     record_t,
     write_bit,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
 )
 
 

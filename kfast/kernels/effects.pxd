@@ -1,26 +1,16 @@
-"""Writing a row: what every kernel does alike to the record, the counters, the bitmaps, the tally."""
+"""Writing a row: what every kernel does alike to record, counters, bitmaps and tally."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from kfast.kernels.slots cimport (
-    FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
-    KIND_LEADER_AND_ISR,
-    KIND_METADATA,
     KIND_QUEUED,
-    KIND_STOP,
     KIND_UNCLEAN,
-    NO_LEADER,
     P_NEW,
-    P_NO_ENTRY,
     P_OFFLINE,
-    TALLY_BROKERS,
     TALLY_CELLS,
     TALLY_CODES,
-    TALLY_IMBALANCE,
-    TALLY_LEADERS_MOVED,
-    TALLY_METADATA,
     TALLY_OFFLINE,
     TALLY_UNCLEAN,
     TOPIC_QUEUED,

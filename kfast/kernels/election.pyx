@@ -35,9 +35,7 @@ from kfast.kernels.slots cimport (
     MOVED,
     NEWER_CONTROLLER,
     NODE_EXISTS,
-    NOT_ASKED,
     NO_ELIGIBLE_LEADER,
-    NO_LEADER,
     NO_LIVE_REPLICA,
     NO_RECORD,
     NO_SLOT,
@@ -49,18 +47,12 @@ from kfast.kernels.slots cimport (
     TALLY_IMBALANCE,
     TALLY_LEADERS_MOVED,
     TALLY_METADATA,
-    TALLY_UNCLEAN,
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
     Effect,
     Liveness,
-    ConstNarrowRecord,
-    ConstWideRecord,
-    NarrowRecord,
-    WideRecord,
     broker_t,
     chunk_start,
-    const_record_t,
     first_slots,
     is_imbalanced,
     kfast_prefetch,
@@ -69,6 +61,10 @@ from kfast.kernels.slots cimport (
     lowest_slot,
     record_t,
     write_bit,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
 )
 
 

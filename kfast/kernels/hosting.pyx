@@ -13,16 +13,10 @@ from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_HAS_LEADERSHIP,
     NO_SLOT,
-    Liveness,
     TOPIC_QUEUED,
-    ConstNarrowRecord,
-    ConstWideRecord,
-    NarrowRecord,
-    WideRecord,
-    bit,
+    Liveness,
     broker_t,
     const_record_t,
-    first_slots,
     kfast_lowest,
     kfast_prefetch,
     leader_is_online,
@@ -30,6 +24,12 @@ from kfast.kernels.slots cimport (
     record_t,
     slot_of,
     write_bit,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
 )
 
 

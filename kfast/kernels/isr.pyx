@@ -4,7 +4,7 @@ Source: specification, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachine` a
 `KafkaController.processAlterPartition`.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kfast.kernels.isr cimport Shrunk, shrink_one
 from kfast.kernels.slots cimport (
@@ -14,10 +14,6 @@ from kfast.kernels.slots cimport (
     FLAG_RECOVERY,
     NO_LEADER,
     Liveness,
-    ConstNarrowRecord,
-    ConstWideRecord,
-    NarrowRecord,
-    WideRecord,
     bit,
     broker_t,
     const_record_t,
@@ -26,7 +22,12 @@ from kfast.kernels.slots cimport (
     leader_is_online,
     liveness_of,
     record_t,
-    slot_of,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
 )
 
 # `schema.AlterCode`.

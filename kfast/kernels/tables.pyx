@@ -4,15 +4,10 @@ A list column is a pair (offsets, values), as Arrow has it; values are broker ro
 and broker ids on the way out.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
-    FLAG_ASSIGNED,
     NO_SLOT,
-    ConstNarrowRecord,
-    ConstWideRecord,
-    NarrowRecord,
-    WideRecord,
     bit,
     broker_t,
     const_record_t,
@@ -20,6 +15,12 @@ from kfast.kernels.slots cimport (
     kfast_lowest,
     record_t,
     slot_of,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
 )
 from kfast.kernels.permute cimport set_masks
 

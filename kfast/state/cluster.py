@@ -7,7 +7,7 @@ section 1 of the specification (Kafka 3.9, `ControllerContext`).
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +17,9 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError, RowError
 from kfast.kernels import census, hosting
-from kfast.schema import PartitionState, ReplicaState
-from kfast.state import mutators, names
+from kfast.state import mutators, names, queries
 from kfast.state.hosting import HostingIndex
-from kfast.state.records import Assignment, Leadership, Replicas, Rows, Slots, Tables
+from kfast.state.records import Replicas, Rows, Tables
 
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
 FIRST_ROOM = 16384
@@ -29,8 +28,13 @@ FIRST_ROOM = 16384
 TOPIC_QUEUED, TOPIC_STARTED, TOPIC_INELIGIBLE, TOPIC_EXISTS, TOPIC_UNCLEAN = 1, 2, 4, 8, 16
 
 
+def _has(words: npt.NDArray[np.uint8], flag: int) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (words & flag) != 0
+    return found
+
+
 class ClusterState:
-    """A cluster: brokers, topics, partitions and replicas as columns, and the controller's counters.
+    """A cluster: brokers, topics, partitions and replicas as columns, and the counters of 1.6.
 
     Make one with `from_tables`, `kfast.read` or `kfast.generate`. Rows are 0-based places in a
     table; broker rows are in the order of broker ids. The columns may be read freely; they are
@@ -223,15 +227,15 @@ class ClusterState:
     @property
     def registered(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is registered."""
-        return (self.broker_status[: self.n_brokers] & BROKER_REGISTERED) != 0
+        return _has(self.broker_status[: self.n_brokers], BROKER_REGISTERED)
 
     @property
     def shutting_down(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is in controlled shutdown."""
-        return (self.broker_status[: self.n_brokers] & BROKER_SHUTTING_DOWN) != 0
+        return _has(self.broker_status[: self.n_brokers], BROKER_SHUTTING_DOWN)
 
     def _topic_flag(self, flag: int) -> npt.NDArray[np.bool_]:
-        return (self.topic_flags[: self.n_topics] & flag) != 0
+        return _has(self.topic_flags[: self.n_topics], flag)
 
     @property
     def topic_queued_for_deletion(self) -> npt.NDArray[np.bool_]:
@@ -370,74 +374,13 @@ class ClusterState:
 
     # --- queries of section 1.5 -----------------------------------------------------------------
 
-    def is_replica_online(
-        self, broker_id: int, row: int, include_shutting_down: bool = False
-    ) -> bool:
-        """Whether a replica would be online: liveness only, not assignment or ISR membership."""
-        at = int(np.searchsorted(self.broker_id, broker_id))
-        if at >= self.n_brokers or self.broker_id[at] != broker_id:
-            return False
-        status = int(self.broker_status[at])
-        if not status & BROKER_REGISTERED:
-            return False
-        if status & BROKER_SHUTTING_DOWN and not include_shutting_down:
-            return False
-        return broker_id not in self._ids_of(row, int(self.records["offline_dir"][row]))
-
-    def _ids_of(self, row: int, mask: int) -> tuple[int, ...]:
-        return tuple(
-            int(self.broker_id[self.replicas[row, s]]) for s in range(self.n_slots) if mask >> s & 1
-        )
-
-    def assignment(self, row: int) -> Assignment:
-        """Assignment of a partition; three empty lists where it has none."""
-        record = self.records[row]
-        assigned = (1 << int(record["n_replicas"])) - 1
-        return Assignment(
-            self._ids_of(row, assigned), self._ordered_ids(row, "adding"),
-            self._ordered_ids(row, "removing"),
-        )
-
-    def _ordered_ids(self, row: int, name: str) -> tuple[int, ...]:
-        """Ids of an adding or removing list, in the order it was given."""
-        ids = self._ids_of(row, int(self.records[name][row]))
-        order = self.odd_orders.get((name, row), ())
-        return tuple(sorted(ids, key=lambda b: order.index(b) if b in order else len(order)))
-
-    def leadership(self, row: int) -> Leadership | None:
-        """Cached leadership of a partition, ISR in slot order; None where there is none."""
-        record = self.records[row]
-        if not int(record["flags"]) & schema.FLAG_HAS_LEADERSHIP:
-            return None
-        leader = int(record["leader"])
-        return Leadership(
-            int(self.broker_id[leader]) if leader >= 0 else leader,
-            int(record["leader_epoch"]),
-            self._ids_of(row, int(record["isr"])),
-            int((int(record["flags"]) & schema.FLAG_RECOVERY) != 0),
-            int(record["version"]),
-            int(record["controller_epoch"]),
-        )
-
-    def stop_epochs(self, rows: Rows) -> Rows:
-        """Leader epochs that StopReplica carries (`leader_epoch` of section 1.5)."""
-        records = self.records[rows]
-        led = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
-        epochs = np.where(led, records["leader_epoch"], schema.NO_EPOCH)
-        epochs[self.topic_queued_for_deletion[self.topic_row[rows]]] = schema.EPOCH_DURING_DELETE
-        return epochs.astype(np.int32)
-
-    def partition_state(self, row: int) -> PartitionState:
-        """State of a partition."""
-        return PartitionState(int(self.records["partition_state"][row]))
-
-    def replica_states_of(self, row: int) -> dict[int, ReplicaState]:
-        """States of a partition's replicas by broker id; brokers without an entry are left out."""
-        return {
-            int(self.broker_id[self.replicas[row, s]]): ReplicaState(int(self.replica_state[row, s]))
-            for s in range(int(self.records["n_slots"][row]))
-            if self.replica_state[row, s]
-        }
+    ids_of = queries.ids_of
+    is_replica_online = queries.is_replica_online
+    assignment = queries.assignment
+    leadership = queries.leadership
+    stop_epochs = queries.stop_epochs
+    partition_state = queries.partition_state
+    replica_states_of = queries.replica_states_of
 
     # --- mutators of section 1.6 ----------------------------------------------------------------
 

@@ -155,7 +155,7 @@ def absent_names(values: pa.Array, known: pa.Array) -> pa.Array:
 
 def ids_to_rows(broker_id: Rows, ids: Rows) -> Rows:
     """Broker rows of ids that are all known; negative ids stay as they are."""
-    if broker_id.size and 0 <= broker_id[0] and broker_id[-1] < 1 << 20:
+    if broker_id.size and broker_id[0] >= 0 and broker_id[-1] < 1 << 20:
         place = np.zeros(int(broker_id[-1]) + 1, np.int32)
         place[broker_id] = np.arange(broker_id.size, dtype=np.int32)
         rows = place[np.maximum(ids, 0)]

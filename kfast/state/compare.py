@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kfast.kernels import census
 
@@ -24,6 +23,11 @@ def _sorted_lists(column: pa.ListArray) -> pa.ListArray:
     return pa.ListArray.from_arrays(column.offsets, pa.array(values[np.lexsort((values, owner))]))
 
 
+def _in_one(table: pa.Table, name: str) -> pa.ListArray:
+    column = table.column(name).combine_chunks()
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+
+
 def _normal(table: pa.Table, name: str) -> pa.Table:
     """The table in the order of its keys, lists that are sets sorted."""
     if name == "partitions":
@@ -31,10 +35,7 @@ def _normal(table: pa.Table, name: str) -> pa.Table:
         order = _state_order(table)
         for column in SETS:
             at = table.column_names.index(column)
-            lists = _sorted_lists(table.column(column).combine_chunks().chunk(0)
-                                  if table.num_rows and isinstance(table.column(column).combine_chunks(), pa.ChunkedArray)
-                                  else table.column(column).combine_chunks())
-            table = table.set_column(at, column, lists)
+            table = table.set_column(at, column, _sorted_lists(_in_one(table, column)))
         for column, values in order.items():
             table = table.set_column(table.column_names.index(column), column, values)
     elif name == "topics":
@@ -44,10 +45,10 @@ def _normal(table: pa.Table, name: str) -> pa.Table:
 
 def _state_order(table: pa.Table) -> dict[str, pa.Array]:
     """Replica states in ascending broker id."""
-    brokers = table.column("replica_state_broker_ids").combine_chunks()
-    states = table.column("replica_states").combine_chunks()
     if table.num_rows == 0:
         return {}
+    brokers = _in_one(table, "replica_state_broker_ids")
+    states = _in_one(table, "replica_states")
     owner = np.repeat(np.arange(len(brokers)), np.diff(brokers.offsets.to_numpy()))
     order = np.lexsort((brokers.values.to_numpy(), owner))
     return {
@@ -75,7 +76,8 @@ def _first_difference(ours: pa.Table, theirs: pa.Table, name: str) -> str | None
     if found is None:
         return None
     row, column = found
-    keys = [ours.column(k)[row].as_py() for k in ours.column_names[: 2 if name == "partitions" else 1]]
+    key_columns = ours.column_names[: 2 if name == "partitions" else 1]
+    keys = [ours.column(key)[row].as_py() for key in key_columns]
     return (
         f"{name} row {row} ({'-'.join(map(str, keys))}), column {column}: "
         f"{ours.column(column)[row].as_py()} against {theirs.column(column)[row].as_py()}"

@@ -38,14 +38,14 @@ def load(
     said: list[str] = list(notes)
     rows = Columns(partitions, schema.PARTITIONS_SCHEMA, "partitions", source)
     _load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
-    _load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows, said)
+    _load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows)
     lists = _read_lists(rows, said)
     leader_ids = _read_leaders(rows, lists["replicas"], said)
     _load_brokers(
         state, Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source),
         [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0]], said,
     )
-    _load_partitions(state, rows, lists, leader_ids, layout, said)
+    _load_partitions(state, rows, lists, leader_ids, layout)
     _report_unassigned(state, rows, said)
     state.assumptions = tuple(said)
     mutators.refresh_unclean(state)
@@ -67,7 +67,7 @@ def _load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
         )
 
 
-def _load_topics(state: ClusterState, table: Columns, rows: Columns, said: list[str]) -> None:
+def _load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
     names = table.strings("topic") if table.given("topic") else pa.array([], pa.string())
     table.refuse_nulls("topic")
     if len(names) != len(pc.unique(names)):
@@ -77,7 +77,8 @@ def _load_topics(state: ClusterState, table: Columns, rows: Columns, said: list[
     extra = absent_names(encoded.dictionary, names)
     n = len(names) + len(extra)
     state.topic = pa.concat_arrays([names, extra])
-    state.topic_id = pa.concat_arrays([table.strings("topic_id"), pa.nulls(len(extra), pa.string())])
+    unnamed = pa.nulls(len(extra), pa.string())
+    state.topic_id = pa.concat_arrays([table.strings("topic_id"), unnamed])
     place = pc.index_in(encoded.dictionary, value_set=state.topic).to_numpy(zero_copy_only=False)
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     state.topic_row = place.astype(np.int32)[indices] if len(place) else np.empty(0, np.int32)
@@ -96,12 +97,11 @@ def _load_topics(state: ClusterState, table: Columns, rows: Columns, said: list[
 
 def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:
     lists = {name: rows.list_column(name) for name in LISTS}
-    if rows.given("isr"):
-        missing = rows.n_null("isr")
-    else:
-        missing = rows.n_rows
+    missing = rows.n_null("isr") if rows.given("isr") else rows.n_rows
     if missing:
-        said.append(f"the ISR of {missing} partitions is not given: all assigned replicas are taken")
+        said.append(
+            f"the ISR of {missing} partitions is not given: all assigned replicas are taken"
+        )
         lists["isr"] = rows.list_column("isr", otherwise="replicas")
     return lists
 
@@ -165,14 +165,14 @@ def _load_brokers(
 
 def _distinct(values: Rows) -> Rows:
     """Distinct ids of a long list; by counting where they are small enough."""
-    if values.size and 0 <= values.min() and values.max() < 1 << 20:
+    if values.size and values.min() >= 0 and values.max() < 1 << 20:
         return np.flatnonzero(np.bincount(values)).astype(np.int32)
     return np.unique(values)
 
 
 def _load_partitions(
     state: ClusterState, rows: Columns, lists: dict[str, ListColumn], leader_ids: Rows,
-    layout: str | None, said: list[str],
+    layout: str | None,
 ) -> None:
     state.partition = rows.integers("partition", -1).astype(np.int32)
     _check_keys(state, rows)
@@ -290,13 +290,15 @@ def _report_unassigned(state: ClusterState, rows: Columns, said: list[str]) -> N
     found = np.flatnonzero(beyond)
     for row in found[:8].tolist():
         n = int(state.records["n_replicas"][row])
-        names = state._ids_of(row, int(isr[row]) >> n << n)
+        names = state.ids_of(row, int(isr[row]) >> n << n)
         said.append(
             f"{rows.where(row)}: the ISR of {_label(state, row)} names "
             f"{', '.join(map(str, names))}, which is not assigned; kept"
         )
     if found.size > 8:
-        said.append(f"{found.size - 8} more partitions have ISR members that are not assigned; kept")
+        said.append(
+            f"{found.size - 8} more partitions have ISR members that are not assigned; kept"
+        )
 
 
 def fresh(

@@ -107,7 +107,7 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
 
     Kafka makes these lists in the order of the assignment; only a hand-made one has another.
     """
-    in_slots = state._ids_of(row, int(state.records[name][row]))
+    in_slots = state.ids_of(row, int(state.records[name][row]))
     if tuple(broker_ids) == in_slots:
         state.odd_orders.pop((name, row), None)
     else:
@@ -199,7 +199,7 @@ def set_assignment(
     before = _imbalance(state, row)
     leadership = state.leadership(row)
     states = state.replica_states_of(row)
-    offline = state._ids_of(row, int(state.records["offline_dir"][row]))
+    offline = state.ids_of(row, int(state.records["offline_dir"][row]))
     named = list(dict.fromkeys([
         *lists[0], *lists[1], *lists[2], *(leadership.isr if leadership else ()),
         *([leadership.leader] if leadership and leadership.leader >= 0 else ()),
@@ -214,11 +214,12 @@ def set_assignment(
     state.replica_state[row] = 0
     for broker, entry in states.items():
         state.replica_state[row, place[broker]] = entry
-    for name, listed in (
+    masks: tuple[tuple[str, Sequence[int]], ...] = (
         ("adding", lists[1]), ("removing", lists[2]), ("offline_dir", offline),
         ("isr", leadership.isr if leadership else ()),
-    ):
-        record[name] = sum(1 << place[b] for b in listed)
+    )
+    for name, members in masks:
+        record[name] = sum(1 << place[b] for b in members)
     record["n_replicas"], record["n_slots"] = len(lists[0]), len(named)
     note_order(state, "adding", row, lists[1])
     note_order(state, "removing", row, lists[2])

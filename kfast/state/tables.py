@@ -26,7 +26,8 @@ def first_slots(n_replicas: npt.NDArray[Any]) -> Slots:
 
 
 def id_lists(
-    state: ClusterState, rows: Rows, masks: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None
+    state: ClusterState, rows: Rows, masks: npt.NDArray[Any],
+    valid: npt.NDArray[np.bool_] | None = None,
 ) -> pa.ListArray:
     """Broker ids of some slots of each row, in slot order, as an Arrow list column."""
     slots = np.ascontiguousarray(masks, np.uint64)

@@ -33,6 +33,7 @@ TRIGGERS = ("AdminClient", "ZkTriggered", "AutoTriggered")
 _UNAVAILABLE = {
     "preferred": "PREFERRED_LEADER_NOT_AVAILABLE", "unclean": "ELIGIBLE_LEADERS_NOT_AVAILABLE",
 }
+Partitions = Sequence[tuple[str, int]] | npt.NDArray[np.int32]
 REPLIES = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("leader", pa.int32()),
     ("error", pa.string()),
@@ -40,14 +41,14 @@ REPLIES = pa.schema([
 
 
 def elect_leaders(
-    controller: Controller, partitions: Sequence[tuple[str, int]] | npt.ArrayLike | None = None,
-    type: str = "preferred", trigger: str = "AdminClient",  # noqa: A002 - Kafka's own word
+    controller: Controller, partitions: Partitions | None = None,
+    type: str = "preferred", trigger: str = "AdminClient",
 ) -> Outcome:
     """Elect leaders on demand (6.8).
 
     Parameters
     ----------
-    partitions : sequence of (topic, partition), or (n,) array of rows, optional
+    partitions : sequence of (topic, partition), or (n,) ndarray of rows, optional
         None means all partitions.
     type : {"preferred", "unclean"}
     trigger : {"AdminClient", "ZkTriggered"}
@@ -67,21 +68,21 @@ def elect_leaders(
     state = controller.state
     rows, unknown = _asked(state, partitions)
     if not controller.active:
-        return controller._inactive("elect_leaders")
+        return controller.refused("elect_leaders", "NOT_CONTROLLER")
     errors = _filter(state, rows, type)
     if errors is None:
-        return controller._refused("elect_leaders", "NoSuchElement")
+        return controller.refused("elect_leaders", "NoSuchElement")
     wanted = rows[errors == ""]
     try:
         result = elect(controller, wanted, type, trigger)
     except ControllerMoved:
-        return controller._resigned("elect_leaders")
+        return controller.resigned("elect_leaders")
     outcome = controller.journal.finish("elect_leaders")
     outcome.replies = _replies(state, rows, errors, result, type, unknown)
     return outcome
 
 
-def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result:  # noqa: A002
+def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result:
     """The core of section 6.8: one call of the partition machine."""
     if type == "preferred":
         strategy = Strategy.PREFERRED_REPLICA
@@ -90,7 +91,7 @@ def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result
     else:
         strategy = Strategy.OFFLINE
     machine = controller.partition_state_machine
-    return controller._checked(machine.run(rows, PartitionState.ONLINE, strategy))
+    return controller.checked(machine.run(rows, PartitionState.ONLINE, strategy))
 
 
 def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]]) -> None:
@@ -106,14 +107,14 @@ def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]])
 
 
 def _asked(
-    state: ClusterState, partitions: Sequence[tuple[str, int]] | npt.ArrayLike | None
+    state: ClusterState, partitions: Partitions | None
 ) -> tuple[Rows, list[tuple[str, int]]]:
     """Ascending rows, and the names that are unknown."""
     if partitions is None:
         assigned = (state.records["flags"] & schema.FLAG_ASSIGNED) != 0
         return np.flatnonzero(assigned).astype(np.int32), []
-    if isinstance(partitions, Sequence) and all(isinstance(p, tuple) for p in partitions):
-        names: list[tuple[str, int]] = list(partitions)
+    if not isinstance(partitions, np.ndarray):
+        names = list(partitions)
         topics = state.lookup.topics([t for t, _ in names])
         rows = state.lookup.rows(topics, np.asarray([p for _, p in names], np.int64))
         known = rows >= 0
@@ -127,7 +128,7 @@ def _queued(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
     return state.topic_queued_for_deletion[state.topic_row[rows]]
 
 
-def _filter(state: ClusterState, rows: Rows, type: str) -> npt.NDArray[np.object_] | None:  # noqa: A002
+def _filter(state: ClusterState, rows: Rows, type: str) -> npt.NDArray[np.object_] | None:
     """Replies that are known before the election, "" for none; None where the filter raises."""
     records = state.records[rows]
     errors = np.full(rows.size, "", dtype=object)
@@ -150,7 +151,7 @@ def _filter(state: ClusterState, rows: Rows, type: str) -> npt.NDArray[np.object
 
 def _replies(
     state: ClusterState, rows: Rows, errors: npt.NDArray[np.object_], result: Result,
-    type: str, unknown: list[tuple[str, int]],  # noqa: A002
+    type: str, unknown: list[tuple[str, int]],
 ) -> pa.Table:
     kept = np.ones(rows.size, np.bool_)
     leaders = np.full(rows.size, schema.NO_LEADER, np.int32)
@@ -191,7 +192,7 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
         `imbalance` is a table broker_id, preferred, led_by_others, ratio.
     """
     if not controller.active:
-        return controller._inactive("rebalance_leaders")
+        return controller.refused("rebalance_leaders", "NOT_CONTROLLER")
     state = controller.state
     records = state.records
     rows = np.flatnonzero(records["n_replicas"] > 0).astype(np.int32)
@@ -213,7 +214,7 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
             begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
             elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
     except ControllerMoved:
-        return controller._resigned("rebalance_leaders")
+        return controller.resigned("rebalance_leaders")
     outcome = controller.journal.finish("rebalance_leaders")
     outcome.imbalance = pa.table({
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
@@ -227,7 +228,8 @@ def _candidates(state: ClusterState, rows: Rows) -> Rows:
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
     ready = (live & state.records["isr"][rows] & np.uint64(1)) != 0
-    return rows[ready & state.topic_exists[state.topic_row[rows]]]
+    candidates: Rows = rows[ready & state.topic_exists[state.topic_row[rows]]]
+    return candidates
 
 
 def enable_unclean_leader_election(
@@ -239,11 +241,11 @@ def enable_unclean_leader_election(
         state.lookup.known_topics(topics)
     state.set_unclean_leader_election(True, topics)
     if not controller.active:
-        return controller._inactive("enable_unclean_leader_election")
+        return controller.refused("enable_unclean_leader_election", "NOT_CONTROLLER")
     machine = controller.partition_state_machine
     try:
         for chosen in [None] if topics is None else [[topic] for topic in topics]:
-            controller._checked(machine.trigger_online(chosen))
+            controller.checked(machine.trigger_online(chosen))
     except ControllerMoved:
-        return controller._resigned("enable_unclean_leader_election")
+        return controller.resigned("enable_unclean_leader_election")
     return controller.journal.finish("enable_unclean_leader_election")

@@ -63,10 +63,10 @@ def alter_partition(
         raise ArgumentError(f"isr has {len(isr)} lists for {asked.size} partitions")
     event = "alter_partition"
     if not controller.active:
-        return controller._inactive(event)
-    epoch = controller._registered_epoch(broker_id)
+        return controller.refused(event, "NOT_CONTROLLER")
+    epoch = controller.registered_epoch(broker_id)
     if epoch is None or epoch != broker_epoch:
-        return controller._refused(event, "STALE_BROKER_EPOCH")
+        return controller.refused(event, "STALE_BROKER_EPOCH")
     masks, unknown = _masks(state, asked, isr)
     sender = np.full(asked.size, state.find_brokers([broker_id])[0], np.int32)
     mutators.track(state, asked, sender)
@@ -78,9 +78,9 @@ def alter_partition(
     try:
         codes = _decide(controller, asked, *proposal, unknown)
     except (CallFailed, ControllerMoved):
-        return controller._refused(event, "UNKNOWN_SERVER_ERROR")
+        return controller.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
-    controller._send_update_metadata("announce the ISRs", state.registered, np.sort(asked[known]))
+    controller.send_update_metadata("announce the ISRs", state.registered, np.sort(asked[known]))
     outcome = controller.journal.finish(event)
     outcome.alter_codes = codes
     return outcome
@@ -178,7 +178,7 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     state = controller.state
     hosted = state.replicas_on_brokers(broker_ids)
     if not controller.active:
-        return controller._inactive("catch_up")
+        return controller.refused("catch_up", "NOT_CONTROLLER")
     joined = np.empty(len(hosted), np.uint64)
     isr.propose_catch_up(
         state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
@@ -187,9 +187,9 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     codes = np.empty(rows.size, np.uint8)
     order = np.argsort(leaders, kind="stable")
-    begins = np.flatnonzero(np.append(True, np.diff(leaders[order]) != 0)) if rows.size else []
+    groups = np.flatnonzero(np.diff(leaders[order])) + 1
     error: str | None = None
-    for at in np.split(order, begins[1:]) if rows.size else []:
+    for at in np.split(order, groups) if rows.size else []:
         asked = rows[at]
         records = state.records[asked]
         try:
@@ -202,7 +202,7 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
             error = "UNKNOWN_SERVER_ERROR"
             codes[at] = AlterCode.STORE_ERROR
             continue
-        controller._send_update_metadata("announce the ISRs", state.registered, asked)
+        controller.send_update_metadata("announce the ISRs", state.registered, asked)
     outcome = controller.journal.finish("catch_up")
     outcome.alter_codes, outcome.altered, outcome.error = codes, rows, error
     return outcome
@@ -214,10 +214,10 @@ def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> O
     asked = np.sort(state.check_rows(rows))
     event = "on_isr_change_notification"
     if not controller.active:
-        return controller._inactive(event)
+        return controller.refused(event, "NOT_CONTROLLER")
     try:
         reload_records(controller, asked)
     except CallFailed:
-        return controller._refused(event, "UNKNOWN_SERVER_ERROR")
-    controller._send_update_metadata("announce the ISRs", state.registered, asked)
+        return controller.refused(event, "UNKNOWN_SERVER_ERROR")
+    controller.send_update_metadata("announce the ISRs", state.registered, asked)
     return controller.journal.finish(event)

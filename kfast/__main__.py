@@ -1,0 +1,5 @@
+"""`python -m kfast`: the command line."""
+
+from kfast.cli import main
+
+main()

@@ -1,0 +1,149 @@
+"""Answers as plain documents: what JSON says, and what the texts are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kfast import __version__, schema
+from kfast.census import Census
+from kfast.cli.options import Condition
+from kfast.explain import Explanation
+from kfast.impact import Failure, Impact
+from kfast.state import ClusterState
+from kfast.transitions import PROFILE_TITLES
+
+__all__ = ["Document", "columns_document", "failure_document", "show_document"]
+
+Document = dict[str, Any]
+
+_TABLES: Mapping[str, tuple[schema.Column, ...]] = {
+    "cluster": schema.CLUSTER,
+    "brokers": schema.BROKERS,
+    "topics": schema.TOPICS,
+    "partitions": (*schema.PARTITIONS, *schema.FLAG_COLUMNS),
+    "replicas": schema.REPLICAS,
+}
+
+
+def show_document(
+    source: str, state: ClusterState, census: Census, top: int, conditions: Sequence[Condition]
+) -> Document:
+    """What `kfast show` answers."""
+    summary = census.counts
+    return {
+        **_head("show", source, state),
+        "summary": summary,
+        "brokers": census.brokers.to_pylist(),
+        **_worst(census, top),
+        "fail_on": _checked(conditions, summary),
+    }
+
+
+def failure_document(
+    source: str,
+    state: ClusterState,
+    failure: Failure,
+    racks: Sequence[str],
+    notes: Sequence[str],
+    explanations: Sequence[Explanation],
+    top: int,
+    conditions: Sequence[Condition],
+) -> Document:
+    """What `kfast fail` answers."""
+    summary = failure.impact.summary
+    return {
+        **_head("fail", source, state),
+        "controller": failure.title,
+        "notes": [*notes, *(note for e in failure.events for note in e.outcome.notes)],
+        "scenario": {
+            "brokers": list(failure.broker_ids),
+            "racks": list(racks),
+            "controlled": failure.controlled,
+        },
+        "start": {"before": failure.start.before.counts, "summary": failure.start.summary},
+        "before": failure.impact.before.counts,
+        "summary": summary,
+        "remaining": failure.remaining,
+        "requests": failure.impact.requests.to_pylist(),
+        "brokers": failure.impact.brokers.to_pylist(),
+        **_worst(failure.impact, top),
+        "explanations": [_explained(explanation) for explanation in explanations],
+        "fail_on": _checked(conditions, summary),
+    }
+
+
+def columns_document() -> Document:
+    """What `kfast schema` answers: every column of every table."""
+    return {
+        "kfast": __version__,
+        "command": "schema",
+        "columns": [
+            {
+                "table": table,
+                "column": column.name,
+                "axes": list(column.axes),
+                "array": column.dtype,
+                "arrow": None if column.arrow is None else str(column.arrow),
+                "null": column.null,
+                "meaning": column.meaning,
+            }
+            for table, columns in _TABLES.items()
+            for column in columns
+        ],
+    }
+
+
+def _head(command: str, source: str, state: ClusterState) -> Document:
+    """How every answer on a cluster begins."""
+    n_replicas = state.records["n_replicas"]
+    factors = np.bincount(n_replicas)
+    return {
+        "kfast": __version__,
+        "command": command,
+        "controller": next(iter(PROFILE_TITLES.values())),
+        "input": source,
+        "assumptions": list(state.assumptions),
+        "notes": [],
+        "cluster": {
+            "brokers": state.n_brokers,
+            "registered": int(state.registered.sum()),
+            "topics": state.n_topics,
+            "partitions": state.n_partitions,
+            "replicas": int(n_replicas.sum(dtype=np.int64)),
+            "replication_factors": {
+                str(factor): int(factors[factor]) for factor in np.flatnonzero(factors).tolist()
+            },
+        },
+    }
+
+
+def _worst(counted: Census | Impact, top: int) -> Document:
+    """The worst topics, and how many there are that something holds of."""
+    topics = counted.topics
+    listed = topics.slice(0, top).to_pylist()
+    return {"top": top, "topics_listed_of": topics.num_rows, "topics": listed}
+
+
+def _explained(explanation: Explanation) -> Document:
+    return {
+        "topic": explanation.topic,
+        "partition": explanation.partition,
+        "sections": [
+            {"heading": section.heading, "lines": list(section.lines)}
+            for section in explanation.sections
+        ],
+    }
+
+
+def _checked(conditions: Sequence[Condition], summary: Mapping[str, int]) -> list[Document]:
+    return [
+        {
+            "condition": condition.text,
+            "value": summary[condition.metric],
+            "holds": condition.holds(summary),
+        }
+        for condition in conditions
+    ]

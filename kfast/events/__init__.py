@@ -1,0 +1,1 @@
+"""Handlers of the controller's events, one file for each section of the specification."""

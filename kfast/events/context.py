@@ -1,0 +1,122 @@
+"""What a new controller loads, what it exports, and questions about the whole context.
+
+Source: specification, sections 1.5, 1.6 and 6.1; Kafka 3.9, `KafkaController.onControllerFailover`
+and `ControllerContext`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kfast import schema
+from kfast.kernels import hosting
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state import ClusterState, Replicas, mutators
+from kfast.state.records import Rows
+from kfast.state.tables import first_slots
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+
+
+def load_context(controller: Controller) -> None:
+    """Steps 4 to 6 of section 6.1: what the new controller knows.
+
+    What it forgets of each partition is forgotten by the replica machine's start, which visits
+    every row anyway.
+    """
+    state, store = controller.state, controller.store
+    state.broker_status &= mutators.REGISTERED
+    state.offline_partition_count = 0
+    if state.any_offline_dir:
+        state.records["offline_dir"] = 0
+        state.any_offline_dir = False
+    if store is not None:
+        store.load_leadership()
+    any_queued = state.any_queued
+    if any_queued:
+        _begin_deletion_manager(state)
+    if store is not None or any_queued:
+        state.records["partition_state"] = PartitionState.NO_ENTRY
+        state.recount()
+
+
+def _begin_deletion_manager(state: ClusterState) -> None:
+    """`init` of section 6.12: which queued topics are ineligible; or the markers are removed."""
+    moving = (state.records["adding"] != 0) | (state.records["removing"] != 0)
+    queued = state.topic_queued_for_deletion
+    flags = state.topic_flags[: state.n_topics]
+    flags &= 255 - mutators.STARTED - mutators.INELIGIBLE
+    if not state.delete_topic_enabled:
+        flags &= 255 - mutators.QUEUED
+        return
+    rows = np.arange(state.n_partitions, dtype=np.int32)
+    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
+    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
+    halted = np.unique(state.topic_row[dead | moving])
+    flags[halted[queued[halted]]] |= mutators.INELIGIBLE
+
+
+def split_queued(state: ClusterState, replicas: Replicas) -> tuple[Replicas, Replicas]:
+    """Replicas of queued topics, and the others."""
+    if not state.any_queued:
+        return Replicas(replicas.rows[:0], replicas.slots[:0]), replicas
+    queued = state.topic_queued_for_deletion[state.topic_row[replicas.rows]]
+    return (
+        Replicas(replicas.rows[queued], replicas.slots[queued]),
+        Replicas(replicas.rows[~queued], replicas.slots[~queued]),
+    )
+
+
+def split_led(state: ClusterState, broker: int) -> tuple[Rows, Replicas]:
+    """Partitions that a broker leads, and replicas with which it follows (6.3, step 5).
+
+    Only partitions with more than one assigned replica, cached leadership and a topic that is not
+    queued count.
+    """
+    hosted = state.replicas_on(np.asarray([broker], np.int32))
+    records = state.records[hosted.rows]
+    acted = (records["n_replicas"] > 1) & ((records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0)
+    if state.any_queued:
+        acted &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
+    led = acted & (records["leader"] == broker)
+    followed = acted & ~led
+    return hosted.rows[led], Replicas(hosted.rows[followed], hosted.slots[followed])
+
+
+def partitions_with_leaders(state: ClusterState) -> Rows:
+    """Partitions with cached leadership whose topic is not queued (1.5)."""
+    rows = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP).astype(np.int32)
+    if state.any_queued:
+        rows = rows[~state.topic_queued_for_deletion[state.topic_row[rows]]]
+    return rows
+
+
+def gauges(state: ClusterState, active: bool) -> dict[str, int]:
+    """Exported gauges of section 1.6."""
+    queued = state.topic_queued_for_deletion
+    values = {
+        "OfflinePartitionsCount": state.offline_partition_count,
+        "PreferredReplicaImbalanceCount": state.preferred_imbalance_count,
+        "GlobalTopicCount": int(state.topic_exists.sum()),
+        "GlobalPartitionCount": int(
+            np.count_nonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP)
+        ),
+        "TopicsToDeleteCount": int(queued.sum()),
+        "ReplicasToDeleteCount": 0,
+        "TopicsIneligibleToDeleteCount": int(state.topic_ineligible.sum()),
+        "ReplicasIneligibleToDeleteCount": 0,
+        "ActiveBrokerCount": int(state.registered.sum()),
+    }
+    if queued.any():
+        rows = np.flatnonzero(queued[state.topic_row])
+        assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]
+        states = state.replica_state[rows]
+        done = states == ReplicaState.DELETION_SUCCESSFUL
+        halted = states == ReplicaState.DELETION_INELIGIBLE
+        values["ReplicasToDeleteCount"] = int((assigned & ~done).sum())
+        values["ReplicasIneligibleToDeleteCount"] = int((assigned & halted).sum())
+    return values if active else dict.fromkeys(values, 0)

@@ -1,0 +1,170 @@
+"""Topics and partitions are created, or topics vanish.
+
+Source: specification, section 6.4; Kafka 3.9, `KafkaController.processTopicChange`,
+`processPartitionModifications`, `onNewPartitionCreation`. The public functions are methods of
+`Controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.schema import PartitionState, ReplicaState, Strategy
+from kfast.state import ClusterState, mutators
+from kfast.state.records import Rows
+from kfast.store import ControllerMoved
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+    from kfast.journal import Outcome
+
+_NEW = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
+])
+
+
+def on_topic_change(
+    controller: Controller,
+    created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table | None = None,
+    gone: Sequence[str] = (),
+) -> Outcome:
+    """The list of topics changed: new ones are set up, vanished ones forgotten (6.4).
+
+    Parameters
+    ----------
+    created : mapping of topic to (partition to broker ids), or pa.Table, optional
+        A table has columns topic, partition and replicas.
+    gone : sequence of str
+        Topics that vanished from the store. Their states stay behind, as in Kafka.
+
+    Raises
+    ------
+    ArgumentError
+        A created topic exists, a vanished one does not, or a list names a broker twice.
+        Nothing is changed.
+    """
+    state = controller.state
+    new = as_table({} if created is None else created)
+    check_created(state, new, exists=False)
+    lost = state.lookup.known_topics(list(gone))
+    if not controller.active:
+        return controller.refused("on_topic_change", "NOT_CONTROLLER")
+    remove_topics(controller, lost)
+    return _create(controller, new, "on_topic_change")
+
+
+def on_partition_modifications(
+    controller: Controller, topic: str, assignments: Mapping[int, Sequence[int]]
+) -> Outcome:
+    """A topic got more partitions (6.4, topic node modified).
+
+    Partitions that have replicas already are left alone; of a queued topic nothing is set up.
+    """
+    state = controller.state
+    new = as_table({topic: assignments})
+    check_created(state, new, exists=True)
+    if not controller.active:
+        return controller.refused("on_partition_modifications", "NOT_CONTROLLER")
+    new = without_replicas(state, new)
+    if state.topic_queued_for_deletion[state.lookup.known_topics([topic])[0]]:
+        new = new.slice(0, 0)
+    return _create(controller, new, "on_partition_modifications")
+
+
+def _create(controller: Controller, new: pa.Table, event: str) -> Outcome:
+    rows = set_assignments(controller.state, new)
+    try:
+        on_new_partition_creation(controller, np.sort(rows))
+    except ControllerMoved:
+        return controller.resigned(event)
+    return controller.journal.finish(event)
+
+
+def on_new_partition_creation(controller: Controller, rows: Rows) -> None:
+    """`onNewPartitionCreation` of section 6.4, on ascending rows."""
+    partitions = controller.partition_state_machine
+    replicas = controller.replica_state_machine
+    state, checked = controller.state, controller.checked
+    checked(partitions.run(rows, PartitionState.NEW))
+    checked(replicas.run(state.replicas_of(rows), ReplicaState.NEW))
+    checked(partitions.run(rows, PartitionState.ONLINE, Strategy.OFFLINE))
+    checked(replicas.run(state.replicas_of(rows), ReplicaState.ONLINE))
+
+
+def as_table(created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table) -> pa.Table:
+    """New partitions as a table of topic, partition and replicas."""
+    if isinstance(created, pa.Table):
+        return created.select(_NEW.names).cast(_NEW)
+    rows = [(t, p, list(ids)) for t, parts in created.items() for p, ids in parts.items()]
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _NEW, strict=True)], schema=_NEW)
+
+
+def check_created(state: ClusterState, new: pa.Table, *, exists: bool) -> None:
+    """Check topics and assignments of new partitions before anything changes."""
+    names = pc.unique(new.column("topic"))
+    rows = state.lookup.topics(names.to_pylist())
+    known = np.zeros(rows.size, np.bool_)
+    known[rows >= 0] = state.topic_exists[rows[rows >= 0]]
+    wrong = known != exists
+    if wrong.any():
+        name = names[int(np.argmax(wrong))].as_py()
+        raise ArgumentError(f"topic {name!r} {'is unknown' if exists else 'exists already'}")
+    lists = new.column("replicas").combine_chunks()
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    values = lists.flatten().to_numpy(zero_copy_only=False)
+    if values.size and values.min() < 0:
+        raise ArgumentError(f"replicas names broker {values.min()}; broker ids are 0 or more")
+    owner = np.repeat(np.arange(lengths.size), lengths.astype(np.int64))
+    order = np.lexsort((values, owner))
+    same = (values[order][1:] == values[order][:-1]) & (owner[order][1:] == owner[order][:-1])
+    if same.any():
+        at = int(owner[order][1:][np.argmax(same)])
+        raise ArgumentError(
+            f"replicas of {new.column('topic')[at].as_py()}-{new.column('partition')[at].as_py()} "
+            "names a broker twice"
+        )
+
+
+def without_replicas(state: ClusterState, new: pa.Table) -> pa.Table:
+    """The new partitions that have no replicas yet."""
+    topics = state.lookup.topics(new.column("topic").to_pylist())
+    rows = state.lookup.rows(topics, new.column("partition").to_numpy())
+    has = np.zeros(rows.size, np.bool_)
+    has[rows >= 0] = state.records["n_replicas"][rows[rows >= 0]] > 0
+    return new.filter(pa.array(~has))
+
+
+def set_assignments(state: ClusterState, new: pa.Table) -> Rows:
+    """Add the rows that are missing and give each its assignment."""
+    topics = new.column("topic").to_pylist()
+    rows = mutators.add_partitions(state, topics, new.column("partition").to_pylist())
+    state.topic_flags[state.lookup.known_topics(topics)] |= mutators.EXISTS
+    for row, replicas in zip(rows.tolist(), new.column("replicas").to_pylist(), strict=True):
+        state.set_assignment(row, replicas)
+    return rows
+
+
+def remove_topics(controller: Controller, topics: Rows) -> None:
+    """`remove_topic` of section 1.6: states of partitions and replicas are left alone."""
+    state = controller.state
+    if not topics.size:
+        return
+    mutators.flag_topics(state, topics, mutators.QUEUED)
+    rows = np.flatnonzero(np.isin(state.topic_row, topics)).astype(np.int32)
+    records = state.records
+    for name in ("n_replicas", "adding", "removing", "isr"):
+        records[name][rows] = 0
+    records["leader"][rows] = schema.NO_LEADER
+    records["flags"][rows] &= schema.FLAG_BEING_REASSIGNED
+    state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
+    state.refresh_rows(rows)
+    if controller.store is not None:
+        controller.store.forget(rows)

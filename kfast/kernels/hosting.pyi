@@ -1,0 +1,29 @@
+"""Which partitions a broker hosts, and which slot it has there."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+def count_hosted(records: Array, replicas: Array, counts: Array) -> None: ...
+def list_hosted(records: Array, replicas: Array, position: Array, hosted: Array) -> None: ...
+def select_slots(
+    records: Array, replicas: Array, replica_state: Array, broker_status: Array, chosen: Array,
+    candidates: Array, assigned_only: bool, refresh: bool, leader_offline: Array, rows: Array,
+    slots: Array,
+) -> int: ...
+def mark_rows(rows: Array, bits: Array) -> None: ...
+def list_marked(
+    bits: Array, topic_row: Array, topic_flags: Array, any_queued: bool, rows: Array,
+) -> int: ...
+def refresh_leader_offline(
+    records: Array, replicas: Array, broker_status: Array, rows: Array, leader_offline: Array,
+) -> None: ...
+def track(records: Array, replicas: Array, rows: Array, brokers: Array, slots: Array) -> int: ...
+def find_slots(
+    records: Array, replicas: Array, rows: Array, brokers: Array, slots: Array,
+) -> None: ...
+def live_slots(
+    records: Array, replicas: Array, broker_status: Array, rows: Array, live: Array, up: Array,
+) -> None: ...

@@ -1,0 +1,250 @@
+"""One replica's transition, and all of one partition's, as functions on its row.
+
+Source: specification, sections 2.4 to 2.6; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`
+and `doRemoveReplicasFromIsr`.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kfast.kernels.effects cimport begin_effect, carry_record, count_requests
+from kfast.kernels.isr cimport Shrunk, shrink_one
+from kfast.kernels.permute cimport append_to_assignment, remove_from_assignment
+from kfast.kernels.slots cimport (
+    APPENDED,
+    FLAG_HAS_LEADERSHIP,
+    ILLEGAL_STATE,
+    KIND_DELETE,
+    KIND_IS_NEW,
+    KIND_LEADER_AND_ISR,
+    KIND_METADATA,
+    KIND_STOP,
+    LEADER_IS_NEW_REPLICA,
+    MOVED,
+    NEWER_CONTROLLER,
+    NOT_ASKED,
+    NO_LEADER,
+    R_DELETION_STARTED,
+    R_NEW,
+    R_NON_EXISTENT,
+    R_NO_ENTRY,
+    R_OFFLINE,
+    R_ONLINE,
+    TALLY_ANNOUNCED,
+    TALLY_BROKERS,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_IMBALANCE,
+    TALLY_METADATA,
+    TOPIC_QUEUED,
+    Effect,
+    WideRecord,
+    bit,
+    broker_t,
+    first_slots,
+    is_imbalanced,
+    lowest_slot,
+    record_t,
+    write_bit,
+)
+
+
+# What one replica's transition does beyond its state; the rest of an effect is filled where kept.
+cdef struct Deed:
+    uint64_t recipients
+    int32_t stop_epoch
+    uint8_t code
+    uint8_t kinds
+
+
+cdef inline void become_new(
+    const record_t* record, int slot, int32_t broker, Deed* deed
+) noexcept nogil:
+    """Source: specification, section 2.4, NewReplica."""
+    if not record.flags & FLAG_HAS_LEADERSHIP:
+        return
+    if record.leader == broker:
+        deed.code = LEADER_IS_NEW_REPLICA
+        return
+    deed.kinds |= KIND_LEADER_AND_ISR | KIND_IS_NEW
+    deed.recipients = bit(slot)
+
+
+cdef inline void become_online(
+    const record_t* record, int slot, int from_state, Deed* deed
+) noexcept nogil:
+    """Source: specification, section 2.4, OnlineReplica; the caller appends where it is told to."""
+    if from_state == R_NEW:
+        if slot >= record.n_replicas:
+            deed.code = APPENDED
+    elif record.flags & FLAG_HAS_LEADERSHIP:
+        deed.kinds |= KIND_LEADER_AND_ISR
+        deed.recipients = bit(slot)
+
+
+cdef inline void add_stop(
+    const record_t* record, Deed* deed, bint queued, bint delete
+) noexcept nogil:
+    """Source: specification, section 5.2, `add_stop_replica`."""
+    deed.kinds |= KIND_STOP | KIND_DELETE if delete else KIND_STOP
+    if queued:
+        deed.stop_epoch = -2
+    else:
+        deed.stop_epoch = record.leader_epoch if record.flags & FLAG_HAS_LEADERSHIP else -1
+
+
+cdef inline void become_offline(
+    record_t* record, int slot, int32_t broker, bint queued, int controller_epoch,
+    bint defer, Deed* deed
+) noexcept nogil:
+    """Source: specification, sections 2.5 and 2.6; with `defer` a store decides the rest."""
+    cdef Shrunk shrunk
+    add_stop(record, deed, queued, False)
+    if not record.flags & FLAG_HAS_LEADERSHIP:
+        deed.kinds |= KIND_METADATA
+        return
+    if defer:
+        deed.code = NOT_ASKED
+        return
+    if record.controller_epoch > controller_epoch:
+        deed.code = NEWER_CONTROLLER
+        return
+    shrunk = shrink_one(bit(slot), record.isr, record.leader == broker)
+    if shrunk.write:
+        record.leader_epoch += 1
+        record.version += 1
+        if shrunk.leaderless:
+            record.leader = NO_LEADER
+        if record_t is WideRecord:
+            record.isr = shrunk.isr
+        else:
+            record.isr = <uint8_t> shrunk.isr
+    record.controller_epoch = controller_epoch
+    if not queued:
+        deed.kinds |= KIND_LEADER_AND_ISR
+        deed.recipients = first_slots(record.n_replicas) & ~bit(slot)
+
+
+cdef inline Deed change_one(
+    record_t* record, uint8_t* states, int slot, int32_t broker, int target,
+    uint32_t valid_previous, bint queued, int controller_epoch, bint defer
+) noexcept nogil:
+    """Move one replica, if the matrix allows it. Source: specification, section 2.4."""
+    cdef Deed deed
+    deed.recipients = 0
+    deed.stop_epoch = 0
+    deed.code = MOVED
+    deed.kinds = 0
+    if not (valid_previous >> states[slot]) & 1:
+        deed.code = ILLEGAL_STATE
+        return deed
+    if target == R_NEW:
+        become_new(record, slot, broker, &deed)
+    elif target == R_ONLINE:
+        become_online(record, slot, states[slot], &deed)
+    elif target == R_OFFLINE:
+        become_offline(record, slot, broker, queued, controller_epoch, defer, &deed)
+    elif target == R_DELETION_STARTED:
+        add_stop(record, &deed, queued, True)
+    if deed.code == MOVED or deed.code == APPENDED:
+        states[slot] = R_NO_ENTRY if target == R_NON_EXISTENT else <uint8_t> target
+    return deed
+
+
+cdef inline int sorted_slots(const broker_t* brokers, uint64_t slots, uint8_t* out) noexcept nogil:
+    """Slots by ascending broker row: the order of Kafka's groups as kfast has it (2.3)."""
+    cdef int n = 0
+    cdef int at, slot
+    while slots:
+        slot = lowest_slot(slots)
+        slots &= slots - 1
+        at = n
+        while at > 0 and brokers[out[at - 1]] > brokers[slot]:
+            out[at] = out[at - 1]
+            at -= 1
+        out[at] = <uint8_t> slot
+        n += 1
+    return n
+
+
+cdef inline void move_later(
+    uint8_t* order, int begin, int n, int source, int destination
+) noexcept nogil:
+    """Correct the slots still to be visited after one slot was taken out and put in elsewhere."""
+    cdef int i
+    for i in range(begin, n):
+        if source < order[i] <= destination:
+            order[i] -= 1
+        elif destination <= order[i] < source:
+            order[i] += 1
+
+
+cdef inline Py_ssize_t change_row(
+    record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, uint64_t slots,
+    uint8_t topic_flags, int target, uint32_t valid_previous, int controller_epoch, bint defer,
+    bint counting, uint64_t* leader_offline, uint8_t* codes, Effect* effects, int64_t* tally,
+    Py_ssize_t n_brokers
+) noexcept nogil:
+    """Move all the listed replicas of one partition, in ascending broker id."""
+    cdef uint8_t order[64]
+    cdef int n = sorted_slots(brokers, slots, order)
+    cdef bint queued = topic_flags & TOPIC_QUEUED
+    cdef bint imbalanced = is_imbalanced(record, brokers)
+    cdef int32_t leader = record.leader
+    cdef uint64_t told = 0
+    cdef int kinds = 0
+    cdef int i, slot, from_state
+    cdef int32_t broker
+    cdef Deed deed
+    for i in range(n):
+        slot = order[i]
+        broker = <int32_t> brokers[slot]
+        if states[slot] == R_NO_ENTRY:
+            states[slot] = R_NON_EXISTENT
+        from_state = states[slot]
+        if effects != NULL:
+            begin_effect(&effects[i], record, row, broker, from_state, target, topic_flags)
+        deed = change_one(record, states, slot, broker, target, valid_previous, queued,
+                          controller_epoch, defer)
+        codes[i] = deed.code
+        told |= deed.recipients
+        kinds |= deed.kinds
+        if counting:
+            count_target(tally, n_brokers, broker, from_state, target, &deed)
+        if effects != NULL:
+            keep_deed(&effects[i], record, &deed)
+        if deed.code == APPENDED:
+            move_later(order, i + 1, n, slot, record.n_replicas)
+            told = append_to_assignment(record, brokers, states, slot, told, effects, i + 1)
+        elif target == R_NON_EXISTENT and deed.code == MOVED:
+            move_later(order, i + 1, n, slot, record.n_slots - 1)
+            remove_from_assignment(record, brokers, states, slot)
+    if counting:
+        count_requests(tally + TALLY_BROKERS, brokers, told)
+        tally[TALLY_METADATA] += (kinds & KIND_LEADER_AND_ISR) != 0
+        tally[TALLY_ANNOUNCED] += (kinds & KIND_METADATA) != 0
+    if not queued:
+        tally[TALLY_IMBALANCE] += is_imbalanced(record, brokers) - imbalanced
+    if record.leader != leader:
+        write_bit(leader_offline, row, True)
+    return n
+
+
+cdef inline void count_target(
+    int64_t* tally, Py_ssize_t n_brokers, int32_t broker, int from_state, int target,
+    const Deed* deed
+) noexcept nogil:
+    """Count what became of one replica."""
+    tally[TALLY_CODES + deed.code] += 1
+    if deed.code == MOVED or deed.code == APPENDED:
+        tally[TALLY_CELLS + 8 * from_state + target] += 1
+    if deed.kinds & KIND_STOP:
+        tally[TALLY_BROKERS + n_brokers + broker] += 1
+
+
+cdef inline void keep_deed(Effect* effect, const record_t* record, const Deed* deed) noexcept nogil:
+    """Complete an effect with what was done and what requests say of the record now."""
+    effect.code = deed.code
+    effect.kinds |= deed.kinds
+    effect.recipients = deed.recipients
+    effect.stop_epoch = deed.stop_epoch
+    carry_record(effect, record)

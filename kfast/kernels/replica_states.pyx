@@ -1,0 +1,253 @@
+"""Move replicas from state to state, where the cache is the store.
+
+A replica's target state decides its requests, its record and its new state; the matrix of legal
+transitions is an argument, so that a profile is data.
+
+Source: specification, sections 2.2 to 2.6; Kafka 3.9, `ReplicaStateMachine`.
+"""
+
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from kfast.kernels.replica_states cimport change_row
+from kfast.kernels.slots cimport (
+    AHEAD,
+    FLAG_BEING_REASSIGNED,
+    FLAG_HAS_LEADERSHIP,
+    P_NO_ENTRY,
+    R_DELETION_INELIGIBLE,
+    R_NO_ENTRY,
+    R_OFFLINE,
+    R_ONLINE,
+    TALLY_BROKERS,
+    TALLY_REASSIGNED,
+    Effect,
+    broker_t,
+    chunk_start,
+    const_record_t,
+    first_slots,
+    kfast_count,
+    kfast_prefetch,
+    leader_is_online,
+    liveness_of,
+    record_t,
+    write_bit,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
+)
+
+
+cdef void change_chunk(
+    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
+    const int32_t[::1] topic_row, const uint8_t[::1] topic_flags, uint64_t[::1] leader_offline,
+    const int32_t[::1] rows, const uint64_t[::1] slots, Py_ssize_t begin, Py_ssize_t end,
+    Py_ssize_t first_target, int target, uint32_t valid_previous, int controller_epoch,
+    bint defer, bint any_queued, bint counting, uint8_t[::1] codes, Effect[::1] effects,
+    int64_t* tally, Py_ssize_t n_brokers
+) noexcept nogil:
+    cdef Py_ssize_t i, row
+    cdef Py_ssize_t at = first_target
+    cdef uint8_t flags = 0
+    for i in range(begin, end):
+        if i + AHEAD < end:
+            row = rows[i + AHEAD]
+            kfast_prefetch(&records[row])
+            kfast_prefetch(&replicas[row, 0])
+            kfast_prefetch(&states[row, 0])
+        row = rows[i]
+        if any_queued:
+            flags = topic_flags[topic_row[row]]
+        at += change_row(
+            &records[row], &replicas[row, 0], &states[row, 0], row, slots[i], flags, target,
+            valid_previous, controller_epoch, defer, counting, &leader_offline[0], &codes[at],
+            &effects[at] if effects.shape[0] else NULL, tally, n_brokers,
+        )
+
+
+def count_targets(const uint64_t[::1] slots):
+    """How many replicas some (row, slots) pairs name: the number of bits in `slots`."""
+    cdef Py_ssize_t i, total = 0
+    with nogil:
+        for i in range(slots.shape[0]):
+            total += kfast_count(slots[i])
+    return total
+
+
+def change_replicas(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
+    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
+    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
+    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    const int32_t[::1] rows,           # IN      (n,)    partition rows, ascending, each once
+    const uint64_t[::1] slots,         # IN      (n,)    slots to move, per row
+    int target,                        # `schema.ReplicaState`
+    uint32_t valid_previous,           # bit f set: the transition from state f is legal
+    int controller_epoch,
+    bint defer_shrink,                 # a store decides what becomes of the ISR
+    bint any_queued,                   # some topic is queued: look at topic_flags
+    bint counting,                     # fill all of the tally, not only the counters
+    uint8_t[::1] codes,                # OUT     (m,)    `schema.Code` per replica
+    Effect[::1] effects,               # OUT     (m,)    what became of each; or (0,)
+    int64_t[:, ::1] tally,             # IN OUT  (threads, width)
+):
+    """Move replicas to a target state; m is the number of bits in `slots`.
+
+    Replicas come in the order (row, ascending broker row). The number of threads is that of the
+    tally's rows; nothing else depends on it.
+
+    Source: specification, section 2.4; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`.
+    """
+    cdef int threads = <int> tally.shape[0]
+    cdef Py_ssize_t n_brokers = (tally.shape[1] - TALLY_BROKERS) // 2
+    cdef Py_ssize_t begin[65]
+    cdef Py_ssize_t first[65]
+    cdef Py_ssize_t i
+    cdef int t
+    with nogil:
+        first[0] = 0
+        for t in range(threads + 1):
+            begin[t] = chunk_start(rows, t, threads)
+        for t in range(1, threads):
+            first[t] = first[t - 1]
+            for i in range(begin[t - 1], begin[t]):
+                first[t] += kfast_count(slots[i])
+        for t in prange(threads, schedule="static", num_threads=threads):
+            change_chunk(
+                records, replicas, replica_state, topic_row, topic_flags, leader_offline, rows,
+                slots, begin[t], begin[t + 1], first[t], target, valid_previous,
+                controller_epoch, defer_shrink, any_queued, counting, codes, effects,
+                &tally[t, 0], n_brokers,
+            )
+
+
+cdef inline void reset_row(
+    record_t* record, const broker_t* brokers, uint8_t* states, const uint8_t* status,
+    Py_ssize_t row, uint64_t* leader_offline, int64_t* tally
+) noexcept nogil:
+    """Forget what the last controller knew of a partition (6.1, step 4), and note who leads."""
+    cdef bint moving = record.adding != 0 or record.removing != 0
+    cdef bint online
+    memset(states, R_NO_ENTRY, record.n_slots)
+    record.partition_state = P_NO_ENTRY
+    record.offline_dir = 0
+    record.flags &= ~FLAG_BEING_REASSIGNED
+    if moving:
+        record.flags |= FLAG_BEING_REASSIGNED
+    tally[TALLY_REASSIGNED] += moving
+    online = leader_is_online(record, brokers, liveness_of(record, brokers, status).live)
+    write_bit(leader_offline, row, record.flags & FLAG_HAS_LEADERSHIP and not online)
+
+
+cdef inline uint64_t initialize_row(
+    const record_t* record, const broker_t* brokers, uint8_t* states, const uint8_t* status
+) noexcept nogil:
+    """Step 1 of section 2.2; returns the assigned slots that are online."""
+    cdef uint64_t live = liveness_of(record, brokers, status).live
+    cdef int s
+    for s in range(record.n_replicas):
+        states[s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
+    return live & first_slots(record.n_replicas)
+
+
+def start_replicas(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,         # IN      (P, S)  broker rows
+    uint8_t[:, ::1] replica_state,     # OUT     (P, S)  `schema.ReplicaState`
+    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
+    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
+    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    uint32_t valid_online,             # bit f set: Online may be entered from state f
+    uint32_t valid_offline,            # bit f set: Offline may be entered from state f
+    int controller_epoch,
+    bint reset,                        # a new controller forgets what the last one knew
+    bint take_offline,                 # move the offline ones; otherwise a store is asked later
+    bint counting,                     # fill all of the tallies, not only the counters
+    Effect[::1] went_online,           # OUT     (m,)    what became of each; or (0,)
+    Effect[::1] went_offline,          # OUT     (m,)    what became of each; or (0,)
+    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)
+    int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)
+):
+    """Start the replica machine: give every assigned replica a state, then Online or Offline.
+
+    Kafka moves all online replicas first and all offline ones after; rows are independent, so
+    each is visited once. Where effects are kept, the tallies have one row.
+
+    Source: specification, section 2.2; Kafka 3.9, `ReplicaStateMachine.startup`.
+    """
+    cdef int threads = <int> online_tally.shape[0]
+    cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
+    cdef Py_ssize_t words = leader_offline.shape[0]
+    cdef Py_ssize_t last
+    cdef int t
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        last = min(64 * (words * (t + 1) // threads), records.shape[0])
+        start_chunk(
+            records, replicas, replica_state, broker_status, topic_row, topic_flags,
+            leader_offline, 64 * (words * t // threads), last, valid_online, valid_offline,
+            controller_epoch, reset, take_offline, counting, went_online, went_offline,
+            &online_tally[t, 0], &offline_tally[t, 0], n_brokers,
+        )
+
+
+cdef void start_chunk(
+    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
+    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
+    uint64_t[::1] leader_offline, Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online,
+    uint32_t valid_offline, int controller_epoch, bint reset, bint take_offline, bint counting,
+    Effect[::1] went_online, Effect[::1] went_offline, int64_t* online_tally,
+    int64_t* offline_tally, Py_ssize_t n_brokers
+) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef Py_ssize_t n_online = 0
+    cdef Py_ssize_t n_offline = 0
+    cdef uint64_t online, offline
+    cdef uint8_t flags
+    cdef uint8_t codes[64]
+    cdef record_t* record
+    for row in range(begin, end):
+        record = &records[row]
+        if reset:
+            reset_row(record, &replicas[row, 0], &states[row, 0], &status[0], row,
+                      &leader_offline[0], online_tally)
+        flags = topic_flags[topic_row[row]]
+        online = initialize_row(record, &replicas[row, 0], &states[row, 0], &status[0])
+        offline = first_slots(record.n_replicas) & ~online
+        n_online += change_row(
+            record, &replicas[row, 0], &states[row, 0], row, online, flags, R_ONLINE,
+            valid_online, controller_epoch, False, counting, &leader_offline[0], codes,
+            &went_online[n_online] if n_online < went_online.shape[0] else NULL, online_tally,
+            n_brokers,
+        )
+        if offline and take_offline:
+            n_offline += change_row(
+                record, &replicas[row, 0], &states[row, 0], row, offline, flags, R_OFFLINE,
+                valid_offline, controller_epoch, False, counting, &leader_offline[0], codes,
+                &went_offline[n_offline] if n_offline < went_offline.shape[0] else NULL,
+                offline_tally, n_brokers,
+            )
+
+
+def count_started(
+    const_record_t[::1] records,       # IN  (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN  (P, S)  broker rows
+    const uint8_t[::1] broker_status,  # IN  (B,)    registered, shutting down
+):
+    """How many assigned replicas are online, and how many are not."""
+    cdef Py_ssize_t row
+    cdef Py_ssize_t online = 0
+    cdef Py_ssize_t assigned = 0
+    cdef uint64_t live
+    with nogil:
+        for row in range(records.shape[0]):
+            live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            online += kfast_count(live & first_slots(records[row].n_replicas))
+            assigned += records[row].n_replicas
+    return online, assigned - online

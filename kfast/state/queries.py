@@ -1,0 +1,97 @@
+"""Questions about single partitions (specification, section 1.5).
+
+Each function is a method of `ClusterState`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kfast import schema
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state.records import Assignment, Leadership, Rows
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
+
+
+def is_replica_online(
+    state: ClusterState, broker_id: int, row: int, include_shutting_down: bool = False
+) -> bool:
+    """Whether a replica would be online: liveness only, not assignment or ISR membership."""
+    at = int(np.searchsorted(state.broker_id, broker_id))
+    if at >= state.n_brokers or state.broker_id[at] != broker_id:
+        return False
+    status = int(state.broker_status[at])
+    if not status & BROKER_REGISTERED:
+        return False
+    if status & BROKER_SHUTTING_DOWN and not include_shutting_down:
+        return False
+    return broker_id not in ids_of(state, row, int(state.records["offline_dir"][row]))
+
+
+def ids_of(state: ClusterState, row: int, mask: int) -> tuple[int, ...]:
+    """Broker ids of some slots of a partition, in slot order."""
+    return tuple(
+        int(state.broker_id[state.replicas[row, s]]) for s in range(state.n_slots) if mask >> s & 1
+    )
+
+
+def assignment(state: ClusterState, row: int) -> Assignment:
+    """Assignment of a partition; three empty lists where it has none."""
+    record = state.records[row]
+    assigned = (1 << int(record["n_replicas"])) - 1
+    return Assignment(
+        ids_of(state, row, assigned), _ordered_ids(state, row, "adding"),
+        _ordered_ids(state, row, "removing"),
+    )
+
+
+def _ordered_ids(state: ClusterState, row: int, name: str) -> tuple[int, ...]:
+    """Ids of an adding or removing list, in the order it was given."""
+    ids = ids_of(state, row, int(state.records[name][row]))
+    order = state.odd_orders.get((name, row), ())
+    return tuple(sorted(ids, key=lambda b: order.index(b) if b in order else len(order)))
+
+
+def leadership(state: ClusterState, row: int) -> Leadership | None:
+    """Cached leadership of a partition, ISR in slot order; None where there is none."""
+    record = state.records[row]
+    if not int(record["flags"]) & schema.FLAG_HAS_LEADERSHIP:
+        return None
+    leader = int(record["leader"])
+    return Leadership(
+        int(state.broker_id[leader]) if leader >= 0 else leader,
+        int(record["leader_epoch"]),
+        ids_of(state, row, int(record["isr"])),
+        int((int(record["flags"]) & schema.FLAG_RECOVERY) != 0),
+        int(record["version"]),
+        int(record["controller_epoch"]),
+    )
+
+
+def stop_epochs(state: ClusterState, rows: Rows) -> Rows:
+    """Leader epochs that StopReplica carries (`leader_epoch` of section 1.5)."""
+    records = state.records[rows]
+    led = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+    epochs = np.where(led, records["leader_epoch"], schema.NO_EPOCH)
+    epochs[state.topic_queued_for_deletion[state.topic_row[rows]]] = schema.EPOCH_DURING_DELETE
+    return epochs.astype(np.int32)
+
+
+def partition_state(state: ClusterState, row: int) -> PartitionState:
+    """State of a partition."""
+    return PartitionState(int(state.records["partition_state"][row]))
+
+
+def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
+    """States of a partition's replicas by broker id; brokers without an entry are left out."""
+    return {
+        int(state.broker_id[state.replicas[row, s]]): ReplicaState(int(state.replica_state[row, s]))
+        for s in range(int(state.records["n_slots"][row]))
+        if state.replica_state[row, s]
+    }
