@@ -14,7 +14,8 @@ import numpy.typing as npt
 from kfast.errors import ArgumentError
 from kfast.events import alteration, context, leader_election, log_dirs, topics
 from kfast.journal import Journal, Outcome
-from kfast.machines import PartitionStateMachine, ReplicaStateMachine, Result
+from kfast.machines import PartitionStateMachine, ReplicaStateMachine
+from kfast.results import Result
 from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows

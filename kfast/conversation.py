@@ -28,6 +28,7 @@ from kfast.journal.effects import (
     Effects,
 )
 from kfast.kernels import election, hosting, isr, replica_states
+from kfast.results import Result, online_action
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows
@@ -36,7 +37,7 @@ from kfast.store import Answer, CallFailed, ControllerMoved, Store
 from kfast.transitions import PARTITION_PREVIOUS, REPLICA_PREVIOUS, previous_mask
 
 if TYPE_CHECKING:
-    from kfast.machines import PartitionStateMachine, ReplicaStateMachine, Result
+    from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 
 Codes = npt.NDArray[np.uint8]
 _TRANSITIONS = (Code.MOVED, Code.INITIALIZED, Code.ELECTED, Code.APPENDED)
@@ -140,8 +141,6 @@ def take_offline(machine: ReplicaStateMachine, replicas: Replicas) -> Result:
 
     No other target asks the store.
     """
-    from kfast.machines import Result
-
     state, journal, store = machine.state, machine.journal, machine.store
     assert store is not None
     store.make_known(replicas.rows)
@@ -250,8 +249,6 @@ def bring_online(
     machine: PartitionStateMachine, rows: Rows, strategy: Strategy | None
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (3.4)."""
-    from kfast.machines import Result, online_action
-
     state, journal, store = machine.state, machine.journal, machine.store
     assert store is not None
     store.make_known(rows)

@@ -11,7 +11,6 @@ Source: specification, sections 2 and 3; Kafka 3.9, `ZkReplicaStateMachine` and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, partition_states, replica_states
+from kfast.results import Result, nothing, online_action, online_result
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows
@@ -36,42 +36,6 @@ from kfast.transitions import (
 
 MAX_THREADS = 64
 State = TypeVar("State", PartitionState, ReplicaState)
-
-
-_IN_RESULT = np.array([
-    code not in (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,
-                 Code.CREATE_CALL_FAILED)
-    for code in Code
-])
-"""Whether the result map has an entry, by code, where the cache is the store (3.4)."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one call of a machine gave.
-
-    Attributes
-    ----------
-    codes : (n,) uint8
-        `schema.Code` per target.
-    in_result : (n,) bool
-        Whether Kafka's result map has an entry; partitions only.
-    failure : Code or None
-        The call failed as a whole.
-    """
-
-    codes: npt.NDArray[np.uint8]
-    in_result: npt.NDArray[np.bool_]
-    failure: Code | None = None
-
-    @property
-    def any_elected(self) -> bool:
-        """Whether some entry of the result map is a success."""
-        return bool((self.codes == Code.ELECTED).any())
-
-
-def _nothing() -> Result:
-    return Result(np.empty(0, np.uint8), np.empty(0, np.bool_))
 
 
 def check_threads(threads: int) -> int:
@@ -137,7 +101,7 @@ class ReplicaStateMachine:
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
         if self.store is None:
             journal.add_step("replicas to OfflineReplica", tallies[1], effects[1], replicas=True)
-            return _nothing()
+            return nothing()
         return self.run(self._ineligible(), ReplicaState.OFFLINE)
 
     def _ineligible(self) -> Replicas:
@@ -189,7 +153,7 @@ class ReplicaStateMachine:
     def run(self, replicas: Replicas, target: ReplicaState) -> Result:
         """`handle_state_changes` without checks, as a step of an event."""
         if not len(replicas):
-            return _nothing()
+            return nothing()
         if self.store is not None and target == ReplicaState.OFFLINE:
             return conversation.take_offline(self, replicas)
         state, journal = self.state, self.journal
@@ -292,7 +256,7 @@ class PartitionStateMachine:
     ) -> Result:
         """`handle_state_changes` on ascending rows without checks, as a step of an event."""
         if not rows.size:
-            return _nothing()
+            return nothing()
         if self.store is not None and target == PartitionState.ONLINE:
             return conversation.bring_online(self, rows, strategy)
         state, journal = self.state, self.journal
@@ -318,20 +282,6 @@ class PartitionStateMachine:
             sent=not failed,
         )
         return online_result(codes, Code.ILLEGAL_ARGUMENT if failed else None)
-
-
-def online_action(target: PartitionState, strategy: Strategy | None) -> str:
-    """Name of a step that brings partitions Online."""
-    how = "no strategy" if strategy is None else strategy.name
-    return f"partitions to {target.label} ({how})"
-
-
-def online_result(codes: npt.NDArray[np.uint8], failure: Code | None) -> Result:
-    """Kafka's result map: elections only, or the error for every input (3.3, 3.4)."""
-    if failure is not None:
-        every = np.ones(codes.size, np.bool_)
-        return Result(np.full(codes.size, failure, np.uint8), every, failure)
-    return Result(codes, _IN_RESULT[codes])
 
 
 def _target(target: State, kind: type[State]) -> State:

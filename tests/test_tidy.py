@@ -40,6 +40,7 @@ ORDER = (
     "requests",
     "invariants",
     "elections",
+    "results",
     "conversation",
     "machines",
     "events",

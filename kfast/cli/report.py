@@ -182,7 +182,7 @@ def _titled(title: str, shown: Sequence[Row], rows: Sequence[Row]) -> str:
 
 
 def _table(title: str, columns: Sequence[str], left: int = 0) -> Table:
-    """An empty table; the first columns are texts and may be folded, the others are numbers."""
+    """An empty table; the first columns are texts, which are folded where they must be, the others numbers."""
     table = Table(
         title=title,
         title_justify="left",
@@ -191,12 +191,14 @@ def _table(title: str, columns: Sequence[str], left: int = 0) -> Table:
         show_edge=False,
         pad_edge=False,
         header_style="",
+        padding=(0, 1, 0, 0),
     )
     for place, name in enumerate(columns):
+        heading = name.replace("_", "\n", 1).replace("_", " ")
         if place < left:
-            table.add_column(name.replace("_", " "), overflow="fold", vertical="bottom")
+            table.add_column(heading, overflow="fold")
         else:
-            table.add_column(name.replace("_", " "), justify="right")
+            table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.kernels import hosting
-from kfast.machines import Result
+from kfast.results import Result
 from kfast.schema import Code, PartitionState, Strategy
 from kfast.state.records import Rows
 from kfast.state.tables import broker_ids, topic_names

@@ -82,8 +82,6 @@ class ClusterState:
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
 
-    # --- making, copying, comparing ---------------------------------------------------------
-
     @classmethod
     def from_tables(
         cls,
@@ -197,8 +195,6 @@ class ClusterState:
 
         return digest(self)
 
-    # --- sizes and columns --------------------------------------------------------------------
-
     @property
     def n_brokers(self) -> int:
         """Number of brokers that are known, registered or not."""
@@ -275,8 +271,6 @@ class ClusterState:
             rows = np.empty(n, np.int32)
             hosting.list_marked(bits, self.topic_row, self.topic_flags, skip, rows)
         return rows[:n]
-
-    # --- finding --------------------------------------------------------------------------------
 
     @property
     def lookup(self) -> names.Lookup:

@@ -1,40 +1,32 @@
-"""In every state that four replicas allow, the kernels do what the plain Python twin does.
-
-Each test is one cluster with one partition per state and one call of a machine. It is made in both
-layouts, with one and two threads, at every journal level, with and without a store.
-"""
+"""One call of a machine on a whole cluster: the twin's answer and kfast's, in every setting."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import pyarrow as pa
 
 from kfast import ClusterState, PartitionStateMachine, ReplicaStateMachine, Store
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 
-from . import every_state
 from .event_compare import journals_differ
 from .reference import CacheStore, Context, Journal, Partition
 from .reference import PartitionStateMachine as TwinPartitions
 from .reference import ReplicaStateMachine as TwinReplicas
 from .twin_state import state_of, tables_of
 
-pytestmark = pytest.mark.kernels
 RUNS = (
     ("narrow", 1, "full", False), ("wide", 2, "counts", False), ("narrow", 2, "off", False),
     ("wide", 1, "full", True),
 )
 """Layout, threads, journal level, with a store."""
 
-TARGETS = [s for s in ReplicaState if s != ReplicaState.NO_ENTRY]
-PARTITION_TARGETS = [s for s in PartitionState if s != PartitionState.NO_ENTRY]
-
 
 def run_partitions(
-    start: Context, target: PartitionState, strategy: Strategy | None, journal: bool = True
+    start: Context, target: PartitionState, strategy: Strategy | None,
+    tables: list[pa.Table] | None = None, journal: bool = True,
 ) -> None:
-    """Move every partition of a cluster, and compare."""
+    """Move every partition of a cluster, and compare; `tables` are the start's, if at hand."""
     names = sorted(start.assignments)
     after = start.copy()
     happened = Journal()
@@ -42,9 +34,9 @@ def run_partitions(
     machine.handle(names, target, strategy)
     failed = "IllegalArgument" in happened.batch_failures
     codes = [Code.ILLEGAL_ARGUMENT] * len(names) if failed else list(machine.codes.values())
-    wanted, tables = state_of(after), tables_of(start)
+    wanted = state_of(after)
     for layout, threads, level, with_store in RUNS:
-        state = ClusterState.from_tables(*tables, layout=layout)
+        state = ClusterState.from_tables(*(tables or tables_of(start)), layout=layout)
         store = Store(state) if with_store else None
         options = {"journal": level, "threads": threads}
         ours = PartitionStateMachine(state, store, **options)
@@ -85,46 +77,3 @@ def compare(
     assert wanted.digest() == state.digest()
     assert state.offline_partition_count == after.offline_partition_count
     assert state.preferred_imbalance_count == after.preferred_imbalance_count
-
-
-@pytest.mark.parametrize("strategy", list(Strategy))
-def test_every_election_of_up_to_three_replicas(strategy):
-    """Section 4: liveness x ISR x leader x unclean, ISR members that are not assigned included."""
-    run_partitions(every_state.every_election([1, 2, 3]), PartitionState.ONLINE, strategy)
-
-
-@pytest.mark.parametrize("strategy", list(Strategy))
-def test_every_election_of_four_replicas(strategy):
-    """Section 4: 4 kinds of replica in 4 slots x 16 ISRs x 5 leaders x unclean or not."""
-    start = every_state.every_election([4])
-    run_partitions(start, PartitionState.ONLINE, strategy, journal=False)
-
-
-def test_every_new_partition_gets_its_first_leader():
-    """Section 3.5."""
-    run_partitions(every_state.every_new_partition(), PartitionState.ONLINE, Strategy.OFFLINE)
-
-
-@pytest.mark.parametrize("strategy", [*Strategy, None])
-def test_every_partition_to_online(strategy):
-    """Sections 3.1 and 3.4: every state and every topic, by every strategy or none."""
-    run_partitions(every_state.every_partition(), PartitionState.ONLINE, strategy)
-
-
-@pytest.mark.parametrize("target", PARTITION_TARGETS)
-def test_every_partition_transition(target):
-    """Sections 3.1 and 3.4: every cell of the matrix."""
-    if target != PartitionState.ONLINE:
-        run_partitions(every_state.every_partition(), target, None)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_every_replica_transition(target):
-    """Sections 2.1, 2.4 and 2.5: every cell of the matrix, with every ISR and leader."""
-    run_replicas(*every_state.every_replica(target), target)
-
-
-@pytest.mark.parametrize("target", [ReplicaState.OFFLINE, ReplicaState.ONLINE])
-def test_every_group_of_replicas(target):
-    """Section 2.3: several brokers of one partition in one call, in ascending id."""
-    run_replicas(*every_state.every_group(target), target)

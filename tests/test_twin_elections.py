@@ -1,0 +1,45 @@
+"""In every state that four replicas allow, each election is that of the plain Python twin.
+
+Each test is one cluster with one partition per state and one call of the partition machine. It is
+made in both layouts, with one and two threads, at every journal level, with and without a store.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.schema import PartitionState, Strategy
+
+from .every_state import every_election
+from .twin_machines import run_partitions
+from .twin_state import tables_of
+
+pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(scope="module")
+def few_replicas():
+    """Every state of one to three replicas, and its tables."""
+    start = every_election([1, 2, 3])
+    return start, tables_of(start)
+
+
+@pytest.fixture(scope="module")
+def four_replicas():
+    """Every state of four replicas, and its tables."""
+    start = every_election([4])
+    return start, tables_of(start)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_every_election_of_up_to_three_replicas(strategy, few_replicas):
+    """Section 4: liveness x ISR x leader x unclean, ISR members that are not assigned included."""
+    start, tables = few_replicas
+    run_partitions(start, PartitionState.ONLINE, strategy, tables)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_every_election_of_four_replicas(strategy, four_replicas):
+    """Section 4: 4 kinds of replica in 4 slots x 16 ISRs x 5 leaders x unclean or not."""
+    start, tables = four_replicas
+    run_partitions(start, PartitionState.ONLINE, strategy, tables, journal=False)
