@@ -87,6 +87,7 @@ class Controller:
         self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
         try:
             self.checked(self.replica_state_machine.start(reset=True))
+            state.index_hosting()
             self.partition_state_machine.initialize()
             self.checked(self.partition_state_machine.trigger_online())
             if preferred_election is not None:
@@ -145,16 +146,12 @@ class Controller:
         state = self.state
         try:
             if new:
-                state.add_live_brokers(new)
-                self._broker_startup(sorted(new))
+                self._broker_startup(sorted(new), state.add_live_brokers(new))
             if again:
-                state.remove_live_brokers(again)
-                self._broker_failure(sorted(again))
-                state.add_live_brokers(again)
-                self._broker_startup(sorted(again))
+                self._broker_failure(sorted(again), state.remove_live_brokers(again))
+                self._broker_startup(sorted(again), state.add_live_brokers(again))
             if dead:
-                state.remove_live_brokers(dead)
-                self._broker_failure(dead)
+                self._broker_failure(dead, state.remove_live_brokers(dead))
         except ControllerMoved:
             return self.resigned("on_broker_change")
         return self.journal.finish("on_broker_change")
@@ -204,8 +201,8 @@ class Controller:
         epochs = [int(state.broker_epoch[row]) + 1 if row >= 0 else 0 for row in found]
         return dict(zip(ids, epochs, strict=True))
 
-    def _broker_startup(self, broker_ids: Sequence[int]) -> None:
-        """`onBrokerStartup` of section 6.2."""
+    def _broker_startup(self, broker_ids: Sequence[int], hosted: Replicas) -> None:
+        """`onBrokerStartup` of section 6.2; `hosted` are the replicas assigned to the brokers."""
         state = self.state
         brokers = state.find_brokers(broker_ids)
         chosen = np.zeros(state.n_brokers, np.bool_)
@@ -213,18 +210,17 @@ class Controller:
         state.clear_offline_dir(brokers)
         self.send_update_metadata("tell the others of the new brokers", ~chosen, NOTHING)
         self.send_update_metadata("tell the new brokers of all leaders", chosen, None)
-        hosted = state.replicas_on(brokers)
         self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
         self.checked(self.partition_state_machine.trigger_online())
 
-    def _broker_failure(self, broker_ids: Sequence[int]) -> None:
-        """`onBrokerFailure` of section 6.2."""
+    def _broker_failure(self, broker_ids: Sequence[int], hosted: Replicas) -> None:
+        """`onBrokerFailure` of section 6.2; `hosted` are the replicas assigned to the brokers."""
         state = self.state
         brokers = state.find_brokers(broker_ids)
         state.clear_offline_dir(brokers)
         if state.shutting_down[brokers].any():
             state.set_shutting_down(broker_ids, False)
-        self.replicas_become_offline(state.replicas_on(brokers))
+        self.replicas_become_offline(hosted)
 
     def replicas_become_offline(self, replicas: Replicas) -> None:
         """`onReplicasBecomeOffline` of section 6.2."""

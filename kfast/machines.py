@@ -95,7 +95,7 @@ class ReplicaStateMachine:
             state.topic_row, state.topic_flags, state.leader_offline,
             previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
             previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
-            self.store is None, journal.counting, *effects, *tallies,
+            self.store is None, state.any_queued, journal.counting, *effects, *tallies,
         )
         state.n_reassigned = int(tallies[0][:, LAYOUT["reassigned"]].sum())
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
@@ -195,7 +195,7 @@ class PartitionStateMachine:
         tally = self.journal.new_tally(self.threads)
         partition_states.initialize_partitions(
             state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.pending, tally,
+            state.topic_flags, state.any_queued, state.pending, tally,
         )
         empty = self.journal.new_effects(0)
         self.journal.add_step("partition states at startup", tally, empty, replicas=False)
@@ -274,7 +274,8 @@ class PartitionStateMachine:
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, state.leader_offline, state.pending, rows,
             -1 if strategy is None else int(strategy), previous, state.controller_epoch,
-            state.leader_recovery_supported, journal.counting, codes, effects, tally,
+            state.leader_recovery_supported, state.any_queued, journal.counting, codes, effects,
+            tally,
         )
         failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
         journal.add_step(

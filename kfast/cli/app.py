@@ -201,6 +201,12 @@ def _who_fails(
             f"rack {', '.join(unknown)} is unknown; the cluster has racks {', '.join(known)}"
         )
     up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+    off = [broker for broker in brokers if not up.get(broker, True)]
+    if off:
+        raise click.UsageError(
+            f"broker {', '.join(map(str, off))} is down already in {source}, so it cannot fail; "
+            f"--up {','.join(map(str, off))} says that it is up"
+        )
     inside = [broker for broker, rack in rack_of.items() if rack in racks]
     down = [broker for broker in inside if not up[broker]]
     failing = list(dict.fromkeys([*brokers, *(broker for broker in inside if up[broker])]))

@@ -30,6 +30,7 @@ TOPIC_COLUMNS = ("offline", "under_min_isr", "at_min_isr", "under_replicated")
 CHANGES = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "isr_shrunk")
 BROKER_COLUMNS = ("broker_id", "rack", "registered", "leaders", "replicas", "in_sync")
 LEADER_COLUMNS = ("leaders_before", "leaders", "change", "in_sync_before", "in_sync", "requests")
+FOLDED = ("topic", "rack", "arrow", "meaning")
 SCHEMA_COLUMNS = ("column", "array", "arrow", "null", "meaning")
 
 
@@ -182,7 +183,10 @@ def _titled(title: str, shown: Sequence[Row], rows: Sequence[Row]) -> str:
 
 
 def _table(title: str, columns: Sequence[str], left: int = 0) -> Table:
-    """An empty table; the first columns are texts, which are folded where they must be, the others numbers."""
+    """An empty table: the first columns are texts, the others numbers.
+
+    Only texts of any length are folded where the terminal is too narrow, so nothing is cut off.
+    """
     table = Table(
         title=title,
         title_justify="left",
@@ -194,11 +198,12 @@ def _table(title: str, columns: Sequence[str], left: int = 0) -> Table:
         padding=(0, 1, 0, 0),
     )
     for place, name in enumerate(columns):
-        heading = name.replace("_", "\n", 1).replace("_", " ")
-        if place < left:
-            table.add_column(heading, overflow="fold")
-        else:
-            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(
+            name.replace("_", "\n", 1).replace("_", " "),
+            justify="left" if place < left else "right",
+            overflow="fold",
+            no_wrap=name not in FOLDED,
+        )
     return table
 
 

@@ -85,6 +85,7 @@ def initialize_partitions(
     const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
     const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
     const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
+    bint any_queued,                   # some topic is queued: look at topic_flags
     uint64_t[::1] pending,             # OUT     bitmap  partitions New or Offline
     int64_t[:, ::1] tally,             # IN OUT  (threads, width)
 ):
@@ -101,7 +102,7 @@ def initialize_partitions(
                          min(64 * (words * (t + 1) // threads), records.shape[0])):
             initialize_partition(
                 &records[row], &replicas[row, 0], &broker_status[0], row,
-                topic_flags[topic_row[row]], &pending[0], &tally[t, 0],
+                topic_flags[topic_row[row]] if any_queued else 0, &pending[0], &tally[t, 0],
             )
 
 

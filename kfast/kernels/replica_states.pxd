@@ -192,6 +192,8 @@ cdef inline Py_ssize_t change_row(
     cdef int32_t leader = record.leader
     cdef uint64_t told = 0
     cdef int kinds = 0
+    cdef int run = 0
+    cdef int first_state = 0
     cdef int i, slot, from_state
     cdef int32_t broker
     cdef Deed deed
@@ -208,7 +210,13 @@ cdef inline Py_ssize_t change_row(
         codes[i] = deed.code
         told |= deed.recipients
         kinds |= deed.kinds
-        if counting:
+        if i == 0:
+            first_state = from_state
+        if counting and deed.code == MOVED and from_state == first_state:
+            run += 1
+            if deed.kinds & KIND_STOP:
+                tally[TALLY_BROKERS + n_brokers + broker] += 1
+        elif counting:
             count_target(tally, n_brokers, broker, from_state, target, &deed)
         if effects != NULL:
             keep_deed(&effects[i], record, &deed)
@@ -219,6 +227,9 @@ cdef inline Py_ssize_t change_row(
             move_later(order, i + 1, n, slot, record.n_slots - 1)
             remove_from_assignment(record, brokers, states, slot)
     if counting:
+        # Most replicas of a partition share their fate: one addition serves them all.
+        tally[TALLY_CODES + MOVED] += run
+        tally[TALLY_CELLS + 8 * first_state + target] += run
         count_requests(tally + TALLY_BROKERS, brokers, told)
         tally[TALLY_METADATA] += (kinds & KIND_LEADER_AND_ISR) != 0
         tally[TALLY_ANNOUNCED] += (kinds & KIND_METADATA) != 0

@@ -169,6 +169,7 @@ def start_replicas(
     int controller_epoch,
     bint reset,                        # a new controller forgets what the last one knew
     bint take_offline,                 # move the offline ones; otherwise a store is asked later
+    bint any_queued,                   # some topic is queued: look at topic_flags
     bint counting,                     # fill all of the tallies, not only the counters
     Effect[::1] went_online,           # OUT     (m,)    what became of each; or (0,)
     Effect[::1] went_offline,          # OUT     (m,)    what became of each; or (0,)
@@ -192,7 +193,7 @@ def start_replicas(
         start_chunk(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
             leader_offline, 64 * (words * t // threads), last, valid_online, valid_offline,
-            controller_epoch, reset, take_offline, counting, went_online, went_offline,
+            controller_epoch, reset, take_offline, any_queued, counting, went_online, went_offline,
             &online_tally[t, 0], &offline_tally[t, 0], n_brokers,
         )
 
@@ -201,7 +202,8 @@ cdef void start_chunk(
     record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online,
-    uint32_t valid_offline, int controller_epoch, bint reset, bint take_offline, bint counting,
+    uint32_t valid_offline, int controller_epoch, bint reset, bint take_offline, bint any_queued,
+    bint counting,
     Effect[::1] went_online, Effect[::1] went_offline, int64_t* online_tally,
     int64_t* offline_tally, Py_ssize_t n_brokers
 ) noexcept nogil:
@@ -217,7 +219,7 @@ cdef void start_chunk(
         if reset:
             reset_row(record, &replicas[row, 0], &states[row, 0], &status[0], row,
                       &leader_offline[0], online_tally)
-        flags = topic_flags[topic_row[row]]
+        flags = topic_flags[topic_row[row]] if any_queued else 0
         online = initialize_row(record, &replicas[row, 0], &states[row, 0], &status[0])
         offline = first_slots(record.n_replicas) & ~online
         n_online += change_row(

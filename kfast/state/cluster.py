@@ -345,9 +345,13 @@ class ClusterState:
         With `refresh`, the bitmap of offline leaders is brought up to date for these rows: what
         follows a change of the brokers' liveness.
         """
+        return self.index_hosting().select(self, brokers, assigned_only=assigned_only, refresh=refresh)
+
+    def index_hosting(self) -> HostingIndex:
+        """The hosting index; made where there is none, or where too much was appended."""
         if self._index is None or self._index.is_stale:
             self._index = HostingIndex(self)
-        return self._index.select(self, brokers, assigned_only=assigned_only, refresh=refresh)
+        return self._index
 
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> Replicas:
         """All replicas assigned to some brokers (1.5, `replicas_on_brokers`)."""

@@ -16,7 +16,7 @@ from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.kernels import hosting
 from kfast.schema import PartitionState, ReplicaState
-from kfast.state.records import Rows
+from kfast.state.records import Replicas, Rows
 
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
@@ -308,32 +308,39 @@ def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
     state.topic_flags[queued] |= INELIGIBLE
 
 
-def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> None:
+def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> Replicas:
+    """Change the liveness of brokers; returns the replicas assigned to them."""
     if value:
         state.broker_status[brokers] |= flag
     else:
         state.broker_status[brokers] &= 255 - flag
-    state.replicas_on(brokers, assigned_only=False, refresh=True)
+    return state.replicas_on(brokers, refresh=True)
 
 
-def add_live_brokers(state: ClusterState, epochs: Mapping[int, int]) -> None:
-    """Register brokers with their epochs; unknown ones are added."""
+def add_live_brokers(state: ClusterState, epochs: Mapping[int, int]) -> Replicas:
+    """Register brokers with their epochs; unknown ones are added. Returns their replicas."""
     brokers = add_brokers(state, list(epochs))
     state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
-    _set_status(state, brokers, REGISTERED, True)
+    return _set_status(state, brokers, REGISTERED, True)
 
 
-def remove_live_brokers(state: ClusterState, broker_ids: Iterable[int]) -> None:
-    """Unregister brokers; they stay known, and in the set of those shutting down."""
-    _set_status(state, state.find_brokers(broker_ids), REGISTERED, False)
+def remove_live_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Replicas:
+    """Unregister brokers; they stay known, and in the set of those shutting down.
+
+    Returns the replicas assigned to them.
+    """
+    return _set_status(state, state.find_brokers(broker_ids), REGISTERED, False)
 
 
 def set_shutting_down(
     state: ClusterState, broker_ids: Iterable[int], shutting_down: bool = True
-) -> None:
-    """Put brokers into the set of those in controlled shutdown, or take them out."""
+) -> Replicas:
+    """Put brokers into the set of those in controlled shutdown, or take them out.
+
+    Returns the replicas assigned to them.
+    """
     brokers = add_brokers(state, list(broker_ids))
-    _set_status(state, brokers, SHUTTING_DOWN, shutting_down)
+    return _set_status(state, brokers, SHUTTING_DOWN, shutting_down)
 
 
 def queue_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
