@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kfast import invariants
+from kfast import ClusterState, invariants
 from kfast.schema import Code
 
 from . import reference
@@ -74,6 +74,7 @@ class Sequence:
     settings: tuple[Setting, ...] = SETTINGS
     coverage: Coverage = field(default_factory=Coverage)
     log: list[str] = field(default_factory=list)
+    undisturbed: bool = True
 
     def run(self, events: int) -> Coverage:
         """Run events; `DifferenceError` says where the twin and kfast part."""
@@ -96,6 +97,7 @@ class Sequence:
         """Do one event to all, and compare."""
         if event.name != "heal":
             self.log.append(f"{number:4} {event}")
+        before = self.kfast[0].state.copy()
         happened = self.twin.apply(event)
         self.coverage.add(event, happened, self.twin)
         outcomes = [run.apply(event) for run in self.kfast]
@@ -103,6 +105,26 @@ class Sequence:
             wrong = self.wrong(happened, run, outcome)
             if wrong is not None:
                 raise DifferenceError(self.report(number, run, wrong))
+        self.check_invariants(event, before, outcomes[0])
+
+    def check_invariants(self, event: Event, before: ClusterState, outcome: Any) -> None:
+        """Section 9: what is true of every state, and of every step of an undisturbed controller.
+
+        The rules that compare two states assume that nobody else writes to the store, and that a
+        leader asks only for ISRs that it is in.
+        """
+        first = self.kfast[0]
+        invariants.check(first.state)
+        self.undisturbed &= event.name not in ("store_put", "store_delete")
+        asked = event.args.get("records", {})
+        if outcome is None or not self.undisturbed or any(
+            event.args["broker"] not in record.isr for record in asked.values()
+        ):
+            return
+        invariants.check_step(before, first.state, outcome, first.store)
+        done = outcome.error is None and outcome.failure is None
+        if event.name == "on_broker_failure" and done and not outcome.refusals.num_rows:
+            invariants.after_broker_failure(first.state, event.args["brokers"])
 
     def wrong(self, happened: Happened, run: KfastRun, outcome: Any) -> str | None:
         """What differs after an event, if anything does."""
@@ -111,8 +133,6 @@ class Sequence:
             wrong = difference(self.twin.ctx, run.state)
             if wrong is None and run.store is not None and self.twin.store is not None:
                 wrong = store_differs(self.twin.store, run.store)
-            if wrong is None:
-                invariants.check(run.state)
         else:
             same = run.state.digest() == first.state.digest()
             wrong = None if same else f"digest: {first.state.difference(run.state)}"

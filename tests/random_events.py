@@ -190,7 +190,7 @@ class Generator:
         """What a leader asks for: mostly right, sometimes stale or ahead in one respect."""
         current = self.ctx.leadership.get(p) or Record(b, 0, (b,))
         assigned = self.ctx.assignment(p).replicas
-        isr = [r for r in assigned if self.random.random() < 0.8] or [b]
+        isr = [r for r in assigned if r == b or self.random.random() < 0.8] or [b]
         if self.random.random() < 0.2:
             isr = list(current.isr)
         version = current.version + self.random.choice((0, 0, 0, 0, 0, -1, 1))

@@ -261,9 +261,9 @@ class Controller:
                 return
             refused = {p: refuses_election(self.ctx, p, kind) for p in asked}
             wanted = [p for p, reply in refused.items() if reply is None]
+            results = self._elect(wanted, kind, trigger)
             self.now.replies = {p: reply for p, reply in refused.items() if reply is not None}
-            for p, result in self._elect(wanted, kind, trigger).items():
-                self.now.replies[p] = election_reply(result, kind)
+            self.now.replies |= {p: election_reply(r, kind) for p, r in results.items()}
 
         return self._event("elect_leaders", body)
 

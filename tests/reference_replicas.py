@@ -171,20 +171,21 @@ class ReplicaStateMachine:
         """2.6, one attempt; None is a version conflict."""
         outcome: dict[Partition, Record | Code | None] = {}
         writes: dict[Partition, Record] = {}
+        kept: dict[Partition, Record] = {}
         for p, found in self._read(remaining).items():
             if isinstance(found, Code):
                 outcome[p] = found
                 continue
             changed = removed_from_isr(found, b)
             if changed is None:
-                outcome[p] = self._cache(p, found)
+                kept[p] = found
             else:
                 writes[p] = replace(changed, controller_epoch=self.ctx.epoch)
         try:
             responses = self.store.update_states(writes, self.ctx)
         except CallFailedError:
             responses = dict.fromkeys(writes, "throw")
-        for p, response in responses.items():
+        for p, response in (kept | responses).items():
             if isinstance(response, Record):
                 outcome[p] = self._cache(p, response)
             else:

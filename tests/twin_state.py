@@ -159,10 +159,11 @@ def found_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_empty(row: dict[str, Any]) -> bool:
-    """Whether a row says nothing of its partition."""
+    """Whether a row says nothing of its partition; NonExistent is as good as no entry."""
+    nothing = (PartitionState.NO_ENTRY, PartitionState.NON_EXISTENT)
     return (
         row["replicas"] is None and not row["has_leadership"] and not row["replica_states"]
-        and row["partition_state"] == PartitionState.NO_ENTRY and not row["offline_dir"]
+        and row["partition_state"] in nothing and not row["offline_dir"]
     )
 
 

@@ -8,19 +8,23 @@ Source: specification, sections 2.2 to 2.6; Kafka 3.9, `ReplicaStateMachine`.
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
 
+from kfast.kernels.effects cimport count_requests
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
+    MOVED,
     P_NO_ENTRY,
     R_DELETION_INELIGIBLE,
     R_NO_ENTRY,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_METADATA,
     TALLY_REASSIGNED,
     Effect,
     broker_t,
@@ -127,33 +131,33 @@ def change_replicas(
             )
 
 
-cdef inline void reset_row(
-    record_t* record, const broker_t* brokers, uint8_t* states, const uint8_t* status,
-    Py_ssize_t row, uint64_t* leader_offline, int64_t* tally
-) noexcept nogil:
-    """Forget what the last controller knew of a partition (6.1, step 4), and note who leads."""
+cdef inline void forget_row(record_t* record, uint8_t* states, int64_t* tally) noexcept nogil:
+    """Forget what the last controller knew of a partition (6.1, step 4)."""
     cdef bint moving = record.adding != 0 or record.removing != 0
-    cdef bint online
-    memset(states, R_NO_ENTRY, record.n_slots)
+    cdef int s
+    for s in range(record.n_replicas, record.n_slots):
+        states[s] = R_NO_ENTRY
     record.partition_state = P_NO_ENTRY
     record.offline_dir = 0
     record.flags &= ~FLAG_BEING_REASSIGNED
     if moving:
         record.flags |= FLAG_BEING_REASSIGNED
-    tally[TALLY_REASSIGNED] += moving
-    online = leader_is_online(record, brokers, liveness_of(record, brokers, status).live)
-    write_bit(leader_offline, row, record.flags & FLAG_HAS_LEADERSHIP and not online)
+        tally[TALLY_REASSIGNED] += 1
 
 
-cdef inline uint64_t initialize_row(
-    const record_t* record, const broker_t* brokers, uint8_t* states, const uint8_t* status
+cdef inline void announce_row(
+    const record_t* record, const broker_t* brokers, uint64_t online, int64_t* tally
 ) noexcept nogil:
-    """Step 1 of section 2.2; returns the assigned slots that are online."""
-    cdef uint64_t live = liveness_of(record, brokers, status).live
-    cdef int s
-    for s in range(record.n_replicas):
-        states[s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
-    return live & first_slots(record.n_replicas)
+    """What `change_row` counts where replicas that are Online become Online (2.4).
+
+    At startup nearly every replica is such a one, and there is nothing else to do for it.
+    """
+    cdef int n = kfast_count(online)
+    tally[TALLY_CODES + MOVED] += n
+    tally[TALLY_CELLS + 8 * R_ONLINE + R_ONLINE] += n
+    if record.flags & FLAG_HAS_LEADERSHIP and online:
+        tally[TALLY_METADATA] += 1
+        count_requests(tally + TALLY_BROKERS, brokers, online)
 
 
 def start_replicas(
@@ -210,29 +214,38 @@ cdef void start_chunk(
     cdef Py_ssize_t row
     cdef Py_ssize_t n_online = 0
     cdef Py_ssize_t n_offline = 0
-    cdef uint64_t online, offline
+    cdef bint keeping = went_online.shape[0] + went_offline.shape[0] > 0
+    cdef uint64_t live, online, offline
     cdef uint8_t flags
     cdef uint8_t codes[64]
+    cdef int s
     cdef record_t* record
     for row in range(begin, end):
         record = &records[row]
         if reset:
-            reset_row(record, &replicas[row, 0], &states[row, 0], &status[0], row,
-                      &leader_offline[0], online_tally)
+            forget_row(record, &states[row, 0], online_tally)
+        live = liveness_of(record, &replicas[row, 0], &status[0]).live
+        if reset:
+            write_bit(&leader_offline[0], row, record.flags & FLAG_HAS_LEADERSHIP
+                      and not leader_is_online(record, &replicas[row, 0], live))
+        for s in range(record.n_replicas):
+            states[row, s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
+        online = live & first_slots(record.n_replicas)
+        offline = first_slots(record.n_replicas) & ~live
         flags = topic_flags[topic_row[row]] if any_queued else 0
-        online = initialize_row(record, &replicas[row, 0], &states[row, 0], &status[0])
-        offline = first_slots(record.n_replicas) & ~online
-        n_online += change_row(
-            record, &replicas[row, 0], &states[row, 0], row, online, flags, R_ONLINE,
-            valid_online, controller_epoch, False, counting, &leader_offline[0], codes,
-            &went_online[n_online] if n_online < went_online.shape[0] else NULL, online_tally,
-            n_brokers,
-        )
+        if keeping:
+            n_online += change_row(
+                record, &replicas[row, 0], &states[row, 0], row, online, flags, R_ONLINE,
+                valid_online, controller_epoch, False, counting, &leader_offline[0], codes,
+                &went_online[n_online] if online else NULL, online_tally, n_brokers,
+            )
+        elif counting:
+            announce_row(record, &replicas[row, 0], online, online_tally)
         if offline and take_offline:
             n_offline += change_row(
                 record, &replicas[row, 0], &states[row, 0], row, offline, flags, R_OFFLINE,
                 valid_offline, controller_epoch, False, counting, &leader_offline[0], codes,
-                &went_offline[n_offline] if n_offline < went_offline.shape[0] else NULL,
+                &went_offline[n_offline] if keeping else NULL,
                 offline_tally, n_brokers,
             )
 

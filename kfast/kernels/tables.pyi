@@ -10,8 +10,8 @@ def count_slots(
     offsets: Array, values: Array, leader: Array, n_slots: Array, wrong: Array,
 ) -> int: ...
 def fill_slots(
-    records: Array, replicas: Array, replica_state: Array, offsets: Array, values: Array,
-    states: Array,
+    records: Array, replicas: Array, replica_state: Array, offsets: Array, lists: Array,
+    values: Array, states: Array,
 ) -> None: ...
 def masks_of(
     replicas: Array, records: Array, rows: Array, offsets: Array, values: Array, masks: Array,

@@ -83,27 +83,30 @@ def fill_slots(
     record_t[::1] records,          # IN OUT  (P,)      leader is read; slots and masks are written
     broker_t[:, ::1] replicas,      # OUT     (P, S)    broker rows
     uint8_t[:, ::1] replica_state,  # OUT     (P, S)    `schema.ReplicaState`
-    const int32_t[:, ::1] offsets,  # IN      (6, P+1)  replicas, isr, adding, removing,
-                                    #                   offline_dir, brokers with a state
+    const int32_t[:, ::1] offsets,  # IN      (L, P+1)  per list column: where each list begins
+    const int32_t[::1] lists,       # IN      (L,)      which column each is, ascending: 0 replicas,
+                                    #                   1 isr, 2 adding, 3 removing, 4 offline_dir,
+                                    #                   5 brokers with a state
     const int32_t[::1] values,      # IN      (m,)      broker rows of all columns
-    const int8_t[::1] states,       # IN      (k,)      states of the last column, in its order
+    const int8_t[::1] states,       # IN      (k,)      states of column 5, in its order
 ):
     """Lay the brokers that each partition names out in slots, the assigned replicas first."""
     cdef Py_ssize_t row, i
     cdef uint64_t masks[6]
-    cdef int column, slot
-    cdef int32_t first_state = offsets[5, 0]
+    cdef int column, at, slot
     for row in range(records.shape[0]):
         for column in range(6):
             masks[column] = 0
-            for i in range(offsets[column, row], offsets[column, row + 1]):
+        for at in range(lists.shape[0]):
+            column = lists[at]
+            for i in range(offsets[at, row], offsets[at, row + 1]):
                 slot = slot_for(&records[row], &replicas[row, 0], values[i])
                 masks[column] |= bit(slot)
                 if column == 5:
-                    replica_state[row, slot] = <uint8_t> states[i - first_state]
+                    replica_state[row, slot] = <uint8_t> states[i - offsets[at, 0]]
         if records[row].leader >= 0:
             slot_for(&records[row], &replicas[row, 0], records[row].leader)
-        records[row].n_replicas = <uint8_t> (offsets[0, row + 1] - offsets[0, row])
+        records[row].n_replicas = <uint8_t> kfast_count(masks[0])
         set_masks(&records[row], masks[1], masks[2], masks[3], masks[4])
 
 

@@ -45,6 +45,7 @@ class Columns:
         self.name = name
         self.source = source or f"table {name}"
         self.n_rows = 0 if table is None else table.num_rows
+        self._no_offsets = np.zeros(self.n_rows + 1, np.int32)
 
     def where(self, row: int, *, short: bool = False) -> str:
         """Say where a row stands: the line of its file where that is known."""
@@ -62,9 +63,13 @@ class Columns:
         kind = self.wanted.field(name).type
         if self.table is None or not self.given(name):
             return pa.nulls(self.n_rows, kind)
-        column = self.table.column(name).combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, kind)
+        chunked = self.table.column(name)
+        if chunked.num_chunks == 1:
+            column = chunked.chunk(0)
+        elif chunked.num_chunks == 0:
+            column = pa.nulls(0, kind)
+        else:
+            column = pa.concat_arrays(chunked.unify_dictionaries().chunks)
         if column.type == kind or pa.types.is_dictionary(column.type):
             return column
         try:
@@ -80,6 +85,10 @@ class Columns:
 
     def valid(self, name: str) -> npt.NDArray[np.bool_]:
         """Which rows say something in this column."""
+        if not self.given(name):
+            return np.zeros(self.n_rows, np.bool_)
+        if self.array(name).null_count == 0:
+            return np.ones(self.n_rows, np.bool_)
         found: npt.NDArray[np.bool_] = self.array(name).is_valid().to_numpy(zero_copy_only=False)
         return found
 
@@ -95,13 +104,17 @@ class Columns:
             return None
         return self.array(name)[0].as_py()
 
-    def integers(self, name: str, default: int) -> npt.NDArray[np.int64]:
-        """A column as int64, nulls replaced; booleans become 0 and 1."""
+    def integers(self, name: str, default: int) -> npt.NDArray[Any]:
+        """A column as integers of its own width, nulls replaced; booleans become 0 and 1."""
+        kind = self.wanted.field(name).type
+        width = kind if pa.types.is_integer(kind) else pa.int8()
         if not self.given(name):
-            return np.full(self.n_rows, default, np.int64)
-        column = self.array(name).cast(pa.int64())
-        filled = pc.fill_null(column, default) if column.null_count else column
-        values: npt.NDArray[np.int64] = filled.to_numpy(zero_copy_only=False)
+            return np.full(self.n_rows, default, width.to_pandas_dtype())
+        column = self.array(name)
+        column = column if column.type == width else column.cast(width)
+        if column.null_count:
+            column = pc.fill_null(column, pa.scalar(default, width))
+        values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return values
 
     def strings(self, name: str) -> pa.StringArray:
@@ -118,6 +131,8 @@ class Columns:
 
     def list_column(self, name: str, otherwise: str | None = None) -> ListColumn:
         """A list column; nulls are empty lists, or those of another column."""
+        if not self.given(name) and otherwise is None:
+            return ListColumn(self._no_offsets, np.empty(0, np.int32))
         column = self.array(name)
         if otherwise is not None:
             column = pc.coalesce(column, self.array(otherwise))
@@ -131,10 +146,12 @@ class Columns:
         if values.null_count:
             raise InputError(f"{self.source}: a list of {name} of {self.name} has an empty place")
         flat = values.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-        return ListColumn(offsets - offsets[0], flat)
+        return ListColumn(offsets - offsets[0] if offsets[0] else offsets, flat)
 
     def list_values(self, name: str, dtype: type) -> npt.NDArray[Any]:
         """All values of a list column, one list after the other."""
+        if not self.given(name):
+            return np.empty(0, dtype)
         flat = self.array(name).flatten().to_numpy(zero_copy_only=False)
         return np.ascontiguousarray(flat, dtype)
 
@@ -155,10 +172,11 @@ def absent_names(values: pa.Array, known: pa.Array) -> pa.Array:
 
 def ids_to_rows(broker_id: Rows, ids: Rows) -> Rows:
     """Broker rows of ids that are all known; negative ids stay as they are."""
-    if broker_id.size and broker_id[0] >= 0 and broker_id[-1] < 1 << 20:
+    negative = bool(ids.size) and int(ids.min()) < 0
+    if broker_id.size and broker_id[-1] < 1 << 20:
         place = np.zeros(int(broker_id[-1]) + 1, np.int32)
         place[broker_id] = np.arange(broker_id.size, dtype=np.int32)
-        rows = place[np.maximum(ids, 0)]
+        rows = place[np.maximum(ids, 0) if negative else ids]
     else:
         rows = np.searchsorted(broker_id, ids).astype(np.int32)
-    return np.where(ids < 0, ids, rows).astype(np.int32)
+    return np.where(ids < 0, ids, rows).astype(np.int32) if negative else rows

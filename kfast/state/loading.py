@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LISTS = ("replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids")
 FLAG_REGISTERED, FLAG_SHUTTING_DOWN = 1, 2
+MARKED = 1 << 20
+"""Broker ids below this are found by marking, this many at a time, others by sorting."""
 
 
 def load(
@@ -107,7 +109,7 @@ def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:
 
 
 def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
-    leaders = rows.integers("leader", -3).astype(np.int32)
+    leaders = rows.integers("leader", -3).copy()
     unknown = leaders == -3
     if unknown.any():
         first = np.full(rows.n_rows, schema.NO_LEADER, np.int32)
@@ -164,17 +166,20 @@ def _load_brokers(
 
 
 def _distinct(values: Rows) -> Rows:
-    """Distinct ids of a long list; by counting where they are small enough."""
-    if values.size and values.min() >= 0 and values.max() < 1 << 20:
-        return np.flatnonzero(np.bincount(values)).astype(np.int32)
-    return np.unique(values)
+    """Distinct ids of a long list; by marking them where they are small enough."""
+    if not values.size or values.min() < 0 or values.max() >= MARKED:
+        return np.unique(values)
+    seen = np.zeros(int(values.max()) + 1, np.bool_)
+    for start in range(0, values.size, MARKED):
+        seen[values[start : start + MARKED]] = True
+    return np.flatnonzero(seen).astype(np.int32)
 
 
 def _load_partitions(
     state: ClusterState, rows: Columns, lists: dict[str, ListColumn], leader_ids: Rows,
     layout: str | None,
 ) -> None:
-    state.partition = rows.integers("partition", -1).astype(np.int32)
+    state.partition = rows.integers("partition", -1).copy()
     _check_keys(state, rows)
     for name, column in lists.items():
         if column.values.size and column.values.min() < 0:
@@ -185,11 +190,9 @@ def _load_partitions(
                 "broker ids are 0 or more"
             )
     leaders = ids_to_rows(state.broker_id, leader_ids)
-    offsets = np.stack([lists[name].offsets for name in LISTS])
-    base = np.cumsum([0] + [lists[name].values.size for name in LISTS])
-    offsets += base[:-1, None].astype(np.int32)
-    values = ids_to_rows(state.broker_id, np.concatenate([lists[n].values for n in LISTS]))
-    n_slots = _count_slots(state, rows, offsets, values, leaders)
+    present = [at for at, name in enumerate(LISTS) if lists[name].values.size]
+    offsets, values = _stack(state, [lists[LISTS[at]] for at in present], rows.n_rows)
+    n_slots = _count_slots(state, rows, present, offsets, values, leaders)
     narrow = n_slots <= schema.NARROW_SLOTS and state.n_brokers < schema.NARROW_BROKERS
     narrow = narrow and layout != "wide"
     _allocate(state, rows.n_rows, n_slots, narrow)
@@ -202,10 +205,24 @@ def _load_partitions(
             f"{lists['replica_state_broker_ids'].values.size} brokers; one each is right"
         )
     kernels.fill_slots(
-        state.records, state.replicas, state.replica_state, np.ascontiguousarray(offsets), values,
-        states,
+        state.records, state.replicas, state.replica_state, offsets,
+        np.asarray(present, np.int32), values, states,
     )
     _note_orders(state, lists)
+
+
+def _stack(
+    state: ClusterState, columns: list[ListColumn], n: int
+) -> tuple[npt.NDArray[np.int32], Rows]:
+    """Offsets (L, n+1) into one array of broker rows, for the list columns that say something."""
+    offsets = np.empty((len(columns), n + 1), np.int32)
+    values = np.empty(sum(column.values.size for column in columns), np.int32)
+    at = 0
+    for row, column in enumerate(columns):
+        np.add(column.offsets, at, out=offsets[row])
+        values[at : at + column.values.size] = ids_to_rows(state.broker_id, column.values)
+        at += column.values.size
+    return offsets, values
 
 
 def _note_orders(state: ClusterState, lists: dict[str, ListColumn]) -> None:
@@ -241,14 +258,16 @@ def _label(state: ClusterState, row: int) -> str:
 
 
 def _count_slots(
-    state: ClusterState, rows: Columns, offsets: npt.NDArray[np.int32], values: Rows, leaders: Rows
+    state: ClusterState, rows: Columns, present: list[int], offsets: npt.NDArray[np.int32],
+    values: Rows, leaders: Rows,
 ) -> int:
     counts = np.zeros(rows.n_rows, np.uint8)
     wrong = np.zeros(3, np.int32)
-    found = kernels.count_slots(np.ascontiguousarray(offsets), values, leaders, counts, wrong)
+    found = kernels.count_slots(offsets, values, leaders, counts, wrong)
     row = int(wrong[0])
     if found == 1:
-        name = {"replicas": "Replicas", "isr": "Isr"}.get(LISTS[wrong[1]], LISTS[wrong[1]])
+        name = LISTS[present[wrong[1]]]
+        name = {"replicas": "Replicas", "isr": "Isr"}.get(name, name)
         raise InputError(
             f"{rows.where(row)}: {name} of {_label(state, row)} names broker "
             f"{state.broker_id[wrong[2]]} twice; each broker may stand once"
@@ -275,12 +294,18 @@ def _fill_records(state: ClusterState, rows: Columns) -> None:
         "partition_state", int(PartitionState.NO_ENTRY)
     )
     assigned = rows.valid("replicas")
-    led = rows.integers("has_leadership", -1)
-    flags = np.where(led < 0, assigned | rows.valid("leader"), led > 0) * schema.FLAG_HAS_LEADERSHIP
-    flags |= assigned * schema.FLAG_ASSIGNED
-    flags |= (rows.integers("recovery", 0) > 0) * schema.FLAG_RECOVERY
-    flags |= (rows.integers("being_reassigned", 0) > 0) * schema.FLAG_BEING_REASSIGNED
-    state.records["flags"] = flags
+    led = assigned | rows.valid("leader")
+    if rows.given("has_leadership"):
+        said = rows.integers("has_leadership", -1)
+        led = np.where(said < 0, led, said > 0)
+    flags = state.records["flags"]
+    for bit, holds in (
+        (schema.FLAG_ASSIGNED, assigned),
+        (schema.FLAG_HAS_LEADERSHIP, led),
+        (schema.FLAG_RECOVERY, rows.integers("recovery", 0) > 0),
+        (schema.FLAG_BEING_REASSIGNED, rows.integers("being_reassigned", 0) > 0),
+    ):
+        flags[holds] |= bit
 
 
 def _report_unassigned(state: ClusterState, rows: Columns, said: list[str]) -> None:

@@ -1,0 +1,43 @@
+"""Draw the pictures of the README from a real run: `python -m docs.pictures`."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from kfast import read
+from kfast.cli.documents import failure_document
+from kfast.cli.report import draw_failure
+from kfast.impact import fail_brokers
+
+FOLDER = Path(__file__).resolve().parent
+DATA = FOLDER.parent / "bench_data"
+COMMAND = "kfast fail describe.txt --brokers-file brokers.csv --racks a --top 5"
+
+
+def failure_picture() -> str:
+    """The failure of rack a of the cluster in bench_data, as SVG."""
+    state = read(DATA / "describe.txt", brokers_file=DATA / "brokers.csv")
+    inside = [
+        broker
+        for broker, rack in zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True)
+        if rack == "a"
+    ]
+    failure = fail_brokers(state, inside)
+    document = failure_document("describe.txt", state, failure, ("a",), (), (), 5, ())
+    console = Console(
+        record=True,
+        width=82,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        highlight=False,
+    )
+    draw_failure(console, document)
+    return console.export_svg(title=COMMAND, unique_id="kfast")
+
+
+if __name__ == "__main__":
+    (FOLDER / "fail.svg").write_text(failure_picture())

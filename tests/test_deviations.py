@@ -1,0 +1,129 @@
+"""Where kfast differs from Kafka on purpose: one test for each line of `docs/deviations.md`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kfast import (
+    AlterCode,
+    ClusterState,
+    Code,
+    Controller,
+    PartitionState,
+    PartitionStateMachine,
+    Store,
+)
+
+pytestmark = pytest.mark.kernels
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
+
+
+def cluster(*partitions, brokers=(1, 2, 3, 5), **columns):
+    """A cluster of one topic from (replicas, isr) of each partition; the first of the ISR leads."""
+    replicas, isrs = zip(*partitions, strict=True)
+    ids = pa.list_(pa.int32())
+    n = len(partitions)
+    return ClusterState.from_tables(
+        brokers=pa.table({"broker_id": pa.array(brokers, pa.int32())}),
+        partitions=pa.table({
+            "topic": ["t"] * n, "partition": pa.array(range(n), pa.int32()),
+            "replicas": pa.array(replicas, ids), "isr": pa.array(isrs, ids),
+            "leader": pa.array([isr[0] for isr in isrs], pa.int32()),
+            **columns,
+        }),
+    )
+
+
+def test_an_isr_is_a_set_in_ar_order():
+    """Written in AR order; an AlterPartition that only reorders it changes nothing."""
+    state = cluster(([1, 2, 3], [3, 1, 2]))
+    assert state.leadership(0).isr == (1, 2, 3)
+    controller = Controller(state)
+    controller.on_controller_failover()
+    record = state.leadership(0)
+    outcome = controller.alter_partition(
+        3, 0, [0], [record.leader_epoch], [[2, 3, 1]], [record.version], [0]
+    )
+    assert outcome.alterations() == [AlterCode.UNCHANGED]
+    assert state.leadership(0) == record
+
+
+def test_without_a_store_an_adopted_epoch_counts_as_stored():
+    """2.6, broker not in the ISR: the cache takes the new controller epoch, the store does not."""
+    with_store, alone = (cluster(([1, 2], [1])) for _ in range(2))
+    store = Store(with_store)
+    for state, where in ((with_store, store), (alone, None)):
+        controller = Controller(state, store=where)
+        controller.on_controller_failover()
+        controller.on_broker_failure([2])
+        record = state.leadership(0)
+        assert (record.isr, record.version) == ((1,), 0)
+        assert record.controller_epoch == state.controller_epoch > 0
+    assert store.get("t", 0).controller_epoch == 0
+
+
+def test_a_failed_call_clears_its_batch():
+    """3.3: a call without a strategy fails as a whole; the next one finds an empty batch."""
+    state = cluster(([1, 2], [1, 2]), ([2, 1], [2, 1]))
+    machine = PartitionStateMachine(state)
+    machine.startup()
+    assert machine.handle_state_changes([0, 1], PartitionState.ONLINE).failure is (
+        Code.ILLEGAL_ARGUMENT
+    )
+    again = machine.handle_state_changes([0, 1], PartitionState.OFFLINE)
+    assert again.failure is None
+    assert [Code(code) for code in again.codes] == [Code.MOVED, Code.MOVED]
+
+
+def test_broker_groups_go_in_ascending_id():
+    """Kafka's hash order is 5, 1 and would keep 1 as the last member of the ISR."""
+    state = cluster(([1, 5], [1, 5]))
+    controller = Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([5, 1])
+    assert state.leadership(0).isr == (5,)
+
+
+def test_resignation_keeps_the_columns():
+    """Kafka resets its context; kfast stops acting, and the columns can still be read."""
+    state = cluster(([1, 2], [1, 2]), ([2, 1], [2, 1]))
+    store = Store(state)
+    controller = Controller(state, store=store)
+    controller.on_controller_failover()
+    store.elect_controller()
+    assert controller.on_broker_failure([2]).failure is Code.CONTROLLER_MOVED
+    assert not controller.active
+    assert set(controller.gauges().values()) == {0}
+    assert state.leadership(0).isr == (1, 2)
+    before = state.digest()
+    assert controller.on_broker_startup([2]).error == "NOT_CONTROLLER"
+    assert state.digest() == before
+
+
+def test_reassignments_and_deletions_are_not_carried_on():
+    """The start says what it leaves out, and leaves it as it is."""
+    ids = pa.list_(pa.int32())
+    state = cluster(
+        ([1, 2, 3], [1, 2]), adding=pa.array([[3]], ids), removing=pa.array([[1]], ids)
+    )
+    notes = Controller(state).on_controller_failover().notes
+    assert notes == ("1 partitions are being reassigned: their reassignment is not carried on",)
+    assert state.assignment(0).being_reassigned
+    state = cluster(([1, 2], [1, 2]))
+    state.queue_topic_deletion(["t"])
+    notes = Controller(state).on_controller_failover().notes
+    assert notes == ("1 topics are queued for deletion: it is not carried on",)
+    assert bool(state.topic_queued_for_deletion[0])
+
+
+def test_the_page_names_every_test():
+    """And every test that the page names is there."""
+    here = Path(__file__).read_text()
+    tests = set(re.findall(r"^def (test_\w+)", here, re.MULTILINE))
+    tests.discard("test_the_page_names_every_test")
+    assert set(re.findall(r"`(test_\w+)`", PAGE.read_text())) == tests
