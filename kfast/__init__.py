@@ -1,7 +1,10 @@
 """kfast: what a Kafka cluster does when something fails, before it happens."""
 
+from kfast.census import take_census
 from kfast.controller import Controller
 from kfast.errors import ArgumentError, InputError, InvariantError, KfastError, RowError
+from kfast.explain import explain
+from kfast.impact import fail_brokers, impact
 from kfast.io import read, write
 from kfast.journal import Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
@@ -33,7 +36,11 @@ __all__ = [
     "Store",
     "Strategy",
     "Tables",
+    "explain",
+    "fail_brokers",
     "generate",
+    "impact",
     "read",
+    "take_census",
     "write",
 ]

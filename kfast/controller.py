@@ -283,7 +283,7 @@ class Controller:
         except ControllerMoved:
             return self.resigned(event)
         outcome = self.journal.finish(event)
-        outcome.remaining = context.split_led(state, broker)[0]
+        outcome.remaining = context.partition_leaders_on_broker(state, broker)
         return outcome
 
     def registered_epoch(self, broker_id: int) -> int | None:

@@ -281,6 +281,9 @@ class Store:
         stored = self._load(rows, np.ones(rows.size, np.bool_))
         flags = np.uint8(255 - schema.FLAG_HAS_LEADERSHIP - schema.FLAG_RECOVERY)
         state.records["flags"] &= flags
+        state.records["leader"] = schema.NO_LEADER
+        for name in ("leader_epoch", "version", "controller_epoch", "isr"):
+            state.records[name] = 0
         for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
             state.records[name][rows] = stored[name]
         state.records["flags"][rows] |= stored["flags"] | schema.FLAG_HAS_LEADERSHIP

@@ -87,6 +87,17 @@ def split_led(state: ClusterState, broker: int) -> tuple[Rows, Replicas]:
     return hosted.rows[led], Replicas(hosted.rows[followed], hosted.slots[followed])
 
 
+def partition_leaders_on_broker(state: ClusterState, broker: int) -> Rows:
+    """Partitions of more than one replica that a broker leads, assigned or not (1.5)."""
+    hosted = state.replicas_on(np.asarray([broker], np.int32), assigned_only=False)
+    records = state.records[hosted.rows]
+    led = (records["leader"] == broker) & (records["n_replicas"] > 1)
+    led &= (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+    if state.any_queued:
+        led &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
+    return hosted.rows[led]
+
+
 def partitions_with_leaders(state: ClusterState) -> Rows:
     """Partitions with cached leadership whose topic is not queued (1.5)."""
     rows = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP).astype(np.int32)

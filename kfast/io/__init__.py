@@ -14,7 +14,7 @@ from kfast.io.describe_text import write_describe
 from kfast.io.kinds import binary_kind, text_kind
 from kfast.io.parquet import read_parquet, write_parquet
 from kfast.io.reassignment import read_reassignment, write_reassignment
-from kfast.io.tables import SourceTables, add_defaults, mark_up
+from kfast.io.tables import SourceTables, add_defaults, mark_up, note_down
 from kfast.io.text import check_utf8, load, writing
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
@@ -105,7 +105,7 @@ def read_tables(
     tables = _read_data(name, data, progress)
     if brokers_file is not None:
         tables = add_brokers_file(tables, brokers_file)
-    return mark_up(add_defaults(tables, defaults), up)
+    return note_down(mark_up(add_defaults(tables, defaults), up))
 
 
 def _read_data(name: str, data: bytes, progress: Progress | None) -> SourceTables:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from kfast.errors import InputError
 from kfast.io import damage
 from kfast.io.tables import SourceTables
-from kfast.io.text import line_of, quote, some
+from kfast.io.text import line_of, quote
 from kfast.kernels import describe as kernel
 from kfast.kernels.describe import Key, Trouble
 from kfast.kernels.unwrap import unwrap
@@ -194,7 +194,8 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
         partitions=_partitions(parsed, names, down),
         topics=_topics(parsed, names),
         brokers=brokers,
-        notes=tuple(_notes(name, parsed, down)),
+        taken_for_down=tuple(down.tolist()),
+        notes=tuple(_notes(name, parsed)),
     )
 
 
@@ -290,7 +291,7 @@ def _distinct(lists: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
     return np.flatnonzero(seen).astype(np.int32)
 
 
-def _notes(name: str, parsed: Parsed, down: npt.NDArray[np.int32]) -> list[str]:
+def _notes(name: str, parsed: Parsed) -> list[str]:
     """What was concluded, joined or passed over."""
     cursor, notes = parsed.cursor, []
     headers = parsed.topics["header_line"] >= 0
@@ -300,12 +301,6 @@ def _notes(name: str, parsed: Parsed, down: npt.NDArray[np.int32]) -> list[str]:
         notes.append(
             f"{name} is partial: it has no topic headers, so other partitions may be missing and"
             " the topics' own settings are not known"
-        )
-    if down.size:
-        notes.append(
-            f"taken for down, because they lead nothing and are in no ISR of a partition that has a"
-            f" leader: brokers {some(down.tolist())}"
-            " (override: --up, up=, or a brokers file with a column `registered`)"
         )
     if cursor["n_prose"]:
         end = parsed.text.find(b"\n", cursor["prose_at"])

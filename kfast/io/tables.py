@@ -36,6 +36,8 @@ class SourceTables:
         Columns as in `schema.PARTITIONS_SCHEMA`, those that the source knows, and perhaps `line`.
     topics, brokers, cluster : pa.Table or None
         Likewise; None where the source says nothing at all.
+    taken_for_down : tuple of int
+        Brokers that the source seems to show as down, though it does not say so.
     notes : tuple of str
         What was assumed, joined or passed over: one sentence each.
     """
@@ -45,7 +47,24 @@ class SourceTables:
     topics: pa.Table | None = None
     brokers: pa.Table | None = None
     cluster: pa.Table | None = None
+    taken_for_down: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def note_down(tables: SourceTables) -> SourceTables:
+    """Say which brokers are taken for down, as far as nothing else was said of them."""
+    if tables.brokers is None:
+        return tables
+    ids = tables.brokers["broker_id"].to_numpy()[~registered(tables.brokers)]
+    down = [int(broker) for broker in ids if broker in tables.taken_for_down]
+    if not down:
+        return tables
+    note = (
+        "taken for down, because they lead nothing and are in no ISR of a partition that has a"
+        f" leader: brokers {some(down)}"
+        " (override: --up, up=, or a brokers file with a column `registered`)"
+    )
+    return replace(tables, notes=(*tables.notes, note))
 
 
 def set_column(table: pa.Table | None, name: str, values: pa.Array) -> pa.Table:

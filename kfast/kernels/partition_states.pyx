@@ -22,6 +22,7 @@ from kfast.kernels.slots cimport (
     leader_is_online,
     liveness_of,
     record_t,
+    write_bit,
 )
 from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     NarrowRecord,  # no-cython-lint
@@ -112,6 +113,8 @@ cdef inline void initialize_partition(
 ) noexcept nogil:
     cdef int state
     if not record.flags & FLAG_ASSIGNED:
+        write_bit(pending, row,
+                  record.partition_state == P_NEW or record.partition_state == P_OFFLINE)
         return
     if not record.flags & FLAG_HAS_LEADERSHIP:
         state = P_NEW

@@ -345,7 +345,8 @@ class ClusterState:
         With `refresh`, the bitmap of offline leaders is brought up to date for these rows: what
         follows a change of the brokers' liveness.
         """
-        return self.index_hosting().select(self, brokers, assigned_only=assigned_only, refresh=refresh)
+        index = self.index_hosting()
+        return index.select(self, brokers, assigned_only=assigned_only, refresh=refresh)
 
     def index_hosting(self) -> HostingIndex:
         """The hosting index; made where there is none, or where too much was appended."""
