@@ -38,6 +38,13 @@ class Event:
         return f"{self.name}({listed})"
 
 
+def created_by(event: Event) -> list[Partition]:
+    """The partitions that an event adds to a topic."""
+    if event.name != "on_partition_modifications":
+        return []
+    return [(event.args["topic"], number) for number in event.args["assignments"]]
+
+
 class Generator:
     """Picks what happens next, from what the twin knows."""
 
@@ -54,8 +61,8 @@ class Generator:
             (6, self.controlled_shutdown), (4, self.topic_change), (4, self.more_partitions),
             (7, self.elect_leaders),
             (5, self.rebalance), (5, self.log_dir), (5, self.response), (7, self.alter),
-            (7, self.catch_up), (2, self.notification), (3, self.unclean), (1, self.queue),
-            (40, self.move_replicas), (10, self.move_partitions), (2, self.failover),
+            (7, self.catch_up), (2, self.notification), (3, self.unclean), (2, self.queue),
+            (40, self.move_replicas), (20, self.move_partitions), (2, self.failover),
             (2, self.probe),
         ]
         if store is not None:
@@ -178,6 +185,9 @@ class Generator:
         if self.random.random() < 0.2:
             asked = sorted({*asked, *self._partitions(2)})
         asked = [p for p in asked if self._decodes(p)]
+        unled = sorted(self.ctx.assignments.keys() - self.ctx.leadership.keys())
+        if unled and self.random.random() < 0.25:
+            asked.append(self.random.choice(unled))
         epoch = self.ctx.live_broker_epochs[b] - (self.random.random() < 0.1)
         records = {p: self._proposal(p, b) for p in asked}
         return Event("alter_partition", {"broker": b, "epoch": epoch, "records": records})
@@ -230,6 +240,9 @@ class Generator:
         states = self.ctx.replica_states
         known = sorted({*self.ctx.assigned_replicas(), *states})
         state = self.random.choice(sorted({states.get(r, 0) for r in known}))
+        done = ReplicaState.DELETION_SUCCESSFUL
+        if target == ReplicaState.NON_EXISTENT and done in states.values():
+            state = done
         alike = [r for r in known if states.get(r, 0) == state]
         picked = self.random.sample(alike, min(len(alike), self.random.randint(1, 6)))
         if self.random.random() < 0.2:
@@ -237,6 +250,10 @@ class Generator:
         if self.random.random() < 0.2:
             led = sorted((p, r.leader) for p, r in self.ctx.leadership.items() if r.leader >= 0)
             picked += self.random.sample(led, min(len(led), 2))
+        queued = [r for r in known if self.ctx.is_queued(r[0])]
+        if queued and self.random.random() < 0.15:
+            target = ReplicaState.OFFLINE
+            picked = self.random.sample(queued, min(len(queued), 5))
         if target == ReplicaState.NON_EXISTENT:
             picked = [r for r in picked if self._may_leave(r[0])][:1]
         return Event("move_replicas", {"replicas": sorted(set(picked)), "target": target})
@@ -246,8 +263,10 @@ class Generator:
         return p not in self.ctx.leadership or len(self.ctx.assignment(p).replicas) > 1
 
     def move_partitions(self) -> Event:
-        """Partitions to any state, by any strategy or none."""
+        """Partitions to any state, half of the time to Online, by any strategy or none."""
         target = self.random.choice([s for s in PartitionState if s != PartitionState.NO_ENTRY])
+        if self.random.random() < 0.4:
+            target = PartitionState.ONLINE
         strategy = self.random.choice([*Strategy, None])
         if target != PartitionState.ONLINE:
             strategy = None
@@ -260,7 +279,9 @@ class Generator:
     def tamper(self) -> Event | None:
         """A leader, an operator or another controller changes a record."""
         assert self.store is not None
-        p = self.random.choice(sorted(self.ctx.assignments))
+        known = sorted(self.ctx.assignments)
+        queued = [p for p in known if self.ctx.is_queued(p)]
+        p = self.random.choice(queued if queued and self.random.random() < 0.3 else known)
         stored, kind = self.store.records.get(p), self.random.randint(0, 4)
         if kind == 0:
             return Event("store_delete", {"partition": p})
@@ -280,13 +301,18 @@ class Generator:
 
     def faults(self, event: Event) -> list[Event]:
         """Faults that an event may meet; none of the same operation twice."""
-        if self.store is None or self.random.random() < 0.55:
+        if self.store is None or self.random.random() < 0.45:
             return []
-        op = self.random.choice(("read_states", "create_states", "update_states", "topic_config"))
+        op = self.random.choice(
+            ("read_states", "create_states", "update_states", "update_states", "topic_config")
+        )
         if event.name == "alter_partition":
             op = "update_states"
-        named = list(event.args.get("partitions") or event.args.get("records") or ())
-        if not named or self.random.random() < 0.4:
+        created = created_by(event)
+        if (created or event.name == "on_topic_change") and self.random.random() < 0.6:
+            op = "create_states"
+        named = created or list(event.args.get("partitions") or event.args.get("records") or ())
+        if not named or self.random.random() < 0.3:
             named = self._partitions(12)
         if op == "topic_config":
             topics = self.random.sample(sorted(self.ctx.all_topics), 1)

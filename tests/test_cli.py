@@ -68,9 +68,25 @@ def test_fail_answers_what_the_library_says(cluster):
     assert document["controller"] == TITLE
     assert document["scenario"] == {"brokers": [1], "racks": [], "controlled": False}
     assert list(document) == [
-        "kfast", "command", "controller", "input", "assumptions", "notes", "cluster", "scenario",
-        "start", "before", "summary", "remaining", "requests", "brokers", "top",
-        "topics_listed_of", "topics", "explanations", "fail_on",
+        "kfast",
+        "command",
+        "controller",
+        "input",
+        "assumptions",
+        "notes",
+        "cluster",
+        "scenario",
+        "start",
+        "before",
+        "summary",
+        "remaining",
+        "requests",
+        "brokers",
+        "top",
+        "topics_listed_of",
+        "topics",
+        "explanations",
+        "fail_on",
     ]
     assert document["cluster"]["replication_factors"] == {"1": 1, "2": 1, "3": 2}
 
@@ -99,8 +115,9 @@ def test_fail_prints_what_an_operator_asks(cluster):
 def test_what_the_start_changes_is_a_line_of_its_own(tmp_path):
     """Broker 4 leads by the text, but is down by the brokers file: the start elects another."""
     path = tmp_path / "describe.txt"
-    path.write_text(DESCRIBE.replace("Leader: 3\tReplicas: 3,4\tIsr: 3",
-                                     "Leader: 4\tReplicas: 4,3\tIsr: 4,3"))
+    path.write_text(
+        DESCRIBE.replace("Leader: 3\tReplicas: 3,4\tIsr: 3", "Leader: 4\tReplicas: 4,3\tIsr: 4,3")
+    )
     listed = tmp_path / "brokers.csv"
     listed.write_text("broker_id,rack,registered\n1,a,true\n2,b,true\n3,a,true\n4,b,false\n")
     args = ("fail", path, "--brokers", "2", "--brokers-file", listed)
@@ -171,8 +188,17 @@ def test_parquet_is_a_row_per_partition(cluster, tmp_path):
 
 @pytest.mark.parametrize(
     ("condition", "code"),
-    [("offline>0", 4), ("offline > 1", 0), ("offline>=1", 4), ("offline==1", 4), ("offline!=1", 0),
-     ("offline<1", 0), ("leaders_moved<=1", 4), ("requests<0", 0), ("back_online>-1", 4)],
+    [
+        ("offline>0", 4),
+        ("offline > 1", 0),
+        ("offline>=1", 4),
+        ("offline==1", 4),
+        ("offline!=1", 0),
+        ("offline<1", 0),
+        ("leaders_moved<=1", 4),
+        ("requests<0", 0),
+        ("back_online>-1", 4),
+    ],
 )
 def test_fail_on(cluster, condition, code):
     """The answer is given whatever holds; code 4 says that it does."""
@@ -191,27 +217,51 @@ def test_fail_on_knows_its_metrics(cluster):
     for wrong in ("offlin>0", "offline=>0", "offline", "offline>x", "offline>0.5", ">0"):
         said = run("fail", cluster, "--brokers", "1", "--fail-on", wrong, code=2).stderr
         assert "--fail-on" in said
-    assert "these are: offline, under_min_isr" in run(
-        "fail", cluster, "--brokers", "1", "--fail-on", "offlin>0", code=2).stderr
-    assert "these are: > >= < <= == !=" in run(
-        "show", cluster, "--fail-on", "offline=>0", code=2).stderr
+    assert (
+        "these are: offline, under_min_isr"
+        in run("fail", cluster, "--brokers", "1", "--fail-on", "offlin>0", code=2).stderr
+    )
+    assert (
+        "these are: > >= < <= == !="
+        in run("show", cluster, "--fail-on", "offline=>0", code=2).stderr
+    )
     run("show", cluster, "--fail-on", "leaders_moved>0", code=2)
 
 
 @pytest.mark.parametrize(
     "args",
-    [("fail",), ("fail", "{}"), ("fail", "{}", "--brokers", "x"), ("fail", "{}", "--brokers", ""),
-     ("fail", "{}", "--brokers", "1,,2"), ("fail", "{}", "--brokers", "-1"),
-     ("fail", "{}", "--brokers", "1", "--default", "min.insync.replicas"),
-     ("fail", "{}", "--brokers", "1", "--default", "min.insync.replicas=0"),
-     ("fail", "{}", "--brokers", "1", "--default", "log.dirs=1"),
-     ("fail", "{}", "--brokers", "1", "--explain", "orders"),
-     ("fail", "{}", "--brokers", "1", "--explain", "orders-9"),
-     ("fail", "{}", "--brokers", "1", "--up", "77"), ("fail", "{}", "--racks", "a,"),
-     ("fail", "{}", "--brokers", "1", "-o", "no/such/folder/x.json"), ("nope",),
-     ("fail", "{}", "--brokers", "1", "--threads", "0"), ("convert", "{}", "x.docx"),
-     ("generate", "--brokers", "2", "--partitions", "3", "--format", "arrow", "-o", "-",
-      "--replication-factor", "3")],
+    [
+        ("fail",),
+        ("fail", "{}"),
+        ("fail", "{}", "--brokers", "x"),
+        ("fail", "{}", "--brokers", ""),
+        ("fail", "{}", "--brokers", "1,,2"),
+        ("fail", "{}", "--brokers", "-1"),
+        ("fail", "{}", "--brokers", "1", "--default", "min.insync.replicas"),
+        ("fail", "{}", "--brokers", "1", "--default", "min.insync.replicas=0"),
+        ("fail", "{}", "--brokers", "1", "--default", "log.dirs=1"),
+        ("fail", "{}", "--brokers", "1", "--explain", "orders"),
+        ("fail", "{}", "--brokers", "1", "--explain", "orders-9"),
+        ("fail", "{}", "--brokers", "1", "--up", "77"),
+        ("fail", "{}", "--racks", "a,"),
+        ("fail", "{}", "--brokers", "1", "-o", "no/such/folder/x.json"),
+        ("nope",),
+        ("fail", "{}", "--brokers", "1", "--threads", "0"),
+        ("convert", "{}", "x.docx"),
+        (
+            "generate",
+            "--brokers",
+            "2",
+            "--partitions",
+            "3",
+            "--format",
+            "arrow",
+            "-o",
+            "-",
+            "--replication-factor",
+            "3",
+        ),
+    ],
 )
 def test_usage_errors(cluster, args):
     """Code 2, nothing on standard output, and a line that says what is wrong."""
@@ -228,9 +278,14 @@ def test_an_unknown_broker_is_named_with_those_that_exist(cluster):
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [(b"", "is empty"), (b"hello\n", "kfast"), (b"Topic: \xff\tPartitionCount: 1\n", "UTF-8"),
-     (DESCRIBE.replace("Partition: 1\tLeader: 2", "Partition: 0\tLeader: 2").encode(), "line 3"),
-     (DESCRIBE.replace("1,2,3\tIsr", "1,2,1\tIsr").encode(), "line 2"), (None, "No such file")],
+    [
+        (b"", "is empty"),
+        (b"hello\n", "kfast"),
+        (b"Topic: \xff\tPartitionCount: 1\n", "UTF-8"),
+        (DESCRIBE.replace("Partition: 1\tLeader: 2", "Partition: 0\tLeader: 2").encode(), "line 3"),
+        (DESCRIBE.replace("1,2,3\tIsr", "1,2,1\tIsr").encode(), "line 2"),
+        (None, "No such file"),
+    ],
 )
 @pytest.mark.parametrize("command", ["show", "fail", "convert"])
 def test_input_errors(tmp_path, command, data, said):
@@ -250,8 +305,11 @@ def test_input_errors(tmp_path, command, data, said):
 def test_generate_makes_the_cluster_of_the_library(tmp_path):
     """Through every format that keeps it."""
     sizes = {"brokers": 6, "partitions": 40, "racks": 3, "seed": 5, "replication_factor": 2}
-    args = [part for name, value in sizes.items()
-            for part in (f"--{name.replace('_', '-')}", str(value))]
+    args = [
+        part
+        for name, value in sizes.items()
+        for part in (f"--{name.replace('_', '-')}", str(value))
+    ]
     for name in ("c.arrow", "c.parquet"):
         found = run("generate", *args, "-o", tmp_path / name)
         assert "6 brokers, 40 partitions" in found.stderr
@@ -275,7 +333,9 @@ def test_schema_lists_every_column():
     expected = [
         (table, column.name)
         for table, columns in (
-            ("cluster", schema.CLUSTER), ("brokers", schema.BROKERS), ("topics", schema.TOPICS),
+            ("cluster", schema.CLUSTER),
+            ("brokers", schema.BROKERS),
+            ("topics", schema.TOPICS),
             ("partitions", (*schema.PARTITIONS, *schema.FLAG_COLUMNS)),
             ("replicas", schema.REPLICAS),
         )

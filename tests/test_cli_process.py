@@ -41,8 +41,13 @@ def run(*args, **options):
     """Run kfast in a process of its own."""
     environment = dict(os.environ, PYTHONPATH=str(ROOT), **options.pop("env", {}))
     return subprocess.run(
-        [*KFAST, *map(str, args)], capture_output=True, text=True, timeout=60, env=environment,
-        cwd=ROOT, **options,
+        [*KFAST, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        cwd=ROOT,
+        **options,
     )
 
 
@@ -71,10 +76,16 @@ def run_on_terminal(*args, columns=80):
 
 @pytest.mark.parametrize(
     ("args", "code"),
-    [(("--version",), 0), (("fail", "{}", "--brokers", "3"), 0), (("fail", "{}"), 2),
-     (("fail", "{}", "--brokers", "99"), 2), (("fail", "{}", "--racks", "a"), 2),
-     (("show", "/dev/null"), 3), (("show", "no-such-file"), 3),
-     (("fail", "{}", "--brokers", "3", "--fail-on", "leaders_moved>0"), 4)],
+    [
+        (("--version",), 0),
+        (("fail", "{}", "--brokers", "3"), 0),
+        (("fail", "{}"), 2),
+        (("fail", "{}", "--brokers", "99"), 2),
+        (("fail", "{}", "--racks", "a"), 2),
+        (("show", "/dev/null"), 3),
+        (("show", "no-such-file"), 3),
+        (("fail", "{}", "--brokers", "3", "--fail-on", "leaders_moved>0"), 4),
+    ],
 )
 def test_exit_codes(cluster, args, code):
     """As the help lists them."""
@@ -90,16 +101,29 @@ def test_our_own_fault_is_code_1_and_short(tmp_path):
         "app.read = broken\n"
     )
     paths = os.pathsep.join((str(tmp_path), str(ROOT)))
-    found = subprocess.run([*KFAST, "show", "x"], capture_output=True, text=True, timeout=60,
-                           cwd=ROOT, env=dict(os.environ, PYTHONPATH=paths), check=False)
+    found = subprocess.run(
+        [*KFAST, "show", "x"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        env=dict(os.environ, PYTHONPATH=paths),
+        check=False,
+    )
     assert (found.returncode, found.stdout) == (1, "")
     assert "ZeroDivisionError: a test" in found.stderr
     assert "Please report it" in found.stderr
     assert "Traceback" not in found.stderr
     for args, more in (((), {"KFAST_TRACEBACK": "1"}), (("--debug",), {})):
-        found = subprocess.run([*KFAST, *args, "show", "x"], capture_output=True, text=True,
-                               timeout=60, cwd=ROOT, check=False,
-                               env=dict(os.environ, PYTHONPATH=paths) | more)
+        found = subprocess.run(
+            [*KFAST, *args, "show", "x"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=ROOT,
+            check=False,
+            env=dict(os.environ, PYTHONPATH=paths) | more,
+        )
         assert found.returncode == 1
         assert "Traceback" in found.stderr
 
@@ -112,7 +136,7 @@ def test_standard_output_has_data_only(cluster, tmp_path):
     found = run("fail", cluster, "--brokers", "3", "-o", tmp_path / "x.json")
     assert found.stdout == found.stderr == ""
     assert json.loads((tmp_path / "x.json").read_text())["command"] == "fail"
-    assert os.listdir(tmp_path) == ["x.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
     found = run("convert", cluster, "-", "--format", "describe")
     assert found.stdout.startswith("Topic: ")
     with cluster.open() as text:
@@ -134,9 +158,17 @@ def test_a_pipe_gets_plain_text_that_is_never_cut(cluster):
 @pytest.mark.parametrize("command", ["fail", "show", "schema"])
 def test_a_terminal_of_80_columns_is_enough(cluster, command, columns):
     """No line is longer, and nothing is cut off."""
-    args = {"fail": (cluster, "--brokers", "3", "--explain",
-                     "a-topic.with_a-very.long-name_of.a-team-00-0"),
-            "show": (cluster,), "schema": ()}[command]
+    args = {
+        "fail": (
+            cluster,
+            "--brokers",
+            "3",
+            "--explain",
+            "a-topic.with_a-very.long-name_of.a-team-00-0",
+        ),
+        "show": (cluster,),
+        "schema": (),
+    }[command]
     shown, code = run_on_terminal(command, *args, columns=columns)
     assert code == 0
     lines = [ESCAPE.sub("", line).rstrip() for line in shown.replace("\r", "\n").splitlines()]
@@ -150,8 +182,12 @@ def test_a_terminal_of_80_columns_is_enough(cluster, command, columns):
 def test_nobody_reads_on(cluster):
     """`kfast ... | head -1` ends quietly."""
     reader, writer = os.pipe()
-    with subprocess.Popen([*KFAST, "convert", str(cluster), "-", "--format", "describe"],
-                          stdout=writer, stderr=subprocess.PIPE, cwd=ROOT) as process:
+    with subprocess.Popen(
+        [*KFAST, "convert", str(cluster), "-", "--format", "describe"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
         os.close(writer)
         os.close(reader)
         said = process.communicate(timeout=60)[1]
@@ -162,14 +198,17 @@ def test_nobody_reads_on(cluster):
 def test_ctrl_c_leaves_nothing_behind(tmp_path):
     """Code 130, no traceback, no file and no part of one."""
     output = tmp_path / "large.arrow"
-    with subprocess.Popen([*KFAST, "generate", "--brokers", "300", "--partitions", "12000000",
-                           "-o", str(output)], stderr=subprocess.PIPE, cwd=ROOT) as process:
+    with subprocess.Popen(
+        [*KFAST, "generate", "--brokers", "300", "--partitions", "12000000", "-o", str(output)],
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
         time.sleep(1.2)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
     assert said == "Interrupted.\n"
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_old_file_outlives_a_failed_command(tmp_path):

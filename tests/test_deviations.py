@@ -30,12 +30,16 @@ def cluster(*partitions, brokers=(1, 2, 3, 5), **columns):
     n = len(partitions)
     return ClusterState.from_tables(
         brokers=pa.table({"broker_id": pa.array(brokers, pa.int32())}),
-        partitions=pa.table({
-            "topic": ["t"] * n, "partition": pa.array(range(n), pa.int32()),
-            "replicas": pa.array(replicas, ids), "isr": pa.array(isrs, ids),
-            "leader": pa.array([isr[0] for isr in isrs], pa.int32()),
-            **columns,
-        }),
+        partitions=pa.table(
+            {
+                "topic": ["t"] * n,
+                "partition": pa.array(range(n), pa.int32()),
+                "replicas": pa.array(replicas, ids),
+                "isr": pa.array(isrs, ids),
+                "leader": pa.array([isr[0] for isr in isrs], pa.int32()),
+                **columns,
+            }
+        ),
     )
 
 
@@ -108,9 +112,7 @@ def test_resignation_keeps_the_columns():
 def test_reassignments_and_deletions_are_not_carried_on():
     """The start says what it leaves out, and leaves it as it is."""
     ids = pa.list_(pa.int32())
-    state = cluster(
-        ([1, 2, 3], [1, 2]), adding=pa.array([[3]], ids), removing=pa.array([[1]], ids)
-    )
+    state = cluster(([1, 2, 3], [1, 2]), adding=pa.array([[3]], ids), removing=pa.array([[1]], ids))
     notes = Controller(state).on_controller_failover().notes
     assert notes == ("1 partitions are being reassigned: their reassignment is not carried on",)
     assert state.assignment(0).being_reassigned

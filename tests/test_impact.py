@@ -114,10 +114,20 @@ def test_an_impact_is_the_difference_of_two_states(seed, controlled):
 
 def test_the_worst_topics_come_first():
     """Most partitions offline, then most under min ISR; topics that are well are left out."""
-    state = ClusterState.from_tables(partitions=pa_table([
-        ("well", 0, [3, 4]), ("moved", 0, [1, 3]), ("gone", 0, [1, 2]), ("gone", 1, [2, 1]),
-        ("half", 0, [1, 2]), ("half", 1, [3, 4]), ("short", 0, [3, 1]), ("short", 1, [4, 3]),
-    ]))
+    state = ClusterState.from_tables(
+        partitions=pa_table(
+            [
+                ("well", 0, [3, 4]),
+                ("moved", 0, [1, 3]),
+                ("gone", 0, [1, 2]),
+                ("gone", 1, [2, 1]),
+                ("half", 0, [1, 2]),
+                ("half", 1, [3, 4]),
+                ("short", 0, [3, 1]),
+                ("short", 1, [4, 3]),
+            ]
+        )
+    )
     state.topic_min_insync_replicas[state.topic.index("short").as_py()] = 2
     topics = fail_brokers(state, [1, 2]).impact.topics.to_pylist()
     assert [row["topic"] for row in topics] == ["gone", "half", "short", "moved"]
@@ -131,10 +141,13 @@ def pa_table(rows):
     import pyarrow as pa
 
     names, numbers, replicas = zip(*rows, strict=True)
-    return pa.table({
-        "topic": pa.array(names), "partition": pa.array(numbers, pa.int32()),
-        "replicas": pa.array(replicas, pa.list_(pa.int32())),
-    })
+    return pa.table(
+        {
+            "topic": pa.array(names),
+            "partition": pa.array(numbers, pa.int32()),
+            "replicas": pa.array(replicas, pa.list_(pa.int32())),
+        }
+    )
 
 
 def test_brokers_that_cannot_fail_are_refused():
@@ -210,8 +223,9 @@ def test_an_explanation_says_why_nobody_is_elected():
     """The sole ISR member dies, and unclean election is not allowed."""
     state = generate(brokers=3, partitions=1, replication_factor=3)
     leader, *others = state.assignment(0).replicas
-    state.set_leadership(0, leader=leader, isr=[leader], leader_epoch=7, version=3,
-                         controller_epoch=1, recovery=0)
+    state.set_leadership(
+        0, leader=leader, isr=[leader], leader_epoch=7, version=3, controller_epoch=1, recovery=0
+    )
     text = str(explain(state, [leader], [("topic-0", 0)])[0])
     assert "no member of the ISR is live, and unclean leader election is not allowed" in text
     assert f"{leader} is the last member of the ISR, which is never emptied" in text

@@ -30,6 +30,9 @@ TOPIC_COLUMNS = ("offline", "under_min_isr", "at_min_isr", "under_replicated")
 CHANGES = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "isr_shrunk")
 BROKER_COLUMNS = ("broker_id", "rack", "registered", "leaders", "replicas", "in_sync")
 LEADER_COLUMNS = ("leaders_before", "leaders", "change", "in_sync_before", "in_sync", "requests")
+FEWEST_BROKERS = 16
+"""So many brokers are always listed; of more, as many as there are topics."""
+
 FOLDED = ("topic", "rack", "arrow", "meaning")
 SCHEMA_COLUMNS = ("column", "array", "arrow", "null", "meaning")
 
@@ -136,15 +139,23 @@ def _draw_summary(console: Console, document: Document) -> None:
 
 def _draw_leaders(console: Console, document: Document) -> None:
     """Leaders per broker before and after: of many brokers, those with the largest change."""
-    shown = _first(document, lambda row: -abs(row["leaders"] - row["leaders_before"]))
+    shown = _first(document, lambda row: (not _failed(row), _moved(row)))
     columns = ("broker_id", "rack", *LEADER_COLUMNS)
     table = _table(_titled("Leaders per broker", shown, document["brokers"]), columns, left=2)
     for row in shown:
         change = _signed(row["leaders"] - row["leaders_before"])
-        failed = row["registered_before"] and not row["registered"]
         cells = (_cell(change if name == "change" else row[name]) for name in columns)
-        table.add_row(*cells, style="red" if failed else "")
+        table.add_row(*cells, style="red" if _failed(row) else "")
     _draw(console, table)
+
+
+def _failed(row: Row) -> bool:
+    return bool(row["registered_before"] and not row["registered"])
+
+
+def _moved(row: Row) -> int:
+    """Sorts brokers by how many leaders they won or lost, most first."""
+    return -abs(int(row["leaders"]) - int(row["leaders_before"]))
 
 
 def _draw_topics(console: Console, document: Document, columns: Sequence[str]) -> None:
@@ -174,7 +185,7 @@ def _draw_explanation(console: Console, explanation: Document) -> None:
 def _first(document: Document, key: Any) -> list[Row]:
     """The brokers to list, in the order of their ids: the first by a key if there are many."""
     brokers: list[Row] = document["brokers"]
-    most = max(document["top"], 16)
+    most = max(document["top"], FEWEST_BROKERS)
     return sorted(sorted(brokers, key=key)[:most], key=lambda row: int(row["broker_id"]))
 
 
@@ -199,7 +210,7 @@ def _table(title: str, columns: Sequence[str], left: int = 0) -> Table:
     )
     for place, name in enumerate(columns):
         table.add_column(
-            name.replace("_", "\n", 1).replace("_", " "),
+            "\n".join(name.rsplit("_", 1)).replace("_", " "),
             justify="left" if place < left else "right",
             overflow="fold",
             no_wrap=name not in FOLDED,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.errors import ArgumentError, RowError
+from kfast.errors import ArgumentError
 from kfast.kernels import census, hosting
 from kfast.state import mutators, names, queries
 from kfast.state.hosting import HostingIndex
@@ -311,23 +311,6 @@ class ClusterState:
         assigned = (self.records["flags"] & schema.FLAG_ASSIGNED) != 0
         return np.flatnonzero((self.topic_row == row) & assigned).astype(np.int32)
 
-    def check_rows(self, rows: npt.ArrayLike) -> Rows:
-        """Rows as int32; `RowError` where one is outside the table or stands twice."""
-        checked = np.ascontiguousarray(rows, np.int32).reshape(-1)
-        outside = (checked < 0) | (checked >= self.n_partitions)
-        if outside.any():
-            item = int(np.flatnonzero(outside)[0])
-            raise RowError(
-                f"partition row {checked[item]} (item {item + 1} of {checked.size}) is outside "
-                f"0..{self.n_partitions - 1}; nothing was changed"
-            )
-        if checked.size > 1 and not (checked[1:] > checked[:-1]).all():
-            order = np.sort(checked)
-            twice = order[1:][order[1:] == order[:-1]]
-            if twice.size:
-                raise RowError(f"partition row {twice[0]} is listed twice; nothing was changed")
-        return checked
-
     def replicas_of(self, rows: npt.ArrayLike) -> Replicas:
         """All assigned replicas of some partitions."""
         ordered = np.sort(self.check_rows(rows))
@@ -373,6 +356,7 @@ class ClusterState:
 
     # --- queries of section 1.5 -----------------------------------------------------------------
 
+    check_rows = queries.check_rows
     ids_of = queries.ids_of
     is_replica_online = queries.is_replica_online
     assignment = queries.assignment

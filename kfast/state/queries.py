@@ -1,4 +1,4 @@
-"""Questions about single partitions (specification, section 1.5).
+"""Questions about partitions (specification, section 1.5), and the check of their rows.
 
 Each function is a method of `ClusterState`.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kfast import schema
+from kfast.errors import RowError
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state.records import Assignment, Leadership, Rows
 
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
+
+
+def check_rows(state: ClusterState, rows: npt.ArrayLike) -> Rows:
+    """Rows as int32; `RowError` where one is outside the table or stands twice."""
+    checked = np.ascontiguousarray(rows, np.int32).reshape(-1)
+    outside = (checked < 0) | (checked >= state.n_partitions)
+    if outside.any():
+        item = int(np.flatnonzero(outside)[0])
+        raise RowError(
+            f"partition row {checked[item]} (item {item + 1} of {checked.size}) is outside "
+            f"0..{state.n_partitions - 1}; nothing was changed"
+        )
+    if checked.size > 1 and not (checked[1:] > checked[:-1]).all():
+        order = np.sort(checked)
+        twice = order[1:][order[1:] == order[:-1]]
+        if twice.size:
+            raise RowError(f"partition row {twice[0]} is listed twice; nothing was changed")
+    return checked
 
 
 def is_replica_online(
