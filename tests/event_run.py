@@ -83,7 +83,7 @@ class Sequence:
         store = store_like(ctx) if self.with_store else None
         self.kfast = [KfastRun(ctx, store, setting) for setting in self.settings]
         self.twin = TwinRun(ctx, store)
-        source = Generator(generator, ctx, store)
+        source = Generator(generator, ctx, store, self.twin.controller)
         self.step(source.failover(), 0)
         for number in range(1, events + 1):
             event = source.next()

@@ -15,6 +15,7 @@ from kfast.schema import PartitionState, ReplicaState, Strategy
 
 from .random_clusters import random_record, some
 from .reference import GARBAGE, Context, Partition, Record, TwinStore
+from .reference_controller import Controller
 
 WHOLE_CALL = {"read_states": ("throw",), "create_states": ("throw", "controller_moved"),
               "update_states": ("throw", "controller_moved")}
@@ -48,8 +49,11 @@ def created_by(event: Event) -> list[Partition]:
 class Generator:
     """Picks what happens next, from what the twin knows."""
 
-    def __init__(self, random: Random, ctx: Context, store: TwinStore | None) -> None:
+    def __init__(
+        self, random: Random, ctx: Context, store: TwinStore | None, controller: Controller
+    ) -> None:
         self.random = random
+        self.controller = controller
         self.ctx = ctx
         self.store = store
         self.topics_made = 0
@@ -69,7 +73,12 @@ class Generator:
             self.choices += [(7, self.tamper), (1, self.other_controller)]
 
     def next(self) -> Event:
-        """The next event; one whose time has not come is passed over."""
+        """The next event; one whose time has not come is passed over.
+
+        A controller that has resigned soon gets its successor.
+        """
+        if not self.controller.active and self.random.random() < 0.4:
+            return self.failover()
         weights = [weight for weight, _ in self.choices]
         while True:
             _, make = self.random.choices(self.choices, weights)[0]

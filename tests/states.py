@@ -21,6 +21,13 @@ from kfast import ClusterState, PartitionState, ReplicaState
 from kfast.schema import BROKERS_SCHEMA, CLUSTER_SCHEMA, PARTITIONS_SCHEMA, TOPICS_SCHEMA
 
 CONTROLLER_EPOCH = 3
+QUIET = """
+    partition  ar     isr    leader  epoch  state
+    t-0        1,2,3  1,2,3  1       7      ONLINE
+    t-1        2,3,1  2,3    2       5      ONLINE
+    u-0        3,1    3      3       1      ONLINE
+"""
+"""A quiet cluster: every broker is up, every first replica leads."""
 LISTS = ("ar", "isr", "adding", "removing", "offline_dir")
 NUMBERS = ("leader", "epoch", "version", "controller", "recovery")
 COLUMNS = ("partition", *LISTS, *NUMBERS, "state", "replicas")

@@ -178,7 +178,8 @@ def report_options(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
                 default=10,
                 show_default=True,
                 metavar="N",
-                help="How many topics to list, the worst first. A table of more than 16 brokers lists as many of them, but at least 16.",
+                help="How many topics to list, the worst first. Texts list as many brokers, but "
+                "at least 16; JSON lists them all.",
             ),
             click.option(
                 "--fail-on",

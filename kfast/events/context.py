@@ -95,7 +95,8 @@ def partition_leaders_on_broker(state: ClusterState, broker: int) -> Rows:
     led &= (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
     if state.any_queued:
         led &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
-    return hosted.rows[led]
+    rows: Rows = hosted.rows[led]
+    return rows
 
 
 def partitions_with_leaders(state: ClusterState) -> Rows:

@@ -1,22 +1,22 @@
 """Counts over the whole cluster, and its digest."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
 def layout() -> dict[str, int]: ...
 def recount(
-    records: Array, replicas: Array, broker_status: Array, topic_row: Array, topic_flags: Array,
-    leader_offline: Array, pending: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
+    topic_flags: _Array, leader_offline: _Array, pending: _Array,
 ) -> tuple[int, int]: ...
 def digest(
-    records: Array, replicas: Array, replica_state: Array, broker_id: Array, topic_row: Array,
-    topic_digest: Array, partition: Array,
+    records: _Array, replicas: _Array, replica_state: _Array, broker_id: _Array,
+    topic_row: _Array, topic_digest: _Array, partition: _Array,
 ) -> int: ...
-def digest_bytes(offsets: Array, data: Array, digests: Array) -> None: ...
+def digest_bytes(offsets: _Array, data: _Array, digests: _Array) -> None: ...
 def take_census(
-    records: Array, replicas: Array, broker_status: Array, topic_row: Array, min_isr: Array,
-    marks: Array, per_broker: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array, min_isr: _Array,
+    marks: _Array, per_broker: _Array,
 ) -> None: ...

@@ -1,29 +1,29 @@
 """Give partitions their first leader, or elect another one."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
 def bring_online(
-    records: Array, replicas: Array, broker_status: Array, topic_row: Array, topic_flags: Array,
-    leader_offline: Array, pending: Array, rows: Array, strategy: int, valid_previous: int,
-    controller_epoch: int, recovery_supported: bool, counting: bool, codes: Array, effects: Array,
-    tally: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
+    topic_flags: _Array, leader_offline: _Array, pending: _Array, rows: _Array, strategy: int,
+    valid_previous: int, controller_epoch: int, recovery_supported: bool, any_queued: bool,
+    counting: bool, codes: _Array, effects: _Array, tally: _Array,
 ) -> None: ...
 def choose(
-    replicas: Array, broker_status: Array, topic_row: Array, topic_flags: Array, rows: Array,
-    stored: Array, strategy: int, recovery_supported: bool, lookup_failed: Array, codes: Array,
-    recipients: Array, unclean: Array,
+    replicas: _Array, broker_status: _Array, topic_row: _Array, topic_flags: _Array, rows: _Array,
+    stored: _Array, strategy: int, recovery_supported: bool, lookup_failed: _Array, codes: _Array,
+    recipients: _Array, unclean: _Array,
 ) -> None: ...
 def propose_initial(
-    replicas: Array, broker_status: Array, rows: Array, proposed: Array, controller_epoch: int,
-    codes: Array, recipients: Array,
+    replicas: _Array, broker_status: _Array, rows: _Array, proposed: _Array,
+    controller_epoch: int, codes: _Array, recipients: _Array,
 ) -> None: ...
 def adopt(
-    records: Array, replicas: Array, broker_status: Array, topic_row: Array, topic_flags: Array,
-    leader_offline: Array, rows: Array, written: Array, tally: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
+    topic_flags: _Array, leader_offline: _Array, rows: _Array, written: _Array, tally: _Array,
 ) -> None: ...
 def choose_one(
     strategy: int, assigned: int, target: int, isr: int, live: int, up: int, shutting_down: int,

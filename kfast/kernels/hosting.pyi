@@ -1,29 +1,33 @@
 """Which partitions a broker hosts, and which slot it has there."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
-def count_hosted(records: Array, replicas: Array, counts: Array) -> None: ...
-def list_hosted(records: Array, replicas: Array, position: Array, hosted: Array) -> None: ...
+def count_hosted(records: _Array, replicas: _Array, counts: _Array) -> None: ...
+def list_hosted(records: _Array, replicas: _Array, position: _Array, hosted: _Array) -> None: ...
 def select_slots(
-    records: Array, replicas: Array, replica_state: Array, broker_status: Array, chosen: Array,
-    candidates: Array, assigned_only: bool, refresh: bool, leader_offline: Array, rows: Array,
-    slots: Array,
+    records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
+    chosen: _Array, candidates: _Array, assigned_only: bool, refresh: bool,
+    leader_offline: _Array, rows: _Array, slots: _Array,
 ) -> int: ...
-def mark_rows(rows: Array, bits: Array) -> None: ...
+def mark_rows(rows: _Array, bits: _Array) -> None: ...
 def list_marked(
-    bits: Array, topic_row: Array, topic_flags: Array, any_queued: bool, rows: Array,
+    bits: _Array, topic_row: _Array, topic_flags: _Array, any_queued: bool, rows: _Array,
 ) -> int: ...
 def refresh_leader_offline(
-    records: Array, replicas: Array, broker_status: Array, rows: Array, leader_offline: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, rows: _Array,
+    leader_offline: _Array,
 ) -> None: ...
-def track(records: Array, replicas: Array, rows: Array, brokers: Array, slots: Array) -> int: ...
+def track(
+    records: _Array, replicas: _Array, rows: _Array, brokers: _Array, slots: _Array,
+) -> int: ...
 def find_slots(
-    records: Array, replicas: Array, rows: Array, brokers: Array, slots: Array,
+    records: _Array, replicas: _Array, rows: _Array, brokers: _Array, slots: _Array,
 ) -> None: ...
 def live_slots(
-    records: Array, replicas: Array, broker_status: Array, rows: Array, live: Array, up: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, live: _Array,
+    up: _Array,
 ) -> None: ...

@@ -1,17 +1,20 @@
 """Changes of an ISR: a broker leaves it, or a leader reports another one."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
-def shrink(replicas: Array, rows: Array, slots: Array, stored: Array, write: Array) -> None: ...
+def shrink(
+    replicas: _Array, rows: _Array, slots: _Array, stored: _Array, write: _Array,
+) -> None: ...
 def check_alterations(
-    records: Array, replicas: Array, broker_status: Array, rows: Array, sender: Array,
-    leader_epoch: Array, version: Array, isr: Array, recovery: Array, unknown_member: Array,
-    codes: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, sender: _Array,
+    leader_epoch: _Array, version: _Array, isr: _Array, recovery: _Array, unknown_member: _Array,
+    codes: _Array,
 ) -> None: ...
 def propose_catch_up(
-    records: Array, replicas: Array, broker_status: Array, rows: Array, slots: Array, isr: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, slots: _Array,
+    isr: _Array,
 ) -> None: ...

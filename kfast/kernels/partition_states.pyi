@@ -1,17 +1,17 @@
 """Move partitions from state to state, as far as it takes no election."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
 def change_partitions(
-    records: Array, topic_row: Array, topic_flags: Array, pending: Array, rows: Array,
-    target: int, valid_previous: int, any_queued: bool, codes: Array, effects: Array,
-    tally: Array,
+    records: _Array, topic_row: _Array, topic_flags: _Array, pending: _Array, rows: _Array,
+    target: int, valid_previous: int, any_queued: bool, codes: _Array, effects: _Array,
+    tally: _Array,
 ) -> None: ...
 def initialize_partitions(
-    records: Array, replicas: Array, broker_status: Array, topic_row: Array, topic_flags: Array,
-    pending: Array, tally: Array,
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
+    topic_flags: _Array, any_queued: bool, pending: _Array, tally: _Array,
 ) -> None: ...

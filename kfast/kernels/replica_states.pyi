@@ -1,22 +1,23 @@
 """Move replicas from state to state, where the cache is the store."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
-def count_targets(slots: Array) -> int: ...
+def count_targets(slots: _Array) -> int: ...
 def change_replicas(
-    records: Array, replicas: Array, replica_state: Array, topic_row: Array, topic_flags: Array,
-    leader_offline: Array, rows: Array, slots: Array, target: int, valid_previous: int,
-    controller_epoch: int, defer_shrink: bool, any_queued: bool, counting: bool, codes: Array,
-    effects: Array, tally: Array,
+    records: _Array, replicas: _Array, replica_state: _Array, topic_row: _Array,
+    topic_flags: _Array, leader_offline: _Array, rows: _Array, slots: _Array, target: int,
+    valid_previous: int, controller_epoch: int, defer_shrink: bool, any_queued: bool,
+    counting: bool, codes: _Array, effects: _Array, tally: _Array,
 ) -> None: ...
 def start_replicas(
-    records: Array, replicas: Array, replica_state: Array, broker_status: Array, topic_row: Array,
-    topic_flags: Array, leader_offline: Array, valid_online: int, valid_offline: int,
-    controller_epoch: int, reset: bool, take_offline: bool, counting: bool, went_online: Array,
-    went_offline: Array, online_tally: Array, offline_tally: Array,
+    records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
+    topic_row: _Array, topic_flags: _Array, leader_offline: _Array, valid_online: int,
+    valid_offline: int, controller_epoch: int, reset: bool, take_offline: bool, any_queued: bool,
+    counting: bool, went_online: _Array, went_offline: _Array, online_tally: _Array,
+    offline_tally: _Array,
 ) -> None: ...
-def count_started(records: Array, replicas: Array, broker_status: Array) -> tuple[int, int]: ...
+def count_started(records: _Array, replicas: _Array, broker_status: _Array) -> tuple[int, int]: ...

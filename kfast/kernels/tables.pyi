@@ -1,25 +1,25 @@
 """From list columns to slots and masks, and back."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+_Array: TypeAlias = npt.NDArray[Any]
 
 def count_slots(
-    offsets: Array, values: Array, leader: Array, n_slots: Array, wrong: Array,
+    offsets: _Array, values: _Array, leader: _Array, n_slots: _Array, wrong: _Array,
 ) -> int: ...
 def fill_slots(
-    records: Array, replicas: Array, replica_state: Array, offsets: Array, lists: Array,
-    values: Array, states: Array,
+    records: _Array, replicas: _Array, replica_state: _Array, offsets: _Array, lists: _Array,
+    values: _Array, states: _Array,
 ) -> None: ...
 def masks_of(
-    replicas: Array, records: Array, rows: Array, offsets: Array, values: Array, masks: Array,
-    unknown: Array,
+    replicas: _Array, records: _Array, rows: _Array, offsets: _Array, values: _Array,
+    masks: _Array, unknown: _Array,
 ) -> None: ...
-def measure_lists(masks: Array, offsets: Array) -> None: ...
+def measure_lists(masks: _Array, offsets: _Array) -> None: ...
 def expand_masks(
-    replicas: Array, broker_id: Array, rows: Array, masks: Array, values: Array,
+    replicas: _Array, broker_id: _Array, rows: _Array, masks: _Array, values: _Array,
 ) -> None: ...
-def mask_states(records: Array, replica_state: Array, masks: Array) -> None: ...
-def expand_states(replica_state: Array, rows: Array, masks: Array, values: Array) -> None: ...
+def mask_states(records: _Array, replica_state: _Array, masks: _Array) -> None: ...
+def expand_states(replica_state: _Array, rows: _Array, masks: _Array, values: _Array) -> None: ...
