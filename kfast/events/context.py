@@ -35,6 +35,7 @@ def load_context(controller: Controller) -> None:
         state.any_offline_dir = False
     if store is not None:
         store.load_leadership()
+    state.topic_flags &= 255 - mutators.STARTED - mutators.INELIGIBLE
     any_queued = state.any_queued
     if any_queued:
         _begin_deletion_manager(state)
@@ -48,7 +49,6 @@ def _begin_deletion_manager(state: ClusterState) -> None:
     moving = (state.records["adding"] != 0) | (state.records["removing"] != 0)
     queued = state.topic_queued_for_deletion
     flags = state.topic_flags[: state.n_topics]
-    flags &= 255 - mutators.STARTED - mutators.INELIGIBLE
     if not state.delete_topic_enabled:
         flags &= 255 - mutators.QUEUED
         return

@@ -109,8 +109,8 @@ def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:
 
 
 def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
-    leaders = rows.integers("leader", -3).copy()
-    unknown = leaders == -3
+    leaders = rows.integers("leader", schema.NO_LEADER).copy()
+    unknown = ~rows.valid("leader")
     if unknown.any():
         first = np.full(rows.n_rows, schema.NO_LEADER, np.int32)
         some = replicas.offsets[1:] > replicas.offsets[:-1]

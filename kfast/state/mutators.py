@@ -115,14 +115,17 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
 
 
 def add_partitions(
-    state: ClusterState, topics: Sequence[str], partitions: Sequence[int]
+    state: ClusterState, topics: Sequence[str], partitions: Sequence[int], *, exists: bool = True
 ) -> Rows:
-    """Rows of some partitions; unknown ones, and unknown topics, are added without assignment."""
+    """Rows of some partitions; unknown ones, and unknown topics, are added without assignment.
+
+    With `exists` false, an added topic is not among the controller's topics.
+    """
     names = list(dict.fromkeys(topics))
     known = state.lookup.topics(names)
     missing = [name for name, row in zip(names, known.tolist(), strict=True) if row < 0]
     if missing:
-        _add_topics(state, missing)
+        _add_topics(state, missing, exists)
     topic_rows = state.lookup.known_topics(list(topics))
     numbers = np.asarray(partitions, np.int32)
     absent = state.lookup.rows(topic_rows, numbers) < 0
@@ -132,11 +135,12 @@ def add_partitions(
     return state.lookup.rows(topic_rows, numbers)
 
 
-def _add_topics(state: ClusterState, topics: list[str]) -> None:
+def _add_topics(state: ClusterState, topics: list[str], exists: bool) -> None:
     n = len(topics)
     state.topic = pa.concat_arrays([state.topic, pa.array(topics, pa.string())])
     state.topic_id = pa.concat_arrays([state.topic_id, pa.nulls(n, pa.string())])
-    flags = EXISTS | (UNCLEAN if state.default_unclean_leader_election else 0)
+    flags = EXISTS if exists else 0
+    flags |= UNCLEAN if state.default_unclean_leader_election else 0
     state.topic_flags = np.append(state.topic_flags, np.full(n, flags, np.uint8))
     state.topic_unclean_leader_election = np.append(
         state.topic_unclean_leader_election, np.full(n, -1, np.int8)
