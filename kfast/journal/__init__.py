@@ -111,14 +111,20 @@ class Journal:
             return
         self._add_cells(total, replicas)
         self.leaders_moved += int(total[LAYOUT["leaders_moved"]])
-        if self.full or from_store:
-            effects = effects[np.argsort(effects["row"], kind="stable")]
-        if self.full:
-            self._add_rows(effects, step, strategy)
         if from_store:
-            self._send_effects(effects, step, sent)
-        elif sent:
-            self._send_tally(total, effects, step)
+            effects = effects[np.argsort(effects["row"], kind="stable")]
+        added = requests.additions_of(effects)
+        if self.full:
+            self._add_rows(effects, added, step, strategy)
+        if not sent:
+            return
+        merged = requests.send(self.state, added)
+        if from_store:
+            self._send_effects(effects, merged, step)
+        else:
+            self._send_tally(total, step)
+        if self.full:
+            self._send_rows(effects, merged, step)
 
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
@@ -137,15 +143,16 @@ class Journal:
             key = (names[cell // 8], names[cell % 8])
             self.cells[key] = self.cells.get(key, 0) + int(cells[cell])
 
-    def _add_rows(self, effects: Effects, step: int, strategy: Strategy | None) -> None:
+    def _add_rows(
+        self, effects: Effects, added: requests.Additions, step: int, strategy: Strategy | None
+    ) -> None:
         state, tables = self.state, self.tables
         tables["transitions"].append(rows_of.transitions(state, effects, step))
         tables["elections"].append(rows_of.elections(state, effects, step, strategy))
         tables["refusals"].append(rows_of.refusals(state, effects, step))
-        added = requests.additions_of(effects)
         tables["additions"].append(requests.additions_table(state, added, step))
 
-    def _send_tally(self, total: npt.NDArray[np.int64], effects: Effects, step: int) -> None:
+    def _send_tally(self, total: npt.NDArray[np.int64], step: int) -> None:
         n = self.state.n_brokers
         base = LAYOUT["brokers"]
         registered = self.state.registered
@@ -154,22 +161,15 @@ class Journal:
         told = int(total[LAYOUT["metadata"]])
         announced = told > 0 or int(total[LAYOUT["announced"]]) > 0
         self._send(step, leads, stops, told if announced else None)
-        if self.full:
-            self._send_rows(effects, step)
 
-    def _send_effects(self, effects: Effects, step: int, sent: bool) -> None:
-        if not sent:
-            return
+    def _send_effects(self, effects: Effects, merged: requests.Sent, step: int) -> None:
         n = self.state.n_brokers
-        merged = requests.send(self.state, requests.additions_of(effects))
         told = requests.metadata_effects(effects)
         announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
         self._send(
             step, merged.counts(requests.LEADER_AND_ISR, n),
             merged.counts(requests.STOP_REPLICA, n), told.size if announced.any() else None,
         )
-        if self.full:
-            self._send_rows(effects, step)
 
     def _send(
         self, step: int, leads: npt.NDArray[np.int64], stops: npt.NDArray[np.int64],
@@ -181,8 +181,7 @@ class Journal:
             self.sent.append((step, requests.UPDATE_METADATA, everyone))
         self.sent.append((step, requests.STOP_REPLICA, np.where(stops > 0, stops, -1)))
 
-    def _send_rows(self, effects: Effects, step: int) -> None:
-        merged = requests.send(self.state, requests.additions_of(effects))
+    def _send_rows(self, effects: Effects, merged: requests.Sent, step: int) -> None:
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
         told = requests.metadata_effects(effects)
         self.tables["update_metadata"].append(requests.metadata_table(self.state, told, step))

@@ -56,10 +56,17 @@ METADATA_BROKERS = pa.schema([("step", pa.int32()), ("broker_id", pa.int32())])
 
 @dataclass(frozen=True)
 class Additions:
-    """Additions to one batch, in order: effect and kind of each."""
+    """Additions to one batch, in order: kind of each, and which of the effects it comes from."""
 
-    effects: Effects
+    source: Effects
+    index: npt.NDArray[np.int64]
     kind: npt.NDArray[np.int64]
+
+    @property
+    def effects(self) -> Effects:
+        """Effect of each addition."""
+        chosen: Effects = self.source[self.index]
+        return chosen
 
 
 def additions_of(effects: Effects) -> Additions:
@@ -74,7 +81,7 @@ def additions_of(effects: Effects) -> Additions:
         kinds.append(np.full(at.size, kind))
     place = np.concatenate(places)
     order = np.argsort(place, kind="stable")
-    return Additions(effects[place[order] // 2], np.concatenate(kinds)[order])
+    return Additions(effects, place[order] // 2, np.concatenate(kinds)[order])
 
 
 def _record(
@@ -102,8 +109,10 @@ def _record(
     ]
 
 
-def _flags(effects: Effects) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    return (effects["kinds"] & KIND_IS_NEW) != 0, (effects["kinds"] & KIND_DELETE) != 0
+def _flags(
+    kinds: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    return (kinds & KIND_IS_NEW) != 0, (kinds & KIND_DELETE) != 0
 
 
 def additions_table(state: ClusterState, added: Additions, step: int) -> pa.Table:
@@ -131,19 +140,23 @@ def additions_table(state: ClusterState, added: Additions, step: int) -> pa.Tabl
         [
             pa.array(np.full(rows.size, step, np.int32)), named(kind, KINDS),
             topic_names(state, rows), pa.array(state.partition[rows]), to,
-            *_record(state, effects, kind, *_flags(effects)),
+            *_record(state, effects, kind, *_flags(effects["kinds"])),
         ],
         schema=ADDITIONS,
     )
 
 
-def _recipients(state: ClusterState, effects: Effects) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Pairs (index of the effect, broker row) of LeaderAndIsr additions."""
+def _recipients(
+    state: ClusterState, added: Additions, leads: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Pairs (index of the addition, broker row) of LeaderAndIsr additions."""
     owners, brokers = [], []
+    recipients = added.source["recipients"][added.index[leads]]
+    rows = added.source["row"][added.index[leads]]
     for slot in range(state.n_slots):
-        told = np.flatnonzero((effects["recipients"] >> np.uint64(slot)) & np.uint64(1))
-        owners.append(told)
-        brokers.append(state.replicas[effects["row"][told], slot].astype(np.int64))
+        told = np.flatnonzero((recipients >> np.uint64(slot)) & np.uint64(1))
+        owners.append(leads[told])
+        brokers.append(state.replicas[rows[told], slot].astype(np.int64))
     return np.concatenate(owners), np.concatenate(brokers)
 
 
@@ -168,24 +181,26 @@ class Sent:
 def send(state: ClusterState, added: Additions) -> Sent:
     """Merge additions and drop unregistered brokers (5.1 to 5.3)."""
     leads = np.flatnonzero(added.kind == LEADER_AND_ISR)
-    owner, told = _recipients(state, added.effects[leads])
+    owner, told = _recipients(state, added, leads)
     stops = np.flatnonzero(added.kind == STOP_REPLICA)
-    index = np.concatenate([leads[owner], stops])
-    broker = np.concatenate([told, added.effects["broker"][stops].astype(np.int64)])
+    index = np.concatenate([owner, stops])
+    stopped = added.source["broker"][added.index[stops]].astype(np.int64)
+    broker = np.concatenate([told, stopped])
     kept = state.registered[broker] if broker.size else np.zeros(0, bool)
     index, broker = index[kept], broker[kept]
-    kind, row = added.kind[index], added.effects["row"][index]
+    kind, row = added.kind[index], added.source["row"][added.index[index]]
     order = np.lexsort((index, row, broker, kind))
     index, broker, kind, row = index[order], broker[order], kind[order], row[order]
     same = (kind[1:] == kind[:-1]) & (broker[1:] == broker[:-1]) & (row[1:] == row[:-1])
     begins = np.append(True, ~same) if index.size else np.zeros(0, bool)
     last = np.append(~same, True) if index.size else np.zeros(0, bool)
-    is_new, delete = _flags(added.effects[index])
+    is_new, delete = _flags(added.source["kinds"][added.index[index]])
     starts = np.flatnonzero(begins)
     if starts.size:
         is_new = np.logical_or.reduceat(is_new, starts)
         delete = np.logical_or.reduceat(delete, starts)
-    return Sent(added.effects[index[last]], kind[last], broker[last], is_new, delete)
+    said = added.source[added.index[index[last]]]
+    return Sent(said, kind[last], broker[last], is_new, delete)
 
 
 def requests_table(state: ClusterState, sent: Sent, step: int) -> pa.Table:

@@ -120,7 +120,7 @@ def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
             f"the leader of {int(unknown.sum())} partitions is not given: "
             "the first assigned replica is taken"
         )
-    wrong = np.flatnonzero(leaders < schema.LEADER_DURING_DELETE)
+    wrong = np.flatnonzero(leaders < schema.NO_LEADER)
     if wrong.size:
         raise InputError(
             f"{rows.where(int(wrong[0]))}: leader {leaders[wrong[0]]} is not a broker id; "
