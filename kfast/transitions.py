@@ -6,6 +6,7 @@ specification, sections 2.1 and 3.1.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -45,6 +46,7 @@ def check_profile(profile: str) -> str:
     return profile
 
 
+@functools.cache
 def previous_mask(previous: frozenset[P] | frozenset[R]) -> int:
     """Bit f set for every state f that the target may be entered from."""
     mask = 0

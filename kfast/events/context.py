@@ -51,6 +51,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
     flags = state.topic_flags[: state.n_topics]
     if not state.delete_topic_enabled:
         flags &= 255 - mutators.QUEUED
+        mutators.note_queued(state)
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)

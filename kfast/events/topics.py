@@ -165,6 +165,7 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
     records["leader"][rows] = schema.NO_LEADER
     records["flags"][rows] &= schema.FLAG_BEING_REASSIGNED
     state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
+    mutators.note_queued(state)
     state.refresh_rows(rows)
     if controller.store is not None:
         controller.store.forget(rows)

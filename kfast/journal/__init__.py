@@ -17,8 +17,8 @@ from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.outcome import Counts, Outcome, RequestCounts
-from kfast.schema import Code, Strategy
+from kfast.journal.outcome import Counts, Outcome, StepTotals
+from kfast.schema import Strategy
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ class Journal:
     def begin(self) -> None:
         """Forget what was recorded."""
         self.actions: list[str] = []
-        self.cells: dict[tuple[str, str], int] = {}
-        self.codes = np.zeros(32, np.int64)
-        self.leaders_moved = 0
-        self.unclean = 0
+        self.totals: list[StepTotals] = []
         self.sent: list[tuple[int, int, npt.NDArray[np.int64]]] = []
         self.batches: list[dict[str, Any]] = []
         self.tables: dict[str, list[pa.Table]] = {name: [] for name in _SCHEMAS}
@@ -104,13 +101,15 @@ class Journal:
             Whether the batch was sent.
         """
         total = self.take_counters(tally)
-        self.unclean += int(total[LAYOUT["unclean"]])
         step = len(self.actions)
         self.actions.append(action)
         if not self.counting:
             return
-        self._add_cells(total, replicas)
-        self.leaders_moved += int(total[LAYOUT["leaders_moved"]])
+        from_tally = sent and not from_store
+        registered = self.state.registered if from_tally else None
+        self.totals.append(StepTotals(step, total, replicas, registered))
+        if not self.full and not from_store:
+            return
         if from_store:
             effects = effects[np.argsort(effects["row"], kind="stable")]
         added = requests.additions_of(effects)
@@ -121,8 +120,6 @@ class Journal:
         merged = requests.send(self.state, added)
         if from_store:
             self._send_effects(effects, merged, step)
-        else:
-            self._send_tally(total, step)
         if self.full:
             self._send_rows(effects, merged, step)
 
@@ -135,14 +132,6 @@ class Journal:
         state.unclean_elections += int(total[LAYOUT["unclean"]])
         return total
 
-    def _add_cells(self, total: npt.NDArray[np.int64], replicas: bool) -> None:
-        self.codes += total[LAYOUT["codes"] : LAYOUT["codes"] + 32]
-        names = schema.REPLICA_STATE_NAMES if replicas else schema.PARTITION_STATE_NAMES
-        cells = total[LAYOUT["cells"] : LAYOUT["cells"] + 64]
-        for cell in np.flatnonzero(cells).tolist():
-            key = (names[cell // 8], names[cell % 8])
-            self.cells[key] = self.cells.get(key, 0) + int(cells[cell])
-
     def _add_rows(
         self, effects: Effects, added: requests.Additions, step: int, strategy: Strategy | None
     ) -> None:
@@ -152,34 +141,16 @@ class Journal:
         tables["refusals"].append(rows_of.refusals(state, effects, step))
         tables["additions"].append(requests.additions_table(state, added, step))
 
-    def _send_tally(self, total: npt.NDArray[np.int64], step: int) -> None:
-        n = self.state.n_brokers
-        base = LAYOUT["brokers"]
-        registered = self.state.registered
-        leads = total[base : base + n] * registered
-        stops = total[base + total[base:].size // 2 :][:n] * registered
-        told = int(total[LAYOUT["metadata"]])
-        announced = told > 0 or int(total[LAYOUT["announced"]]) > 0
-        self._send(step, leads, stops, told if announced else None)
-
     def _send_effects(self, effects: Effects, merged: requests.Sent, step: int) -> None:
         n = self.state.n_brokers
-        told = requests.metadata_effects(effects)
+        for kind in (requests.LEADER_AND_ISR, requests.STOP_REPLICA):
+            counts = merged.counts(kind, n)
+            self.sent.append((step, kind, np.where(counts > 0, counts, -1)))
+        told = requests.metadata_effects(effects).size
         announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
-        self._send(
-            step, merged.counts(requests.LEADER_AND_ISR, n),
-            merged.counts(requests.STOP_REPLICA, n), told.size if announced.any() else None,
-        )
-
-    def _send(
-        self, step: int, leads: npt.NDArray[np.int64], stops: npt.NDArray[np.int64],
-        told: int | None,
-    ) -> None:
-        self.sent.append((step, requests.LEADER_AND_ISR, np.where(leads > 0, leads, -1)))
-        if told is not None:
+        if announced.any():
             everyone = np.where(self.state.registered, told, -1)
             self.sent.append((step, requests.UPDATE_METADATA, everyone))
-        self.sent.append((step, requests.STOP_REPLICA, np.where(stops > 0, stops, -1)))
 
     def _send_rows(self, effects: Effects, merged: requests.Sent, step: int) -> None:
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
@@ -280,12 +251,8 @@ class Journal:
         outcome = Outcome(event, self.level)
         outcome.actions = tuple(self.actions)
         outcome.batches = self.batches
-        outcome.sent = RequestCounts(self.state.broker_id, self.sent)
-        codes = np.flatnonzero(self.codes).tolist()
-        outcome.counts = Counts(
-            self.cells, {Code(code).name: int(self.codes[code]) for code in codes},
-            self.leaders_moved, self.unclean, *outcome.sent.totals(),
-        )
+        outcome.totals, outcome.sent = self.totals, self.sent
+        outcome.broker_id = self.state.broker_id
         if self.full:
             outcome.tables = {
                 name: pa.concat_tables(parts, promote_options="permissive") if parts

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.errors import ArgumentError
-from kfast.schema import AlterCode, Code
+from kfast.journal.effects import LAYOUT
+from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES, AlterCode, Code
 from kfast.state.records import Rows
 
+Key = TypeVar("Key")
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 REQUEST_COUNTS = pa.schema([
     ("step", pa.int32()), ("kind", pa.dictionary(pa.int32(), pa.string())),
@@ -54,43 +56,65 @@ class Counts:
     request_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
+Sent = tuple[int, int, npt.NDArray[np.int64]]
+"""Step, kind, and per broker row how many partitions the request names; -1 for no request."""
+
+
 @dataclass(frozen=True)
-class RequestCounts:
-    """How many partitions each request names, as arrays over broker rows; -1 for no request.
+class StepTotals:
+    """What the kernels counted in one step; read only when somebody asks.
 
     Attributes
     ----------
-    broker_id : (B,) int32
-    sent : list of (step, kind, (B,) int64)
+    step : int
+    total : (width,) int64
+        A tally, summed over threads.
+    replicas : bool
+        Whether replicas or partitions moved.
+    registered : (B,) bool or None
+        Who was registered; None where the tally does not count requests.
     """
 
-    broker_id: Rows
-    sent: list[tuple[int, int, npt.NDArray[np.int64]]] = field(default_factory=list)
+    step: int
+    total: npt.NDArray[np.int64]
+    replicas: bool
+    registered: npt.NDArray[np.bool_] | None
 
-    def totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Requests, and partitions in them, by kind."""
-        n, partitions = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
-        for _, kind, values in self.sent:
-            n[KINDS[kind]] += int(np.count_nonzero(values >= 0))
-            partitions[KINDS[kind]] += int(values[values >= 0].sum())
-        return n, partitions
+    def transitions(self) -> dict[tuple[str, str], int]:
+        """State changes by Kafka's names."""
+        names = REPLICA_STATE_NAMES if self.replicas else PARTITION_STATE_NAMES
+        cells = self.total[LAYOUT["cells"] : LAYOUT["cells"] + 64]
+        return {
+            (names[cell // 8], names[cell % 8]): int(cells[cell])
+            for cell in np.flatnonzero(cells).tolist()
+        }
 
-    def table(self, shift: int = 0) -> pa.Table:
-        """One row per request; `shift` is added to the steps."""
-        some = [np.flatnonzero(values >= 0) for _, _, values in self.sent]
-        sizes = [at.size for at in some]
-        steps = np.repeat([step + shift for step, _, _ in self.sent], sizes)
-        kinds = np.repeat([kind for _, kind, _ in self.sent], sizes)
-        brokers = np.concatenate([*(self.broker_id[at] for at in some), self.broker_id[:0]])
-        counts = [values[at] for (_, _, values), at in zip(self.sent, some, strict=True)]
-        names = pa.DictionaryArray.from_arrays(pa.array(kinds.astype(np.int32)), pa.array(KINDS))
-        return pa.table(
-            [
-                pa.array(steps.astype(np.int32)), names, pa.array(brokers),
-                pa.array(np.concatenate([*counts, np.empty(0, np.int64)])),
-            ],
-            schema=REQUEST_COUNTS,
-        )
+    def codes(self) -> dict[str, int]:
+        """Outcomes by name."""
+        codes = self.total[LAYOUT["codes"] : LAYOUT["codes"] + len(Code)]
+        return {Code(code).name: int(codes[code]) for code in np.flatnonzero(codes).tolist()}
+
+    def requests(self) -> list[Sent]:
+        """Requests sent in this step, unregistered brokers left out (5.3)."""
+        if self.registered is None:
+            return []
+        n = self.registered.size
+        per_broker = self.total[LAYOUT["brokers"] :]
+        told = int(self.total[LAYOUT["metadata"]])
+        sent: list[Sent] = []
+        for kind, counts in ((0, per_broker[:n]), (2, per_broker[per_broker.size // 2 :][:n])):
+            sent.append((self.step, kind, np.where(self.registered & (counts > 0), counts, -1)))
+        if told or int(self.total[LAYOUT["announced"]]):
+            sent.append((self.step, 1, np.where(self.registered, told, -1)))
+        return sent
+
+
+def _sum(parts: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
+    total: dict[Key, int] = {}
+    for part in parts:
+        for key, value in part.items():
+            total[key] = total.get(key, 0) + value
+    return total
 
 
 class Outcome:
@@ -103,10 +127,9 @@ class Outcome:
     level : str
         Journal level that it was recorded at.
     counts : Counts
+        Totals; read when asked for.
     actions : tuple of str
         What was done, in order; as a table in `steps`.
-    sent : RequestCounts
-        Requests sent; as a table in `request_counts`.
     transitions, elections, refusals, additions, requests, update_metadata,
     update_metadata_brokers : pa.Table
         Every row; only at level `full`.
@@ -136,9 +159,10 @@ class Outcome:
     def __init__(self, event: str, level: str) -> None:
         self.event = event
         self.level = level
-        self.counts = Counts()
         self.actions: tuple[str, ...] = ()
-        self.sent: RequestCounts = RequestCounts(np.empty(0, np.int32))
+        self.totals: list[StepTotals] = []
+        self.sent: list[Sent] = []
+        self.broker_id: Rows = np.empty(0, np.int32)
         self.codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.in_result: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
         self.failure: Code | None = None
@@ -159,9 +183,41 @@ class Outcome:
         return pa.table({"step": numbers, "action": pa.array(self.actions, pa.string())})
 
     @cached_property
+    def all_sent(self) -> list[Sent]:
+        """Requests of every step, in order: LeaderAndIsr, UpdateMetadata, StopReplica."""
+        sent = [request for totals in self.totals for request in totals.requests()]
+        return sorted([*sent, *self.sent], key=lambda request: request[:2])
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Totals of all steps."""
+        n, partitions = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+        for _, kind, values in self.all_sent:
+            n[KINDS[kind]] += int(np.count_nonzero(values >= 0))
+            partitions[KINDS[kind]] += int(values[values >= 0].sum())
+        return Counts(
+            _sum(totals.transitions() for totals in self.totals),
+            _sum(totals.codes() for totals in self.totals),
+            sum(int(totals.total[LAYOUT["leaders_moved"]]) for totals in self.totals),
+            sum(int(totals.total[LAYOUT["unclean"]]) for totals in self.totals), n, partitions,
+        )
+
+    @cached_property
     def request_counts(self) -> pa.Table:
         """Table of step, kind, broker_id, partitions: what each request sent names."""
-        return self.sent.table()
+        some = [np.flatnonzero(values >= 0) for _, _, values in self.all_sent]
+        sizes = [at.size for at in some]
+        steps = np.repeat([step for step, _, _ in self.all_sent], sizes).astype(np.int32)
+        kinds = np.repeat([kind for _, kind, _ in self.all_sent], sizes).astype(np.int32)
+        brokers = np.concatenate([*(self.broker_id[at] for at in some), self.broker_id[:0]])
+        counts = [values[at] for (_, _, values), at in zip(self.all_sent, some, strict=True)]
+        return pa.table(
+            [
+                pa.array(steps), pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(KINDS)),
+                pa.array(brokers), pa.array(np.concatenate([*counts, np.empty(0, np.int64)])),
+            ],
+            schema=REQUEST_COUNTS,
+        )
 
     def __getattr__(self, name: str) -> pa.Table:
         if name in FULL_TABLES:

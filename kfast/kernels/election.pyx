@@ -131,7 +131,8 @@ cdef inline void initial_record(
 
 cdef inline void elect_for(
     record_t* record, const broker_t* brokers, Liveness seen, int strategy,
-    const uint8_t* topic_flags, int controller_epoch, bint recovery_supported, Effect* effect
+    const int32_t* topic_row, const uint8_t* topic_flags, int controller_epoch,
+    bint recovery_supported, Effect* effect
 ) noexcept nogil:
     """Source: specification, section 3.6, where the cached record is the stored one.
 
@@ -148,7 +149,7 @@ cdef inline void elect_for(
         return
     unclean = strategy == OFFLINE_ALLOW_UNCLEAN
     if needs_permission(strategy, record.isr, seen):
-        unclean = topic_flags[0] & TOPIC_UNCLEAN
+        unclean = topic_flags[topic_row[0]] & TOPIC_UNCLEAN
     choice = choose_for(record, strategy, seen, unclean)
     if choice.slot == NO_SLOT:
         effect.code = NO_ELIGIBLE_LEADER
@@ -176,13 +177,13 @@ cdef inline void count_adopted(
 
 cdef inline uint8_t bring_one_online(
     record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
-    const uint8_t* topic_flags, int strategy, uint32_t valid_previous, int controller_epoch,
-    bint recovery_supported, bint any_queued, bint counting, uint64_t* leader_offline,
+    const int32_t* topic_row, const uint8_t* topic_flags, int strategy, uint32_t valid_previous,
+    int controller_epoch, bint recovery_supported, bint any_queued, bint counting, uint64_t* leader_offline,
     uint64_t* pending, Effect* out, int64_t* tally
 ) noexcept nogil:
     """One partition to Online, by initialisation from New and by election otherwise (3.4)."""
     cdef Effect effect
-    cdef uint8_t flags = topic_flags[0] if any_queued else 0
+    cdef uint8_t flags = topic_flags[topic_row[0]] if any_queued else 0
     cdef Liveness seen
     cdef bint imbalanced = is_imbalanced(record, brokers)
     if record.partition_state == P_NO_ENTRY:
@@ -197,8 +198,8 @@ cdef inline uint8_t bring_one_online(
         if record.partition_state == P_NEW:
             initialize_one(record, brokers, seen, controller_epoch, &effect)
         else:
-            elect_for(record, brokers, seen, strategy, topic_flags, controller_epoch,
-                      recovery_supported, &effect)
+            elect_for(record, brokers, seen, strategy, topic_row, topic_flags,
+                      controller_epoch, recovery_supported, &effect)
         if effect.code == ELECTED or effect.code == INITIALIZED:
             put_partition_state(record, row, P_ONLINE, flags, pending, tally)
             write_bit(leader_offline, row, not leader_is_online(record, brokers, seen.live))
@@ -244,11 +245,10 @@ def bring_online(
             row = rows[min(i + AHEAD, rows.shape[0] - 1)]
             kfast_prefetch(&records[row])
             kfast_prefetch(&replicas[row, 0])
-            kfast_prefetch(<const void*> &topic_row[row])
             row = rows[i]
             codes[i] = bring_one_online(
                 &records[row], &replicas[row, 0], &broker_status[0], row,
-                &topic_flags[topic_row[row]], strategy, valid_previous, controller_epoch,
+                &topic_row[row], &topic_flags[0], strategy, valid_previous, controller_epoch,
                 recovery_supported, any_queued, counting, &leader_offline[0], &pending[0],
                 &effects[i] if effects.shape[0] else NULL, &tally[t, 0],
             )

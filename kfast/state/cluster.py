@@ -75,6 +75,7 @@ class ClusterState:
         self.unclean_elections = 0
         self.offline_partition_count = 0
         self.preferred_imbalance_count = 0
+        self.any_queued = False
         self.any_offline_dir = False
         self.n_reassigned = 0
         self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -252,11 +253,6 @@ class ClusterState:
     def topic_exists(self) -> npt.NDArray[np.bool_]:
         """(T,) whether the controller knows the topic."""
         return self._topic_flag(TOPIC_EXISTS)
-
-    @property
-    def any_queued(self) -> bool:
-        """Whether some topic is queued for deletion."""
-        return bool((self.topic_flags & TOPIC_QUEUED).any())
 
     def new_bitmap(self) -> npt.NDArray[np.uint64]:
         """Make an empty bitmap over partitions."""

@@ -51,6 +51,7 @@ def load(
     _report_unassigned(state, rows, said)
     state.assumptions = tuple(said)
     mutators.refresh_unclean(state)
+    mutators.note_queued(state)
     state.recount()
     return state
 

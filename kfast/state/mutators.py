@@ -371,6 +371,12 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
         state.topic_flags[rows] |= flag
     else:
         state.topic_flags[rows] &= 255 - flag
+    note_queued(state)
+
+
+def note_queued(state: ClusterState) -> None:
+    """Note whether some topic is queued for deletion, after flags of topics changed."""
+    state.any_queued = bool((state.topic_flags & QUEUED).any())
 
 
 def set_unclean_leader_election(
