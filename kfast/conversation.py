@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 
 Codes = npt.NDArray[np.uint8]
+_UNCOUNTED = (Code.NOT_ASKED, Code.CONFIG_LOOKUP_LOGGED)
 _TRANSITIONS = (Code.MOVED, Code.INITIALIZED, Code.ELECTED, Code.APPENDED)
 
 
@@ -60,7 +61,7 @@ class Talk:
         """Count everything that was told, and return it in order."""
         effects = np.concatenate([*self.effects, np.zeros(0, EFFECT)])
         total = self.tally[0]
-        said = effects[effects["code"] != Code.NOT_ASKED]
+        said = effects[~np.isin(effects["code"], _UNCOUNTED)]
         np.add.at(total, LAYOUT["codes"] + said["code"].astype(np.int64), 1)
         moved = said[np.isin(said["code"], _TRANSITIONS)]
         cells = 8 * moved["from_state"].astype(np.int64) + moved["to_state"]
@@ -361,7 +362,13 @@ def _elect_once(
             talk.store.unreadable_topics(), chosen, told, unclean,
         )
         talk.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
-        again = talk.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
+        try:
+            again = talk.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
+        except ControllerMoved:
+            logged = effects[usable[chosen == Code.CONFIG_LOOKUP_FAILED]]
+            logged["code"] = Code.CONFIG_LOOKUP_LOGGED
+            talk.tell(logged)
+            raise
         done = (chosen == Code.MOVED) & ~again
         talk.adopt(rows[usable[done]], proposed[done])
         answer[usable] = np.where(done, Code.ELECTED, chosen)

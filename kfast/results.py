@@ -15,7 +15,7 @@ from kfast.schema import Code, PartitionState, Strategy
 _IN_RESULT = np.array([
     code not in (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,
                  Code.CREATE_CALL_FAILED)
-    for code in Code
+    for code in map(Code, range(len(Code)))
 ])
 """Whether the result map has an entry, by code, where the cache is the store (3.4)."""
 

@@ -53,6 +53,7 @@ class TwinView:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
+        self.tables: dict[str, Any] = {}
         self.added = [row for row in journal.additions if row["kind"] != "UpdateMetadata"]
         shown = [row["step"] for row in (
             *journal.transitions, *journal.elections, *journal.refusals, *self.added
@@ -65,8 +66,10 @@ class TwinView:
         self.steps = Steps(shown)
 
     def table(self, which: str) -> Any:
-        """One table."""
-        return getattr(self, which)()
+        """One table; made once."""
+        if which not in self.tables:
+            self.tables[which] = getattr(self, which)()
+        return self.tables[which]
 
     def _rows(self, rows: list[Row], keys: tuple[str, ...]) -> dict[Partition, list[Any]]:
         return group(
@@ -187,9 +190,9 @@ class KfastView:
         return (*head, request(row["kind"], row))
 
 
-def journals_differ(journal: Journal, outcome: Any) -> str | None:
+def journals_differ(twin: TwinView, outcome: Any) -> str | None:
     """The first table, partition and row in which two journals differ."""
-    twin, kfast = TwinView(journal), KfastView(outcome)
+    kfast = KfastView(outcome)
     for which in (*KfastView.TABLES, "update_metadata"):
         wanted, found = twin.table(which), kfast.table(which)
         if wanted == found:
@@ -202,7 +205,7 @@ def journals_differ(journal: Journal, outcome: Any) -> str | None:
                     f"{which} of {p[0]}-{p[1]}:\n  twin  {wanted.get(p)}\n"
                     f"  kfast {found.get(p)}"
                 )
-    return counts_differ(journal, outcome)
+    return counts_differ(twin.journal, outcome)
 
 
 def counts_differ(journal: Journal, outcome: Any) -> str | None:

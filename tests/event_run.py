@@ -13,7 +13,7 @@ from kfast import ClusterState, invariants
 from kfast.schema import Code
 
 from . import reference
-from .event_compare import counts_differ, journals_differ
+from .event_compare import TwinView, counts_differ, journals_differ
 from .kfast_run import SETTINGS, KfastRun, Setting
 from .random_clusters import random_context, store_like
 from .random_events import Event, Generator
@@ -148,7 +148,7 @@ class Sequence:
     def journal_wrong(self, happened: Happened, run: KfastRun, outcome: Any) -> str | None:
         """Where the journal differs, at the level that it was kept at."""
         if run.setting.journal == "full":
-            return journals_differ(happened.journal, outcome)
+            return journals_differ(TwinView(happened.journal), outcome)
         if run.setting.journal == "counts":
             return counts_differ(happened.journal, outcome)
         return None

@@ -113,6 +113,26 @@ def every_election(sizes: Sequence[int]) -> Context:
     return build.finish()
 
 
+def every_reassignment() -> Context:
+    """Role of every replica in a reassignment x ISR x leader; one liveness for each."""
+    build = Builder()
+    for n in range(1, MOST + 1):
+        for roles in product(("kept", "adding", "removing"), repeat=n):
+            for isr_slots, leader in product(subsets(range(n)), range(-1, n)):
+                kinds = [(build.count * (s + 1) // 3) % len(KINDS) for s in range(n)]
+                p, replicas = build.add(kinds, "clean", PartitionState.OFFLINE)
+                named = {
+                    role: tuple(b for b, r in zip(replicas, roles, strict=True) if r == role)
+                    for role in ("adding", "removing")
+                }
+                build.ctx.assignments[p] = Assignment(replicas, **named)
+                isr = [replicas[s] for s in isr_slots]
+                build.lead(p, replicas[leader] if leader >= 0 else -1, isr)
+    ctx = build.finish()
+    ctx.being_reassigned = {p for p, a in ctx.assignments.items() if a.being_reassigned}
+    return ctx
+
+
 def every_new_partition() -> Context:
     """Liveness of every replica of a new partition; some have leadership cached already."""
     build = Builder()

@@ -10,7 +10,7 @@ import pytest
 
 from kfast.schema import PartitionState, Strategy
 
-from .every_state import every_election
+from .every_state import every_election, every_reassignment
 from .twin_machines import run_partitions
 from .twin_state import tables_of
 
@@ -43,3 +43,17 @@ def test_every_election_of_four_replicas(strategy, four_replicas):
     """Section 4: 4 kinds of replica in 4 slots x 16 ISRs x 5 leaders x unclean or not."""
     start, tables = four_replicas
     run_partitions(start, PartitionState.ONLINE, strategy, tables, journal=False)
+
+
+@pytest.fixture(scope="module")
+def reassignments():
+    """Every role of up to four replicas in a reassignment, and its tables."""
+    start = every_reassignment()
+    return start, tables_of(start)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_every_election_during_a_reassignment(strategy, reassignments):
+    """Sections 1.6 and 4: the target leads; a first replica that is being added counts apart."""
+    start, tables = reassignments
+    run_partitions(start, PartitionState.ONLINE, strategy, tables)

@@ -56,6 +56,7 @@ REFUSALS = pa.schema([
     ("from_state", _NAME), ("to_state", _NAME), ("code", _NAME), ("error", _NAME),
 ])
 INITIALIZATION = "INITIALIZATION"
+CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
 _UNSAID = np.array([Code.DROPPED, Code.NOT_ASKED, Code.ILLEGAL_ARGUMENT, Code.CONTROLLER_MOVED])
 
@@ -115,7 +116,7 @@ def elections(
             pa.array(np.ascontiguousarray(some["version"])),
             pa.array(some["recovery"].astype(np.int8)),
             pa.array((some["kinds"] & KIND_UNCLEAN) != 0),
-            named(some["code"], tuple(c.name for c in Code)),
+            named(some["code"], CODE_NAMES),
         ],
         schema=ELECTIONS,
     )
@@ -129,7 +130,9 @@ def refusals(state: ClusterState, effects: Effects, step: int) -> pa.Table:
     order = np.sort(np.concatenate([np.arange(some.size), lookups]), kind="stable")
     some = some[order].copy()
     classes = ("StateChangeFailed", "IllegalState", "StoreError")
-    error = np.array([classes.index(c.error) if c.error in classes else 0 for c in Code])
+    error = np.zeros(len(CODE_NAMES), np.int64)
+    for code in Code:
+        error[code] = classes.index(code.error) if code.error in classes else 0
     which = error[some["code"]]
     # A failed look-up is logged by itself, before the election that fails for it.
     first = np.flatnonzero(
@@ -137,6 +140,7 @@ def refusals(state: ClusterState, effects: Effects, step: int) -> pa.Table:
     )
     which[first] = classes.index("StoreError")
     logged = some.copy()
+    logged["code"][some["code"] == Code.CONFIG_LOOKUP_LOGGED] = Code.CONFIG_LOOKUP_FAILED
     logged["to_state"][some["code"] == Code.LEADER_IS_NEW_REPLICA] = schema.ReplicaState.OFFLINE
     logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
     return pa.table(
@@ -144,7 +148,7 @@ def refusals(state: ClusterState, effects: Effects, step: int) -> pa.Table:
             _step(step, some.size), topic_names(state, some["row"]),
             pa.array(state.partition[some["row"]]), _nullable_broker(state, some),
             state_names(some, "from_state"), state_names(logged, "to_state"),
-            named(some["code"], tuple(c.name for c in Code)), named(which, classes),
+            named(logged["code"], CODE_NAMES), named(which, classes),
         ],
         schema=REFUSALS,
     )

@@ -178,8 +178,8 @@ cdef inline void count_adopted(
 cdef inline uint8_t bring_one_online(
     record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
     const int32_t* topic_row, const uint8_t* topic_flags, int strategy, uint32_t valid_previous,
-    int controller_epoch, bint recovery_supported, bint any_queued, bint counting, uint64_t* leader_offline,
-    uint64_t* pending, Effect* out, int64_t* tally
+    int controller_epoch, bint recovery_supported, bint any_queued, bint counting,
+    uint64_t* leader_offline, uint64_t* pending, Effect* out, int64_t* tally
 ) noexcept nogil:
     """One partition to Online, by initialisation from New and by election otherwise (3.4)."""
     cdef Effect effect
