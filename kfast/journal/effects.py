@@ -100,6 +100,7 @@ def elections(
 ) -> pa.Table:
     """Elections and initialisations that were tried, with their outcome."""
     tried = (effects["kinds"] & KIND_ELECTION) != 0
+    tried &= effects["code"] != Code.CONFIG_LOOKUP_LOGGED
     first = (effects["broker"] < 0) & (effects["from_state"] == schema.PartitionState.NEW)
     first &= effects["to_state"] == schema.PartitionState.ONLINE
     some = effects[tried | first]
