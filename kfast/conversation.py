@@ -9,13 +9,13 @@ Source: specification, sections 2.5, 2.6, 3.5 and 3.6; Kafka 3.9, `ZkReplicaStat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
-from kfast.journal import Tally
+from kfast.journal import Journal, Tally
 from kfast.journal.effects import (
     EFFECT,
     KIND_ELECTION,
@@ -35,9 +35,6 @@ from kfast.state.records import Rows
 from kfast.state.tables import first_slots
 from kfast.store import Answer, CallFailed, ControllerMoved, Store
 from kfast.transitions import PARTITION_PREVIOUS, REPLICA_PREVIOUS, previous_mask
-
-if TYPE_CHECKING:
-    from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 
 Codes = npt.NDArray[np.uint8]
 _UNCOUNTED = (Code.NOT_ASKED, Code.CONFIG_LOOKUP_LOGGED)
@@ -137,13 +134,13 @@ class Talk:
         return retry
 
 
-def take_offline(machine: ReplicaStateMachine, replicas: Replicas) -> Result:
+def take_offline(
+    state: ClusterState, store: Store, journal: Journal, replicas: Replicas
+) -> Result:
     """Replicas to OfflineReplica with a store: broker groups one by one, ascending (2.3).
 
     No other target asks the store.
     """
-    state, journal, store = machine.state, machine.journal, machine.store
-    assert store is not None
     store.make_known(replicas.rows)
     talk = Talk(state, store, journal.new_tally())
     rows, brokers = _targets(state, replicas)
@@ -247,11 +244,9 @@ def _shrink_once(
 
 
 def bring_online(
-    machine: PartitionStateMachine, rows: Rows, strategy: Strategy | None
+    state: ClusterState, store: Store, journal: Journal, rows: Rows, strategy: Strategy | None
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (3.4)."""
-    state, journal, store = machine.state, machine.journal, machine.store
-    assert store is not None
     store.make_known(rows)
     talk = Talk(state, store, journal.new_tally())
     states = state.records["partition_state"]

@@ -155,7 +155,7 @@ class ReplicaStateMachine:
         if not len(replicas):
             return nothing()
         if self.store is not None and target == ReplicaState.OFFLINE:
-            return conversation.take_offline(self, replicas)
+            return conversation.take_offline(self.state, self.store, self.journal, replicas)
         state, journal = self.state, self.journal
         n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
@@ -258,7 +258,9 @@ class PartitionStateMachine:
         if not rows.size:
             return nothing()
         if self.store is not None and target == PartitionState.ONLINE:
-            return conversation.bring_online(self, rows, strategy)
+            return conversation.bring_online(
+                self.state, self.store, self.journal, rows, strategy
+            )
         state, journal = self.state, self.journal
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
         tally = journal.new_tally(self.threads)

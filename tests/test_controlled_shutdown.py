@@ -75,16 +75,16 @@ def test_who_may_ask(broker, epoch, error):
 
 def test_a_partition_of_one_replica_is_neither_acted_on_nor_reported():
     """Step 9: it stays where it is, and its leader is not online any more."""
-    state = read_state("""
+    text = """
         partition  ar   isr  leader  epoch  state
         t-0        1    1    1       7      ONLINE
-    """)
+        t-1        1    1,2  2       7      ONLINE
+    """
+    state = read_state(text)
     outcome = Controller(state).controlled_shutdown(1)
     assert outcome.remaining.size == 0
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state
-        t-0        1    1    1       7      ONLINE
-    """)
+    assert outcome.counts.codes == {}
+    assert_reads(state, text)
 
 
 def test_what_nobody_can_take_over_remains():

@@ -123,6 +123,17 @@ def test_the_live_brokers_are_announced_only_where_nothing_else_was():
     assert "announce the live brokers" not in actions(busy)
 
 
+def test_an_election_elsewhere_announces_the_live_brokers_as_well():
+    """Specification, section 6.2, step 6: some entry of the results is a success."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        t-0        1,2  1,2  1       4      ONLINE
+    """, shutting_down=[1], brokers=[4])
+    outcome = Controller(state, journal="full").on_broker_failure([4])
+    assert state.leadership(0).leader == 2
+    assert "announce the live brokers" not in actions(outcome)
+
+
 def test_requests_go_to_registered_brokers_only():
     """Specification, section 5.3: StopReplica to the dead broker is dropped."""
     state = read_state(QUIET)

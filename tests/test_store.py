@@ -355,6 +355,7 @@ def test_failover_loads_what_is_stored():
     store.delete("t", 1)
     Controller(state, store=store).on_controller_failover()
     assert (state.controller_epoch, store.controller_epoch) == (4, 4)
+    assert (state.epoch_store_version, store.epoch_version) == (4, 4)
     assert_reads(state, """
         partition  ar     isr    leader  epoch  version  controller  state
         t-0        1,2,3  2,3    3       40     41       2           ONLINE
