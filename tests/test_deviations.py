@@ -15,6 +15,8 @@ from kfast import (
     Controller,
     PartitionState,
     PartitionStateMachine,
+    ReplicaState,
+    ReplicaStateMachine,
     Store,
 )
 
@@ -91,6 +93,20 @@ def test_broker_groups_go_in_ascending_id():
     controller.on_controller_failover()
     controller.on_broker_failure([5, 1])
     assert state.leadership(0).isr == (5,)
+
+
+def test_an_emptied_assignment_goes_through():
+    """NonExistentReplica for the only replica of a partition that is led (2.4, note of 1.6)."""
+    state = cluster(([2], [2]), ([3], [3]))
+    for row, broker in ((0, 2), (1, 3)):
+        state.set_replica_state(row, broker, ReplicaState.DELETION_SUCCESSFUL)
+    machine = ReplicaStateMachine(state)
+    both = state.find_replicas([("t", 0, 2), ("t", 1, 3)])
+    outcome = machine.handle_state_changes(both, ReplicaState.NON_EXISTENT)
+    assert outcome.codes.tolist() == [Code.MOVED, Code.MOVED]
+    assert [state.assignment(row).replicas for row in (0, 1)] == [(), ()]
+    assert state.leadership(0).leader == 2
+    assert state.preferred_imbalance_count == 0
 
 
 def test_resignation_keeps_the_columns():
