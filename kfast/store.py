@@ -296,7 +296,7 @@ class Store:
     # --- inside ----------------------------------------------------------------------------------
 
     def _row(self, topic: str, partition: int) -> int:
-        row = int(mutators.add_partitions(self.state, [topic], [partition], exists=False)[0])
+        row = int(self.state.add_partitions([topic], [partition], exists=False)[0])
         self._grow()
         return row
 

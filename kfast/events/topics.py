@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.schema import PartitionState, ReplicaState, Strategy
-from kfast.state import ClusterState, mutators
+from kfast.state import ClusterState, adding, mutators
 from kfast.state.records import Rows
 from kfast.store import ControllerMoved
 
@@ -135,7 +135,8 @@ def check_created(state: ClusterState, new: pa.Table, *, exists: bool) -> None:
 
 def without_replicas(state: ClusterState, new: pa.Table) -> pa.Table:
     """The new partitions that have no replicas yet."""
-    topics = state.lookup.topics(new.column("topic").to_pylist())
+    named = new.column("topic").combine_chunks().dictionary_encode()
+    topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     rows = state.lookup.rows(topics, new.column("partition").to_numpy())
     has = np.zeros(rows.size, np.bool_)
     has[rows >= 0] = state.records["n_replicas"][rows[rows >= 0]] > 0
@@ -144,11 +145,14 @@ def without_replicas(state: ClusterState, new: pa.Table) -> pa.Table:
 
 def set_assignments(state: ClusterState, new: pa.Table) -> Rows:
     """Add the rows that are missing and give each its assignment."""
-    topics = new.column("topic").to_pylist()
-    rows = mutators.add_partitions(state, topics, new.column("partition").to_pylist())
-    state.topic_flags[state.lookup.known_topics(topics)] |= mutators.EXISTS
-    for row, replicas in zip(rows.tolist(), new.column("replicas").to_pylist(), strict=True):
-        state.set_assignment(row, replicas)
+    if not new.num_rows:
+        return np.empty(0, np.int32)
+    named = new.column("topic").combine_chunks().dictionary_encode()
+    topics = adding.add_topics(state, named.dictionary.to_pylist())
+    state.topic_flags[topics] |= mutators.EXISTS
+    numbers = new.column("partition").to_numpy().astype(np.int32)
+    rows = adding.add_rows(state, topics[named.indices.to_numpy()], numbers)
+    adding.assign(state, rows, new.column("replicas").combine_chunks())
     return rows
 
 

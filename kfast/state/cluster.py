@@ -17,7 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.kernels import census, hosting
-from kfast.state import mutators, names, queries
+from kfast.state import adding, mutators, names, queries
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Replicas, Rows, Tables
 
@@ -380,7 +380,7 @@ class ClusterState:
     add_live_brokers = mutators.add_live_brokers
     remove_live_brokers = mutators.remove_live_brokers
     set_shutting_down = mutators.set_shutting_down
-    add_partitions = mutators.add_partitions
+    add_partitions = adding.add_partitions
     queue_topic_deletion = mutators.queue_topic_deletion
     clear_offline_dir = mutators.clear_offline_dir
     refresh_rows = mutators.refresh_rows

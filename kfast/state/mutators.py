@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
@@ -54,7 +55,7 @@ def grow_slots(state: ClusterState, n_slots: int) -> None:
         state.replica_state = np.ascontiguousarray(np.hstack([state.replica_state, empty]))
 
 
-def add_brokers(state: ClusterState, broker_ids: Sequence[int]) -> Rows:
+def add_brokers(state: ClusterState, broker_ids: npt.ArrayLike) -> Rows:
     """Rows of some brokers; unknown ones are added, not registered. Rows of others may move."""
     ids = np.asarray(broker_ids, np.int64).reshape(-1)
     if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
@@ -112,66 +113,6 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
         state.odd_orders.pop((name, row), None)
     else:
         state.odd_orders[name, row] = tuple(broker_ids)
-
-
-def add_partitions(
-    state: ClusterState, topics: Sequence[str], partitions: Sequence[int], *, exists: bool = True
-) -> Rows:
-    """Rows of some partitions; unknown ones, and unknown topics, are added without assignment.
-
-    With `exists` false, an added topic is not among the controller's topics.
-    """
-    names = list(dict.fromkeys(topics))
-    known = state.lookup.topics(names)
-    missing = [name for name, row in zip(names, known.tolist(), strict=True) if row < 0]
-    if missing:
-        _add_topics(state, missing, exists)
-    topic_rows = state.lookup.known_topics(list(topics))
-    numbers = np.asarray(partitions, np.int32)
-    absent = state.lookup.rows(topic_rows, numbers) < 0
-    if absent.any():
-        keys = np.unique((topic_rows[absent].astype(np.int64) << 32) | numbers[absent])
-        _add_rows(state, (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32))
-    return state.lookup.rows(topic_rows, numbers)
-
-
-def _add_topics(state: ClusterState, topics: list[str], exists: bool) -> None:
-    n = len(topics)
-    state.topic = pa.concat_arrays([state.topic, pa.array(topics, pa.string())])
-    state.topic_id = pa.concat_arrays([state.topic_id, pa.nulls(n, pa.string())])
-    flags = EXISTS if exists else 0
-    flags |= UNCLEAN if state.default_unclean_leader_election else 0
-    state.topic_flags = np.append(state.topic_flags, np.full(n, flags, np.uint8))
-    state.topic_unclean_leader_election = np.append(
-        state.topic_unclean_leader_election, np.full(n, -1, np.int8)
-    )
-    state.topic_min_insync_replicas = np.append(
-        state.topic_min_insync_replicas, np.full(n, -1, np.int32)
-    )
-    state._lookup = None
-
-
-def _add_rows(state: ClusterState, topic_rows: Rows, partitions: Rows) -> None:
-    n = topic_rows.size
-    null = -1 if state.layout == "wide" else schema.NARROW_BROKERS
-    records = np.zeros(n, state.records.dtype)
-    records["leader"] = schema.NO_LEADER
-    records["partition_state"] = PartitionState.NO_ENTRY
-    state.records = np.concatenate([state.records, records])
-    block = np.full((n, state.n_slots), null, state.replicas.dtype)
-    state.replicas = np.concatenate([state.replicas, block])
-    state.replica_state = np.concatenate(
-        [state.replica_state, np.zeros((n, state.n_slots), np.uint8)]
-    )
-    state.topic_row = np.concatenate([state.topic_row, topic_rows])
-    state.partition = np.concatenate([state.partition, partitions])
-    words = state.new_bitmap()
-    for name in ("leader_offline", "pending"):
-        bits = words.copy()
-        old = getattr(state, name)
-        bits[: old.size] = old
-        setattr(state, name, bits)
-    state._lookup = None
 
 
 def _imbalance(state: ClusterState, row: int) -> int:
