@@ -129,10 +129,10 @@ class Code(IntEnum):
     """The whole call failed because another controller has taken over."""
     CREATE_CALL_FAILED = 16
     """3.5: the call that creates records failed as a whole; logged with NewPartition as target."""
-    CONFIG_LOOKUP_LOGGED = 18
-    """4.2: the failed look-up was logged, and then the whole call failed."""
     NOT_ASKED = 17
     """The call failed as a whole before this one was looked at."""
+    CONFIG_LOOKUP_LOGGED = 18
+    """4.2: the failed look-up was logged, and then the whole call failed."""
 
     @property
     def succeeded(self) -> bool:

@@ -109,6 +109,7 @@ cdef enum:
     CONTROLLER_MOVED = 15
     CREATE_CALL_FAILED = 16
     NOT_ASKED = 17
+    CONFIG_LOOKUP_LOGGED = 18
 
 # Bits of `ClusterState.broker_status` and `ClusterState.topic_flags`.
 cdef enum:
