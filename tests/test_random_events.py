@@ -27,6 +27,7 @@ EVENTS = 200
 SEEDS = range(1, 13)
 
 UNREACHABLE: dict[str, str] = {
+    "code CONFIG_LOOKUP_LOGGED": "a mark inside kfast; its log row says FAILED",
     "election OFFLINE_ALLOW_UNCLEAN CONFIG_LOOKUP_FAILED": "the argument permits; nothing is read",
     "election REASSIGN unclean": "only the offline strategy may leave the ISR",
     "election PREFERRED_REPLICA unclean": "only the offline strategy may leave the ISR",
