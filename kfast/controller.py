@@ -18,6 +18,7 @@ from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.results import Result
 from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
+from kfast.state.mutators import SHUTTING_DOWN
 from kfast.state.records import Rows
 from kfast.store import ControllerMoved, Store
 from kfast.transitions import PROFILE_TITLES, check_profile
@@ -181,7 +182,9 @@ class Controller:
     ) -> dict[int, int]:
         """New epochs by id, after checking that the ids are registered or not."""
         state, ids = self.state, list(given)
-        at = np.searchsorted(state.broker_id, ids) if ids else NOTHING
+        if not ids:
+            return {}
+        at = np.searchsorted(state.broker_id, ids)
         found = [
             int(row) if row < state.n_brokers and state.broker_id[row] == broker else -1
             for broker, row in zip(ids, at, strict=True)
@@ -218,7 +221,7 @@ class Controller:
         state = self.state
         brokers = state.find_brokers(broker_ids)
         state.clear_offline_dir(brokers)
-        if state.shutting_down[brokers].any():
+        if (state.broker_status[brokers] & SHUTTING_DOWN).any():
             state.set_shutting_down(broker_ids, False)
         self.replicas_become_offline(hosted)
 
