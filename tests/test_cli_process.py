@@ -193,10 +193,18 @@ def test_nobody_reads_on(cluster):
     assert said == b""
 
 
+def heed_interrupts():
+    """What starts in the background of a script ignores SIGINT; the command here must not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_nothing_behind(tmp_path):
     """Interrupted while it writes: code 130, no traceback, no file and no part of one."""
     args = ("generate", "--brokers", "300", "--partitions", "3000000", "-o", tmp_path / "large.txt")
-    with subprocess.Popen([*KFAST, *map(str, args)], stderr=subprocess.PIPE, cwd=ROOT) as process:
+    command = [*KFAST, *map(str, args)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, cwd=ROOT, preexec_fn=heed_interrupts
+    ) as process:
         while process.poll() is None and not list(tmp_path.iterdir()):
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
