@@ -35,6 +35,8 @@ from kfast.transitions import (
 )
 
 MAX_THREADS = 64
+ROWS_PER_THREAD = 16384
+"""Fewer rows than this are not worth another thread."""
 State = TypeVar("State", PartitionState, ReplicaState)
 
 
@@ -43,6 +45,11 @@ def check_threads(threads: int) -> int:
     if not 1 <= threads <= MAX_THREADS:
         raise ArgumentError(f"threads is {threads}; allowed: 1 to {MAX_THREADS}")
     return threads
+
+
+def threads_for(n: int, threads: int) -> int:
+    """Threads that n rows are worth: to wake a thread takes longer than a few rows do."""
+    return max(1, min(threads, n // ROWS_PER_THREAD))
 
 
 class ReplicaStateMachine:
@@ -159,7 +166,7 @@ class ReplicaStateMachine:
         state, journal = self.state, self.journal
         n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
-        tally = journal.new_tally(self.threads)
+        tally = journal.new_tally(threads_for(n, self.threads))
         replica_states.change_replicas(
             state.records, state.replicas, state.replica_state, state.topic_row,
             state.topic_flags, state.leader_offline, replicas.rows, replicas.slots, int(target),
@@ -263,7 +270,7 @@ class PartitionStateMachine:
             )
         state, journal = self.state, self.journal
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
-        tally = journal.new_tally(self.threads)
+        tally = journal.new_tally(threads_for(rows.size, self.threads))
         previous = previous_mask(PARTITION_PREVIOUS[target])
         if target != PartitionState.ONLINE:
             partition_states.change_partitions(

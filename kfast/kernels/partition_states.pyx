@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.effects cimport begin_effect, carry_record, put_partition_state, tally_effect
 from kfast.kernels.slots cimport (
+    AHEAD,
     FLAG_ASSIGNED,
     FLAG_HAS_LEADERSHIP,
     ILLEGAL_STATE,
@@ -19,6 +20,7 @@ from kfast.kernels.slots cimport (
     Effect,
     broker_t,
     chunk_start,
+    kfast_prefetch,
     leader_is_online,
     liveness_of,
     record_t,
@@ -54,6 +56,7 @@ def change_partitions(
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         flags = 0
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
+            kfast_prefetch(&records[rows[min(i + AHEAD, rows.shape[0] - 1)]])
             row = rows[i]
             if any_queued:
                 flags = topic_flags[topic_row[row]]
