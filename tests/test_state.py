@@ -257,6 +257,19 @@ WRONG_NAMES = (
 )
 
 
+def test_a_copy_does_not_see_what_is_tracked_elsewhere():
+    """The index is shared as long as nobody appends to it, and only hints that are ours count."""
+    state = read_state(QUIET)
+    assert len(state.replicas_on_brokers([3])) == 3
+    other = state.copy()
+    rows = other.add_partitions(["v"] * 100, range(100))
+    for row in rows.tolist():
+        other.set_assignment(row, [3])
+    assert len(state.replicas_on_brokers([3])) == 3
+    assert len(other.replicas_on_brokers([3])) == 103
+    assert len(other.copy().replicas_on_brokers([3])) == 103
+
+
 @pytest.mark.parametrize(("call", "message"), WRONG_NAMES)
 def test_unknown_names_are_refused_by_name(call, message):
     """A caller's mistake: raised before anything changes."""

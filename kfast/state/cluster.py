@@ -174,7 +174,7 @@ class ClusterState:
             if isinstance(value, np.ndarray):
                 setattr(other, name, value.copy())
         other.odd_orders = dict(self.odd_orders)
-        other._index = None if self._index is None or self._index.appended else self._index
+        other._index = None if self._index is None else self._index.copy()
         return other
 
     def __eq__(self, other: object) -> bool:

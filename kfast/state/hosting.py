@@ -6,6 +6,7 @@ appended; the index is made afresh when too much was appended.
 
 from __future__ import annotations
 
+import copy as copying
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,12 @@ class HostingIndex:
         hosting.list_hosted(state.records, state.replicas, self.begin[:-1].copy(), self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
+
+    def copy(self) -> HostingIndex:
+        """Copy what may be appended to; the lists made at the start never change."""
+        other = copying.copy(self)
+        other.appended = list(self.appended)
+        return other
 
     def append(self, rows: Rows, brokers: Rows) -> None:
         """Note that each row tracks a broker row now."""
