@@ -115,17 +115,21 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
         state.odd_orders[name, row] = tuple(broker_ids)
 
 
+def _imbalanced(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows count as imbalanced (1.6), as `is_imbalanced` of the kernels has it."""
+    records = state.records[rows]
+    first = state.replicas[rows, 0].astype(np.int32)
+    joining = (records["adding"] & 1) != 0
+    balanced = np.where(joining, (records["isr"] & 1) == 0, records["leader"] == first)
+    counted = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+    counted &= records["n_replicas"] > 0
+    counted &= (state.topic_flags[state.topic_row[rows]] & QUEUED) == 0
+    found: npt.NDArray[np.bool_] = counted & ~balanced
+    return found
+
+
 def _imbalance(state: ClusterState, row: int) -> int:
-    """1 where the partition counts as imbalanced (1.6), 0 otherwise."""
-    if state.topic_flags[state.topic_row[row]] & QUEUED:
-        return 0
-    leadership, assignment = state.leadership(row), state.assignment(row)
-    if leadership is None or not assignment.replicas:
-        return 0
-    first = assignment.replicas[0]
-    if assignment.being_reassigned and first in assignment.adding:
-        return int(first in leadership.isr)
-    return int(leadership.leader != first)
+    return int(_imbalanced(state, np.asarray([row], np.int32))[0])
 
 
 def set_assignment(
@@ -306,8 +310,8 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
     """
     fresh = rows[(state.topic_flags[rows] & QUEUED) == 0] if flag == QUEUED and value else rows[:0]
     if fresh.size:
-        hosted = np.flatnonzero(np.isin(state.topic_row, fresh))
-        state.preferred_imbalance_count -= sum(_imbalance(state, int(row)) for row in hosted)
+        hosted = np.flatnonzero(np.isin(state.topic_row, fresh)).astype(np.int32)
+        state.preferred_imbalance_count -= int(_imbalanced(state, hosted).sum())
     if value:
         state.topic_flags[rows] |= flag
     else:
