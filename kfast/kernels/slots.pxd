@@ -18,7 +18,7 @@ cdef extern from *:
 
 # How many rows ahead scattered rows are fetched.
 cdef enum:
-    AHEAD = 32
+    AHEAD = 16
 
 # The hot record of a partition. `schema.record_dtype` says the same; a test compares them.
 cdef struct NarrowRecord:
