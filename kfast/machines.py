@@ -95,7 +95,8 @@ class ReplicaStateMachine:
             replica_states.count_started(state.records, state.replicas, state.broker_status)
             if journal.full else (0, 0)
         )
-        effects = np.zeros(online, EFFECT), np.zeros(0 if self.store else offline, EFFECT)
+        kept = offline if self.store is None else 0
+        effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
         tallies = journal.new_tally(threads), journal.new_tally(threads)
         replica_states.start_replicas(
             state.records, state.replicas, state.replica_state, state.broker_status,
@@ -117,6 +118,7 @@ class ReplicaStateMachine:
         weights = np.uint64(1) << np.arange(state.n_slots, dtype=np.uint64)
         found = state.replica_state == ReplicaState.DELETION_INELIGIBLE
         slots = (found * weights).sum(axis=1, dtype=np.uint64)
+        slots &= first_slots(state.records["n_replicas"])
         rows = np.flatnonzero(slots).astype(np.int32)
         return Replicas(rows, slots[rows])
 

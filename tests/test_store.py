@@ -362,3 +362,16 @@ def test_failover_loads_what_is_stored():
         t-1        2,3,1  1,2,3  2       0      0        4           ONLINE
         u-0        3,1    3      3       1      1        3           ONLINE
     """)
+
+
+@pytest.mark.parametrize("make_store", [Store, lambda state: None], ids=["store", "cache"])
+def test_startup_leaves_replicas_that_are_not_assigned_alone(make_store):
+    """Specification, 2.2: only assigned replicas get a state, and go Online or Offline."""
+    state = read_state(QUIET)
+    state.set_replica_state(0, 9, ReplicaState.DELETION_INELIGIBLE)
+    state.remove_live_brokers([3])
+    ReplicaStateMachine(state, make_store(state)).startup()
+    assert state.replica_states_of(0) == {
+        1: ReplicaState.ONLINE, 2: ReplicaState.ONLINE, 3: ReplicaState.OFFLINE,
+        9: ReplicaState.DELETION_INELIGIBLE,
+    }
