@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfast import ClusterState, InputError
+from kfast import ArgumentError, ClusterState, InputError
 from kfast.schema import BROKERS_SCHEMA, CLUSTER_SCHEMA, PARTITIONS_SCHEMA, TOPICS_SCHEMA
 
 from .random_clusters import random_context
@@ -351,3 +351,17 @@ def test_from_assignment_makes_what_from_tables_makes():
         assert state.difference(wanted) is None
         assert state.digest() == wanted.digest()
         assert state.layout == ("narrow" if kind is np.uint16 else "wide")
+
+
+@pytest.mark.parametrize(
+    ("layout", "n_replicas", "message"),
+    [
+        ("narrow", 9, "layout 'narrow' holds 8 brokers a partition .* here are 9 and 9"),
+        ("flat", 3, "layout 'flat' is unknown; allowed: 'narrow', 'wide'"),
+    ],
+)
+def test_a_layout_that_cannot_hold_the_cluster_is_refused(layout, n_replicas, message):
+    with pytest.raises(ArgumentError, match=message):
+        ClusterState.from_tables(
+            partitions=partitions(replicas=[list(range(n_replicas))]), layout=layout
+        )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast import schema
-from kfast.errors import InputError
+from kfast.errors import ArgumentError, InputError
 from kfast.kernels import tables as kernels
 from kfast.schema import PartitionState
 from kfast.state import mutators
@@ -194,9 +194,7 @@ def _load_partitions(
     present = [at for at, name in enumerate(LISTS) if lists[name].values.size]
     offsets, values = _stack(state, [lists[LISTS[at]] for at in present], rows.n_rows)
     n_slots = _count_slots(state, rows, present, offsets, values, leaders)
-    narrow = n_slots <= schema.NARROW_SLOTS and state.n_brokers < schema.NARROW_BROKERS
-    narrow = narrow and layout != "wide"
-    _allocate(state, rows.n_rows, n_slots, narrow)
+    _allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout))
     state.records["leader"] = leaders
     _fill_records(state, rows)
     states = rows.list_values("replica_states", np.int8)
@@ -279,6 +277,19 @@ def _count_slots(
             f"at most {schema.MAX_SLOTS} are allowed"
         )
     return max(int(counts.max()) if counts.size else 1, 1)
+
+
+def _is_narrow(state: ClusterState, n_slots: int, layout: str | None) -> bool:
+    """Which layout holds the state: the narrow one where it fits, unless another is asked for."""
+    if layout not in (None, "narrow", "wide"):
+        raise ArgumentError(f"layout {layout!r} is unknown; allowed: 'narrow', 'wide'")
+    fits = n_slots <= schema.NARROW_SLOTS and state.n_brokers < schema.NARROW_BROKERS
+    if layout == "narrow" and not fits:
+        raise ArgumentError(
+            f"layout 'narrow' holds {schema.NARROW_SLOTS} brokers a partition and fewer than "
+            f"{schema.NARROW_BROKERS} in all; here are {n_slots} and {state.n_brokers}"
+        )
+    return fits and layout != "wide"
 
 
 def _allocate(state: ClusterState, n: int, n_slots: int, narrow: bool) -> None:
