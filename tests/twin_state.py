@@ -119,7 +119,7 @@ def tables_of(ctx: Context) -> list[pa.Table]:
 
 def state_of(ctx: Context, layout: Layout | None = None) -> ClusterState:
     """A kfast state that says what the context says."""
-    # Narrow where it fits: a row of a damaged cluster may name more brokers than a narrow one holds.
+    # Narrow where it fits: a damaged row may name more brokers than a narrow one holds.
     return ClusterState.from_tables(*tables_of(ctx), layout=layout if layout == "wide" else None)
 
 
