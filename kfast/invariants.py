@@ -1,8 +1,11 @@
-"""What is true of every state: the rules of section 9, one function each.
+"""What is true of every state: rules of section 9, a function each or for a few of them.
 
 `check` runs the rules that one state shows; `check_step` those that compare a state with the one
 before and with what the journal says of the event between. A rule that does not hold is kfast's
 own mistake: `InvariantError`.
+
+Here are rules 1 to 4, 8, 11 to 13, 16, 18, 24, and of 20 and 21 what slots must satisfy. The others
+are not stated here; the tests compare what they speak of with the plain twin, event by event.
 
 Source: specification, section 9; the numbers are its numbers.
 """
@@ -144,7 +147,7 @@ def _common(before: ClusterState, after: ClusterState) -> npt.NDArray[np.int64]:
 
 
 def records_only_grow(before: ClusterState, after: ClusterState) -> None:
-    """Rules 2 and 9: neither leader epoch nor version ever decreases."""
+    """Rule 2: neither leader epoch nor version ever decreases."""
     rows = _common(before, after)
     for name in ("leader_epoch", "version"):
         grown = after.records[name][rows] >= before.records[name][rows]
