@@ -35,6 +35,7 @@ ORDER = (
     "transitions",
     "kernels",
     "state",
+    "faults",
     "store",
     "journal",
     "requests",

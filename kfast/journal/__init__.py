@@ -6,6 +6,8 @@ changes what happens.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -17,7 +19,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.outcome import Counts, Outcome, StepTotals
+from kfast.journal.outcome import Counts, Outcome, Sent, StepTotals, sent_to
 from kfast.schema import Strategy
 from kfast.state.records import Rows
 
@@ -49,13 +51,24 @@ class Journal:
             raise ArgumentError(f"journal {level!r} is unknown; allowed: {', '.join(LEVELS)}")
         self.state = state
         self.level = cast(Literal["off", "counts", "full"], level)
+        self.each = False
         self.begin()
+
+    @contextlib.contextmanager
+    def batch_for_each_partition(self) -> Iterator[None]:
+        """Steps within are as many batches as they have partitions (6.7)."""
+        self.each = True
+        try:
+            yield
+        finally:
+            self.each, self.prefix = False, ""
 
     def begin(self) -> None:
         """Forget what was recorded."""
+        self.prefix = ""
         self.actions: list[str] = []
         self.totals: list[StepTotals] = []
-        self.sent: list[tuple[int, int, npt.NDArray[np.int64]]] = []
+        self.sent: list[Sent] = []
         self.batches: list[dict[str, Any]] = []
         self.tables: dict[str, list[pa.Table]] = {name: [] for name in _SCHEMAS}
 
@@ -102,12 +115,12 @@ class Journal:
         """
         total = self.take_counters(tally)
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         if not self.counting:
             return
         from_tally = sent and not from_store
         registered = self.state.registered if from_tally else None
-        self.totals.append(StepTotals(step, total, replicas, registered))
+        self.totals.append(StepTotals(step, total, replicas, registered, self.each))
         if not self.full and not from_store:
             return
         if from_store:
@@ -145,12 +158,12 @@ class Journal:
         n = self.state.n_brokers
         for kind in (requests.LEADER_AND_ISR, requests.STOP_REPLICA):
             counts = merged.counts(kind, n)
-            self.sent.append((step, kind, np.where(counts > 0, counts, -1)))
+            self.sent.append(sent_to(step, kind, counts > 0, counts))
         told = requests.metadata_effects(effects).size
         announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
         if announced.any():
-            everyone = np.where(self.state.registered, told, -1)
-            self.sent.append((step, requests.UPDATE_METADATA, everyone))
+            everyone = self.state.registered
+            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, told))
 
     def _send_rows(self, effects: Effects, merged: requests.Sent, step: int) -> None:
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
@@ -164,7 +177,7 @@ class Journal:
     ) -> None:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         merged = requests.send(self.state, requests.additions_of(added))
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
         last = requests.metadata_effects(told)
@@ -181,7 +194,7 @@ class Journal:
         )
         registered = state.broker_id[state.registered]
         self.batches.append({
-            "step": step, "controller_epoch": state.controller_epoch,
+            "step": step, "each": self.each, "controller_epoch": state.controller_epoch,
             "registered": registered.tolist(),
             "broker_epochs": dict(
                 zip(state.broker_id.tolist(), state.broker_epoch.tolist(), strict=True)
@@ -213,13 +226,14 @@ class Journal:
             Partition rows; those without cached leadership carry no entry (5.2).
         """
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         if not self.counting:
             return
         chosen = brokers & self.state.registered
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
         told = rows[led]
-        self.sent.append((step, requests.UPDATE_METADATA, np.where(chosen, told.size, -1)))
+        batches = rows.size if self.each else None
+        self.sent.append(sent_to(step, requests.UPDATE_METADATA, chosen, told.size, batches))
         if self.full:
             effects = self.record_effects(told)
             self.tables["update_metadata"].append(
@@ -230,12 +244,12 @@ class Journal:
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (6.3, step 7)."""
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         if not self.counting:
             return
-        stops = np.full(self.state.n_brokers, -1)
-        stops[broker] = rows.size if self.state.registered[broker] else -1
-        self.sent.append((step, requests.STOP_REPLICA, stops))
+        told = np.zeros(self.state.n_brokers, np.bool_)
+        told[broker] = self.state.registered[broker]
+        self.sent.append(sent_to(step, requests.STOP_REPLICA, told, rows.size))
         if self.full:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
