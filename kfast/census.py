@@ -160,7 +160,7 @@ def topic_table(census: Census, columns: Mapping[str, Flags]) -> pa.Table:
     counts = {name: _per_topic(state, flags) for name, flags in columns.items()}
     order = np.lexsort([-values for values in reversed(counts.values())])
     some = order[np.sum([values[order] for values in counts.values()], axis=0) > 0]
-    partitions = _per_topic(state, np.ones(state.n_partitions, np.bool_))
+    partitions = _per_topic(state, state.partition >= 0)
     return pa.table(
         {"topic": state.topic.take(pa.array(some)), "partitions": pa.array(partitions[some])}
         | {name: pa.array(values[some]) for name, values in counts.items()}

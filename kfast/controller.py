@@ -6,17 +6,25 @@ Kafka's handler, in snake case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast.errors import ArgumentError
-from kfast.events import alteration, context, leader_election, log_dirs, topics
+from kfast.events import (
+    alteration,
+    context,
+    deletion,
+    leader_election,
+    log_dirs,
+    reassignment_requests,
+    topics,
+)
 from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
 from kfast.profiles import DEFAULT_PROFILE, Profile
-from kfast.results import Result
+from kfast.results import EventFailed, Result
 from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.mutators import SHUTTING_DOWN
@@ -51,6 +59,7 @@ class Controller:
         self.state = state
         self.store = store
         self.active = True
+        self.deletion_hints: dict[int, int] = {}
         self.journal = Journal(state, journal, self.profile)
         self.replica_state_machine = ReplicaStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile
@@ -67,7 +76,8 @@ class Controller:
     # --- 6.1 -------------------------------------------------------------------------------------
 
     def on_controller_failover(
-        self, preferred_election: Sequence[tuple[str, int]] | None = None
+        self, preferred_election: Sequence[tuple[str, int]] | None = None,
+        reassignments: reassignment_requests.Reassignments | None = None,
     ) -> Outcome:
         """Become controller: load, give every replica and partition a state, elect (6.1).
 
@@ -75,28 +85,29 @@ class Controller:
         ----------
         preferred_election : sequence of (topic, partition), optional
             Content of the preferred-election node, where there is one (step 11).
-
-        Returns
-        -------
-        Outcome
-            `notes` names what is left out: reassignments and deletions under way are not resumed.
+        reassignments : mapping or pa.Table, optional
+            Content of the legacy reassignment node, where there is one (step 9); as for
+            `reassign_partitions`.
         """
+        requests = reassignment_requests.parse(self.state, reassignments or {}, node=True)
         self.active = True
         state = self.state
-        self._elect_self()
-        context.load_context(self)
-        self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
-        try:
+
+        def steps() -> None:
+            self._elect_self()
+            context.load_context(self)
+            self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
             self.checked(self.replica_state_machine.start(reset=True))
             state.index_hosting()
             self.partition_state_machine.initialize()
             self.checked(self.partition_state_machine.trigger_online())
+            reassignment_requests.resume(self, requests)
+            deletion.resume_deletions(self)
             if preferred_election is not None:
                 leader_election.elect_pending(self, preferred_election)
-        except ControllerMoved:
-            return self.resigned("on_controller_failover")
-        outcome = self.journal.finish("on_controller_failover")
-        outcome.notes = self._left_out()
+
+        outcome = self.attempt("on_controller_failover", steps)
+        self.active = self.active and outcome.error is None
         return outcome
 
     def _elect_self(self) -> None:
@@ -106,18 +117,6 @@ class Controller:
             state.epoch_store_version += 1
         else:
             state.controller_epoch, state.epoch_store_version = self.store.elect_controller()
-
-    def _left_out(self) -> tuple[str, ...]:
-        notes = []
-        if self.state.n_reassigned:
-            notes.append(
-                f"{self.state.n_reassigned} partitions are being reassigned: "
-                "their reassignment is not carried on"
-            )
-        queued = int(self.state.topic_queued_for_deletion.sum())
-        if queued:
-            notes.append(f"{queued} topics are queued for deletion: it is not carried on")
-        return tuple(notes)
 
     # --- 6.2 -------------------------------------------------------------------------------------
 
@@ -145,7 +144,8 @@ class Controller:
         if not self.active:
             return self.refused("on_broker_change", "NOT_CONTROLLER")
         state = self.state
-        try:
+
+        def steps() -> None:
             if new:
                 self._broker_startup(sorted(new), state.add_live_brokers(new))
             if again:
@@ -153,9 +153,8 @@ class Controller:
                 self._broker_startup(sorted(again), state.add_live_brokers(again))
             if dead:
                 self._broker_failure(dead, state.remove_live_brokers(dead))
-        except ControllerMoved:
-            return self.resigned("on_broker_change")
-        return self.journal.finish("on_broker_change")
+
+        return self.attempt("on_broker_change", steps)
 
     def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
         """Brokers registered: `on_broker_change(started=...)`."""
@@ -215,6 +214,9 @@ class Controller:
         self.send_update_metadata("tell the new brokers of all leaders", chosen, None)
         self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
         self.checked(self.partition_state_machine.trigger_online())
+        if state.n_reassigned:
+            reassignment_requests.resume_on(self, state.find_brokers(broker_ids))
+        deletion.resume_deletion_for(self, np.unique(state.topic_row[hosted.rows]))
 
     def _broker_failure(self, broker_ids: Sequence[int], hosted: Replicas) -> None:
         """`onBrokerFailure` of section 6.2; `hosted` are the replicas assigned to the brokers."""
@@ -235,18 +237,9 @@ class Controller:
         results = self.checked(machine.trigger_online())
         self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE))
         if len(queued):
-            self._fail_replica_deletion(queued)
+            deletion.fail_replica_deletion(self, queued)
         if not len(others) and not results.any_elected:
             self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
-
-    def _fail_replica_deletion(self, replicas: Replicas) -> None:
-        """`fail_replica_deletion` of section 6.12, without resuming deletions."""
-        state = self.state
-        if not state.delete_topic_enabled:
-            return
-        machine = self.replica_state_machine
-        self.checked(machine.run(replicas, ReplicaState.DELETION_INELIGIBLE))
-        state.mark_topics_ineligible(np.unique(state.topic_row[replicas.rows]))
 
     # --- 6.3 -------------------------------------------------------------------------------------
 
@@ -276,17 +269,18 @@ class Controller:
         state.set_shutting_down([broker_id])
         broker = int(state.find_brokers([broker_id])[0])
         led, followed = context.split_led(state, broker)
-        try:
+
+        def steps() -> None:
             self.checked(self.partition_state_machine.run(
                 led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN
             ))
             if len(followed):
                 self.journal.add_stop_replica("stop followed replicas", broker, followed.rows)
             self.checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
-        except ControllerMoved:
-            return self.resigned(event)
-        outcome = self.journal.finish(event)
-        outcome.remaining = context.partition_leaders_on_broker(state, broker)
+
+        outcome = self.attempt(event, steps)
+        if outcome.failure is None:
+            outcome.remaining = context.partition_leaders_on_broker(state, broker)
         return outcome
 
     def registered_epoch(self, broker_id: int) -> int | None:
@@ -297,10 +291,14 @@ class Controller:
             return None
         return int(state.broker_epoch[at])
 
-    # --- 6.4, 6.8 to 6.11 -----------------------------------------------------------------------
+    # --- 6.4, 6.7 to 6.12 -----------------------------------------------------------------------
 
     on_topic_change = topics.on_topic_change
     on_partition_modifications = topics.on_partition_modifications
+    alter_partition_reassignments = reassignment_requests.alter_partition_reassignments
+    reassign_partitions = reassignment_requests.reassign_partitions
+    on_partition_reassignment = reassignment_requests.on_partition_reassignment
+    list_partition_reassignments = reassignment_requests.list_partition_reassignments
     elect_leaders = leader_election.elect_leaders
     rebalance_leaders = leader_election.rebalance_leaders
     enable_unclean_leader_election = leader_election.enable_unclean_leader_election
@@ -310,6 +308,9 @@ class Controller:
     on_leader_and_isr_response = log_dirs.on_leader_and_isr_response
     on_log_dir_failure = log_dirs.on_log_dir_failure
     on_isr_change_notification = alteration.on_isr_change_notification
+    delete_topics = deletion.delete_topics
+    on_stop_replica_response = deletion.on_stop_replica_response
+    acknowledge_deletions = deletion.acknowledge_deletions
 
     # --- gauges, and what every handler shares ---------------------------------------------------
 
@@ -330,6 +331,24 @@ class Controller:
         if result.failure == Code.CONTROLLER_MOVED:
             raise ControllerMoved("another controller has taken over")
         return result
+
+    def attempt(self, event: str, steps: Callable[[], None] | None) -> Outcome:
+        """Take the steps of an event; what they raise ends it (6.0)."""
+        try:
+            if steps is not None:
+                steps()
+        except ControllerMoved:
+            return self.resigned(event)
+        except EventFailed as failed:
+            return self.refused(event, failed.error)
+        return self.journal.finish(event)
+
+    def compact(self) -> None:
+        """Give back the space of deleted topics, in the state and in the store; rows move."""
+        kept = self.state.compact()
+        if self.store is not None:
+            self.store.keep_rows(kept)
+        self.deletion_hints.clear()
 
     def resigned(self, event: str) -> Outcome:
         """Outcome of an event that found another controller in charge; this one resigns."""

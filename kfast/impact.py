@@ -137,7 +137,8 @@ class Impact:
         for outcome in self.outcomes:
             if outcome.request_counts is not None:
                 ids = outcome.request_counts["broker_id"].to_numpy()
-                np.add.at(counts, np.searchsorted(state.broker_id, ids), 1)
+                requests = outcome.request_counts["requests"].to_numpy()
+                np.add.at(counts, np.searchsorted(state.broker_id, ids), requests)
         return counts
 
     @property

@@ -4,8 +4,9 @@
 before and with what the journal says of the event between. A rule that does not hold is kfast's
 own mistake: `InvariantError`.
 
-Here are rules 1 to 4, 8, 11 to 13, 16, 18, 24, and of 20 and 21 what slots must satisfy. The others
-are not stated here; the tests compare what they speak of with the plain twin, event by event.
+Here are rules 1 to 4, 8, 11 to 13, 16 to 19, 24 to 26, and of 20 and 21 what slots must satisfy.
+The others are not stated here; the tests compare what they speak of with the plain twin, event by
+event.
 
 Source: specification, section 9; the numbers are its numbers.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import InvariantError
@@ -131,8 +133,13 @@ def check_step(
     records_only_grow(before, after)
     isr_never_empties(before, after)
     leaders_stay_in_their_isr(before, after)
+    reassignments_end_complete(before, after)
     if outcome.level == "full":
         transitions_are_legal(outcome)
+        new_replicas_are_new(outcome)
+        deletion_is_marked(after, outcome)
+        deleted_topics_were_deleted(before, after, outcome)
+        deletion_is_not_retried_under_way(before, after, outcome)
         deletion_follows_offline(outcome)
         metadata_goes_with_leadership(outcome)
         if store is not None:
@@ -215,6 +222,88 @@ def metadata_goes_with_leadership(outcome: Outcome) -> None:
     }
     if told - known:
         raise InvariantError(f"invariant 16: {sorted(told - known)[0]} is not in the metadata")
+
+
+def new_replicas_are_new(outcome: Outcome) -> None:
+    """Rule 17: is_new is said only of first leaders, new replicas, and those being added."""
+    actions = outcome.actions
+    told = outcome.additions.select(["step", "kind", "to", "adding", "is_new"]).to_pylist()
+    for row in told:
+        action = actions[row["step"]]
+        first = "OnlinePartition" in action or "NewReplica" in action
+        added = "leader epoch" in action and set(row["to"]) <= set(row["adding"] or ())
+        if row["is_new"] and not (first or added):
+            raise InvariantError(f"invariant 17: {row} of step {action!r} says is_new")
+
+
+def deletion_is_marked(state: ClusterState, outcome: Outcome) -> None:
+    """Rule 19: in UpdateMetadata, leader -2 is said of topics that are queued, with epoch 0."""
+    queued = set(state.topic.filter(pa.array(state.topic_queued_for_deletion)).to_pylist())
+    gone = set(state.topic.filter(pa.array(~state.topic_exists)).to_pylist())
+    columns = ["topic", "leader", "leader_epoch", "version"]
+    for row in outcome.update_metadata.select(columns).to_pylist():
+        marked = row["leader"] == schema.LEADER_DURING_DELETE
+        if marked and (row["leader_epoch"] or row["version"]):
+            raise InvariantError(f"invariant 19: {row} is marked but has an epoch or a version")
+        if marked and row["topic"] not in queued | gone:
+            raise InvariantError(f"invariant 19: {row} is marked, its topic is not queued")
+
+
+def reassignments_end_complete(before: ClusterState, after: ClusterState) -> None:
+    """Rule 25: a partition that is no longer being reassigned has its targets and nothing else."""
+    n = before.n_partitions
+    moving = before.records["flags"] & schema.FLAG_BEING_REASSIGNED
+    kept = after.records["flags"][:n] & schema.FLAG_BEING_REASSIGNED
+    rows = np.flatnonzero((moving != 0) & (kept == 0) & (after.partition[:n] >= 0))
+    records = after.records[rows]
+    settled = (records["adding"] == 0) & (records["removing"] == 0)
+    _require(settled, 25, "a completed reassignment moves nothing", after, rows)
+
+
+def deleted_topics_were_deleted(
+    before: ClusterState, after: ClusterState, outcome: Outcome
+) -> None:
+    """Rule 26, first half: a topic goes when each of its replicas was deleted."""
+    went = before.topic_queued_for_deletion & ~after.topic_exists[: before.n_topics]
+    went &= ~after.topic_queued_for_deletion[: before.n_topics]
+    gone = {
+        (row["topic"], row["partition"], row["broker_id"])
+        for row in outcome.transitions.to_pylist()
+        if row["from_state"] == ReplicaState.DELETION_SUCCESSFUL.label
+        and row["to_state"] == ReplicaState.NON_EXISTENT.label
+    }
+    for row in np.flatnonzero(went[before.topic_row] & (before.partition >= 0)).tolist():
+        name = before.topic[int(before.topic_row[row])].as_py()
+        for broker in before.assignment(row).replicas:
+            if (name, int(before.partition[row]), broker) not in gone:
+                raise InvariantError(
+                    f"invariant 26: {name} went while its replica on broker {broker} was there"
+                )
+
+
+def deletion_is_not_retried_under_way(
+    before: ClusterState, after: ClusterState, outcome: Outcome
+) -> None:
+    """Rule 26, second half: while a replica is being deleted, none of its topic is retried.
+
+    What a reassignment stops, and what a broker's end stops, does not count: the deletion manager
+    did not ask for it.
+    """
+    n = before.n_partitions
+    started = (before.replica_state == ReplicaState.DELETION_STARTED).any(axis=1)
+    width = min(before.n_slots, after.n_slots)
+    same = before.replica_state[:, :width] == after.replica_state[:n, :width]
+    started &= same.all(axis=1) & (after.partition[:n] >= 0)
+    topics = {before.topic[int(row)].as_py() for row in before.topic_row[started]}
+    for row in outcome.transitions.to_pylist() if topics else ():
+        if row["topic"] in topics and row["from_state"] == (
+            ReplicaState.DELETION_INELIGIBLE.label
+        ) and row["to_state"] == ReplicaState.OFFLINE.label and not _is_failover(outcome):
+            raise InvariantError(f"invariant 26: {row} is retried while others are being deleted")
+
+
+def _is_failover(outcome: Outcome) -> bool:
+    return outcome.event == "on_controller_failover"
 
 
 def after_broker_failure(state: ClusterState, broker_ids: list[int]) -> None:

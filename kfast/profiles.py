@@ -134,6 +134,9 @@ class Profile:
     """Replicas that a reassignment adds must be on live brokers (since 2.5)."""
     touch_separates_added: bool = True
     """The epoch bump tells origin and added replicas apart, the latter as new (since 2.7)."""
+    touch_is_cached: bool = True
+    """The record with the bumped epoch is cached at once (since 2.4); before, the cache keeps the
+    old one until it is next read or written."""
     onlines_all_targets: bool = False
     """When a reassignment completes, old targets become Online as well as new ones (before 2.4)."""
     deletes_partitions_at_start: bool = True
@@ -204,6 +207,7 @@ ZK_2_0 = replace(
     filters_elections=False,
     cancels_reassignments=False,
     keeps_assignment_records=False,
+    touch_is_cached=False,
     onlines_all_targets=True,
     deletes_partitions_at_start=False,
 )

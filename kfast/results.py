@@ -20,6 +20,20 @@ _IN_RESULT = np.array([
 """Whether the result map has an entry, by code, where the cache is the store (3.4)."""
 
 
+class EventFailed(Exception):  # noqa: N818 - a normal end of an event
+    """Kafka's handler would have raised here: the event ends, what it did so far stays (6.0).
+
+    Parameters
+    ----------
+    error : str
+        Class of Kafka's error.
+    """
+
+    def __init__(self, error: str) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 @dataclass(frozen=True)
 class Result:
     """What one call of a machine gave.

@@ -181,6 +181,16 @@ class AlterCode(IntEnum):
     STALE_BROKER_EPOCH = 9
 
 
+class ReassignmentCode(IntEnum):
+    """What the controller answers to the reassignment of one partition (6.7)."""
+
+    STARTED = 0
+    INVALID_REPLICA_ASSIGNMENT = 1
+    NO_REASSIGNMENT_IN_PROGRESS = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    UNKNOWN_SERVER_ERROR = 4
+
+
 FLAG_ASSIGNED = 1
 FLAG_HAS_LEADERSHIP = 2
 FLAG_RECOVERY = 4
@@ -227,19 +237,13 @@ CLUSTER = (
         "default_unclean_leader_election", "bool", pa.bool_(),
         "broker default of unclean.leader.election.enable",
     ),
-    Column(
-        "default_min_insync_replicas", "int32", pa.int32(),
-        "broker default of min.insync.replicas",
-    ),
+    Column("default_min_insync_replicas", "int32", pa.int32(), "default of min.insync.replicas"),
     Column("delete_topic_enabled", "bool", pa.bool_(), "delete.topic.enable"),
     Column(
         "leader_recovery_supported", "bool", pa.bool_(),
         "inter-broker protocol is 3.2 or later",
     ),
-    Column(
-        "unclean_elections", "int64", pa.int64(),
-        "how often a leader was chosen outside the ISR",
-    ),
+    Column("unclean_elections", "int64", pa.int64(), "leaders chosen outside the ISR so far"),
 )
 
 BROKERS = (
@@ -270,10 +274,7 @@ TOPICS = (
     ),
     Column("queued_for_deletion", "bool", pa.bool_(), "deletion was asked for", axes=("topic",)),
     Column("deletion_started", "bool", pa.bool_(), "deletion has begun", axes=("topic",)),
-    Column(
-        "ineligible", "bool", pa.bool_(),
-        "deletion cannot go on at the moment", axes=("topic",),
-    ),
+    Column("ineligible", "bool", pa.bool_(), "deletion cannot go on for now", axes=("topic",)),
 )
 
 PARTITIONS = (

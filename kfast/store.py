@@ -10,44 +10,22 @@ Source: specification, section 1.7; Kafka 3.9, `KafkaZkClient`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
-from kfast.errors import ArgumentError
+from kfast.faults import Answer, CallFailed, ControllerMoved, Faults, check_operation
 from kfast.kernels import tables as kernels
 from kfast.state import mutators
 from kfast.state.records import Leadership, Rows
 from kfast.state.tables import broker_ids, id_lists
 
+__all__ = ["UNDECODABLE", "Answer", "CallFailed", "ControllerMoved", "Store", "Undecodable"]
+
 if TYPE_CHECKING:
     from kfast.state import ClusterState
-
-OPERATIONS = ("read_states", "create_states", "update_states", "topic_config")
-
-
-class ControllerMoved(Exception):  # noqa: N818 - Kafka's own name of it
-    """The guard on the controller epoch failed: another controller has taken over."""
-
-
-class CallFailed(Exception):  # noqa: N818 - it is caught where the rules say what follows
-    """A call to the store failed as a whole."""
-
-
-class Answer(IntEnum):
-    """What the store says of one partition."""
-
-    OK = 0
-    UNDECODABLE = 1
-    NO_NODE = 2
-    ERROR = 3
-    NODE_EXISTS = 4
-    CONFLICT = 5
-
 
 class Undecodable:
     """What `Store.get` gives for a record whose bytes cannot be decoded."""
@@ -57,17 +35,7 @@ class Undecodable:
 
 
 UNDECODABLE: Final = Undecodable()
-_ANSWERS = {"NONODE": Answer.NO_NODE, "NODEEXISTS": Answer.NODE_EXISTS,
-            "BADVERSION": Answer.CONFLICT, "UNDECODABLE": Answer.UNDECODABLE}
 _ABSENT, _PRESENT, _GARBAGE = 0, 1, 2
-
-
-@dataclass
-class _Fault:
-    operation: str
-    fault: str
-    rows: frozenset[int] | None
-    times: int
 
 
 class Store:
@@ -87,7 +55,7 @@ class Store:
         self.epoch_version = state.epoch_store_version
         self.next_version: int | None = None
         self.calls: list[tuple[str, list[tuple[str, int]]]] = []
-        self._faults: list[_Fault] = []
+        self._faults = Faults()
         self._unreadable_topics: set[str] = set()
         self._kept = np.empty(0, np.uint8)
         self._fields = np.empty((0, 5), np.int64)
@@ -142,7 +110,8 @@ class Store:
 
         Parameters
         ----------
-        operation : {"read_states", "create_states", "update_states", "topic_config"}
+        operation : {"read_states", "create_states", "update_states", "write_assignments",
+                     "topic_config"}
         fault : str
             `throw`: the call fails as a whole; `controller_moved`: the epoch guard fails;
             `BADVERSION`: a version conflict; any other: that error for each partition.
@@ -154,16 +123,13 @@ class Store:
         topics : iterable of str
             For `topic_config`: topics whose configuration cannot be read until `heal` is called.
         """
-        if operation not in OPERATIONS:
-            raise ArgumentError(
-                f"operation {operation!r} is unknown; allowed: {', '.join(OPERATIONS)}"
-            )
+        check_operation(operation)
         if operation == "topic_config":
             self._unreadable_topics.update(topics)
             return
-        for name in [None] if partitions is None else list(partitions):
-            rows = None if name is None else frozenset({self._row(*name)})
-            self._faults.append(_Fault(operation, fault, rows, times))
+        names = None if partitions is None else list(partitions)
+        rows = None if names is None else [self._row(*name) for name in names]
+        self._faults.add(operation, fault, rows, times)
 
     def heal(self) -> None:
         """Forget all faults that are not used up."""
@@ -207,7 +173,7 @@ class Store:
             self._kept[rows]
         ]
         self._log("read", rows)
-        self._inject("read_states", rows, answers)
+        self._faults.inject("read_states", rows, answers)
         return answers, self._load(rows, answers == Answer.OK)
 
     def create_states(
@@ -218,7 +184,7 @@ class Store:
         answers = np.where(self._kept[rows] != _ABSENT, Answer.NODE_EXISTS, Answer.OK)
         answers = answers.astype(np.uint8)
         self._log("create", rows)
-        self._inject("create_states", rows, answers, guarded)
+        self._faults.inject("create_states", rows, answers, guarded)
         self._guard(rows, guarded)
         done = answers == Answer.OK
         self._put(rows[done], records[done])
@@ -250,7 +216,7 @@ class Store:
         answers[self._kept[rows] == _ABSENT] = Answer.NO_NODE
         known = self._kept[rows] == _PRESENT
         answers[known & (self._fields[rows, 3] != records["version"])] = Answer.CONFLICT
-        self._inject("update_states", rows, answers, guarded)
+        self._faults.inject("update_states", rows, answers, guarded)
         self._guard(rows, guarded)
         done = np.flatnonzero(answers == Answer.OK)
         versions = records["version"].astype(np.int32) + 1
@@ -260,6 +226,20 @@ class Store:
         self._put(rows[done], records[done])
         self._fields[rows[done], 3] = versions[done]
         return answers, versions
+
+    def write_assignments(self, rows: Rows) -> None:
+        """Write the assignments of the topics of some rows; may raise as `update_states` does."""
+        answers = np.zeros(rows.size, np.uint8)
+        self._log("assign", rows)
+        self._faults.inject("write_assignments", rows, answers)
+        self._guard(rows)
+        if answers.any():
+            raise CallFailed("write_assignments failed")
+
+    def keep_rows(self, rows: Rows) -> None:
+        """Follow `ClusterState.compact`, which returned these rows."""
+        self._grow()
+        self._kept, self._fields, self._isr = self._kept[rows], self._fields[rows], self._isr[rows]
 
     def unreadable_topics(self) -> npt.NDArray[np.uint8]:
         """(T,) 1 where the topic's configuration cannot be read."""
@@ -321,27 +301,6 @@ class Store:
 
     def _log(self, operation: str, rows: Rows) -> None:
         self.calls.append((operation, [self._name(row) for row in rows.tolist()]))
-
-    def _inject(
-        self, operation: str, rows: Rows, answers: npt.NDArray[Any], guarded: bool = True
-    ) -> None:
-        present = {row: at for at, row in enumerate(rows.tolist())}
-        raised: Exception | None = None
-        for fault in [f for f in self._faults if f.operation == operation and f.times > 0]:
-            hit = list(present) if fault.rows is None else [r for r in fault.rows if r in present]
-            if not hit or (fault.fault == "controller_moved" and not guarded):
-                continue
-            fault.times -= 1
-            if fault.fault == "throw":
-                raised = CallFailed(f"{operation} failed")
-            elif fault.fault == "controller_moved":
-                raised = ControllerMoved("the controller epoch guard failed")
-            else:
-                answer = _ANSWERS.get(fault.fault, Answer.ERROR)
-                answers[[present[row] for row in hit]] = answer
-        self._faults = [f for f in self._faults if f.times > 0]
-        if raised is not None:
-            raise raised
 
     def _guard(self, rows: Rows, guarded: bool = True) -> None:
         known = (self.state.controller_epoch, self.state.epoch_store_version)

@@ -36,6 +36,7 @@ ORDER = (
     "profiles",
     "kernels",
     "state",
+    "faults",
     "store",
     "journal",
     "requests",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from kfast import schema
 from kfast.errors import ArgumentError
+from kfast.events.reassignment_requests import complete_some
 from kfast.kernels import election, isr, tables
 from kfast.schema import AlterCode
 from kfast.state import mutators
@@ -81,9 +82,14 @@ def alter_partition(
         return controller.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
     controller.send_update_metadata("announce the ISRs", state.registered, np.sort(asked[known]))
-    outcome = controller.journal.finish(event)
+    outcome = controller.attempt(event, lambda: complete_some(controller, _succeeded(asked, codes)))
     outcome.alter_codes = codes
     return outcome
+
+
+def _succeeded(rows: Rows, codes: npt.NDArray[np.uint8]) -> Rows:
+    some: Rows = rows[(codes == AlterCode.WRITTEN) | (codes == AlterCode.UNCHANGED)]
+    return some
 
 
 def _masks(
@@ -185,27 +191,43 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     )
     rows, masks = hosted.rows[joined != 0], joined[joined != 0]
     leaders = np.ascontiguousarray(state.records["leader"][rows])
-    codes = np.empty(rows.size, np.uint8)
-    order = np.argsort(leaders, kind="stable")
-    groups = np.flatnonzero(np.diff(leaders[order])) + 1
-    error: str | None = None
-    for at in np.split(order, groups) if rows.size else []:
-        asked = rows[at]
-        records = state.records[asked]
-        try:
-            codes[at] = _decide(
-                controller, asked, leaders[at], records["leader_epoch"].copy(),
-                records["version"].copy(), masks[at], np.zeros(at.size, np.uint8),
-                np.zeros(at.size, np.uint8),
-            )
-        except (CallFailed, ControllerMoved):
-            error = "UNKNOWN_SERVER_ERROR"
-            codes[at] = AlterCode.STORE_ERROR
-            continue
-        controller.send_update_metadata("announce the ISRs", state.registered, asked)
-    outcome = controller.journal.finish("catch_up")
-    outcome.alter_codes, outcome.altered, outcome.error = codes, rows, error
+    codes = np.full(rows.size, AlterCode.STORE_ERROR, np.uint8)
+    errors: list[str] = []
+
+    def steps() -> None:
+        order = np.argsort(leaders, kind="stable")
+        senders = np.split(order, np.flatnonzero(np.diff(leaders[order])) + 1) if rows.size else []
+        if controller.store is None and not state.any_queued:
+            # Nothing in one leader's request concerns the rows of another.
+            codes[:] = _report(controller, rows, leaders, masks)
+            for at in senders:
+                controller.send_update_metadata("announce the ISRs", state.registered, rows[at])
+            complete_some(controller, _succeeded(rows, codes))
+            return
+        for at in senders:
+            try:
+                codes[at] = _report(controller, rows[at], leaders[at], masks[at])
+            except (CallFailed, ControllerMoved):
+                errors.append("UNKNOWN_SERVER_ERROR")
+                continue
+            controller.send_update_metadata("announce the ISRs", state.registered, rows[at])
+            complete_some(controller, _succeeded(rows[at], codes[at]))
+
+    outcome = controller.attempt("catch_up", steps)
+    outcome.alter_codes, outcome.altered = codes, rows
+    outcome.error = outcome.error or (errors[0] if errors else None)
     return outcome
+
+
+def _report(
+    controller: Controller, rows: Rows, leaders: Rows, masks: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint8]:
+    """Leaders report ISRs with the epochs and versions that are cached."""
+    records = controller.state.records[rows]
+    return _decide(
+        controller, rows, leaders, records["leader_epoch"].copy(), records["version"].copy(),
+        masks, np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.uint8),
+    )
 
 
 def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> Outcome:
@@ -220,4 +242,4 @@ def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> O
     except CallFailed:
         return controller.refused(event, "UNKNOWN_SERVER_ERROR")
     controller.send_update_metadata("announce the ISRs", state.registered, asked)
-    return controller.journal.finish(event)
+    return controller.attempt(event, lambda: complete_some(controller, asked))

@@ -33,6 +33,10 @@ def load_context(controller: Controller) -> None:
     if state.any_offline_dir:
         state.records["offline_dir"] = 0
         state.any_offline_dir = False
+    for row, written in state.unwritten_assignments.items():
+        state.set_assignment(row, written.replicas, written.adding, written.removing)
+    state.unwritten_assignments.clear()
+    controller.deletion_hints.clear()
     if store is not None:
         store.load_leadership()
     state.topic_flags &= 255 - mutators.STARTED - mutators.INELIGIBLE

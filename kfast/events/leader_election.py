@@ -243,9 +243,9 @@ def enable_unclean_leader_election(
     if not controller.active:
         return controller.refused("enable_unclean_leader_election", "NOT_CONTROLLER")
     machine = controller.partition_state_machine
-    try:
+
+    def steps() -> None:
         for chosen in [None] if topics is None else [[topic] for topic in topics]:
             controller.checked(machine.trigger_online(chosen))
-    except ControllerMoved:
-        return controller.resigned("enable_unclean_leader_election")
-    return controller.journal.finish("enable_unclean_leader_election")
+
+    return controller.attempt("enable_unclean_leader_election", steps)

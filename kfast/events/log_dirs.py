@@ -15,7 +15,6 @@ import numpy.typing as npt
 from kfast.schema import ReplicaState
 from kfast.state import ClusterState, Replicas, mutators
 from kfast.state.records import Rows
-from kfast.store import ControllerMoved
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
@@ -28,11 +27,7 @@ def on_broker_log_dir_failure(controller: Controller, broker_ids: Iterable[int])
     event = "on_broker_log_dir_failure"
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
-    try:
-        _probe(controller, hosted)
-    except ControllerMoved:
-        return controller.resigned(event)
-    return controller.journal.finish(event)
+    return controller.attempt(event, lambda: _probe(controller, hosted))
 
 
 def on_leader_and_isr_response(
@@ -51,11 +46,7 @@ def on_leader_and_isr_response(
     bad, good = state.check_rows(offline), state.check_rows(online)
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
-    try:
-        _take_answer(controller, broker_id, bad, good)
-    except ControllerMoved:
-        return controller.resigned(event)
-    return controller.journal.finish(event)
+    return controller.attempt(event, lambda: _take_answer(controller, broker_id, bad, good))
 
 
 def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLike) -> Outcome:
@@ -69,12 +60,12 @@ def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLi
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
     well = hosted.rows[~np.isin(hosted.rows, failed)]
-    try:
+
+    def steps() -> None:
         _probe(controller, hosted)
         _take_answer(controller, broker_id, failed, well)
-    except ControllerMoved:
-        return controller.resigned(event)
-    return controller.journal.finish(event)
+
+    return controller.attempt(event, steps)
 
 
 def _probe(controller: Controller, hosted: Replicas) -> None:

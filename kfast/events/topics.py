@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast import schema
 from kfast.errors import ArgumentError
+from kfast.kernels import deletion
 from kfast.schema import PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, adding, mutators
 from kfast.state.records import Rows
-from kfast.store import ControllerMoved
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
@@ -80,11 +79,7 @@ def on_partition_modifications(
 
 def _create(controller: Controller, new: pa.Table, event: str) -> Outcome:
     rows = set_assignments(controller.state, new)
-    try:
-        on_new_partition_creation(controller, np.sort(rows))
-    except ControllerMoved:
-        return controller.resigned(event)
-    return controller.journal.finish(event)
+    return controller.attempt(event, lambda: on_new_partition_creation(controller, np.sort(rows)))
 
 
 def on_new_partition_creation(controller: Controller, rows: Rows) -> None:
@@ -162,12 +157,9 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
     if not topics.size:
         return
     mutators.flag_topics(state, topics, mutators.QUEUED)
-    rows = np.flatnonzero(np.isin(state.topic_row, topics)).astype(np.int32)
-    records = state.records
-    for name in ("n_replicas", "adding", "removing", "isr"):
-        records[name][rows] = 0
-    records["leader"][rows] = schema.NO_LEADER
-    records["flags"][rows] &= schema.FLAG_BEING_REASSIGNED
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    rows = np.sort(np.concatenate(parts))
+    deletion.forget_partitions(state.records, rows)
     state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
     mutators.note_queued(state)
     state.refresh_rows(rows)

@@ -6,6 +6,8 @@ changes what happens.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -17,7 +19,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.outcome import Counts, Outcome, StepTotals
+from kfast.journal.outcome import Counts, Outcome, Sent, StepTotals, sent_to
 from kfast.profiles import ZK_3_9, Profile
 from kfast.schema import Strategy
 from kfast.state.records import Rows
@@ -53,13 +55,24 @@ class Journal:
         self.state = state
         self.profile = profile
         self.level = cast(Literal["off", "counts", "full"], level)
+        self.each = False
         self.begin()
+
+    @contextlib.contextmanager
+    def batch_for_each_partition(self) -> Iterator[None]:
+        """Steps within are as many batches as they have partitions (6.7)."""
+        self.each = True
+        try:
+            yield
+        finally:
+            self.each, self.prefix = False, ""
 
     def begin(self) -> None:
         """Forget what was recorded."""
+        self.prefix = ""
         self.actions: list[str] = []
         self.totals: list[StepTotals] = []
-        self.sent: list[tuple[int, int, npt.NDArray[np.int64]]] = []
+        self.sent: list[Sent] = []
         self.batches: list[dict[str, Any]] = []
         self.tables: dict[str, list[pa.Table]] = {name: [] for name in _SCHEMAS}
 
@@ -119,13 +132,13 @@ class Journal:
         """
         total = self.take_counters(tally)
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         if not self.counting:
             return
         from_store = from_store or self.names_deleted
         from_tally = sent and not from_store
         registered = self.state.registered if from_tally else None
-        self.totals.append(StepTotals(step, total, replicas, registered))
+        self.totals.append(StepTotals(step, total, replicas, registered, self.each))
         if not self.full and not from_store:
             return
         if from_store:
@@ -166,7 +179,7 @@ class Journal:
     def _metadata(self, effects: Effects, told: Effects | None) -> Effects:
         """What the UpdateMetadata of a batch says, a partition each; in row order."""
         found = requests.metadata_effects(effects) if told is None else told
-        if not self.names_deleted or not _announces(effects):
+        if not self.names_deleted or not _announcing(effects).any():
             return found
         others = found[(found["kinds"] & rows_of.KIND_QUEUED) == 0]
         found = np.concatenate([others, self.record_effects(self._deleted_rows())])
@@ -194,26 +207,31 @@ class Journal:
         self, effects: Effects, merged: requests.Sent, metadata: Effects, step: int
     ) -> None:
         n = self.state.n_brokers
+        announced = np.unique(effects["row"][_announcing(effects)]).size
+        each = announced if self.each else None
         for kind in (requests.LEADER_AND_ISR, requests.STOP_REPLICA):
             counts = merged.counts(kind, n)
-            self.sent.append((step, kind, np.where(counts > 0, counts, -1)))
-        if _announces(effects):
-            everyone = np.where(self.state.registered, metadata.size, -1)
-            self.sent.append((step, requests.UPDATE_METADATA, everyone))
+            self.sent.append(sent_to(step, kind, counts > 0, counts, each))
+        if announced:
+            told, everyone = metadata.size, self.state.registered
+            if self.each and self.names_deleted:
+                told += (announced - 1) * self._deleted_rows().size
+            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, told, each))
 
     def _send_rows(
         self, effects: Effects, merged: requests.Sent, metadata: Effects, step: int
     ) -> None:
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
         self.tables["update_metadata"].append(requests.metadata_table(self.state, metadata, step))
-        self._add_metadata_brokers(self.state.registered if _announces(effects) else None, step)
+        announced = _announcing(effects).any()
+        self._add_metadata_brokers(self.state.registered if announced else None, step)
 
     def add_batch(
         self, action: str, added: Effects, told: Effects, brokers: npt.NDArray[np.bool_] | None
     ) -> None:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         merged = requests.send(self.state, requests.additions_of(added))
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
         last = requests.metadata_effects(told)
@@ -230,7 +248,7 @@ class Journal:
         )
         registered = state.broker_id[state.registered]
         self.batches.append({
-            "step": step, "controller_epoch": state.controller_epoch,
+            "step": step, "each": self.each, "controller_epoch": state.controller_epoch,
             "registered": registered.tolist(),
             "broker_epochs": dict(
                 zip(state.broker_id.tolist(), state.broker_epoch.tolist(), strict=True)
@@ -262,14 +280,15 @@ class Journal:
             Partition rows; those without cached leadership carry no entry (5.2).
         """
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         if not self.counting:
             return
         chosen = brokers & self.state.registered
+        batches = rows.size if self.each else None
         rows = self.metadata_rows(rows)
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
         told = rows[led]
-        self.sent.append((step, requests.UPDATE_METADATA, np.where(chosen, told.size, -1)))
+        self.sent.append(sent_to(step, requests.UPDATE_METADATA, chosen, told.size, batches))
         if self.full:
             effects = self.record_effects(told)
             self.tables["update_metadata"].append(
@@ -280,12 +299,12 @@ class Journal:
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (6.3, step 7)."""
         step = len(self.actions)
-        self.actions.append(action)
+        self.actions.append(self.prefix + action)
         if not self.counting:
             return
-        stops = np.full(self.state.n_brokers, -1)
-        stops[broker] = rows.size if self.state.registered[broker] else -1
-        self.sent.append((step, requests.STOP_REPLICA, stops))
+        told = np.zeros(self.state.n_brokers, np.bool_)
+        told[broker] = self.state.registered[broker]
+        self.sent.append(sent_to(step, requests.STOP_REPLICA, told, rows.size))
         if self.full:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
@@ -313,7 +332,8 @@ class Journal:
         return outcome
 
 
-def _announces(effects: Effects) -> bool:
-    """Whether a batch has an UpdateMetadata."""
+def _announcing(effects: Effects) -> npt.NDArray[np.bool_]:
+    """Which effects put an UpdateMetadata into the batch."""
     kinds = rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA
-    return bool((effects["kinds"] & kinds).any())
+    announcing: npt.NDArray[np.bool_] = (effects["kinds"] & kinds) != 0
+    return announcing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,27 +66,74 @@ def _metadata_partitions(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]
     return {f"{row['topic']}-{row['partition']}": {n: row[n] for n in names} for row in rows}
 
 
+def _batch_requests(
+    requests: list[dict[str, Any]], metadata: list[dict[str, Any]], brokers: list[int],
+    batch: dict[str, Any], split_stop: bool,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pairs (broker id, request) of one batch, in the order of section 5.3."""
+    leads = [row for row in requests if row["kind"] == "LeaderAndIsr"]
+    yield from _leader_requests(leads, batch).items()
+    partitions = _metadata_partitions(metadata)
+    for broker in brokers:
+        yield broker, {
+            "kind": "UpdateMetadata", "controller_epoch": batch["controller_epoch"],
+            "broker_epoch": batch["broker_epochs"][broker],
+            "partitions": partitions, "live_brokers": batch["registered"],
+        }
+    stops = [row for row in requests if row["kind"] == "StopReplica"]
+    for broker, sent in _stop_requests(stops, batch, split_stop).items():
+        for request in sent:
+            yield broker, request
+
+
+def _by_step(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["step"], []).append(row)
+    return found
+
+
+def _each_partition(
+    run: list[dict[str, Any]], requests: dict[int, list[dict[str, Any]]],
+    metadata: dict[int, list[dict[str, Any]]], brokers: dict[int, list[int]], split_stop: bool,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Requests of steps in which every partition has batches of its own: one after the other."""
+    names = dict.fromkeys(
+        (row["topic"], row["partition"])
+        for batch in run
+        for row in (*requests.get(batch["step"], ()), *metadata.get(batch["step"], ()))
+    )
+    for name in sorted(names):
+        for batch in run:
+            step = batch["step"]
+            own, told = (
+                [row for row in rows.get(step, ()) if (row["topic"], row["partition"]) == name]
+                for rows in (requests, metadata)
+            )
+            if own or told:
+                yield from _batch_requests(
+                    own, told, brokers.get(step, []), batch, split_stop
+                )
+
+
 def by_broker(outcome: Outcome, *, split_stop: bool = False) -> dict[int, list[dict[str, Any]]]:
     """See `Outcome.by_broker`; `split_stop` is the form before protocol 2.6."""
-    requests = outcome.requests.to_pylist()
-    metadata = outcome.update_metadata.to_pylist()
-    brokers = outcome.update_metadata_brokers.to_pylist()
+    requests = _by_step(outcome.requests.to_pylist())
+    metadata = _by_step(outcome.update_metadata.to_pylist())
+    told = _by_step(outcome.update_metadata_brokers.to_pylist())
+    brokers = {step: [row["broker_id"] for row in rows] for step, rows in told.items()}
     found: dict[int, list[dict[str, Any]]] = {}
-    for batch in outcome.batches:
-        step = batch["step"]
-        own = [row for row in requests if row["step"] == step]
-        leads = [row for row in own if row["kind"] == "LeaderAndIsr"]
-        for broker, request in _leader_requests(leads, batch).items():
+    for each, run in itertools.groupby(outcome.batches, key=lambda batch: batch["each"]):
+        batches = list(run)
+        if each:
+            pairs = list(_each_partition(batches, requests, metadata, brokers, split_stop))
+        else:
+            pairs = [
+                pair for batch in batches for pair in _batch_requests(
+                    requests.get(batch["step"], []), metadata.get(batch["step"], []),
+                    brokers.get(batch["step"], []), batch, split_stop,
+                )
+            ]
+        for broker, request in pairs:
             found.setdefault(broker, []).append(request)
-        partitions = _metadata_partitions([row for row in metadata if row["step"] == step])
-        for row in brokers:
-            if row["step"] == step:
-                found.setdefault(row["broker_id"], []).append({
-                    "kind": "UpdateMetadata", "controller_epoch": batch["controller_epoch"],
-                    "broker_epoch": batch["broker_epochs"][row["broker_id"]],
-                    "partitions": partitions, "live_brokers": batch["registered"],
-                })
-        stops = [row for row in own if row["kind"] == "StopReplica"]
-        for broker, sent in _stop_requests(stops, batch, split_stop).items():
-            found.setdefault(broker, []).extend(sent)
     return found

@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 REQUEST_COUNTS = pa.schema([
     ("step", pa.int32()), ("kind", pa.dictionary(pa.int32(), pa.string())),
-    ("broker_id", pa.int32()), ("partitions", pa.int64()),
+    ("broker_id", pa.int32()), ("requests", pa.int64()), ("partitions", pa.int64()),
 ])
 FULL_TABLES = (
     "transitions", "elections", "refusals", "additions", "requests", "update_metadata",
@@ -56,8 +56,44 @@ class Counts:
     request_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
-Sent = tuple[int, int, npt.NDArray[np.int64]]
-"""Step, kind, and per broker row how many partitions the request names; -1 for no request."""
+
+@dataclass(frozen=True)
+class Sent:
+    """Requests of one kind that one step sent.
+
+    Attributes
+    ----------
+    step : int
+    kind : int
+        Index in `KINDS`.
+    requests : (B,) int64
+        How many went to each broker.
+    partitions : (B,) int64
+        How many partitions they name together.
+    """
+
+    step: int
+    kind: int
+    requests: npt.NDArray[np.int64]
+    partitions: npt.NDArray[np.int64]
+
+
+def sent_to(
+    step: int, kind: int, told: npt.NDArray[np.bool_], partitions: npt.NDArray[np.int64] | int,
+    batches: int | None = None,
+) -> Sent:
+    """Say that some brokers were told of some partitions.
+
+    In one batch each broker gets one request. Where every partition has a batch of its own
+    (`batches` of them), LeaderAndIsr and StopReplica go out once for each partition that a broker
+    is told of, and UpdateMetadata once for each batch.
+    """
+    named = np.where(told, partitions, 0)
+    if batches is None:
+        return Sent(step, kind, told.astype(np.int64), named)
+    n: npt.NDArray[np.int64] | int = batches if kind == KINDS.index("UpdateMetadata") else named
+    return Sent(step, kind, np.where(told, n, 0), named)
+
 
 
 @dataclass(frozen=True)
@@ -73,12 +109,15 @@ class StepTotals:
         Whether replicas or partitions moved.
     registered : (B,) bool or None
         Who was registered; None where the tally does not count requests.
+    each : bool
+        Every partition had a batch of its own.
     """
 
     step: int
     total: npt.NDArray[np.int64]
     replicas: bool
     registered: npt.NDArray[np.bool_] | None
+    each: bool = False
 
     def transitions(self) -> dict[tuple[str, str], int]:
         """State changes by Kafka's names."""
@@ -101,11 +140,13 @@ class StepTotals:
         n = self.registered.size
         per_broker = self.total[LAYOUT["brokers"] :]
         told = int(self.total[LAYOUT["metadata"]])
+        batches = told + int(self.total[LAYOUT["announced"]])
+        each = batches if self.each else None
         sent: list[Sent] = []
         for kind, counts in ((0, per_broker[:n]), (2, per_broker[per_broker.size // 2 :][:n])):
-            sent.append((self.step, kind, np.where(self.registered & (counts > 0), counts, -1)))
-        if told or int(self.total[LAYOUT["announced"]]):
-            sent.append((self.step, 1, np.where(self.registered, told, -1)))
+            sent.append(sent_to(self.step, kind, self.registered & (counts > 0), counts, each))
+        if batches:
+            sent.append(sent_to(self.step, 1, self.registered, told, each))
         return sent
 
 
@@ -146,6 +187,8 @@ class Outcome:
         Of a controlled shutdown: partition rows that the broker still leads.
     replies : pa.Table
         Of an election on demand: topic, partition, leader, error.
+    reassignment_codes : (n,) uint8
+        Of a reassignment: `schema.ReassignmentCode` per partition, in the order given.
     imbalance : pa.Table
         Of a rebalance: broker_id, preferred, led_by_others, ratio.
     alter_codes : (n,) uint8
@@ -172,6 +215,7 @@ class Outcome:
         self.imbalance: pa.Table | None = None
         self.altered: Rows = np.empty(0, np.int32)
         self.alter_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self.reassignment_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.notes: tuple[str, ...] = ()
         self.batches: list[dict[str, Any]] = []
         self.tables: dict[str, pa.Table] = {}
@@ -186,15 +230,15 @@ class Outcome:
     def all_sent(self) -> list[Sent]:
         """Requests of every step, in order: LeaderAndIsr, UpdateMetadata, StopReplica."""
         sent = [request for totals in self.totals for request in totals.requests()]
-        return sorted([*sent, *self.sent], key=lambda request: request[:2])
+        return sorted([*sent, *self.sent], key=lambda request: (request.step, request.kind))
 
     @cached_property
     def counts(self) -> Counts:
         """Totals of all steps."""
         n, partitions = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
-        for _, kind, values in self.all_sent:
-            n[KINDS[kind]] += int(np.count_nonzero(values >= 0))
-            partitions[KINDS[kind]] += int(values[values >= 0].sum())
+        for sent in self.all_sent:
+            n[KINDS[sent.kind]] += int(sent.requests.sum())
+            partitions[KINDS[sent.kind]] += int(sent.partitions.sum())
         return Counts(
             _sum(totals.transitions() for totals in self.totals),
             _sum(totals.codes() for totals in self.totals),
@@ -204,17 +248,20 @@ class Outcome:
 
     @cached_property
     def request_counts(self) -> pa.Table:
-        """Table of step, kind, broker_id, partitions: what each request sent names."""
-        some = [np.flatnonzero(values >= 0) for _, _, values in self.all_sent]
+        """Table of step, kind, broker_id, requests, partitions: what each broker was sent."""
+        some = [np.flatnonzero(sent.requests) for sent in self.all_sent]
         sizes = [at.size for at in some]
-        steps = np.repeat([step for step, _, _ in self.all_sent], sizes).astype(np.int32)
-        kinds = np.repeat([kind for _, kind, _ in self.all_sent], sizes).astype(np.int32)
+        steps = np.repeat([sent.step for sent in self.all_sent], sizes).astype(np.int32)
+        kinds = np.repeat([sent.kind for sent in self.all_sent], sizes).astype(np.int32)
         brokers = np.concatenate([*(self.broker_id[at] for at in some), self.broker_id[:0]])
-        counts = [values[at] for (_, _, values), at in zip(self.all_sent, some, strict=True)]
+        empty = np.empty(0, np.int64)
+        pairs = list(zip(self.all_sent, some, strict=True))
         return pa.table(
             [
                 pa.array(steps), pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(KINDS)),
-                pa.array(brokers), pa.array(np.concatenate([*counts, np.empty(0, np.int64)])),
+                pa.array(brokers),
+                pa.array(np.concatenate([*(sent.requests[at] for sent, at in pairs), empty])),
+                pa.array(np.concatenate([*(sent.partitions[at] for sent, at in pairs), empty])),
             ],
             schema=REQUEST_COUNTS,
         )

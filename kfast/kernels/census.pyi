@@ -11,6 +11,7 @@ def recount(
     records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
     topic_flags: _Array, leader_offline: _Array, pending: _Array,
 ) -> tuple[int, int]: ...
+def count_imbalanced(records: _Array, replicas: _Array, rows: _Array) -> int: ...
 def digest(
     records: _Array, replicas: _Array, replica_state: _Array, broker_id: _Array,
     topic_row: _Array, topic_digest: _Array, partition: _Array,

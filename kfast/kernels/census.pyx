@@ -108,6 +108,20 @@ def recount(
     return offline, imbalanced
 
 
+def count_imbalanced(
+    const_record_t[::1] records,       # IN  (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN  (P, S)  broker rows
+    const int32_t[::1] rows,           # IN  (n,)    partition rows
+):
+    """How many of some partitions count as imbalanced, whether their topic is queued or not."""
+    cdef Py_ssize_t i
+    cdef int64_t n = 0
+    with nogil:
+        for i in range(rows.shape[0]):
+            n += is_imbalanced(&records[rows[i]], &replicas[rows[i], 0])
+    return n
+
+
 cdef uint64_t digest_row(
     const record_t* record, const broker_t* brokers, const uint8_t* states,
     const int32_t* broker_id

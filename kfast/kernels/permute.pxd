@@ -41,6 +41,36 @@ cdef inline void set_masks(
         record.offline_dir = <uint8_t> offline_dir
 
 
+cdef inline uint64_t permuted(uint64_t mask, const uint8_t* order, int n) noexcept nogil:
+    """The mask after slot `order[s]` became slot s, for each s below n."""
+    cdef uint64_t moved = 0
+    cdef int s
+    for s in range(n):
+        moved |= ((mask >> order[s]) & 1) << s
+    return moved
+
+
+cdef inline uint64_t permute_slots(
+    record_t* record, broker_t* brokers, uint8_t* states, const uint8_t* order, uint64_t marked
+) noexcept nogil:
+    """Put all slots of a row into another order; returns where the marked ones are now."""
+    cdef broker_t moved_brokers[64]
+    cdef uint8_t moved_states[64]
+    cdef int n = record.n_slots
+    cdef int s
+    for s in range(n):
+        moved_brokers[s] = brokers[order[s]]
+        moved_states[s] = states[order[s]]
+    for s in range(n):
+        brokers[s] = moved_brokers[s]
+        states[s] = moved_states[s]
+    set_masks(
+        record, permuted(record.isr, order, n), permuted(record.adding, order, n),
+        permuted(record.removing, order, n), permuted(record.offline_dir, order, n),
+    )
+    return permuted(marked, order, n)
+
+
 cdef inline void move_slot(
     record_t* record, broker_t* brokers, uint8_t* states, int source, int destination
 ) noexcept nogil:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.schema import PartitionState
-from kfast.state import mutators
+from kfast.state import freeing, mutators
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -59,7 +59,17 @@ def add_rows(state: ClusterState, topic_rows: Rows, partitions: Rows) -> Rows:
     if not absent.any():
         return rows
     keys = np.unique((topic_rows[absent].astype(np.int64) << 32) | partitions[absent])
-    n = keys.size
+    new_topics, new_partitions = (keys >> 32).astype(np.int32), keys.astype(np.int32)
+    reused = freeing.take(state, new_topics, new_partitions).size
+    _append_rows(state, new_topics[reused:], new_partitions[reused:])
+    state._lookup = None
+    return state.lookup.rows(topic_rows, partitions)
+
+
+def _append_rows(state: ClusterState, topic_rows: Rows, partitions: Rows) -> None:
+    n = partitions.size
+    if not n:
+        return
     null = -1 if state.layout == "wide" else schema.NARROW_BROKERS
     records = np.zeros(n, state.records.dtype)
     records["leader"] = schema.NO_LEADER
@@ -69,14 +79,12 @@ def add_rows(state: ClusterState, topic_rows: Rows, partitions: Rows) -> Rows:
     state.replicas = np.concatenate([state.replicas, block])
     empty = np.zeros((n, state.n_slots), np.uint8)
     state.replica_state = np.concatenate([state.replica_state, empty])
-    state.topic_row = np.concatenate([state.topic_row, (keys >> 32).astype(np.int32)])
-    state.partition = np.concatenate([state.partition, (keys & 0xFFFFFFFF).astype(np.int32)])
+    state.topic_row = np.concatenate([state.topic_row, topic_rows])
+    state.partition = np.concatenate([state.partition, partitions])
     for name in ("leader_offline", "pending"):
         bits, old = state.new_bitmap(), getattr(state, name)
         bits[: old.size] = old
         setattr(state, name, bits)
-    state._lookup = None
-    return state.lookup.rows(topic_rows, partitions)
 
 
 def assign(state: ClusterState, rows: Rows, lists: pa.ListArray) -> None:

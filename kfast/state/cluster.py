@@ -17,9 +17,9 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.kernels import census, hosting
-from kfast.state import adding, mutators, names, queries
+from kfast.state import adding, freeing, mutators, names, queries
 from kfast.state.hosting import HostingIndex
-from kfast.state.records import Replicas, Rows, Tables
+from kfast.state.records import Assignment, Replicas, Rows, Tables
 
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
 FIRST_ROOM = 16384
@@ -79,6 +79,8 @@ class ClusterState:
         self.any_offline_dir = False
         self.n_reassigned = 0
         self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.free_rows: Rows = np.empty(0, np.int32)
+        self.unwritten_assignments: dict[int, Assignment] = {}
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
@@ -174,6 +176,7 @@ class ClusterState:
             if isinstance(value, np.ndarray):
                 setattr(other, name, value.copy())
         other.odd_orders = dict(self.odd_orders)
+        other.unwritten_assignments = dict(self.unwritten_assignments)
         other._index = None if self._index is None else self._index.copy()
         return other
 
@@ -208,7 +211,7 @@ class ClusterState:
 
     @property
     def n_partitions(self) -> int:
-        """Number of partition rows."""
+        """Number of partition rows, free ones included."""
         return int(self.records.size)
 
     @property
@@ -353,6 +356,7 @@ class ClusterState:
     # --- queries of section 1.5 -----------------------------------------------------------------
 
     check_rows = queries.check_rows
+    broker_rows = queries.broker_rows
     ids_of = queries.ids_of
     is_replica_online = queries.is_replica_online
     assignment = queries.assignment
@@ -372,6 +376,7 @@ class ClusterState:
         )
         self.any_offline_dir = bool(self.records["offline_dir"].any())
 
+    compact = freeing.compact
     set_assignment = mutators.set_assignment
     set_leadership = mutators.set_leadership
     set_partition_state = mutators.set_partition_state

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast.kernels import census
+from kfast.state import freeing
 
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
@@ -138,4 +139,4 @@ def _digest_topics(state: ClusterState, names: np.ndarray) -> int:
             word ^= column.astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
             word *= np.uint64(0xBF58476D1CE4E5B9)
             word ^= word >> np.uint64(29)
-        return int(word.sum(dtype=np.uint64))
+        return int(word[freeing.present_topics(state)].sum(dtype=np.uint64))

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.kernels import hosting
+from kfast.kernels import census, hosting
 from kfast.schema import PartitionState, ReplicaState
+from kfast.state import queries
 from kfast.state.records import Replicas, Rows
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ def add_brokers(state: ClusterState, broker_ids: npt.ArrayLike) -> Rows:
     ids = np.asarray(broker_ids, np.int64).reshape(-1)
     if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
         raise ArgumentError(f"broker id {ids[ids.argmin()]} is not between 0 and 2147483647")
-    new = np.setdiff1d(ids, state.broker_id)
-    if new.size:
-        _insert_brokers(state, new.astype(np.int32))
-    return np.searchsorted(state.broker_id, ids).astype(np.int32)
+    rows = queries.broker_rows(state, ids.astype(np.int32))
+    if rows.size and rows.min() < 0:
+        _insert_brokers(state, np.unique(ids[rows < 0]).astype(np.int32))
+        rows = queries.broker_rows(state, ids.astype(np.int32))
+    return rows
 
 
 def _insert_brokers(state: ClusterState, new: Rows) -> None:
@@ -98,8 +100,10 @@ def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
         )
         if done < rows.size:
             grow_slots(state, state.n_slots + 1)
-    if state._index is not None and rows.size and bool((slots >= before).any()):
-        state._index.append(rows, brokers)
+    if state._index is not None:
+        new = slots >= before
+        if new.any():
+            state._index.append(rows[new], brokers[new])
     return slots
 
 
@@ -115,21 +119,11 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
         state.odd_orders[name, row] = tuple(broker_ids)
 
 
-def _imbalanced(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows count as imbalanced (1.6), as `is_imbalanced` of the kernels has it."""
-    records = state.records[rows]
-    first = state.replicas[rows, 0].astype(np.int32)
-    joining = (records["adding"] & 1) != 0
-    balanced = np.where(joining, (records["isr"] & 1) == 0, records["leader"] == first)
-    counted = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
-    counted &= records["n_replicas"] > 0
-    counted &= (state.topic_flags[state.topic_row[rows]] & QUEUED) == 0
-    found: npt.NDArray[np.bool_] = counted & ~balanced
-    return found
-
-
 def _imbalance(state: ClusterState, row: int) -> int:
-    return int(_imbalanced(state, np.asarray([row], np.int32))[0])
+    """1 where a row counts as imbalanced (1.6), else 0."""
+    if state.topic_flags[state.topic_row[row]] & QUEUED:
+        return 0
+    return census.count_imbalanced(state.records, state.replicas, np.asarray([row], np.int32))
 
 
 def set_assignment(
@@ -310,8 +304,10 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
     """
     fresh = rows[(state.topic_flags[rows] & QUEUED) == 0] if flag == QUEUED and value else rows[:0]
     if fresh.size:
-        hosted = np.flatnonzero(np.isin(state.topic_row, fresh)).astype(np.int32)
-        state.preferred_imbalance_count -= int(_imbalanced(state, hosted).sum())
+        parts = [state.lookup.rows_of_topic(topic) for topic in np.unique(fresh).tolist()]
+        state.preferred_imbalance_count -= census.count_imbalanced(
+            state.records, state.replicas, np.concatenate(parts)
+        )
     if value:
         state.topic_flags[rows] |= flag
     else:

@@ -22,7 +22,9 @@ class Lookup:
     def __init__(self, state: ClusterState) -> None:
         self.topic = state.topic
         keys = (state.topic_row.astype(np.int64) << 32) | state.partition
-        self.order = np.argsort(keys, kind="stable")
+        self.order = np.argsort(keys, kind="stable").astype(np.int32)
+        if state.free_rows.size:
+            self.order = self.order[state.partition[self.order] >= 0]
         self.keys = keys[self.order]
 
     def topics(self, topics: Sequence[str]) -> Rows:
@@ -41,6 +43,11 @@ class Lookup:
         if (rows < 0).any():
             raise ArgumentError(f"topic {topics[int(np.argmin(rows))]!r} is unknown")
         return rows
+
+    def rows_of_topic(self, topic_row: int) -> Rows:
+        """Rows of all partitions of a topic row, in the order of their numbers."""
+        first, last = np.searchsorted(self.keys, [topic_row << 32, (topic_row + 1) << 32])
+        return self.order[first:last]
 
     def rows(self, topic_rows: Rows, partitions: Rows) -> Rows:
         """Partition rows of (topic row, partition) pairs; -1 where one is unknown."""

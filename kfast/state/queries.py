@@ -31,6 +31,12 @@ def check_rows(state: ClusterState, rows: npt.ArrayLike) -> Rows:
             f"partition row {checked[item]} (item {item + 1} of {checked.size}) is outside "
             f"0..{state.n_partitions - 1}; nothing was changed"
         )
+    if state.free_rows.size and (state.partition[checked] < 0).any():
+        item = int(np.argmin(state.partition[checked]))
+        raise RowError(
+            f"partition row {checked[item]} (item {item + 1} of {checked.size}) is free: its "
+            "topic was deleted; nothing was changed"
+        )
     if checked.size > 1 and not (checked[1:] > checked[:-1]).all():
         order = np.sort(checked)
         twice = order[1:][order[1:] == order[:-1]]
@@ -115,3 +121,17 @@ def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
         for s in range(int(state.records["n_slots"][row]))
         if state.replica_state[row, s]
     }
+
+
+def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.int32]) -> Rows:
+    """Rows of some broker ids; -1 where one is unknown."""
+    last = int(state.broker_id[-1]) if state.n_brokers else -1
+    if last > 4 * broker_ids.size + 1024:
+        at = np.searchsorted(state.broker_id, broker_ids).astype(np.int32)
+        found = np.append(state.broker_id, -1)[at] == broker_ids
+        return np.where(found & (at < state.n_brokers), at, -1).astype(np.int32)
+    table = np.full(last + 2, -1, np.int32)
+    table[state.broker_id] = np.arange(state.n_brokers)
+    inside = (broker_ids >= 0) & (broker_ids <= last)
+    rows: Rows = table[np.where(inside, broker_ids, last + 1)]
+    return rows

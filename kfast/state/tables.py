@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.kernels import tables as kernels
+from kfast.state import freeing
 from kfast.state.records import Rows, Slots, Tables
 
 if TYPE_CHECKING:
@@ -75,18 +76,20 @@ def _nullable(values: npt.NDArray[Any], null: int, kind: pa.DataType) -> pa.Arra
 
 
 def _partitions(state: ClusterState) -> pa.Table:
-    rows = np.arange(state.n_partitions, dtype=np.int32)
-    records = state.records
+    rows = freeing.used_rows(state)
+    every = rows.size == state.n_partitions
+    records = state.records if every else state.records[rows]
     flags = records["flags"]
-    entries = np.empty(rows.size, np.uint64)
-    kernels.mask_states(records, state.replica_state, entries)
+    entries = np.empty(state.n_partitions, np.uint64)
+    kernels.mask_states(state.records, state.replica_state, entries)
+    entries = entries[rows]
     brokers = id_lists(state, rows, entries)
     states = np.empty(len(brokers.values), np.int8)
     kernels.expand_states(state.replica_state, rows, entries, states)
     assigned = (flags & schema.FLAG_ASSIGNED) != 0
     columns: dict[str, Any] = {
         "topic": topic_names(state, rows).dictionary_decode(),
-        "partition": pa.array(state.partition),
+        "partition": pa.array(state.partition[rows]),
         "replicas": id_lists(state, rows, first_slots(records["n_replicas"]), assigned),
         "leader": pa.array(broker_ids(state, records["leader"])),
         "partition_state": pa.array(records["partition_state"].copy()),
@@ -122,7 +125,9 @@ def to_tables(state: ClusterState) -> Tables:
     cluster = [pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER]
     return Tables(
         pa.table(brokers, schema=schema.BROKERS_SCHEMA),
-        pa.table(topics, schema=schema.TOPICS_SCHEMA),
+        pa.table(topics, schema=schema.TOPICS_SCHEMA).filter(
+            pa.array(freeing.present_topics(state))
+        ),
         _partitions(state),
         pa.table(cluster, schema=schema.CLUSTER_SCHEMA),
     )

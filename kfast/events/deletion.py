@@ -1,0 +1,330 @@
+"""Topics are deleted: what is queued, what can go on, what waits.
+
+A topic's status is derived from its replicas' states, so nothing is kept here but a hint where a
+replica was last seen being deleted, which makes asking again cheap.
+
+Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager` and `KafkaController`
+(`processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`). The public functions
+with an event's name are methods of `Controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast import schema
+from kfast.events import topics as topic_events
+from kfast.kernels import deletion as kernel
+from kfast.kernels import hosting
+from kfast.results import EventFailed
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state import Replicas, freeing, mutators
+from kfast.state.records import Rows
+from kfast.state.tables import first_slots
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+    from kfast.journal import Outcome
+    from kfast.state import ClusterState
+
+SOME_STARTED, SOME_INELIGIBLE, ALL_SUCCESSFUL, SOME_WITHOUT_ENTRY = 1, 2, 4, 8
+"""Bits of a topic's status; `kernels/deletion.pyx` has the same."""
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
+    """Deletion markers appeared: these topics are to be deleted (6.12).
+
+    Nothing waits for brokers here: `acknowledge_deletions` or `on_stop_replica_response` bring
+    their answers.
+
+    Returns
+    -------
+    Outcome
+        `notes` names what was not queued: unknown topics, or all of them where
+        `delete_topic_enabled` is false.
+    """
+    state, event = controller.state, "delete_topics"
+    if not controller.active:
+        return controller.refused(event, "NOT_CONTROLLER")
+    rows = state.lookup.topics(list(topics))
+    exists = np.zeros(rows.size, np.bool_)
+    exists[rows >= 0] = state.topic_exists[rows[rows >= 0]]
+    known = [name for name, found in zip(topics, exists.tolist(), strict=True) if found]
+    notes = [f"topic {name!r} is unknown" for name in dict.fromkeys(topics) if name not in known]
+    if not state.delete_topic_enabled:
+        notes.append("topic deletion is disabled: nothing was queued")
+        known = []
+
+    def steps() -> None:
+        if known:
+            rows = state.lookup.known_topics(known)
+            moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
+            state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
+            enqueue(controller, known)
+
+    outcome = controller.attempt(event, steps)
+    outcome.notes = tuple(notes)
+    return outcome
+
+
+def on_stop_replica_response(
+    controller: Controller, broker_id: int, rows: npt.ArrayLike, failed: npt.ArrayLike = (),
+    error: bool = False,
+) -> Outcome:
+    """A broker answers a StopReplica request that deletes replicas (6.12, 5.4).
+
+    Parameters
+    ----------
+    broker_id : int
+        The broker that answers.
+    rows : (n,) array of int
+        Partition rows that its answer speaks of; those whose deletion has not started are left
+        out, as Kafka does.
+    failed : (m,) array of int
+        Those of them with an error.
+    error : bool
+        The answer as a whole is an error: all failed.
+
+    Raises
+    ------
+    RowError
+        A row is outside the table or stands twice. Nothing is changed.
+    ArgumentError
+        The broker is unknown, or a failed row is not among the rows. Nothing is changed.
+    """
+    state = controller.state
+    asked = np.sort(state.check_rows(rows))
+    bad = np.isin(asked, state.check_rows(failed)) | error
+    broker = state.find_brokers([broker_id])
+    if not controller.active:
+        return controller.refused("on_stop_replica_response", "NOT_CONTROLLER")
+    slots = mutators.track(state, asked, np.repeat(broker, asked.size))
+    masks = np.uint64(1) << slots.astype(np.uint64)
+    started = state.topic_deletion_started[state.topic_row[asked]]
+
+    def steps() -> None:
+        fail_replica_deletion(controller, _some(asked, masks, started & bad))
+        if (started & ~bad).any():
+            complete_replicas(controller, _some(asked, masks, started & ~bad))
+
+    return controller.attempt("on_stop_replica_response", steps if started.any() else None)
+
+
+def acknowledge_deletions(
+    controller: Controller, broker_ids: Iterable[int] | None = None
+) -> Outcome:
+    """Brokers report that they have deleted what they were told to delete.
+
+    Each registered broker (of these) answers without an error for all its replicas in
+    ReplicaDeletionStarted; answers come in ascending broker id.
+    """
+    state = controller.state
+    chosen = state.registered.copy()
+    if broker_ids is not None:
+        named = np.zeros(state.n_brokers, np.bool_)
+        named[state.find_brokers(broker_ids)] = True
+        chosen &= named
+    if not controller.active:
+        return controller.refused("acknowledge_deletions", "NOT_CONTROLLER")
+    hosted, slots, begin = _being_deleted(state)
+
+    def steps() -> None:
+        for broker in np.flatnonzero(chosen & (np.diff(begin) > 0)).tolist():
+            part = slice(begin[broker], begin[broker + 1])
+            complete_replicas(controller, Replicas(hosted[part], slots[part]))
+
+    return controller.attempt("acknowledge_deletions", steps)
+
+
+def _being_deleted(
+    state: ClusterState,
+) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Replicas that are being deleted, broker by broker: rows, slots, where each part begins."""
+    found = _in_state(state, _rows_of(state, _queued(state)), ReplicaState.DELETION_STARTED)
+    counts = np.zeros(state.n_brokers, np.int64)
+    kernel.count_by_broker(state.replicas, found.rows, found.slots, counts)
+    begin = np.zeros(state.n_brokers + 1, np.int64)
+    np.cumsum(counts, out=begin[1:])
+    hosted, slots = np.empty(int(begin[-1]), np.int32), np.empty(int(begin[-1]), np.uint64)
+    kernel.list_by_broker(
+        state.replicas, found.rows, found.slots, begin[:-1].copy(), hosted, slots
+    )
+    return hosted, slots, begin
+
+
+# --- entry points of the deletion manager ----------------------------------------------------
+
+
+def init(controller: Controller, queued: Sequence[str], ineligible: Sequence[str]) -> None:
+    """A new controller takes over what is to be deleted; without deletion, nothing is."""
+    state = controller.state
+    if not state.delete_topic_enabled:
+        return
+    state.queue_topic_deletion(list(queued))
+    state.mark_topics_ineligible(state.lookup.known_topics(list(ineligible)))
+
+
+def enqueue(controller: Controller, topics: Sequence[str]) -> None:
+    """Queue topics and go on with deletion."""
+    state = controller.state
+    if not state.delete_topic_enabled:
+        return
+    state.queue_topic_deletion(list(topics))
+    resume_deletions(controller)
+
+
+def resume_deletion_for(controller: Controller, topics: Rows) -> None:
+    """These topic rows may be eligible again: a broker is back, a reassignment is over."""
+    state = controller.state
+    if not state.delete_topic_enabled or not state.any_queued:
+        return
+    queued = topics[state.topic_queued_for_deletion[topics]]
+    if queued.size:
+        state.topic_flags[queued] &= 255 - mutators.INELIGIBLE
+        resume_deletions(controller)
+
+
+def fail_replica_deletion(controller: Controller, replicas: Replicas) -> None:
+    """Replicas of queued topics cannot be deleted for now."""
+    state = controller.state
+    if not state.delete_topic_enabled:
+        return
+    some = _of_queued(state, replicas)
+    if not len(some):
+        return
+    machine = controller.replica_state_machine
+    controller.checked(machine.run(some, ReplicaState.DELETION_INELIGIBLE))
+    state.mark_topics_ineligible(np.unique(state.topic_row[some.rows]))
+    resume_deletions(controller)
+
+
+def complete_replicas(controller: Controller, replicas: Replicas) -> None:
+    """Replicas of queued topics are deleted."""
+    some = _of_queued(controller.state, replicas)
+    machine = controller.replica_state_machine
+    controller.checked(machine.run(some, ReplicaState.DELETION_SUCCESSFUL))
+    resume_deletions(controller)
+
+
+def resume_deletions(controller: Controller) -> None:
+    """Finish what is deleted, start again what failed, begin what can begin."""
+    state = controller.state
+    if not state.delete_topic_enabled or not state.any_queued:
+        return
+    done, retry, go = [], [], []
+    for topic in _queued(state).tolist():
+        rows = state.lookup.rows_of_topic(topic)
+        status, controller.deletion_hints[topic] = kernel.deletion_status(
+            state.records, state.replica_state, rows, controller.deletion_hints.get(topic, 0)
+        )
+        if status & SOME_WITHOUT_ENTRY:
+            raise EventFailed("NoSuchElement")
+        if status & ALL_SUCCESSFUL:
+            done.append(topic)
+            continue
+        if not status & SOME_STARTED:
+            if status & SOME_INELIGIBLE:
+                retry.append(topic)
+            if not state.topic_ineligible[topic]:
+                go.append(topic)
+    if done:
+        _finish(controller, np.asarray(done, np.int32))
+    if retry:
+        halted = _in_state(
+            state, _rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
+        )
+        controller.checked(controller.replica_state_machine.run(halted, ReplicaState.OFFLINE))
+    if go:
+        _start(controller, np.asarray(go, np.int32))
+
+
+def _start(controller: Controller, topics: Rows) -> None:
+    """`start` of section 6.12: take the partitions away, and tell brokers to delete replicas."""
+    state, checked = controller.state, controller.checked
+    unseen = topics[~state.topic_deletion_started[topics]]
+    if unseen.size:
+        rows = _rows_of(state, unseen)
+        machine = controller.partition_state_machine
+        checked(machine.run(rows, PartitionState.OFFLINE))
+        checked(machine.run(rows, PartitionState.NON_EXISTENT))
+        state.topic_flags[unseen] |= mutators.STARTED
+    rows = _rows_of(state, topics)
+    controller.send_update_metadata("announce the deletion", state.registered, rows)
+    alive, dead = _alive_and_dead(state, rows)
+    replicas = controller.replica_state_machine
+    checked(replicas.run(dead, ReplicaState.DELETION_INELIGIBLE))
+    checked(replicas.run(alive, ReplicaState.OFFLINE))
+    checked(replicas.run(alive, ReplicaState.DELETION_STARTED))
+    state.mark_topics_ineligible(np.unique(state.topic_row[dead.rows]))
+
+
+def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
+    """Replicas that are online and not deleted yet, and those that are not online."""
+    live = np.empty(rows.size, np.uint64)
+    hosting.live_slots(
+        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
+    )
+    assigned = first_slots(state.records["n_replicas"][rows])
+    deleted = np.empty(rows.size, np.uint64)
+    kernel.slots_in_state(
+        state.records, state.replica_state, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
+    )
+    online = live & assigned & ~deleted
+    offline = assigned & ~live
+    return _some(rows, online, online != 0), _some(rows, offline, offline != 0)
+
+
+def _finish(controller: Controller, topics: Rows) -> None:
+    """`finish` of section 6.12: the topics are gone, and their rows are free."""
+    state = controller.state
+    rows = _rows_of(state, topics)
+    deleted = _in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
+    machine = controller.replica_state_machine
+    controller.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
+    topic_events.remove_topics(controller, topics)
+    state.topic_unclean_leader_election[topics] = -1
+    state.topic_min_insync_replicas[topics] = -1
+    mutators.refresh_unclean(state)
+    freeing.free(state, rows)
+    for topic in topics.tolist():
+        controller.deletion_hints.pop(topic, None)
+
+
+# --- sets of rows and replicas ---------------------------------------------------------------
+
+
+def _queued(state: ClusterState) -> Rows:
+    """Rows of the topics that are queued, ascending."""
+    return np.flatnonzero(state.topic_queued_for_deletion).astype(np.int32)
+
+
+def _rows_of(state: ClusterState, topics: npt.NDArray[np.integer]) -> Rows:
+    """Ascending rows of all assigned partitions of some topic rows."""
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    rows = np.sort(np.concatenate([*parts, np.empty(0, np.int32)])).astype(np.int32)
+    some: Rows = rows[(state.records["flags"][rows] & schema.FLAG_ASSIGNED) != 0]
+    return some
+
+
+def _some(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.bool_]) -> Replicas:
+    return Replicas(rows[chosen], slots[chosen])
+
+
+def _in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
+    """Assigned replicas of some rows that are in a state."""
+    slots = np.empty(rows.size, np.uint64)
+    kernel.slots_in_state(state.records, state.replica_state, rows, 1 << wanted, slots)
+    return _some(rows, slots, slots != 0)
+
+
+def _of_queued(state: ClusterState, replicas: Replicas) -> Replicas:
+    """Those of some replicas whose topic is queued."""
+    queued = state.topic_queued_for_deletion[state.topic_row[replicas.rows]]
+    return _some(replicas.rows, replicas.slots, queued)

@@ -1,0 +1,297 @@
+"""Who asks for reassignments, and when they go on.
+
+Source: specification, section 6.7; Kafka 3.9, `KafkaController.processApiPartitionReassignment`,
+`processZkPartitionReassignment`, `processListPartitionReassignments`,
+`maybeTriggerPartitionReassignment`. The public functions with an event's name are methods of
+`Controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.events.reassignment import Targets, is_complete
+from kfast.events.reassignment import on_partition_reassignment as start_or_go_on
+from kfast.kernels import reassign
+from kfast.results import EventFailed
+from kfast.schema import ReassignmentCode
+from kfast.state.records import Rows
+from kfast.state.tables import first_slots, id_lists, ordered_lists, topic_names
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+    from kfast.journal import Outcome
+    from kfast.state import ClusterState
+
+Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.Table
+"""Where partitions are to go, by (topic, partition); None cancels. Or a table of the same."""
+
+Codes = npt.NDArray[np.uint8]
+_ASKED = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
+])
+LISTED = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
+    ("adding", pa.list_(pa.int32())), ("removing", pa.list_(pa.int32())),
+])
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Reassignments that are asked for: a row (-1: unknown), a list and whether to cancel each."""
+
+    rows: Rows
+    targets: Targets
+    cancel: npt.NDArray[np.bool_]
+
+
+# --- events ----------------------------------------------------------------------------------
+
+
+def alter_partition_reassignments(
+    controller: Controller, reassignments: Reassignments
+) -> Outcome:
+    """Start, change or cancel reassignments (6.7, API call).
+
+    Parameters
+    ----------
+    reassignments : mapping of (topic, partition) to broker ids or None, or pa.Table
+        New assignments in order, the preferred replica first; None cancels. A table has the
+        columns topic, partition and replicas, where a null cancels.
+
+    Returns
+    -------
+    Outcome
+        `reassignment_codes` has one `schema.ReassignmentCode` per partition, in the order given.
+
+    Raises
+    ------
+    ArgumentError
+        A partition stands twice. Nothing is changed.
+    """
+    state, event = controller.state, "alter_partition_reassignments"
+    asked = parse(state, reassignments)
+    if not controller.active:
+        return controller.refused(event, "NOT_CONTROLLER")
+    codes = np.zeros(asked.rows.size, np.uint8)
+    codes[asked.cancel & ~_being_reassigned(state, asked.rows)] = (
+        ReassignmentCode.NO_REASSIGNMENT_IN_PROGRESS
+    )
+    valid, alive = np.empty(codes.size, np.uint8), np.empty(codes.size, np.uint8)
+    reassign.check_lists(asked.targets.offsets, asked.targets.broker_ids, valid)
+    reassign.check_added(
+        state.records, state.replicas, state.broker_status, asked.rows, asked.targets.offsets,
+        state.broker_rows(asked.targets.broker_ids), alive,
+    )
+    wrong = ~asked.cancel & ((valid & alive) == 0)
+    codes[wrong] = ReassignmentCode.INVALID_REPLICA_ASSIGNMENT
+    return _started(controller, event, asked, codes)
+
+
+def reassign_partitions(controller: Controller, reassignments: Reassignments) -> Outcome:
+    """The legacy reassignment node was created (6.7); no list is checked.
+
+    Parameters and results as of `alter_partition_reassignments`; partitions that fail are removed
+    from the node. `ArgumentError` where a list is empty, names a negative id, or is null.
+    """
+    asked = parse(controller.state, reassignments, node=True)
+    event = "reassign_partitions"
+    if not controller.active:
+        return controller.refused(event, "NOT_CONTROLLER")
+    return _started(controller, event, asked, np.zeros(asked.rows.size, np.uint8))
+
+
+def on_partition_reassignment(controller: Controller, rows: npt.ArrayLike) -> Outcome:
+    """Go on with the reassignments of some rows, to the assignments they have (6.7).
+
+    `error` is set where one of them fails, as it ends Kafka's handler.
+    """
+    asked = np.sort(controller.state.check_rows(rows))
+    event = "on_partition_reassignment"
+    if not controller.active:
+        return controller.refused(event, "NOT_CONTROLLER")
+    return controller.attempt(event, lambda: go_on(controller, asked))
+
+
+def list_partition_reassignments(
+    controller: Controller, partitions: Sequence[tuple[str, int]] | None = None
+) -> pa.Table:
+    """Reassignments under way, of some partitions or of all.
+
+    Returns
+    -------
+    pa.Table
+        topic, partition, replicas, adding, removing; unknown partitions and those that are not
+        being reassigned are left out.
+    """
+    state = controller.state
+    if partitions is None:
+        moving = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
+        rows = np.flatnonzero(moving).astype(np.int32)
+    else:
+        topics = state.lookup.topics([topic for topic, _ in partitions])
+        rows = state.lookup.rows(topics, np.asarray([p for _, p in partitions], np.int64))
+        rows = rows[rows >= 0]
+    records = state.records[rows]
+    rows = rows[(records["adding"] != 0) | (records["removing"] != 0)]
+    records = state.records[rows]
+    return pa.table(
+        [
+            topic_names(state, rows).dictionary_decode(), pa.array(state.partition[rows]),
+            id_lists(state, rows, first_slots(records["n_replicas"])),
+            ordered_lists(state, "adding", rows, records["adding"]),
+            ordered_lists(state, "removing", rows, records["removing"]),
+        ],
+        schema=LISTED,
+    )
+
+
+# --- when they go on ---------------------------------------------------------------------------
+
+
+def go_on(controller: Controller, rows: Rows) -> None:
+    """Go on with the reassignments of some ascending rows; the first error ends the event."""
+    if rows.size:
+        for error in start_or_go_on(controller, rows, end_at_error=True).values():
+            raise EventFailed(error)
+
+
+def resume(controller: Controller, node: Requests) -> None:
+    """Step 9 of section 6.1: the legacy node, then all others that are under way."""
+    state = controller.state
+    codes = _start(controller, node, np.zeros(node.rows.size, np.uint8))
+    if state.n_reassigned:
+        flagged = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED)
+        handled = node.rows[codes == ReassignmentCode.STARTED]
+        go_on(controller, np.setdiff1d(flagged, handled).astype(np.int32))
+
+
+def resume_on(controller: Controller, brokers: Rows) -> None:
+    """Step 6 of a broker's startup: reassignments with a target on these broker rows."""
+    state = controller.state
+    hosted = state.replicas_on(brokers)
+    records = state.records[hosted.rows]
+    target = hosted.slots & ~records["removing"].astype(np.uint64)
+    moving = (records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
+    go_on(controller, hosted.rows[moving & (target != 0)])
+
+
+def complete_some(controller: Controller, rows: Rows) -> None:
+    """After an ISR change: finish the reassignments of those rows whose ISR has all targets."""
+    state = controller.state
+    if not state.n_reassigned:
+        return
+    moving = rows[(state.records["flags"][rows] & schema.FLAG_BEING_REASSIGNED) != 0]
+    moving = np.sort(moving)
+    if controller.store is None:
+        go_on(controller, moving[is_complete(controller, moving)])
+        return
+    for row in moving:
+        one = np.asarray([row], np.int32)
+        go_on(controller, one[is_complete(controller, one)])
+
+
+# --- checks ------------------------------------------------------------------------------------
+
+
+def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
+    """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
+    table = _as_table(reassignments)
+    named = table.column("topic").combine_chunks().dictionary_encode()
+    topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
+    partitions = table.column("partition").to_numpy()
+    rows = state.lookup.rows(topics, partitions)
+    ordered = np.sort(rows[rows >= 0])
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    if twice.size:
+        name = state.topic[int(state.topic_row[twice[0]])].as_py()
+        raise ArgumentError(
+            f"partition {name}-{state.partition[twice[0]]} is listed twice; nothing was changed"
+        )
+    lists = table.column("replicas").combine_chunks()
+    cancel = lists.is_null().to_numpy(zero_copy_only=False)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    offsets = np.zeros(lengths.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    broker_ids = lists.flatten().to_numpy().astype(np.int32)
+    if node and (cancel.any() or (lengths == 0).any() or (broker_ids < 0).any()):
+        raise ArgumentError(
+            "the reassignment node has a list that is null, empty or names a negative broker id; "
+            "nothing was changed"
+        )
+    return Requests(rows, Targets(offsets, broker_ids), cancel)
+
+
+def _as_table(reassignments: Reassignments) -> pa.Table:
+    if isinstance(reassignments, pa.Table):
+        return reassignments.select(_ASKED.names).cast(_ASKED)
+    topics = [topic for topic, _ in reassignments]
+    partitions = [partition for _, partition in reassignments]
+    lists = [None if ids is None else list(ids) for ids in reassignments.values()]
+    return pa.table([topics, partitions, lists], schema=_ASKED)
+
+
+def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    moving = np.zeros(rows.size, np.bool_)
+    some = rows >= 0
+    moving[some] = (state.records["flags"][rows[some]] & schema.FLAG_BEING_REASSIGNED) != 0
+    return moving
+
+
+# --- starting ----------------------------------------------------------------------------------
+
+
+def _started(controller: Controller, event: str, asked: Requests, codes: Codes) -> Outcome:
+    found: list[Codes] = []
+    outcome = controller.attempt(event, lambda: found.append(_start(controller, asked, codes)))
+    outcome.reassignment_codes = found[0] if found else codes
+    return outcome
+
+
+def _start(controller: Controller, asked: Requests, codes: Codes) -> Codes:
+    """`maybeTriggerPartitionReassignment`: start those without an error, in row order."""
+    state = controller.state
+    accepted = codes == ReassignmentCode.STARTED
+    assigned = asked.rows >= 0
+    assigned[assigned] = state.records["n_replicas"][asked.rows[assigned]] > 0
+    assigned[assigned] &= ~state.topic_queued_for_deletion[
+        state.topic_row[asked.rows[assigned]]
+    ]
+    codes[accepted & ~assigned] = ReassignmentCode.UNKNOWN_TOPIC_OR_PARTITION
+    some = np.flatnonzero(accepted & assigned)
+    some = some[np.argsort(asked.rows[some], kind="stable")]
+    if some.size:
+        rows = asked.rows[some]
+        targets = _with_origins(state, rows, asked.cancel[some], asked.targets.of(some))
+        failures = start_or_go_on(controller, rows, targets)
+        failed = np.searchsorted(rows, sorted(failures))
+        codes[some[failed]] = ReassignmentCode.UNKNOWN_SERVER_ERROR
+    return codes
+
+
+def _with_origins(
+    state: ClusterState, rows: Rows, cancel: npt.NDArray[np.bool_], targets: Targets
+) -> Targets:
+    """Targets in which a cancelled reassignment goes back to where it came from."""
+    if not cancel.any():
+        return targets
+    records = state.records[rows]
+    origin = first_slots(records["n_replicas"]) & ~records["adding"].astype(np.uint64)
+    back = id_lists(state, rows, np.where(cancel, origin, 0))
+    lists = np.split(targets.broker_ids, targets.offsets[1:-1])
+    chosen = [
+        np.asarray(origin, np.int32) if cancelled else wanted
+        for origin, cancelled, wanted in zip(back.to_pylist(), cancel.tolist(), lists, strict=True)
+    ]
+    offsets = np.zeros(rows.size + 1, np.int32)
+    np.cumsum([ids.size for ids in chosen], out=offsets[1:])
+    return Targets(offsets, np.concatenate(chosen))

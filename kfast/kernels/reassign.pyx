@@ -1,0 +1,357 @@
+"""Change assignments: start a reassignment, bump the epoch for it, and put its end in place.
+
+A partition's slots are its assignment in order, so a new assignment is a new order of slots. Who
+is added or removed are masks, as everywhere.
+
+Source: specification, sections 1.3, 6.6 and 6.7; Kafka 3.9, `ReplicaAssignment.reassignTo`,
+`KafkaController.onPartitionReassignment`.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kfast.kernels.effects cimport begin_effect, carry_record, count_requests
+from kfast.kernels.permute cimport permute_slots, set_masks
+from kfast.kernels.slots cimport (
+    AHEAD,
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
+    FLAG_ASSIGNED,
+    FLAG_HAS_LEADERSHIP,
+    KIND_IS_NEW,
+    KIND_LEADER_AND_ISR,
+    MOVED,
+    NEWER_CONTROLLER,
+    NOT_ASKED,
+    NO_RECORD,
+    NO_SLOT,
+    TALLY_BROKERS,
+    TALLY_IMBALANCE,
+    TALLY_METADATA,
+    TOPIC_QUEUED,
+    Effect,
+    bit,
+    broker_t,
+    const_record_t,
+    first_slots,
+    is_imbalanced,
+    kfast_count,
+    kfast_prefetch,
+    lowest_slot,
+    record_t,
+    slot_of,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
+)
+
+
+def check_added(
+    const_record_t[::1] records,       # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN   (P, S)  broker rows
+    const uint8_t[::1] broker_status,  # IN   (B,)    registered, shutting down
+    const int32_t[::1] rows,           # IN   (n,)    partition rows; -1: no such partition
+    const int32_t[::1] offsets,        # IN   (n+1,)  where each row's list begins
+    const int32_t[::1] targets,        # IN   (m,)    broker rows; -1: no such broker
+    uint8_t[::1] alive,                # OUT  (n,)    1: every replica that is added is live
+):
+    """Whether the brokers that a reassignment would add are live.
+
+    Source: specification, section 6.7, the second check.
+    """
+    cdef Py_ssize_t i, row
+    cdef int at, slot
+    cdef uint64_t origin
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        alive[i] = 1
+        origin = 0
+        if row >= 0:
+            origin = first_slots(records[row].n_replicas) & ~(<uint64_t> records[row].adding)
+        for at in range(offsets[i], offsets[i + 1]):
+            if targets[at] < 0:
+                alive[i] = 0
+                continue
+            if row >= 0:
+                slot = slot_of(&replicas[row, 0], records[row].n_slots, targets[at])
+                if slot != NO_SLOT and (origin >> slot) & 1:
+                    continue
+            if broker_status[targets[at]] & (
+                BROKER_REGISTERED | BROKER_SHUTTING_DOWN
+            ) != BROKER_REGISTERED:
+                alive[i] = 0
+
+
+def check_lists(
+    const int32_t[::1] offsets,     # IN   (n+1,)  where each list begins
+    const int32_t[::1] broker_ids,  # IN   (m,)    ids
+    uint8_t[::1] valid,             # OUT  (n,)    1: not empty, no id twice, none negative
+):
+    """Check the lists of new assignments. Source: specification, section 6.7, the first check."""
+    cdef Py_ssize_t i
+    cdef int at, other
+    with nogil:
+        for i in range(valid.shape[0]):
+            valid[i] = offsets[i] < offsets[i + 1]
+            for at in range(offsets[i], offsets[i + 1]):
+                valid[i] &= broker_ids[at] >= 0
+                for other in range(offsets[i], at):
+                    valid[i] &= broker_ids[at] != broker_ids[other]
+
+
+def check_safe(
+    const_record_t[::1] records,     # IN   (P,)  hot records
+    const int32_t[::1] topic_row,    # IN   (P,)  row of the topic
+    const uint8_t[::1] topic_flags,  # IN   (T,)  queued, started, ...
+    const int32_t[::1] rows,         # IN   (n,)  partition rows
+    int controller_epoch,
+    uint8_t[::1] safe,               # OUT  (n,)  1: no step of a reassignment can fail
+):
+    """Which reassignments cannot fail half way, where the cache is the store.
+
+    Those have a record, not of a newer controller, and a topic that is not queued for deletion.
+    """
+    cdef Py_ssize_t i, row
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            safe[i] = (
+                records[row].flags & FLAG_HAS_LEADERSHIP != 0
+                and records[row].controller_epoch <= controller_epoch
+                and not topic_flags[topic_row[row]] & TOPIC_QUEUED
+            )
+
+
+def check_complete(
+    const_record_t[::1] records,     # IN   (P,)  hot records
+    const int32_t[::1] rows,         # IN   (n,)  partition rows
+    const_record_t[::1] stored,      # IN   (n,)  records to look at, or (0,): the cached ones
+    const uint8_t[::1] is_stored,    # IN   (n,)  1: there is a record; or (0,)
+    uint8_t[::1] complete,           # OUT  (n,)  1: nothing to move, or all targets are in sync
+):
+    """Which reassignments are complete. Source: specification, section 6.7, step 3."""
+    cdef Py_ssize_t i, row
+    cdef uint64_t target, isr
+    cdef bint known
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            if stored.shape[0]:
+                known, isr = is_stored[i] != 0, stored[i].isr
+            else:
+                known, isr = records[row].flags & FLAG_HAS_LEADERSHIP != 0, records[row].isr
+            target = first_slots(records[row].n_replicas) & ~(<uint64_t> records[row].removing)
+            complete[i] = (
+                not (records[row].adding or records[row].removing)
+                or (known and not target & ~isr)
+            )
+
+
+cdef inline bint is_in_place(
+    const record_t* record, const uint8_t* order, int n_replicas, uint64_t adding,
+    uint64_t removing
+) noexcept nogil:
+    """Whether the assignment is what it should become already."""
+    cdef int s
+    if record.n_replicas != n_replicas or record.adding != adding or record.removing != removing:
+        return False
+    for s in range(n_replicas):
+        if order[s] != s:
+            return False
+    return True
+
+
+cdef inline int append_slots(uint64_t slots, uint8_t* order, int n) noexcept nogil:
+    """Put some slots at the end of an order; returns its new length."""
+    while slots:
+        order[n] = <uint8_t> lowest_slot(slots)
+        n += 1
+        slots &= slots - 1
+    return n
+
+
+cdef inline int plan_order(
+    const record_t* record, const broker_t* brokers, const int32_t[::1] targets, int begin,
+    int end, uint8_t* order, uint64_t* adding, uint64_t* removing
+) noexcept nogil:
+    """`reassign_to` in slots: the full list F, then all others; returns the length of F."""
+    cdef uint64_t origin = first_slots(record.n_replicas) & ~(<uint64_t> record.adding)
+    cdef uint64_t wanted = 0
+    cdef int n = 0
+    cdef int at, slot, full
+    for at in range(begin, end):
+        slot = slot_of(brokers, record.n_slots, targets[at])
+        if not wanted & bit(slot):
+            wanted |= bit(slot)
+            order[n] = <uint8_t> slot
+            n += 1
+    removing[0] = origin & ~wanted
+    adding[0] = wanted & ~origin
+    full = append_slots(origin & ~wanted, order, n)
+    append_slots(first_slots(record.n_slots) & ~(wanted | origin), order, full)
+    return full
+
+
+def start_reassignments(
+    record_t[::1] records,            # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,        # IN OUT  (P, S)  broker rows
+    uint8_t[:, ::1] replica_state,    # IN OUT  (P, S)  `schema.ReplicaState`
+    const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
+    const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
+    const int32_t[::1] offsets,       # IN      (n+1,)  where each row's target list begins
+    const int32_t[::1] targets,       # IN      (m,)    broker rows; each has a slot of its row
+    uint64_t[::1] dropped,            # OUT     (n,)    slots that are not assigned any more
+    int64_t[:, ::1] tally,            # IN OUT  (1, width)
+):
+    """Set the assignments with which reassignments to some targets begin.
+
+    What is abandoned of an earlier plan is dropped from the assignment, but keeps its slot.
+
+    Source: specification, sections 1.3 (`reassign_to`) and 6.7, phase U.
+    """
+    cdef Py_ssize_t i, row
+    cdef uint8_t order[64]
+    cdef int full
+    cdef uint64_t adding, removing, assigned
+    cdef bint imbalanced
+    cdef record_t* record
+    with nogil:
+        for i in range(rows.shape[0]):
+            if i + AHEAD < rows.shape[0]:
+                kfast_prefetch(&records[rows[i + AHEAD]])
+                kfast_prefetch(&replicas[rows[i + AHEAD], 0])
+                kfast_prefetch(&replica_state[rows[i + AHEAD], 0])
+            row = rows[i]
+            record = &records[row]
+            dropped[i] = 0
+            full = plan_order(
+                record, &replicas[row, 0], targets, offsets[i], offsets[i + 1], order, &adding,
+                &removing,
+            )
+            if is_in_place(record, order, full, adding, removing):
+                continue
+            imbalanced = is_imbalanced(record, &replicas[row, 0])
+            assigned = first_slots(record.n_replicas)
+            set_masks(record, record.isr, adding, removing, record.offline_dir)
+            dropped[i] = permute_slots(
+                record, &replicas[row, 0], &replica_state[row, 0], order, assigned
+            ) & ~first_slots(full)
+            record.n_replicas = <uint8_t> full
+            record.flags |= FLAG_ASSIGNED
+            if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
+                tally[0, TALLY_IMBALANCE] += is_imbalanced(record, &replicas[row, 0]) - imbalanced
+
+
+def assign_targets(
+    record_t[::1] records,            # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,        # IN OUT  (P, S)  broker rows
+    uint8_t[:, ::1] replica_state,    # IN OUT  (P, S)  `schema.ReplicaState`
+    const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
+    const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
+    uint64_t[::1] removed,            # OUT     (n,)    slots that the reassignment removes
+    int64_t[:, ::1] tally,            # IN OUT  (1, width)
+):
+    """Make the targets the whole assignment; who is removed keeps a slot behind it.
+
+    Source: specification, section 6.7, step B2.
+    """
+    cdef Py_ssize_t i, row
+    cdef uint8_t order[64]
+    cdef int full, n
+    cdef uint64_t gone, assigned
+    cdef bint imbalanced
+    cdef record_t* record
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            record = &records[row]
+            imbalanced = is_imbalanced(record, &replicas[row, 0])
+            assigned = first_slots(record.n_replicas)
+            gone = assigned & record.removing
+            full = append_slots(assigned & ~gone, order, 0)
+            n = append_slots(gone, order, full)
+            append_slots(first_slots(record.n_slots) & ~assigned, order, n)
+            set_masks(record, record.isr, 0, 0, record.offline_dir)
+            removed[i] = permute_slots(
+                record, &replicas[row, 0], &replica_state[row, 0], order, gone
+            )
+            record.n_replicas = <uint8_t> full
+            if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
+                tally[0, TALLY_IMBALANCE] += is_imbalanced(record, &replicas[row, 0]) - imbalanced
+
+
+cdef inline uint8_t raise_epoch(record_t* record, int controller_epoch) noexcept nogil:
+    """Write the record with the next leader epoch, unless it is missing or another's."""
+    if not record.flags & FLAG_HAS_LEADERSHIP:
+        return NO_RECORD
+    if record.controller_epoch > controller_epoch:
+        return NEWER_CONTROLLER
+    record.leader_epoch += 1
+    record.version += 1
+    record.controller_epoch = controller_epoch
+    return MOVED
+
+
+def touch(
+    record_t[::1] records,            # IN OUT  (P,)    hot records
+    const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
+    const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
+    const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
+    int controller_epoch,
+    bint raised,                      # a store has raised the epochs already: only tell
+    bint separate_added,              # tell those that are added that they are new
+    uint8_t[::1] codes,               # OUT     (n,)    MOVED, NO_RECORD or NEWER_CONTROLLER
+    Effect[::1] effects,              # OUT     (2n,)   two for each that moved; or (0,)
+    int64_t[:, ::1] tally,            # IN OUT  (1, width)
+):
+    """Raise the leader epoch of some partitions and tell all their replicas.
+
+    Returns how many effects there are: for each partition what the origin is told, and what those
+    are told that are being added.
+
+    Source: specification, section 6.6.
+    """
+    cdef Py_ssize_t i, row
+    cdef Py_ssize_t n_kept = 0
+    cdef record_t* record
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = rows[i]
+            record = &records[row]
+            codes[i] = MOVED
+            if not raised:
+                codes[i] = raise_epoch(record, controller_epoch)
+            if codes[i] != MOVED:
+                continue
+            tally[0, TALLY_METADATA] += 1
+            count_requests(
+                &tally[0, TALLY_BROKERS], &replicas[row, 0], first_slots(record.n_replicas)
+            )
+            if effects.shape[0]:
+                announce(record, row, topic_flags[topic_row[row]], separate_added, &effects[n_kept])
+                n_kept += 2
+    return n_kept
+
+
+cdef inline void announce(
+    const record_t* record, Py_ssize_t row, uint8_t flags, bint separate_added, Effect* effects
+) noexcept nogil:
+    """Two effects: what the origin is told, and what those are that are being added."""
+    cdef uint64_t added = 0
+    cdef int i
+    if separate_added:
+        added = record.adding
+    for i in range(2):
+        begin_effect(&effects[i], record, row, -1, 0, 0, flags)
+        effects[i].code = NOT_ASKED
+        carry_record(&effects[i], record)
+    effects[0].kinds |= KIND_LEADER_AND_ISR
+    effects[0].recipients = first_slots(record.n_replicas) & ~added
+    if separate_added:
+        effects[1].kinds |= KIND_LEADER_AND_ISR | KIND_IS_NEW
+        effects[1].recipients = added
