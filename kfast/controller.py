@@ -22,14 +22,14 @@ from kfast.events import (
     topics,
 )
 from kfast.journal import Journal, Outcome
-from kfast.machines import PartitionStateMachine, ReplicaStateMachine
+from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
+from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.results import EventFailed, Result
 from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.mutators import SHUTTING_DOWN
 from kfast.state.records import Rows
 from kfast.store import ControllerMoved, Store
-from kfast.transitions import PROFILE_TITLES, check_profile
 
 NOTHING = np.empty(0, np.int32)
 
@@ -47,15 +47,15 @@ class Controller:
         How much each outcome records; it never changes what happens.
     threads : int
         Threads to use; results do not depend on it.
-    profile : str
-        Which controller is simulated.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
     """
 
     def __init__(
         self, state: ClusterState, *, store: Store | None = None, journal: str = "counts",
-        threads: int = 1, profile: str = "zk-3.9",
+        threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
     ) -> None:
-        self.profile = check_profile(profile)
+        self.profile = check_profile(state, profile)
         if state.is_read_only:
             raise ArgumentError(
                 "the state is read-only: its columns are shared files; give a copy, state.copy()"
@@ -64,18 +64,18 @@ class Controller:
         self.store = store
         self.active = True
         self.deletion_hints: dict[int, int] = {}
-        self.journal = Journal(state, journal)
+        self.journal = Journal(state, journal, self.profile)
         self.replica_state_machine = ReplicaStateMachine(
-            state, store, journal=self.journal, threads=threads, profile=profile
+            state, store, journal=self.journal, threads=threads, profile=self.profile
         )
         self.partition_state_machine = PartitionStateMachine(
-            state, store, journal=self.journal, threads=threads, profile=profile
+            state, store, journal=self.journal, threads=threads, profile=self.profile
         )
 
     @property
     def title(self) -> str:
         """Name of the controller that is simulated."""
-        return PROFILE_TITLES[self.profile]
+        return self.profile.title
 
     # --- 6.1 -------------------------------------------------------------------------------------
 

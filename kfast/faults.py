@@ -67,13 +67,18 @@ class Faults:
         """Forget what is not used up."""
         self._waiting.clear()
 
-    def inject(self, operation: str, rows: Rows, answers: npt.NDArray[np.uint8]) -> None:
-        """Use up the faults that a call meets: change its answers, or raise."""
+    def inject(
+        self, operation: str, rows: Rows, answers: npt.NDArray[np.uint8], guarded: bool = True
+    ) -> None:
+        """Use up the faults that a call meets: change its answers, or raise.
+
+        A call that is not guarded by the controller epoch does not meet `controller_moved`.
+        """
         present = {row: at for at, row in enumerate(rows.tolist())}
         raised: Exception | None = None
         for fault in [f for f in self._waiting if f.operation == operation]:
             hit = list(present) if fault.rows is None else [r for r in fault.rows if r in present]
-            if not hit:
+            if not hit or (fault.fault == "controller_moved" and not guarded):
                 continue
             fault.times -= 1
             if fault.fault == "throw":

@@ -21,18 +21,14 @@ from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, partition_states, replica_states
+from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.results import Result, nothing, online_action, online_result
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
 from kfast.state.records import Rows
 from kfast.state.tables import first_slots
 from kfast.store import Store
-from kfast.transitions import (
-    PARTITION_PREVIOUS,
-    REPLICA_PREVIOUS,
-    check_profile,
-    previous_mask,
-)
+from kfast.transitions import previous_mask
 
 MAX_THREADS = 64
 ROWS_PER_THREAD = 16384
@@ -45,6 +41,17 @@ def check_threads(threads: int) -> int:
     if not 1 <= threads <= MAX_THREADS:
         raise ArgumentError(f"threads is {threads}; allowed: 1 to {MAX_THREADS}")
     return threads
+
+
+def check_profile(state: ClusterState, profile: str | Profile) -> Profile:
+    """Return the profile if it can hold the state; `ArgumentError` otherwise."""
+    found = find_profile(profile)
+    if state.any_offline_dir and not found.has_log_dirs:
+        raise ArgumentError(
+            f"the state has replicas on offline log directories, of which {found.name} knows "
+            "nothing: a broker of that version goes down as a whole"
+        )
+    return found
 
 
 def threads_for(n: int, threads: int) -> int:
@@ -65,18 +72,18 @@ class ReplicaStateMachine:
         How much is recorded.
     threads : int
         Threads to use; results do not depend on it.
-    profile : str
-        Which controller is simulated.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
     """
 
     def __init__(
         self, state: ClusterState, store: Store | None = None, *, journal: str | Journal = "full",
-        threads: int = 1, profile: str = "zk-3.9",
+        threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
     ) -> None:
-        check_profile(profile)
+        self.profile = check_profile(state, profile)
         self.state = state
         self.store = store
-        self.journal = journal if isinstance(journal, Journal) else Journal(state, journal)
+        self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
 
     def startup(self) -> Outcome:
@@ -90,23 +97,26 @@ class ReplicaStateMachine:
         both may become what is asked.
         """
         state, journal = self.state, self.journal
-        threads = 1 if journal.full else self.threads
+        valid, moving = self.profile.replica_previous, self.profile.offlines_dead_at_startup
+        threads = 1 if journal.keeps_effects else self.threads
         online, offline = (
             replica_states.count_started(state.records, state.replicas, state.broker_status)
-            if journal.full else (0, 0)
+            if journal.keeps_effects else (0, 0)
         )
-        kept = offline if self.store is None else 0
+        kept = offline if moving and self.store is None else 0
         effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
         tallies = journal.new_tally(threads), journal.new_tally(threads)
         replica_states.start_replicas(
             state.records, state.replicas, state.replica_state, state.broker_status,
             state.topic_row, state.topic_flags, state.leader_offline,
-            previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
-            previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
-            self.store is None, state.any_queued, journal.counting, *effects, *tallies,
+            previous_mask(valid[ReplicaState.ONLINE]), previous_mask(valid[ReplicaState.OFFLINE]),
+            state.controller_epoch, reset, moving and self.store is None, state.any_queued,
+            journal.counting, *effects, *tallies,
         )
         state.n_reassigned = int(tallies[0][:, LAYOUT["reassigned"]].sum())
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
+        if not moving:
+            return nothing()
         if self.store is None:
             journal.add_step("replicas to OfflineReplica", tallies[1], effects[1], replicas=True)
             return nothing()
@@ -163,17 +173,21 @@ class ReplicaStateMachine:
         """`handle_state_changes` without checks, as a step of an event."""
         if not len(replicas):
             return nothing()
+        state, journal, profile = self.state, self.journal, self.profile
         if self.store is not None and target == ReplicaState.OFFLINE:
-            return conversation.take_offline(self.state, self.store, self.journal, replicas)
-        state, journal = self.state, self.journal
+            return conversation.take_offline(state, self.store, journal, replicas, profile)
+        asks = target == ReplicaState.NEW and profile.new_replica_reads_store
+        if self.store is not None and asks:
+            return conversation.start_new(state, self.store, journal, replicas, profile)
         n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
         tally = journal.new_tally(threads_for(n, self.threads))
         replica_states.change_replicas(
             state.records, state.replicas, state.replica_state, state.topic_row,
             state.topic_flags, state.leader_offline, replicas.rows, replicas.slots, int(target),
-            previous_mask(REPLICA_PREVIOUS[target]), state.controller_epoch, False,
-            state.any_queued, journal.counting, codes, effects, tally,
+            previous_mask(profile.replica_previous[target]), state.controller_epoch, False,
+            profile.without_leadership, profile.empties_unclean_isr, state.any_queued,
+            journal.counting, codes, effects, tally,
         )
         journal.add_step(f"replicas to {target.label}", tally, effects, replicas=True)
         return Result(codes, np.empty(0, np.bool_))
@@ -184,12 +198,12 @@ class PartitionStateMachine:
 
     def __init__(
         self, state: ClusterState, store: Store | None = None, *, journal: str | Journal = "full",
-        threads: int = 1, profile: str = "zk-3.9",
+        threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
     ) -> None:
-        check_profile(profile)
+        self.profile = check_profile(state, profile)
         self.state = state
         self.store = store
-        self.journal = journal if isinstance(journal, Journal) else Journal(state, journal)
+        self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
 
     def startup(self) -> Outcome:
@@ -266,14 +280,13 @@ class PartitionStateMachine:
         """`handle_state_changes` on ascending rows without checks, as a step of an event."""
         if not rows.size:
             return nothing()
+        state, journal, profile = self.state, self.journal, self.profile
+        number = profile.kernel_strategy(strategy)
         if self.store is not None and target == PartitionState.ONLINE:
-            return conversation.bring_online(
-                self.state, self.store, self.journal, rows, strategy
-            )
-        state, journal = self.state, self.journal
+            return conversation.bring_online(state, self.store, journal, rows, strategy, profile)
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
         tally = journal.new_tally(threads_for(rows.size, self.threads))
-        previous = previous_mask(PARTITION_PREVIOUS[target])
+        previous = previous_mask(profile.partition_previous[target])
         if target != PartitionState.ONLINE:
             partition_states.change_partitions(
                 state.records, state.topic_row, state.topic_flags, state.pending, rows,
@@ -284,9 +297,9 @@ class PartitionStateMachine:
         election.bring_online(
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, state.leader_offline, state.pending, rows,
-            -1 if strategy is None else int(strategy), previous, state.controller_epoch,
-            state.leader_recovery_supported, state.any_queued, journal.counting, codes, effects,
-            tally,
+            number, previous, state.controller_epoch,
+            state.leader_recovery_supported and profile.marks_recovery, state.any_queued,
+            journal.counting, codes, effects, tally,
         )
         failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
         journal.add_step(
@@ -294,6 +307,10 @@ class PartitionStateMachine:
             sent=not failed,
         )
         return online_result(codes, Code.ILLEGAL_ARGUMENT if failed else None)
+
+
+def _journal(state: ClusterState, journal: str | Journal, profile: Profile) -> Journal:
+    return journal if isinstance(journal, Journal) else Journal(state, journal, profile)
 
 
 def _target(target: State, kind: type[State]) -> State:

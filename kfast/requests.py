@@ -19,9 +19,9 @@ from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, KIND_DELETE, KIND_IS_NEW, KIND_LEADER_AND_ISR, KIND_STOP
 from kfast.journal.emission import by_broker
+from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.schema import FLAG_HAS_LEADERSHIP
 from kfast.state import Assignment, ClusterState, mutators
-from kfast.state.records import Rows
 
 VERSIONS: dict[str, tuple[tuple[str, int], ...]] = {
     "LeaderAndIsr": (
@@ -94,13 +94,18 @@ class RequestBatch:
         For records, liveness and registration.
     ibp : str
         Inter-broker protocol version; before 2.6 StopReplica goes out in two requests.
+    profile : str or Profile
+        Which controller sends: what its UpdateMetadata names.
     """
 
-    def __init__(self, state: ClusterState, *, ibp: str = "3.9") -> None:
+    def __init__(
+        self, state: ClusterState, *, ibp: str = "3.9",
+        profile: str | Profile = DEFAULT_PROFILE,
+    ) -> None:
         self.state = state
         major, minor = ibp.split("-")[0].split(".")[:2]
         self._split_stop = (int(major), int(minor)) < _ONE_STOP_REQUEST
-        self._journal = Journal(state, "full")
+        self._journal = Journal(state, "full", find_profile(profile))
         self._added: list[npt.NDArray[Any]] = []
         self._told: list[npt.NDArray[Any]] = []
         self._metadata_brokers: set[int] = set()
@@ -127,7 +132,8 @@ class RequestBatch:
         slots = mutators.track(state, np.repeat(rows, brokers.size).astype(np.int32), brokers)
         effect = self._journal.record_effects(rows)
         effect["recipients"] = sum(1 << int(slot) for slot in set(slots.tolist()))
-        effect["kinds"] |= KIND_IS_NEW if is_new else 0
+        marked = is_new and self._journal.profile.marks_new_replicas
+        effect["kinds"] |= KIND_IS_NEW if marked else 0
         self._added.append(effect)
         self.add_update_metadata(state.broker_id[state.registered].tolist(), rows)
 
@@ -143,7 +149,7 @@ class RequestBatch:
     def add_update_metadata(self, broker_ids: Iterable[int], rows: npt.ArrayLike) -> None:
         """Tell brokers of partitions; those without cached leadership carry no entry (5.2)."""
         self._metadata_brokers.update(b for b in broker_ids if b >= 0)
-        asked: Rows = np.asarray(rows, np.int32)
+        asked = self._journal.metadata_rows(np.asarray(rows, np.int32))
         led = (self.state.records["flags"][asked] & FLAG_HAS_LEADERSHIP) != 0
         self._told.append(self._journal.record_effects(asked[led], KIND_LEADER_AND_ISR))
 

@@ -110,7 +110,8 @@ class Code(IntEnum):
     NO_RECORD = 6
     """The store holds no record of the partition, or one that cannot be decoded."""
     DROPPED = 7
-    """2.6: no record, topic queued for deletion: silently left as it was."""
+    """2.6: no record, topic queued for deletion: silently left as it was. Before Kafka 2.3 also
+    what has no cached leadership (8.1)."""
     NO_ELIGIBLE_LEADER = 8
     """The strategy found nobody."""
     CONFIG_LOOKUP_FAILED = 9
@@ -133,6 +134,8 @@ class Code(IntEnum):
     """The call failed as a whole before this one was looked at."""
     CONFIG_LOOKUP_LOGGED = 18
     """4.2: the failed look-up was logged, and then the whole call failed."""
+    UNDECODABLE = 19
+    """8.1: the whole call failed because a record cannot be decoded (Kafka 1.1 to 2.3)."""
 
     @property
     def succeeded(self) -> bool:
@@ -159,6 +162,7 @@ _ERRORS = {
     Code.ILLEGAL_ARGUMENT: "IllegalArgument",
     Code.CONTROLLER_MOVED: "ControllerMoved",
     Code.CREATE_CALL_FAILED: "StoreError",
+    Code.UNDECODABLE: "NoSuchElement",
 }
 
 

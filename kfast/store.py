@@ -176,21 +176,23 @@ class Store:
         self._faults.inject("read_states", rows, answers)
         return answers, self._load(rows, answers == Answer.OK)
 
-    def create_states(self, rows: Rows, records: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    def create_states(
+        self, rows: Rows, records: npt.NDArray[Any], *, guarded: bool = True
+    ) -> npt.NDArray[np.uint8]:
         """Create records with version 0; `Answer` per row. May raise as `update_states` does."""
         self._grow()
         answers = np.where(self._kept[rows] != _ABSENT, Answer.NODE_EXISTS, Answer.OK)
         answers = answers.astype(np.uint8)
         self._log("create", rows)
-        self._faults.inject("create_states", rows, answers)
-        self._guard(rows)
+        self._faults.inject("create_states", rows, answers, guarded)
+        self._guard(rows, guarded)
         done = answers == Answer.OK
         self._put(rows[done], records[done])
         self._fields[rows[done], 3] = 0
         return answers
 
     def update_states(
-        self, rows: Rows, records: npt.NDArray[Any]
+        self, rows: Rows, records: npt.NDArray[Any], *, guarded: bool = True
     ) -> tuple[npt.NDArray[np.uint8], Rows]:
         """Write records where the stored version is the one that was read.
 
@@ -204,7 +206,7 @@ class Store:
         Raises
         ------
         ControllerMoved
-            The store knows a later controller epoch.
+            The store knows a later controller epoch; not asked unless `guarded`.
         CallFailed
             By an injected fault.
         """
@@ -214,8 +216,8 @@ class Store:
         answers[self._kept[rows] == _ABSENT] = Answer.NO_NODE
         known = self._kept[rows] == _PRESENT
         answers[known & (self._fields[rows, 3] != records["version"])] = Answer.CONFLICT
-        self._faults.inject("update_states", rows, answers)
-        self._guard(rows)
+        self._faults.inject("update_states", rows, answers, guarded)
+        self._guard(rows, guarded)
         done = np.flatnonzero(answers == Answer.OK)
         versions = records["version"].astype(np.int32) + 1
         if self.next_version is not None and done.size:
@@ -300,9 +302,9 @@ class Store:
     def _log(self, operation: str, rows: Rows) -> None:
         self.calls.append((operation, [self._name(row) for row in rows.tolist()]))
 
-    def _guard(self, rows: Rows) -> None:
+    def _guard(self, rows: Rows, guarded: bool = True) -> None:
         known = (self.state.controller_epoch, self.state.epoch_store_version)
-        if rows.size and (self.controller_epoch, self.epoch_version) != known:
+        if guarded and rows.size and (self.controller_epoch, self.epoch_version) != known:
             raise ControllerMoved(
                 f"the store knows controller epoch {self.controller_epoch}, "
                 f"this controller has {self.state.controller_epoch}"

@@ -1,7 +1,7 @@
 """Which state may follow which.
 
 Source: Kafka 3.9, `PartitionState.validPreviousStates` and `ReplicaState.validPreviousStates`;
-specification, sections 2.1 and 3.1.
+Kafka 2.0, `ReplicaStateMachine`; specification, sections 2.1, 3.1 and 8.1.
 """
 
 from __future__ import annotations
@@ -10,14 +10,8 @@ import functools
 from collections.abc import Mapping
 from enum import IntEnum
 
-from kfast.errors import ArgumentError
 from kfast.schema import PartitionState as P
 from kfast.schema import ReplicaState as R
-
-PROFILES = ("zk-3.9",)
-"""Controllers that kfast simulates: Kafka 3.9 in ZooKeeper mode."""
-
-PROFILE_TITLES = {"zk-3.9": "Kafka 3.9, ZooKeeper mode"}
 
 PARTITION_PREVIOUS: Mapping[P, frozenset[P]] = {
     P.NEW: frozenset({P.NON_EXISTENT}),
@@ -38,12 +32,10 @@ REPLICA_PREVIOUS: Mapping[R, frozenset[R]] = {
 }
 """Target state of a replica: the states it may be entered from."""
 
-
-def check_profile(profile: str) -> str:
-    """Return the profile if kfast has it; `ArgumentError` otherwise."""
-    if profile not in PROFILES:
-        raise ArgumentError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
-    return profile
+REPLICA_PREVIOUS_BEFORE_2_3: Mapping[R, frozenset[R]] = {
+    **REPLICA_PREVIOUS, R.DELETION_INELIGIBLE: frozenset({R.DELETION_STARTED}),
+}
+"""The same before Kafka 2.3: a replica that is only Offline cannot become ineligible."""
 
 
 @functools.cache

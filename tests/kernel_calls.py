@@ -10,7 +10,8 @@ import numpy as np
 from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, partition_states, replica_states
-from kfast.transitions import PARTITION_PREVIOUS, REPLICA_PREVIOUS, previous_mask
+from kfast.profiles import ZK_3_9, Profile
+from kfast.transitions import PARTITION_PREVIOUS, previous_mask
 
 from .reference import Context, Partition
 from .twin_state import state_of
@@ -46,7 +47,7 @@ def take_counters(state: ClusterState, tally: np.ndarray) -> np.ndarray:
 
 def change_replicas(
     state: ClusterState, replicas: Replicas, target: ReplicaState, threads: int = 1,
-    *, defer: bool = False, keep: bool = True,
+    *, defer: bool = False, keep: bool = True, profile: Profile = ZK_3_9,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Codes, effects and tally of one call; `keep` asks for the effects."""
     n = replica_states.count_targets(replicas.slots)
@@ -55,8 +56,9 @@ def change_replicas(
     replica_states.change_replicas(
         state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
         state.leader_offline, replicas.rows, replicas.slots, int(target),
-        previous_mask(REPLICA_PREVIOUS[target]), state.controller_epoch, defer, state.any_queued,
-        True, codes, effects, tally,
+        previous_mask(profile.replica_previous[target]), state.controller_epoch, defer,
+        profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True, codes,
+        effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
@@ -77,16 +79,17 @@ def change_partitions(
 
 def bring_online(
     state: ClusterState, rows: np.ndarray, strategy: Strategy | None, threads: int = 1,
-    *, keep: bool = True,
+    *, keep: bool = True, profile: Profile = ZK_3_9,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Codes, effects and tally of one call."""
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     election.bring_online(
         state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.leader_offline, state.pending, rows, -1 if strategy is None else int(strategy),
+        state.leader_offline, state.pending, rows, profile.kernel_strategy(strategy),
         previous_mask(PARTITION_PREVIOUS[PartitionState.ONLINE]), state.controller_epoch,
-        state.leader_recovery_supported, state.any_queued, True, codes, effects, tally,
+        state.leader_recovery_supported and profile.marks_recovery, state.any_queued, True, codes,
+        effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -252,9 +253,13 @@ def test_initialize_partitions_looks_at_the_leader():
     assert waiting == {p for p, s in ctx.partition_states.items() if s in states}
 
 
+@pytest.mark.parametrize("empties", [False, True], ids=["keeps", "empties"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_shrink_takes_one_broker_out_of_every_isr(layout):
-    """Specification, section 2.6, step 2: every ISR of four slots, every leader, every slot."""
+def test_shrink_takes_one_broker_out_of_every_isr(layout, empties):
+    """Specification, section 2.6, step 2: every ISR of four slots, every leader, every slot.
+
+    Before Kafka 1.1 the last member leaves where unclean election is allowed (8.1).
+    """
     cases = list(product(range(16), range(-1, 4), SLOTS))
     lines = [f"t-{i}  10,20,30,40  -  -  7" for i in range(len(cases))]
     state = read_state("\n".join(["partition ar isr leader epoch", *lines]), layout=layout)
@@ -263,12 +268,14 @@ def test_shrink_takes_one_broker_out_of_every_isr(layout):
     stored["leader"] = [c[1] for c in cases]
     slots = np.array([c[2] for c in cases], np.int32)
     write = np.full(rows.size, 2, np.uint8)
-    isr.shrink(state.replicas, rows, slots, stored, write)
+    isr.shrink(state.replicas, rows, slots, write * 0 + empties, stored, write)
     for row, (mask, leader, slot) in enumerate(cases):
         before = Record(leader, 7, tuple(members(mask)))
         wanted = removed_from_isr(before, slot)
         assert write[row] == (wanted is not None)
         after = wanted or before
+        if empties and mask == 1 << slot:
+            after = replace(after, isr=())
         found = stored[row]
         assert (found["leader"], found["isr"]) == (after.leader, mask_of(after.isr))
         assert found["leader_epoch"] == after.leader_epoch

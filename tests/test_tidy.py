@@ -33,6 +33,7 @@ ORDER = (
     "errors",
     "schema",
     "transitions",
+    "profiles",
     "kernels",
     "state",
     "faults",

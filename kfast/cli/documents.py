@@ -12,8 +12,8 @@ from kfast.census import Census
 from kfast.cli.options import Condition
 from kfast.explain import Explanation
 from kfast.impact import Failure, Impact
+from kfast.profiles import ZK_3_9
 from kfast.state import ClusterState
-from kfast.transitions import PROFILE_TITLES
 
 __all__ = ["Document", "columns_document", "failure_document", "show_document"]
 
@@ -103,7 +103,7 @@ def _head(command: str, source: str, state: ClusterState) -> Document:
     return {
         "kfast": __version__,
         "command": command,
-        "controller": next(iter(PROFILE_TITLES.values())),
+        "controller": ZK_3_9.title,
         "input": source,
         "assumptions": list(state.assumptions),
         "notes": [],

@@ -273,7 +273,7 @@ def _raise_stored(controller: Controller, store: Store, row: int) -> None:
     retry = True
     while retry:
         store.make_known(rows)
-        talk = Talk(state, store, journal.new_tally())
+        talk = Talk(state, store, journal.new_tally(), controller.profile)
         codes, stored = talk.read(rows)
         if codes[0] == Code.MOVED:
             stored["leader_epoch"] += 1

@@ -20,6 +20,7 @@ from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
 from kfast.journal.outcome import Counts, Outcome, Sent, StepTotals, sent_to
+from kfast.profiles import ZK_3_9, Profile
 from kfast.schema import Strategy
 from kfast.state.records import Rows
 
@@ -44,12 +45,15 @@ class Journal:
     ----------
     state : ClusterState
     level : {"off", "counts", "full"}
+    profile : Profile
+        Which controller is simulated: what its requests and its error log say.
     """
 
-    def __init__(self, state: ClusterState, level: str) -> None:
+    def __init__(self, state: ClusterState, level: str, profile: Profile = ZK_3_9) -> None:
         if level not in LEVELS:
             raise ArgumentError(f"journal {level!r} is unknown; allowed: {', '.join(LEVELS)}")
         self.state = state
+        self.profile = profile
         self.level = cast(Literal["off", "counts", "full"], level)
         self.each = False
         self.begin()
@@ -82,17 +86,28 @@ class Journal:
         """Whether every row is kept."""
         return self.level == "full"
 
+    @property
+    def names_deleted(self) -> bool:
+        """Whether every UpdateMetadata names what is to be deleted, which no tally counts."""
+        return self.profile.metadata_has_deleted and self.state.any_queued
+
+    @property
+    def keeps_effects(self) -> bool:
+        """Whether kernels are to say what became of each target."""
+        return self.full or (self.counting and self.names_deleted)
+
     def new_tally(self, threads: int = 1) -> Tally:
         """Make an empty tally for a kernel: one row per thread."""
         return np.zeros((threads, LAYOUT["brokers"] + 2 * max(self.state.n_brokers, 1)), np.int64)
 
     def new_effects(self, n: int, *, always: bool = False) -> Effects:
         """Room for the effects of n targets; empty where no row is kept."""
-        return np.zeros(n if always or self.full else 0, EFFECT)
+        return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
 
     def add_step(
         self, action: str, tally: Tally, effects: Effects, *, replicas: bool,
         strategy: Strategy | None = None, from_store: bool = False, sent: bool = True,
+        told: Effects | None = None,
     ) -> None:
         """Record one call of a machine: its counters go to the state, the rest to the journal.
 
@@ -112,12 +127,15 @@ class Journal:
             A store was asked: requests are counted from the effects.
         sent : bool
             Whether the batch was sent.
+        told : (m,) EFFECT, optional
+            What UpdateMetadata says, where LeaderAndIsr says something else.
         """
         total = self.take_counters(tally)
         step = len(self.actions)
         self.actions.append(self.prefix + action)
         if not self.counting:
             return
+        from_store = from_store or self.names_deleted
         from_tally = sent and not from_store
         registered = self.state.registered if from_tally else None
         self.totals.append(StepTotals(step, total, replicas, registered, self.each))
@@ -125,16 +143,19 @@ class Journal:
             return
         if from_store:
             effects = effects[np.argsort(effects["row"], kind="stable")]
+        if not self.profile.marks_new_replicas:
+            effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
         added = requests.additions_of(effects)
         if self.full:
             self._add_rows(effects, added, step, strategy)
         if not sent:
             return
         merged = requests.send(self.state, added)
+        metadata = self._metadata(effects, told)
         if from_store:
-            self._send_effects(effects, merged, step)
+            self._send_effects(effects, merged, metadata, step)
         if self.full:
-            self._send_rows(effects, merged, step)
+            self._send_rows(effects, merged, metadata, step)
 
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
@@ -151,26 +172,59 @@ class Journal:
         state, tables = self.state, self.tables
         tables["transitions"].append(rows_of.transitions(state, effects, step))
         tables["elections"].append(rows_of.elections(state, effects, step, strategy))
-        tables["refusals"].append(rows_of.refusals(state, effects, step))
+        refused = rows_of.refusals(state, effects, step, strategy, self.profile)
+        tables["refusals"].append(refused)
         tables["additions"].append(requests.additions_table(state, added, step))
 
-    def _send_effects(self, effects: Effects, merged: requests.Sent, step: int) -> None:
+    def _metadata(self, effects: Effects, told: Effects | None) -> Effects:
+        """What the UpdateMetadata of a batch says, a partition each; in row order."""
+        found = requests.metadata_effects(effects) if told is None else told
+        if not self.names_deleted or not _announcing(effects).any():
+            return found
+        others = found[(found["kinds"] & rows_of.KIND_QUEUED) == 0]
+        found = np.concatenate([others, self.record_effects(self._deleted_rows())])
+        ordered: Effects = found[np.argsort(found["row"], kind="stable")]
+        return ordered
+
+    def _deleted_rows(self) -> Rows:
+        state = self.state
+        led = (state.records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+        led &= state.topic_queued_for_deletion[state.topic_row]
+        return np.flatnonzero(led).astype(np.int32)
+
+    def metadata_rows(self, rows: Rows) -> Rows:
+        """The rows that an UpdateMetadata names when it is asked for these (5.2, 8.1)."""
+        state = self.state
+        if not rows.size and self.profile.empty_metadata_is_all:
+            led = state.records["flags"] & schema.FLAG_HAS_LEADERSHIP
+            rows = np.flatnonzero(led).astype(np.int32)
+        if self.names_deleted:
+            others = rows[~state.topic_queued_for_deletion[state.topic_row[rows]]]
+            rows = np.sort(np.concatenate([others, self._deleted_rows()]))
+        return rows
+
+    def _send_effects(
+        self, effects: Effects, merged: requests.Sent, metadata: Effects, step: int
+    ) -> None:
         n = self.state.n_brokers
+        announced = np.unique(effects["row"][_announcing(effects)]).size
+        each = announced if self.each else None
         for kind in (requests.LEADER_AND_ISR, requests.STOP_REPLICA):
             counts = merged.counts(kind, n)
-            self.sent.append(sent_to(step, kind, counts > 0, counts))
-        told = requests.metadata_effects(effects).size
-        announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
-        if announced.any():
-            everyone = self.state.registered
-            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, told))
+            self.sent.append(sent_to(step, kind, counts > 0, counts, each))
+        if announced:
+            told, everyone = metadata.size, self.state.registered
+            if self.each and self.names_deleted:
+                told += (announced - 1) * self._deleted_rows().size
+            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, told, each))
 
-    def _send_rows(self, effects: Effects, merged: requests.Sent, step: int) -> None:
+    def _send_rows(
+        self, effects: Effects, merged: requests.Sent, metadata: Effects, step: int
+    ) -> None:
         self.tables["requests"].append(requests.requests_table(self.state, merged, step))
-        told = requests.metadata_effects(effects)
-        self.tables["update_metadata"].append(requests.metadata_table(self.state, told, step))
-        announced = (effects["kinds"] & (rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA)) != 0
-        self._add_metadata_brokers(self.state.registered if announced.any() else None, step)
+        self.tables["update_metadata"].append(requests.metadata_table(self.state, metadata, step))
+        announced = _announcing(effects).any()
+        self._add_metadata_brokers(self.state.registered if announced else None, step)
 
     def add_batch(
         self, action: str, added: Effects, told: Effects, brokers: npt.NDArray[np.bool_] | None
@@ -230,9 +284,10 @@ class Journal:
         if not self.counting:
             return
         chosen = brokers & self.state.registered
+        batches = rows.size if self.each else None
+        rows = self.metadata_rows(rows)
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
         told = rows[led]
-        batches = rows.size if self.each else None
         self.sent.append(sent_to(step, requests.UPDATE_METADATA, chosen, told.size, batches))
         if self.full:
             effects = self.record_effects(told)
@@ -275,3 +330,10 @@ class Journal:
             }
         self.begin()
         return outcome
+
+
+def _announcing(effects: Effects) -> npt.NDArray[np.bool_]:
+    """Which effects put an UpdateMetadata into the batch."""
+    kinds = rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA
+    announcing: npt.NDArray[np.bool_] = (effects["kinds"] & kinds) != 0
+    return announcing

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.kernels import census, hosting
+from kfast.profiles import Profile
 from kfast.schema import Code, Strategy
 from kfast.state.tables import broker_ids, first_slots, id_lists, topic_names
 
@@ -58,7 +59,9 @@ REFUSALS = pa.schema([
 INITIALIZATION = "INITIALIZATION"
 CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
-_UNSAID = np.array([Code.DROPPED, Code.NOT_ASKED, Code.ILLEGAL_ARGUMENT, Code.CONTROLLER_MOVED])
+_UNSAID = np.array([
+    Code.DROPPED, Code.NOT_ASKED, Code.ILLEGAL_ARGUMENT, Code.CONTROLLER_MOVED, Code.UNDECODABLE,
+])
 
 
 def named(indices: npt.NDArray[Any], names: tuple[str, ...]) -> pa.DictionaryArray:
@@ -123,17 +126,18 @@ def elections(
     )
 
 
-def refusals(state: ClusterState, effects: Effects, step: int) -> pa.Table:
+def refusals(
+    state: ClusterState, effects: Effects, step: int, strategy: Strategy | None, profile: Profile,
+) -> pa.Table:
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
     failed = ~np.isin(effects["code"], _SUCCEEDED) & ~np.isin(effects["code"], _UNSAID)
     some = effects[failed]
     lookups = np.flatnonzero(some["code"] == Code.CONFIG_LOOKUP_FAILED)
     order = np.sort(np.concatenate([np.arange(some.size), lookups]), kind="stable")
     some = some[order].copy()
-    classes = ("StateChangeFailed", "IllegalState", "StoreError")
-    error = np.zeros(len(CODE_NAMES), np.int64)
-    for code in Code:
-        error[code] = classes.index(code.error) if code.error in classes else 0
+    classes = ("StateChangeFailed", "IllegalState", "StoreError", "NoReplicaOnline")
+    said = {code: profile.error_of(code, strategy) for code in Code}
+    error = np.array([classes.index(said[c]) if said[c] in classes else 0 for c in Code])
     which = error[some["code"]]
     # A failed look-up is logged by itself, before the election that fails for it.
     first = np.flatnonzero(
@@ -142,8 +146,10 @@ def refusals(state: ClusterState, effects: Effects, step: int) -> pa.Table:
     which[first] = classes.index("StoreError")
     logged = some.copy()
     logged["code"][some["code"] == Code.CONFIG_LOOKUP_LOGGED] = Code.CONFIG_LOOKUP_FAILED
-    logged["to_state"][some["code"] == Code.LEADER_IS_NEW_REPLICA] = schema.ReplicaState.OFFLINE
-    logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
+    if not profile.logs_real_targets:
+        wrong = some["code"] == Code.LEADER_IS_NEW_REPLICA
+        logged["to_state"][wrong] = schema.ReplicaState.OFFLINE
+        logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
     return pa.table(
         [
             _step(step, some.size), topic_names(state, some["row"]),

@@ -4,13 +4,16 @@ from libc.stdint cimport uint64_t
 
 from kfast.kernels.slots cimport NO_SLOT, Liveness, lowest_slot
 
-# `schema.Strategy`.
+# `schema.Strategy`; the last three are older forms, `Profile.kernel_strategy`.
 cdef enum:
     OFFLINE = 0
     OFFLINE_ALLOW_UNCLEAN = 1
     REASSIGN = 2
     PREFERRED_REPLICA = 3
     CONTROLLED_SHUTDOWN = 4
+    SHUTDOWN_AMONG_LIVE = 5
+    WRITE_BACK = 6
+    PREFERRED_IF_NEEDED = 7
 
 cdef struct Choice:
     int slot
@@ -28,7 +31,7 @@ cdef inline Choice elect_one(
     says that a leader outside the ISR is permitted (it is chosen only where no ISR member is
     online). The slot is NO_SLOT where nobody qualifies.
 
-    Source: specification, section 4.1; Kafka 3.9, `PartitionLeaderElectionAlgorithms`.
+    Source: specification, sections 4.1 and 8.1; Kafka 3.9, `PartitionLeaderElectionAlgorithms`.
     """
     cdef Choice choice
     cdef uint64_t candidates
@@ -42,14 +45,17 @@ cdef inline Choice elect_one(
         elif unclean and not isr & seen.live and choice.recipients:
             candidates = choice.recipients
             choice.unclean = True
+    elif strategy == WRITE_BACK:
+        choice.recipients = assigned
+        candidates = 0
     elif strategy == REASSIGN:
         choice.recipients = target
         candidates = target & seen.live & isr
-    elif strategy == PREFERRED_REPLICA:
+    elif strategy == PREFERRED_REPLICA or strategy == PREFERRED_IF_NEEDED:
         choice.recipients = assigned
         candidates = assigned & 1 & seen.live & isr
     else:
-        choice.recipients = assigned & seen.up
+        choice.recipients = assigned & (seen.live if strategy == SHUTDOWN_AMONG_LIVE else seen.up)
         candidates = choice.recipients & isr & ~seen.shutting_down
         choice.isr = isr & ~seen.shutting_down
     choice.slot = lowest_slot(candidates) if candidates else NO_SLOT

@@ -18,7 +18,14 @@ from kfast.kernels.effects cimport (
     put_partition_state,
     tally_effect,
 )
-from kfast.kernels.election cimport OFFLINE, OFFLINE_ALLOW_UNCLEAN, Choice, elect_one
+from kfast.kernels.election cimport (
+    OFFLINE,
+    OFFLINE_ALLOW_UNCLEAN,
+    PREFERRED_IF_NEEDED,
+    WRITE_BACK,
+    Choice,
+    elect_one,
+)
 from kfast.kernels.slots cimport (
     AHEAD,
     CONFIG_LOOKUP_FAILED,
@@ -147,14 +154,20 @@ cdef inline void elect_for(
     if record.controller_epoch > controller_epoch:
         effect.code = NEWER_CONTROLLER
         return
+    if strategy == PREFERRED_IF_NEEDED and (
+        record.n_replicas and <int32_t> brokers[0] == record.leader
+    ):
+        effect.kinds &= ~KIND_ELECTION
+        return
     unclean = strategy == OFFLINE_ALLOW_UNCLEAN
     if needs_permission(strategy, record.isr, seen):
         unclean = topic_flags[topic_row[0]] & TOPIC_UNCLEAN
     choice = choose_for(record, strategy, seen, unclean)
-    if choice.slot == NO_SLOT:
+    if choice.slot == NO_SLOT and strategy != WRITE_BACK:
         effect.code = NO_ELIGIBLE_LEADER
         return
-    lead_anew(record, brokers, &choice, recovery_supported)
+    if strategy != WRITE_BACK:
+        lead_anew(record, brokers, &choice, recovery_supported)
     record.version += 1
     record.controller_epoch = controller_epoch
     effect.code = ELECTED
@@ -200,7 +213,7 @@ cdef inline uint8_t bring_one_online(
         else:
             elect_for(record, brokers, seen, strategy, topic_row, topic_flags,
                       controller_epoch, recovery_supported, &effect)
-        if effect.code == ELECTED or effect.code == INITIALIZED:
+        if effect.code <= ELECTED:
             put_partition_state(record, row, P_ONLINE, flags, pending, tally)
             write_bit(leader_offline, row, not leader_is_online(record, brokers, seen.live))
             if not flags & TOPIC_QUEUED:
@@ -223,7 +236,7 @@ def bring_online(
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
     const int32_t[::1] rows,           # IN      (n,)    partition rows, ascending, each once
-    int strategy,                      # `schema.Strategy`; -1 for none
+    int strategy,                      # `Profile.kernel_strategy`; -1 for none
     uint32_t valid_previous,           # bit f set: the transition from state f is legal
     int controller_epoch,
     bint recovery_supported,           # an unclean leader starts in recovery
@@ -261,7 +274,7 @@ def choose(
     const uint8_t[::1] topic_flags,    # IN      (T,)    queued, unclean, ...
     const int32_t[::1] rows,           # IN      (n,)    partition rows
     record_t[::1] stored,              # IN OUT  (n,)    stored records, then proposed ones
-    int strategy,                      # `schema.Strategy`
+    int strategy,                      # `Profile.kernel_strategy`
     bint recovery_supported,
     const uint8_t[::1] lookup_failed,  # IN      (T,)    the topic's configuration is unreadable
     uint8_t[::1] codes,                # OUT     (n,)    MOVED where a leader was chosen
@@ -288,13 +301,14 @@ def choose(
             codes[i] = CONFIG_LOOKUP_FAILED
             continue
         choice = choose_for(&stored[i], strategy, seen, permitted)
-        if choice.slot == NO_SLOT:
+        if choice.slot == NO_SLOT and strategy != WRITE_BACK:
             codes[i] = NO_ELIGIBLE_LEADER
             continue
         codes[i] = MOVED
         recipients[i] = choice.recipients
         unclean[i] = choice.unclean
-        lead_anew(&stored[i], &replicas[row, 0], &choice, recovery_supported)
+        if strategy != WRITE_BACK:
+            lead_anew(&stored[i], &replicas[row, 0], &choice, recovery_supported)
 
 
 def propose_initial(

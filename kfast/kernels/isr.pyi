@@ -7,7 +7,8 @@ import numpy.typing as npt
 _Array: TypeAlias = npt.NDArray[Any]
 
 def shrink(
-    replicas: _Array, rows: _Array, slots: _Array, stored: _Array, write: _Array,
+    replicas: _Array, rows: _Array, slots: _Array, may_empty: _Array, stored: _Array,
+    write: _Array,
 ) -> None: ...
 def check_alterations(
     records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, sender: _Array,

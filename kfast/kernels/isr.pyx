@@ -46,6 +46,7 @@ def shrink(
     const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
     const int32_t[::1] rows,          # IN      (n,)    partition rows
     const int32_t[::1] slots,         # IN      (n,)    slot that leaves the ISR, per row
+    const uint8_t[::1] may_empty,     # IN      (n,)    1: the last member may leave
     record_t[::1] stored,             # IN OUT  (n,)    stored records, then proposed ones
     uint8_t[::1] write,               # OUT     (n,)    1: the record changed and is to be written
 ):
@@ -58,7 +59,7 @@ def shrink(
     for i in range(rows.shape[0]):
         shrunk = shrink_one(
             bit(slots[i]), stored[i].isr,
-            stored[i].leader == <int32_t> replicas[rows[i], slots[i]],
+            stored[i].leader == <int32_t> replicas[rows[i], slots[i]], may_empty[i],
         )
         write[i] = shrunk.write
         if shrunk.write:

@@ -11,6 +11,7 @@ from kfast.kernels.isr cimport Shrunk, shrink_one
 from kfast.kernels.permute cimport append_to_assignment, remove_from_assignment
 from kfast.kernels.slots cimport (
     APPENDED,
+    DROPPED,
     FLAG_HAS_LEADERSHIP,
     ILLEGAL_STATE,
     KIND_DELETE,
@@ -18,11 +19,14 @@ from kfast.kernels.slots cimport (
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_STOP,
+    LEADERLESS_MOVED,
+    LEADERLESS_REFUSED,
     LEADER_IS_NEW_REPLICA,
     MOVED,
     NEWER_CONTROLLER,
     NOT_ASKED,
     NO_LEADER,
+    NO_RECORD,
     R_DELETION_STARTED,
     R_NEW,
     R_NON_EXISTENT,
@@ -36,6 +40,7 @@ from kfast.kernels.slots cimport (
     TALLY_IMBALANCE,
     TALLY_METADATA,
     TOPIC_QUEUED,
+    TOPIC_UNCLEAN,
     Effect,
     WideRecord,
     bit,
@@ -92,15 +97,25 @@ cdef inline void add_stop(
         deed.stop_epoch = record.leader_epoch if record.flags & FLAG_HAS_LEADERSHIP else -1
 
 
+cdef inline void stay_leaderless(Deed* deed, bint queued, int without_leadership) noexcept nogil:
+    """Offline without cached leadership. Source: specification, sections 2.5 and 8.1."""
+    if without_leadership == LEADERLESS_MOVED:
+        deed.kinds |= KIND_METADATA
+    elif without_leadership == LEADERLESS_REFUSED and not queued:
+        deed.code = NO_RECORD
+    else:
+        deed.code = DROPPED
+
+
 cdef inline void become_offline(
     record_t* record, int slot, int32_t broker, bint queued, int controller_epoch,
-    bint defer, Deed* deed
+    bint defer, int without_leadership, bint may_empty, Deed* deed
 ) noexcept nogil:
     """Source: specification, sections 2.5 and 2.6; with `defer` a store decides the rest."""
     cdef Shrunk shrunk
     add_stop(record, deed, queued, False)
     if not record.flags & FLAG_HAS_LEADERSHIP:
-        deed.kinds |= KIND_METADATA
+        stay_leaderless(deed, queued, without_leadership)
         return
     if defer:
         deed.code = NOT_ASKED
@@ -108,7 +123,7 @@ cdef inline void become_offline(
     if record.controller_epoch > controller_epoch:
         deed.code = NEWER_CONTROLLER
         return
-    shrunk = shrink_one(bit(slot), record.isr, record.leader == broker)
+    shrunk = shrink_one(bit(slot), record.isr, record.leader == broker, may_empty)
     if shrunk.write:
         record.leader_epoch += 1
         record.version += 1
@@ -126,7 +141,8 @@ cdef inline void become_offline(
 
 cdef inline Deed change_one(
     record_t* record, uint8_t* states, int slot, int32_t broker, int target,
-    uint32_t valid_previous, bint queued, int controller_epoch, bint defer
+    uint32_t valid_previous, bint queued, int controller_epoch, bint defer,
+    int without_leadership, bint may_empty
 ) noexcept nogil:
     """Move one replica, if the matrix allows it. Source: specification, section 2.4."""
     cdef Deed deed
@@ -142,7 +158,8 @@ cdef inline Deed change_one(
     elif target == R_ONLINE:
         become_online(record, slot, states[slot], &deed)
     elif target == R_OFFLINE:
-        become_offline(record, slot, broker, queued, controller_epoch, defer, &deed)
+        become_offline(record, slot, broker, queued, controller_epoch, defer, without_leadership,
+                       may_empty, &deed)
     elif target == R_DELETION_STARTED:
         add_stop(record, &deed, queued, True)
     if deed.code == MOVED or deed.code == APPENDED:
@@ -181,13 +198,14 @@ cdef inline void move_later(
 cdef inline Py_ssize_t change_row(
     record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, uint64_t slots,
     uint8_t topic_flags, int target, uint32_t valid_previous, int controller_epoch, bint defer,
-    bint counting, uint64_t* leader_offline, uint8_t* codes, Effect* effects, int64_t* tally,
-    Py_ssize_t n_brokers
+    int without_leadership, bint empties_unclean, bint counting, uint64_t* leader_offline,
+    uint8_t* codes, Effect* effects, int64_t* tally, Py_ssize_t n_brokers
 ) noexcept nogil:
     """Move all the listed replicas of one partition, in ascending broker id."""
     cdef uint8_t order[64]
     cdef int n = sorted_slots(brokers, slots, order)
     cdef bint queued = topic_flags & TOPIC_QUEUED
+    cdef bint may_empty = empties_unclean and topic_flags & TOPIC_UNCLEAN
     cdef bint imbalanced = is_imbalanced(record, brokers)
     cdef int32_t leader = record.leader
     cdef uint64_t told = 0
@@ -206,7 +224,7 @@ cdef inline Py_ssize_t change_row(
         if effects != NULL:
             begin_effect(&effects[i], record, row, broker, from_state, target, topic_flags)
         deed = change_one(record, states, slot, broker, target, valid_previous, queued,
-                          controller_epoch, defer)
+                          controller_epoch, defer, without_leadership, may_empty)
         codes[i] = deed.code
         told |= deed.recipients
         kinds |= deed.kinds

@@ -10,8 +10,9 @@ def count_targets(slots: _Array) -> int: ...
 def change_replicas(
     records: _Array, replicas: _Array, replica_state: _Array, topic_row: _Array,
     topic_flags: _Array, leader_offline: _Array, rows: _Array, slots: _Array, target: int,
-    valid_previous: int, controller_epoch: int, defer_shrink: bool, any_queued: bool,
-    counting: bool, codes: _Array, effects: _Array, tally: _Array,
+    valid_previous: int, controller_epoch: int, defer_shrink: bool, without_leadership: int,
+    empties_unclean: bool, any_queued: bool, counting: bool, codes: _Array, effects: _Array,
+    tally: _Array,
 ) -> None: ...
 def start_replicas(
     records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,

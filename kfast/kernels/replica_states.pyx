@@ -15,6 +15,7 @@ from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
+    LEADERLESS_MOVED,
     MOVED,
     P_NO_ENTRY,
     R_DELETION_INELIGIBLE,
@@ -51,12 +52,13 @@ cdef void change_chunk(
     const int32_t[::1] topic_row, const uint8_t[::1] topic_flags, uint64_t[::1] leader_offline,
     const int32_t[::1] rows, const uint64_t[::1] slots, Py_ssize_t begin, Py_ssize_t end,
     Py_ssize_t first_target, int target, uint32_t valid_previous, int controller_epoch,
-    bint defer, bint any_queued, bint counting, uint8_t[::1] codes, Effect[::1] effects,
-    int64_t* tally, Py_ssize_t n_brokers
+    bint defer, int without_leadership, bint empties_unclean, bint any_queued, bint counting,
+    uint8_t[::1] codes, Effect[::1] effects, int64_t* tally, Py_ssize_t n_brokers
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef Py_ssize_t at = first_target
     cdef uint8_t flags = 0
+    cdef bint ask_topic = any_queued or empties_unclean
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -64,11 +66,12 @@ cdef void change_chunk(
             kfast_prefetch(&replicas[row, 0])
             kfast_prefetch(&states[row, 0])
         row = rows[i]
-        if any_queued:
+        if ask_topic:
             flags = topic_flags[topic_row[row]]
         at += change_row(
             &records[row], &replicas[row, 0], &states[row, 0], row, slots[i], flags, target,
-            valid_previous, controller_epoch, defer, counting, &leader_offline[0], &codes[at],
+            valid_previous, controller_epoch, defer, without_leadership, empties_unclean,
+            counting, &leader_offline[0], &codes[at],
             &effects[at] if effects.shape[0] else NULL, tally, n_brokers,
         )
 
@@ -95,6 +98,8 @@ def change_replicas(
     uint32_t valid_previous,           # bit f set: the transition from state f is legal
     int controller_epoch,
     bint defer_shrink,                 # a store decides what becomes of the ISR
+    int without_leadership,            # `profiles.WithoutLeadership`, of replicas going Offline
+    bint empties_unclean,              # an ISR may become empty where unclean election is allowed
     bint any_queued,                   # some topic is queued: look at topic_flags
     bint counting,                     # fill all of the tally, not only the counters
     uint8_t[::1] codes,                # OUT     (m,)    `schema.Code` per replica
@@ -126,8 +131,8 @@ def change_replicas(
             change_chunk(
                 records, replicas, replica_state, topic_row, topic_flags, leader_offline, rows,
                 slots, begin[t], begin[t + 1], first[t], target, valid_previous,
-                controller_epoch, defer_shrink, any_queued, counting, codes, effects,
-                &tally[t, 0], n_brokers,
+                controller_epoch, defer_shrink, without_leadership, empties_unclean, any_queued,
+                counting, codes, effects, &tally[t, 0], n_brokers,
             )
 
 
@@ -236,7 +241,8 @@ cdef void start_chunk(
         if keeping:
             n_online += change_row(
                 record, &replicas[row, 0], &states[row, 0], row, online, flags, R_ONLINE,
-                valid_online, controller_epoch, False, counting, &leader_offline[0], codes,
+                valid_online, controller_epoch, False, LEADERLESS_MOVED, False, counting,
+                &leader_offline[0], codes,
                 &went_online[n_online] if online else NULL, online_tally, n_brokers,
             )
         elif counting:
@@ -244,7 +250,8 @@ cdef void start_chunk(
         if offline and take_offline:
             n_offline += change_row(
                 record, &replicas[row, 0], &states[row, 0], row, offline, flags, R_OFFLINE,
-                valid_offline, controller_epoch, False, counting, &leader_offline[0], codes,
+                valid_offline, controller_epoch, False, LEADERLESS_MOVED, False, counting,
+                &leader_offline[0], codes,
                 &went_offline[n_offline] if keeping else NULL,
                 offline_tally, n_brokers,
             )

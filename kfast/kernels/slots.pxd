@@ -110,6 +110,13 @@ cdef enum:
     CREATE_CALL_FAILED = 16
     NOT_ASKED = 17
     CONFIG_LOOKUP_LOGGED = 18
+    UNDECODABLE = 19
+
+# `profiles.WithoutLeadership`.
+cdef enum:
+    LEADERLESS_MOVED = 0
+    LEADERLESS_SKIPPED = 1
+    LEADERLESS_REFUSED = 2
 
 # Bits of `ClusterState.broker_status` and `ClusterState.topic_flags`.
 cdef enum:

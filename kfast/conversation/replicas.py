@@ -1,0 +1,218 @@
+"""Replicas that go Offline, or become New, with a store that is asked about each partition.
+
+Source: specification, sections 2.4 to 2.6 and 8.1; Kafka 3.9, `ZkReplicaStateMachine`
+(`doRemoveReplicasFromIsr`); Kafka 1.0, `ReplicaStateMachine.handleStateChange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.conversation.talk import Codes, Talk
+from kfast.journal import Journal
+from kfast.journal.effects import (
+    EFFECT,
+    KIND_IS_NEW,
+    KIND_LEADER_AND_ISR,
+    KIND_METADATA,
+)
+from kfast.kernels import hosting, isr, replica_states
+from kfast.profiles import Profile
+from kfast.results import Result
+from kfast.schema import FLAG_HAS_LEADERSHIP, FLAG_RECOVERY, Code, ReplicaState
+from kfast.state import ClusterState, Replicas
+from kfast.state.mutators import UNCLEAN
+from kfast.state.records import Rows
+from kfast.state.tables import first_slots
+from kfast.store import ControllerMoved, Store
+from kfast.transitions import previous_mask
+
+
+def take_offline(
+    state: ClusterState, store: Store, journal: Journal, replicas: Replicas, profile: Profile
+) -> Result:
+    """Replicas to OfflineReplica with a store: broker groups one by one, ascending (2.3)."""
+    store.make_known(replicas.rows)
+    talk = Talk(state, store, journal.new_tally(), profile)
+    rows, brokers = _targets(state, replicas)
+    codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
+    failure: Code | None = None
+    try:
+        for at in _groups(brokers, profile.item_by_item):
+            codes[at] = _change_group(talk, rows[at], int(brokers[at[0]]), codes[at])
+    except ControllerMoved:
+        failure = Code.CONTROLLER_MOVED
+    effects = talk.finish()
+    journal.add_step(
+        f"replicas to {ReplicaState.OFFLINE.label}", talk.tally, effects, replicas=True,
+        from_store=True, sent=failure is None,
+    )
+    return Result(codes, np.empty(0, np.bool_), failure)
+
+
+def _groups(brokers: Rows, item_by_item: bool) -> Iterator[npt.NDArray[np.int64]]:
+    """Places of the targets that Kafka takes together: those of one broker, or each alone."""
+    for broker in np.unique(brokers).tolist():
+        group = np.flatnonzero(brokers == broker)
+        yield from np.split(group, group.size) if item_by_item else (group,)
+
+
+def _targets(state: ClusterState, replicas: Replicas) -> tuple[Rows, Rows]:
+    """Rows and broker rows of some replicas, in the order (row, ascending broker id)."""
+    rows, brokers = [], []
+    for slot in range(state.n_slots):
+        at = replicas.rows[((replicas.slots >> np.uint64(slot)) & np.uint64(1)) != 0]
+        rows.append(at)
+        brokers.append(state.replicas[at, slot].astype(np.int32))
+    order = np.lexsort((np.concatenate(brokers), np.concatenate(rows)))
+    return np.concatenate(rows)[order], np.concatenate(brokers)[order]
+
+
+def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
+    """Section 2.5 for the replicas of one broker."""
+    state = talk.state
+    slots = np.empty(rows.size, np.int32)
+    hosting.find_slots(
+        state.records, state.replicas, rows, np.full(rows.size, broker, np.int32), slots
+    )
+    before = state.replica_state[rows, slots].copy()
+    effects = np.zeros(rows.size, EFFECT)
+    scratch = np.zeros((1, talk.tally.shape[1]), np.int64)
+    replica_states.change_replicas(
+        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
+        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64),
+        int(ReplicaState.OFFLINE),
+        previous_mask(talk.profile.replica_previous[ReplicaState.OFFLINE]),
+        state.controller_epoch, True, talk.profile.without_leadership, False, state.any_queued,
+        False, codes, effects, scratch,
+    )
+    waiting = codes == Code.NOT_ASKED
+    talk.tell(effects)
+    if not waiting.any():
+        return codes
+    try:
+        codes[waiting] = _shrink(talk, rows[waiting], slots[waiting], broker, before[waiting])
+    except ControllerMoved:
+        # Replicas without leadership come after the others, so they were not reached (2.5).
+        early = codes == Code.MOVED
+        state.replica_state[rows[early], slots[early]] = before[early]
+        effects["code"][early] = Code.NOT_ASKED
+        effects["kinds"][early] &= 255 - KIND_METADATA
+        raise
+    return codes
+
+
+def _shrink(
+    talk: Talk, rows: Rows, slots: Rows, broker: int, before: npt.NDArray[np.uint8]
+) -> Codes:
+    """Section 2.6 for one broker, and what 2.5 does with its answers after the last attempt."""
+    state = talk.state
+    effects = talk.begin(rows, broker, before, ReplicaState.OFFLINE)
+    codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
+    remaining = np.arange(rows.size)
+    while remaining.size:
+        answer, retry = _shrink_once(talk, rows[remaining], slots[remaining])
+        codes[remaining] = answer
+        remaining = remaining[retry]
+    done = codes == Code.MOVED
+    state.replica_state[rows[done], slots[done]] = ReplicaState.OFFLINE
+    told = done & ~talk.is_queued(rows)
+    effects["kinds"][told] |= KIND_LEADER_AND_ISR
+    assigned = first_slots(state.records["n_replicas"][rows])
+    without = assigned & ~(np.uint64(1) << slots.astype(np.uint64))
+    effects["recipients"] = np.where(told, without, 0)
+    effects["code"] = codes
+    talk.carry(effects)
+    talk.tell(effects)
+    return codes
+
+
+def _shrink_once(
+    talk: Talk, rows: Rows, slots: Rows
+) -> tuple[Codes, npt.NDArray[np.bool_]]:
+    """One attempt of section 2.6: codes, and which records changed meanwhile."""
+    answer, stored = talk.read(rows)
+    usable = answer == Code.MOVED
+    answer[(answer == Code.NO_RECORD) & talk.is_queued(rows)] = Code.DROPPED
+    write = np.zeros(rows.size, np.uint8)
+    isr.shrink(talk.state.replicas, rows, slots, _may_empty(talk, rows), stored, write)
+    retry = talk.write(rows, stored, answer, usable & (write != 0))
+    if talk.profile.caches_lost_writes and retry.any():
+        lost = stored[retry]
+        lost["version"] = -1
+        talk.adopt(rows[retry], lost)
+    done = (answer == Code.MOVED) & ~retry
+    talk.adopt(rows[done], stored[done])
+    return answer, retry
+
+
+def _may_empty(talk: Talk, rows: Rows) -> npt.NDArray[np.uint8]:
+    """Where the last member may leave the ISR (8.1)."""
+    if not talk.profile.empties_unclean_isr:
+        return np.zeros(rows.size, np.uint8)
+    flags = talk.state.topic_flags[talk.state.topic_row[rows]]
+    unclean: npt.NDArray[np.uint8] = ((flags & UNCLEAN) != 0).astype(np.uint8)
+    return unclean
+
+
+def start_new(
+    state: ClusterState, store: Store, journal: Journal, replicas: Replicas, profile: Profile
+) -> Result:
+    """Replicas to NewReplica where the store is asked who leads: one by one (8.1).
+
+    What LeaderAndIsr says comes from the store, what UpdateMetadata says from the cache.
+    """
+    store.make_known(replicas.rows)
+    talk = Talk(state, store, journal.new_tally(), profile)
+    rows, brokers = _targets(state, replicas)
+    codes = np.empty(rows.size, np.uint8)
+    for at in _groups(brokers, True):
+        codes[at] = _start_one(talk, rows[at], brokers[at])
+    effects = talk.finish()
+    told = np.unique(effects["row"][(effects["kinds"] & KIND_LEADER_AND_ISR) != 0])
+    told = told[(state.records["flags"][told] & FLAG_HAS_LEADERSHIP) != 0]
+    journal.add_step(
+        f"replicas to {ReplicaState.NEW.label}", talk.tally, effects, replicas=True,
+        from_store=True, told=journal.record_effects(told),
+    )
+    return Result(codes, np.empty(0, np.bool_))
+
+
+def _start_one(talk: Talk, row: Rows, broker: Rows) -> int:
+    """One replica to NewReplica; returns its code."""
+    state = talk.state
+    slot = np.empty(1, np.int32)
+    hosting.find_slots(state.records, state.replicas, row, broker, slot)
+    before = int(state.replica_state[row, slot][0]) or int(ReplicaState.NON_EXISTENT)
+    state.replica_state[row, slot] = before
+    effect = talk.begin(row, broker, np.asarray([before]), ReplicaState.NEW)
+    talk.carry(effect)
+    code = Code.ILLEGAL_STATE
+    if before in talk.profile.replica_previous[ReplicaState.NEW]:
+        code = _ask_leader(talk, row, int(broker[0]), int(slot[0]), effect)
+    if code == Code.MOVED:
+        state.replica_state[row, slot] = ReplicaState.NEW
+    effect["code"] = code
+    talk.tell(effect)
+    return int(code)
+
+
+def _ask_leader(talk: Talk, row: Rows, broker: int, slot: int, effect: npt.NDArray[Any]) -> Code:
+    """Read the record of a partition with a new replica, and tell the replica what it says."""
+    codes, stored = talk.read(row)
+    if codes[0] == Code.NO_RECORD:
+        return Code.MOVED
+    if codes[0] == Code.STORE_ERROR:
+        return Code.STORE_ERROR
+    if stored["leader"][0] == broker:
+        return Code.LEADER_IS_NEW_REPLICA
+    for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
+        effect[name] = stored[name]
+    effect["recovery"] = (stored["flags"] & FLAG_RECOVERY) != 0
+    effect["kinds"] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
+    effect["recipients"] = np.uint64(1) << np.uint64(slot)
+    return Code.MOVED
