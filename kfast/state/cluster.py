@@ -80,6 +80,7 @@ class ClusterState:
         self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
         self.free_rows: Rows = np.empty(0, np.int32)
         self.unwritten_assignments: dict[int, Assignment] = {}
+        self.reassignment_targets: dict[int, tuple[int, ...]] = {}
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
@@ -176,6 +177,7 @@ class ClusterState:
                 setattr(other, name, value.copy())
         other.odd_orders = dict(self.odd_orders)
         other.unwritten_assignments = dict(self.unwritten_assignments)
+        other.reassignment_targets = dict(self.reassignment_targets)
         other._index = None if self._index is None else self._index.copy()
         return other
 
