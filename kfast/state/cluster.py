@@ -342,13 +342,15 @@ class ClusterState:
     # --- mutators of section 1.6 ----------------------------------------------------------------
 
     def recount(self) -> None:
-        """Make both counters and both bitmaps afresh from the columns."""
+        """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
         self.offline_partition_count, self.preferred_imbalance_count = census.recount(
             self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
             self.leader_offline, self.pending,
         )
         self.any_offline_dir = bool(self.records["offline_dir"].any())
+        moving = self.records["flags"] & schema.FLAG_BEING_REASSIGNED
+        self.n_reassigned = int(np.count_nonzero(moving))
 
     compact = freeing.compact
     save = saving.save
