@@ -9,7 +9,7 @@ from kfast.io import read, write
 from kfast.journal import Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.schema import AlterCode, Code, PartitionState, ReplicaState, Strategy
-from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, generate
+from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, generate, open
 from kfast.store import UNDECODABLE, Store
 
 __version__ = "0.1.0"
@@ -40,6 +40,7 @@ __all__ = [
     "fail_brokers",
     "generate",
     "impact",
+    "open",
     "read",
     "take_census",
     "write",

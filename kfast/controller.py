@@ -56,6 +56,10 @@ class Controller:
         threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
     ) -> None:
         self.profile = check_profile(state, profile)
+        if state.is_read_only:
+            raise ArgumentError(
+                "the state is read-only: its columns are shared files; give a copy, state.copy()"
+            )
         self.state = state
         self.store = store
         self.active = True

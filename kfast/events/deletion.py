@@ -64,9 +64,10 @@ def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
 
     def steps() -> None:
         if known:
-            rows = state.lookup.known_topics(known)
-            moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
-            state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
+            if state.n_reassigned:
+                rows = state.lookup.known_topics(known)
+                moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
+                state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
             enqueue(controller, known)
 
     outcome = controller.attempt(event, steps)

@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.errors import ArgumentError
 from kfast.kernels import census, hosting
-from kfast.state import adding, freeing, mutators, names, queries
+from kfast.state import adding, freeing, mutators, names, queries, saving
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment, Replicas, Rows, Tables
 
@@ -220,6 +219,11 @@ class ClusterState:
         return int(self.replicas.shape[1])
 
     @property
+    def is_read_only(self) -> bool:
+        """Whether the columns cannot be changed: those of `kfast.open` are shared."""
+        return not self.records.flags.writeable
+
+    @property
     def layout(self) -> Literal["narrow", "wide"]:
         """Which of the two layouts holds the state."""
         return "narrow" if self.replicas.dtype == np.uint16 else "wide"
@@ -278,26 +282,6 @@ class ClusterState:
             self._lookup = names.Lookup(self)
         return self._lookup
 
-    def find_brokers(self, broker_ids: Iterable[int]) -> Rows:
-        """Rows of some brokers; `ArgumentError` where an id is unknown."""
-        ids = np.asarray(list(broker_ids), np.int64)
-        rows = np.searchsorted(self.broker_id, ids)
-        known = rows < self.n_brokers
-        known[known] = self.broker_id[rows[known]] == ids[known]
-        if not known.all():
-            unknown = ", ".join(map(str, ids[~known][:5].tolist()))
-            raise ArgumentError(
-                f"broker {unknown} is unknown; the cluster has {self._some_brokers()}"
-            )
-        return rows.astype(np.int32)
-
-    def _some_brokers(self) -> str:
-        ids = self.broker_id
-        if ids.size == 0:
-            return "no brokers"
-        shown = ", ".join(map(str, ids[:12].tolist()))
-        return f"brokers {shown}" if ids.size <= 12 else f"brokers {shown}, ... {ids[-1]}"
-
     def find_partitions(self, partitions: Iterable[tuple[str, int]]) -> Rows:
         """Rows of some (topic, partition) pairs; `ArgumentError` where one is unknown."""
         return self.lookup.partitions(list(partitions))
@@ -340,22 +324,10 @@ class ClusterState:
         """All replicas assigned to some brokers (1.5, `replicas_on_brokers`)."""
         return self.replicas_on(self.find_brokers(broker_ids))
 
-    def find_replicas(self, replicas: Iterable[tuple[str, int, int]]) -> Replicas:
-        """Find (topic, partition, broker id) triples; a broker not tracked yet gets a slot.
-
-        A triple that stands twice counts once. `ArgumentError` where a partition is unknown.
-        """
-        triples = list(replicas)
-        rows = self.find_partitions((t, p) for t, p, _ in triples)
-        slots = mutators.track(self, rows, mutators.add_brokers(self, [b for _, _, b in triples]))
-        merged = np.zeros(self.n_partitions, np.uint64)
-        np.bitwise_or.at(merged, rows, np.uint64(1) << slots.astype(np.uint64))
-        present = np.unique(rows)
-        return Replicas(present, merged[present])
-
     # --- queries of section 1.5 -----------------------------------------------------------------
 
     check_rows = queries.check_rows
+    find_brokers = queries.find_brokers
     broker_rows = queries.broker_rows
     ids_of = queries.ids_of
     is_replica_online = queries.is_replica_online
@@ -377,6 +349,8 @@ class ClusterState:
         self.any_offline_dir = bool(self.records["offline_dir"].any())
 
     compact = freeing.compact
+    save = saving.save
+    find_replicas = mutators.find_replicas
     set_assignment = mutators.set_assignment
     set_leadership = mutators.set_leadership
     set_partition_state = mutators.set_partition_state

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 APPENDED_SHARE = 8
 """The index is made afresh once appended entries are more than this fraction (1/8) of it."""
+NO_BITS = np.zeros(1, np.uint64)
 
 
 class HostingIndex:
@@ -40,6 +41,14 @@ class HostingIndex:
         hosting.list_hosted(state.records, state.replicas, self.begin[:-1].copy(), self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
+
+    @classmethod
+    def of(cls, begin: npt.NDArray[np.int64], hosted: Rows) -> HostingIndex:
+        """Make an index of lists that were made before."""
+        index = cls.__new__(cls)
+        index.begin, index.hosted = begin, hosted
+        index.appended, index.n_appended = [], 0
+        return index
 
     def copy(self) -> HostingIndex:
         """Copy what may be appended to; the lists made at the start never change."""
@@ -78,8 +87,10 @@ class HostingIndex:
         rows: npt.NDArray[np.int32] = self.candidates(state, brokers)
         found = np.empty(rows.size, np.int32)
         slots = np.empty(rows.size, np.uint64)
+        # Only a refresh writes the bitmap, and only a state that may be changed has one.
+        leader_offline = state.leader_offline if refresh else NO_BITS
         n = hosting.select_slots(
             state.records, state.replicas, state.replica_state, state.broker_status, chosen, rows,
-            assigned_only, refresh, state.leader_offline, found, slots,
+            assigned_only, refresh, leader_offline, found, slots,
         )
         return Replicas(found[:n], slots[:n])

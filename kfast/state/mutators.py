@@ -61,10 +61,10 @@ def add_brokers(state: ClusterState, broker_ids: npt.ArrayLike) -> Rows:
     ids = np.asarray(broker_ids, np.int64).reshape(-1)
     if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
         raise ArgumentError(f"broker id {ids[ids.argmin()]} is not between 0 and 2147483647")
-    rows = queries.broker_rows(state, ids.astype(np.int32))
+    rows = queries.broker_rows(state, ids)
     if rows.size and rows.min() < 0:
         _insert_brokers(state, np.unique(ids[rows < 0]).astype(np.int32))
-        rows = queries.broker_rows(state, ids.astype(np.int32))
+        rows = queries.broker_rows(state, ids)
     return rows
 
 
@@ -105,6 +105,22 @@ def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
         if new.any():
             state._index.append(rows[new], brokers[new])
     return slots
+
+
+def find_replicas(
+    state: ClusterState, replicas: Iterable[tuple[str, int, int]]
+) -> Replicas:
+    """Find (topic, partition, broker id) triples; a broker not tracked yet gets a slot.
+
+    A triple that stands twice counts once. `ArgumentError` where a partition is unknown.
+    """
+    triples = list(replicas)
+    rows = state.find_partitions((t, p) for t, p, _ in triples)
+    slots = track(state, rows, add_brokers(state, [b for _, _, b in triples]))
+    merged = np.zeros(state.n_partitions, np.uint64)
+    np.bitwise_or.at(merged, rows, np.uint64(1) << slots.astype(np.uint64))
+    present = np.unique(rows)
+    return Replicas(present, merged[present])
 
 
 def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[int]) -> None:

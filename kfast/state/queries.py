@@ -5,13 +5,14 @@ Each function is a method of `ClusterState`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
-from kfast.errors import RowError
+from kfast.errors import ArgumentError, RowError
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state.records import Assignment, Leadership, Rows
 
@@ -123,7 +124,7 @@ def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
     }
 
 
-def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.int32]) -> Rows:
+def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.integer]) -> Rows:
     """Rows of some broker ids; -1 where one is unknown."""
     last = int(state.broker_id[-1]) if state.n_brokers else -1
     if last > 4 * broker_ids.size + 1024:
@@ -135,3 +136,23 @@ def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.int32]) -> Rows:
     inside = (broker_ids >= 0) & (broker_ids <= last)
     rows: Rows = table[np.where(inside, broker_ids, last + 1)]
     return rows
+
+
+def find_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Rows:
+    """Rows of some brokers; `ArgumentError` where an id is unknown."""
+    ids = np.asarray(list(broker_ids), np.int64)
+    rows = broker_rows(state, ids)
+    if ids.size and rows.min() < 0:
+        unknown = ", ".join(map(str, ids[rows < 0][:5].tolist()))
+        raise ArgumentError(
+            f"broker {unknown} is unknown; the cluster has {_some_brokers(state)}"
+        )
+    return rows
+
+
+def _some_brokers(state: ClusterState) -> str:
+    ids = state.broker_id
+    if ids.size == 0:
+        return "no brokers"
+    shown = ", ".join(map(str, ids[:12].tolist()))
+    return f"brokers {shown}" if ids.size <= 12 else f"brokers {shown}, ... {ids[-1]}"

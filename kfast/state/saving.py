@@ -1,0 +1,220 @@
+"""A cluster in a directory: columns as files that many processes map into memory together.
+
+The directory has one `.npy` file per numpy column, `names.arrow` with the columns of strings, and
+`state.json` with everything else and the size of every column. It is written beside its place and
+moved there when it is whole, so whoever opens it finds the old state, the new one, or none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.errors import InputError
+from kfast.state.hosting import HostingIndex
+from kfast.state.records import Assignment
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+FORMAT = 1
+"""Rises when a saved state of an earlier kfast can no longer be opened."""
+
+COLUMNS = (
+    "records", "replicas", "replica_state", "topic_row", "partition", "broker_id",
+    "broker_status", "broker_epoch", "topic_flags", "topic_unclean_leader_election",
+    "topic_min_insync_replicas", "leader_offline", "pending", "free_rows",
+)
+INDEX_COLUMNS = ("begin", "hosted")
+NAMES = ("rack", "topic", "topic_id")
+SCALARS = (
+    "controller_id", "controller_epoch", "epoch_store_version", "default_unclean_leader_election",
+    "default_min_insync_replicas", "delete_topic_enabled", "leader_recovery_supported",
+    "unclean_elections", "offline_partition_count", "preferred_imbalance_count", "any_queued",
+    "any_offline_dir", "n_reassigned",
+)
+
+
+class _Odd(msgspec.Struct):
+    """An adding or removing list whose order is not that of the slots."""
+
+    field: str
+    row: int
+    broker_ids: list[int]
+
+
+class _Unwritten(msgspec.Struct):
+    """An assignment that is stored while the cached one is another."""
+
+    row: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class _Saved(msgspec.Struct):
+    """What `state.json` holds."""
+
+    format: int
+    sizes: dict[str, list[int]]
+    scalars: dict[str, int | bool]
+    assumptions: list[str]
+    odd_orders: list[_Odd]
+    unwritten_assignments: list[_Unwritten]
+
+
+def save(state: ClusterState, directory: str | os.PathLike[str]) -> None:
+    """Write the whole state to a directory, which is replaced; or leave it as it was.
+
+    Parameters
+    ----------
+    directory : path
+        Where it goes. Its parent must be there; a directory of that name is replaced, but only if
+        it holds a saved state or nothing.
+
+    Raises
+    ------
+    InputError
+        Something else is in the way. Nothing is changed.
+    """
+    place = Path(directory)
+    if place.exists() and not (place / "state.json").is_file() and (
+        not place.is_dir() or any(place.iterdir())
+    ):
+        raise InputError(f"{place} is in the way: it holds something else than a saved state")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+    try:
+        _write(state, fresh)
+        if place.exists():
+            old = fresh.with_name(fresh.name + ".old")
+            place.rename(old)
+            try:
+                fresh.rename(place)
+            except OSError:
+                old.rename(place)
+                raise
+            shutil.rmtree(old)
+        else:
+            fresh.rename(place)
+        _sync(place.parent)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write(state: ClusterState, directory: Path) -> None:
+    arrays = {name: getattr(state, name) for name in COLUMNS}
+    index = state.index_hosting()
+    index = HostingIndex(state) if index.appended else index
+    arrays |= {f"index_{name}": getattr(index, name) for name in INDEX_COLUMNS}
+    for name, values in arrays.items():
+        with (directory / f"{name}.npy").open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+            _flush(file)
+    for name in NAMES:
+        table = pa.table({name: getattr(state, name)})
+        with (directory / f"{name}.arrow").open("wb") as file:
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            _flush(file)
+    saved = _Saved(
+        FORMAT,
+        {name: list(values.shape) for name, values in arrays.items()},
+        {name: getattr(state, name) for name in SCALARS},
+        list(state.assumptions),
+        [_Odd(field, row, list(ids)) for (field, row), ids in state.odd_orders.items()],
+        [
+            _Unwritten(row, list(a.replicas), list(a.adding), list(a.removing))
+            for row, a in state.unwritten_assignments.items()
+        ],
+    )
+    with (directory / "state.json").open("wb") as file:
+        file.write(msgspec.json.encode(saved))
+        _flush(file)
+    _sync(directory)
+
+
+def _flush(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def open(directory: str | os.PathLike[str]) -> ClusterState:
+    """Open a saved cluster: its columns are mapped, read-only, and shared between processes.
+
+    A `Controller` refuses it; `copy()` gives one that can be changed.
+
+    Raises
+    ------
+    InputError
+        The directory holds no saved state, one of another version of kfast, or a damaged one.
+    """
+    from kfast.state.cluster import ClusterState
+
+    state, place = ClusterState(), Path(directory)
+    try:
+        saved = msgspec.json.decode((place / "state.json").read_bytes(), type=_Saved)
+    except OSError as error:
+        raise InputError(f"{place} holds no saved state: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"{place / 'state.json'} is damaged: {error}") from error
+    if saved.format != FORMAT:
+        raise InputError(
+            f"{place} was saved in format {saved.format}; this kfast opens format {FORMAT}"
+        )
+    arrays = {name: _map(place, name, tuple(size)) for name, size in saved.sizes.items()}
+    for name in COLUMNS:
+        setattr(state, name, arrays[name])
+    for name in NAMES:
+        setattr(state, name, _read_names(place, name))
+    for name in SCALARS:
+        setattr(state, name, saved.scalars[name])
+    state.assumptions = tuple(saved.assumptions)
+    state.odd_orders = {(odd.field, odd.row): tuple(odd.broker_ids) for odd in saved.odd_orders}
+    state.unwritten_assignments = {
+        a.row: Assignment(tuple(a.replicas), tuple(a.adding), tuple(a.removing))
+        for a in saved.unwritten_assignments
+    }
+    state._index = HostingIndex.of(arrays["index_begin"], arrays["index_hosted"])
+    return state
+
+
+def _map(place: Path, name: str, size: tuple[int, ...]) -> npt.NDArray[Any]:
+    file = place / f"{name}.npy"
+    try:
+        # Nothing can be mapped of an empty file.
+        values: npt.NDArray[Any] = np.load(
+            file, mmap_mode="r" if np.prod(size) else None, allow_pickle=False
+        )
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{file} is missing or damaged: {error}") from error
+    if values.shape != size:
+        raise InputError(f"{file} has shape {values.shape}; state.json says {size}")
+    values.flags.writeable = False
+    return values.view(np.ndarray)
+
+
+def _read_names(place: Path, name: str) -> pa.Array:
+    file = place / f"{name}.arrow"
+    try:
+        column = pa.ipc.open_file(pa.memory_map(str(file))).read_all().column(0)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{file} is missing or damaged: {error}") from error
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
