@@ -149,16 +149,22 @@ class Controller:
             return self.refused("on_broker_change", "NOT_CONTROLLER")
         state = self.state
 
+        noticed = self.profile.has_broker_epochs
+
         def steps() -> None:
             if new:
                 self._broker_startup(sorted(new), state.add_live_brokers(new))
-            if again:
+            if again and noticed:
                 self._broker_failure(sorted(again), state.remove_live_brokers(again))
                 self._broker_startup(sorted(again), state.add_live_brokers(again))
             if dead:
                 self._broker_failure(dead, state.remove_live_brokers(dead))
 
-        return self.attempt("on_broker_change", steps)
+        outcome = self.attempt("on_broker_change", steps)
+        if again and not noticed:
+            ids = ", ".join(map(str, sorted(again)))
+            outcome.notes = (f"{self.title} does not notice that broker {ids} bounced",)
+        return outcome
 
     def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
         """Brokers registered: `on_broker_change(started=...)`."""
@@ -214,8 +220,7 @@ class Controller:
         chosen = np.zeros(state.n_brokers, np.bool_)
         chosen[brokers] = True
         state.clear_offline_dir(brokers)
-        self.send_update_metadata("tell the others of the new brokers", ~chosen, NOTHING)
-        self.send_update_metadata("tell the new brokers of all leaders", chosen, None)
+        context.tell_starting(self, chosen)
         self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
         self.checked(self.partition_state_machine.trigger_online())
         if state.n_reassigned:
@@ -229,20 +234,26 @@ class Controller:
         state.clear_offline_dir(brokers)
         if (state.broker_status[brokers] & SHUTTING_DOWN).any():
             state.set_shutting_down(broker_ids, False)
-        self.replicas_become_offline(hosted)
+        self.replicas_become_offline(hosted, brokers)
 
-    def replicas_become_offline(self, replicas: Replicas) -> None:
-        """`onReplicasBecomeOffline` of section 6.2."""
+    def replicas_become_offline(self, replicas: Replicas, died: Rows = NOTHING) -> None:
+        """`onReplicasBecomeOffline` of section 6.2; `died` are the broker rows that went away."""
         state = self.state
         queued, others = context.split_queued(state, replicas)
         leaderless = state.list_marked(state.leader_offline, without_queued=True)
+        if self.profile.blames_dead_brokers:
+            leaderless = leaderless[np.isin(state.records["leader"][leaderless], died)]
         machine = self.partition_state_machine
         self.checked(machine.run(leaderless, PartitionState.OFFLINE))
         results = self.checked(machine.trigger_online())
         self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE))
         if len(queued):
             deletion.fail_replica_deletion(self, queued)
-        if not len(others) and not results.any_elected:
+        if self.profile.announces_unless_elected:
+            announced = not len(others) and not results.any_elected
+        else:
+            announced = not leaderless.size
+        if announced:
             self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
 
     # --- 6.3 -------------------------------------------------------------------------------------
@@ -263,7 +274,7 @@ class Controller:
             return self.refused(event, "ControllerMoved")
         state = self.state
         epoch = self.registered_epoch(broker_id)
-        if broker_epoch != UNKNOWN_BROKER_EPOCH:
+        if broker_epoch != UNKNOWN_BROKER_EPOCH and self.profile.has_broker_epochs:
             if epoch is None:
                 return self.refused(event, "NoSuchElement")
             if broker_epoch < epoch:
@@ -272,19 +283,21 @@ class Controller:
             return self.refused(event, "BrokerNotAvailable")
         state.set_shutting_down([broker_id])
         broker = int(state.find_brokers([broker_id])[0])
-        led, followed = context.split_led(state, broker)
+        spares_queued = self.profile.shutdown_skips_queued
+        led, followed = context.split_led(state, broker, spares_queued)
 
         def steps() -> None:
-            self.checked(self.partition_state_machine.run(
-                led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN
-            ))
-            if len(followed):
-                self.journal.add_stop_replica("stop followed replicas", broker, followed.rows)
-            self.checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
+            with context.batches(self):
+                self.checked(self.partition_state_machine.run(
+                    led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN
+                ))
+                if len(followed):
+                    self.journal.add_stop_replica("stop followed replicas", broker, followed.rows)
+                self.checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
 
         outcome = self.attempt(event, steps)
         if outcome.failure is None:
-            outcome.remaining = context.partition_leaders_on_broker(state, broker)
+            outcome.remaining = context.partition_leaders_on_broker(state, broker, spares_queued)
         return outcome
 
     def registered_epoch(self, broker_id: int) -> int | None:

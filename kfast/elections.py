@@ -15,6 +15,7 @@ import numpy as np
 from kfast.errors import ArgumentError
 from kfast.kernels import election as kernel
 from kfast.kernels import hosting
+from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.schema import MAX_SLOTS, Strategy
 from kfast.state import ClusterState, Leadership, mutators
 
@@ -81,7 +82,7 @@ def controlled_shutdown_leader(
 
 def elect(
     state: ClusterState, row: int, strategy: Strategy, *, record: Leadership,
-    unclean_enabled: bool = False,
+    unclean_enabled: bool = False, profile: str | Profile = DEFAULT_PROFILE,
 ) -> Election:
     """Elect a leader for one partition on a given record, without changing anything but slots.
 
@@ -96,6 +97,8 @@ def elect(
         The record to decide on.
     unclean_enabled : bool
         A leader outside the ISR is permitted by configuration.
+    profile : str or Profile
+        Whose election; that the preferred replica may lead already is the machine's business.
 
     Returns
     -------
@@ -103,6 +106,8 @@ def elect(
         The record as it would be written, before the store gives it a version.
     """
     named = [*record.isr, *([record.leader] if record.leader >= 0 else [])]
+    of_version = find_profile(profile)
+    number = of_version.kernel_strategy(strategy)
     brokers = mutators.add_brokers(state, named)
     at = np.asarray([row], np.int32)
     slots = mutators.track(state, np.repeat(at, brokers.size).astype(np.int32), brokers)
@@ -113,13 +118,14 @@ def elect(
     used = state.replicas[row, : int(state.records["n_slots"][row])]
     down = sum(1 << s for s, b in enumerate(used.tolist()) if state.shutting_down[b])
     slot, new_isr, told, unclean = kernel.choose_one(
-        int(strategy), assigned, assigned & ~int(state.records["removing"][row]), isr,
+        number, assigned, assigned & ~int(state.records["removing"][row]), isr,
         int(live[0]), int(up[0]), down, unclean_enabled or strategy.allows_unclean,
     )
     recipients = state.ids_of(row, told)
     if slot < 0:
         return Election(None, recipients, False)
-    recovery = 1 if unclean and state.leader_recovery_supported else record.recovery
+    marked = unclean and state.leader_recovery_supported and of_version.marks_recovery
+    recovery = 1 if marked else record.recovery
     elected = replace(
         record, leader=int(state.broker_id[used[slot]]), leader_epoch=record.leader_epoch + 1,
         isr=state.ids_of(row, new_isr), recovery=recovery,

@@ -101,6 +101,9 @@ class Profile:
     """The new brokers alone are told of all leaders, the others of the new brokers (since 2.2)."""
     tells_starting_of_queued: bool = False
     """What new brokers are told includes topics queued for deletion (before 2.7)."""
+    blames_dead_brokers: bool = False
+    """After a failure the partitions led by the brokers that died become Offline (before 1.0);
+    since, all whose leader is not online."""
     announces_unless_elected: bool = True
     """After a failure brokers are announced unless somebody was elected (since 3.1); before,
     unless some partition had lost its leader."""
@@ -232,7 +235,8 @@ ZK_1_0 = replace(
 )
 
 ZK_0_10 = replace(
-    ZK_1_0, name="zk-0.10", title="Kafka 0.10", marks_new_replicas=False, has_log_dirs=False,
+    ZK_1_0, name="zk-0.10", title="Kafka 0.10", marks_new_replicas=False,
+    blames_dead_brokers=True, has_log_dirs=False,
 )
 
 PROFILES: Mapping[str, Profile] = {

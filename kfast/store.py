@@ -241,6 +241,20 @@ class Store:
         self._grow()
         self._kept, self._fields, self._isr = self._kept[rows], self._fields[rows], self._isr[rows]
 
+    def write_isrs(self, rows: Rows, records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Write ISRs as leaders did before Kafka 2.7; which of them had the stored version.
+
+        Nothing but the ISR and the version changes: leaders know nothing of the controller's
+        guard, and the faults of its calls are not theirs.
+        """
+        self._grow()
+        done = (self._kept[rows] == _PRESENT) & (self._fields[rows, 3] == records["version"])
+        lists = id_lists(self.state, rows[done], records["isr"][done])
+        self._set_isr(rows[done], lists.to_pylist())
+        self._fields[rows[done], 3] += 1
+        written: npt.NDArray[np.bool_] = done
+        return written
+
     def unreadable_topics(self) -> npt.NDArray[np.uint8]:
         """(T,) 1 where the topic's configuration cannot be read."""
         failed = np.zeros(max(self.state.n_topics, 1), np.uint8)

@@ -16,6 +16,7 @@ from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.events.reassignment_requests import complete_some
 from kfast.kernels import election, isr, tables
+from kfast.profiles import UNSUPPORTED
 from kfast.schema import AlterCode
 from kfast.state import mutators
 from kfast.state.records import Rows
@@ -49,7 +50,7 @@ def alter_partition(
     -------
     Outcome
         `alter_codes` has one `schema.AlterCode` per partition, in the order given; `error` is set
-        where the whole request is refused.
+        where the whole request is refused, as by every profile before 2.7.
 
     Raises
     ------
@@ -63,6 +64,8 @@ def alter_partition(
     if len(isr) != asked.size:
         raise ArgumentError(f"isr has {len(isr)} lists for {asked.size} partitions")
     event = "alter_partition"
+    if not controller.profile.has_alter_partition:
+        return controller.refused(event, UNSUPPORTED)
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
     epoch = controller.registered_epoch(broker_id)
@@ -175,6 +178,7 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
 
     Every live leader sends one AlterPartition request with the partitions in which a live
     assigned replica on one of these brokers is missing from the ISR; senders go in ascending id.
+    Before Kafka 2.7 it writes the ISRs itself and leaves a notification, which is handled at once.
 
     Returns
     -------
@@ -210,7 +214,12 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
             except (CallFailed, ControllerMoved):
                 errors.append("UNKNOWN_SERVER_ERROR")
                 continue
-            controller.send_update_metadata("announce the ISRs", state.registered, rows[at])
+            told = rows[at]
+            if not controller.profile.has_alter_partition:
+                told = told[codes[at] == AlterCode.WRITTEN]
+                if not told.size:
+                    continue
+            controller.send_update_metadata("announce the ISRs", state.registered, told)
             complete_some(controller, _succeeded(rows[at], codes[at]))
 
     outcome = controller.attempt("catch_up", steps)
@@ -223,11 +232,29 @@ def _report(
     controller: Controller, rows: Rows, leaders: Rows, masks: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint8]:
     """Leaders report ISRs with the epochs and versions that are cached."""
+    if not controller.profile.has_alter_partition:
+        return _write_isrs(controller, rows, masks)
     records = controller.state.records[rows]
     return _decide(
         controller, rows, leaders, records["leader_epoch"].copy(), records["version"].copy(),
         masks, np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.uint8),
     )
+
+
+def _write_isrs(
+    controller: Controller, rows: Rows, masks: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint8]:
+    """Leaders write ISRs themselves, and the controller reads what was written (8.1)."""
+    store = controller.store
+    proposed = controller.state.records[rows]
+    proposed["isr"] = masks
+    if store is None:
+        proposed["version"] += 1
+        take(controller, rows, proposed)
+        return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
+    written = store.write_isrs(rows, proposed)
+    reload_records(controller, rows[written])
+    return np.where(written, AlterCode.WRITTEN, AlterCode.INVALID_UPDATE_VERSION).astype(np.uint8)
 
 
 def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> Outcome:

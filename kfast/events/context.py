@@ -6,9 +6,11 @@ and `ControllerContext`.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kfast import schema
 from kfast.kernels import hosting
@@ -76,29 +78,53 @@ def split_queued(state: ClusterState, replicas: Replicas) -> tuple[Replicas, Rep
     )
 
 
-def split_led(state: ClusterState, broker: int) -> tuple[Rows, Replicas]:
+def batches(controller: Controller) -> contextlib.AbstractContextManager[None]:
+    """How a handler's partitions share batches: all together, or one by one before Kafka 1.1."""
+    if controller.profile.item_by_item:
+        return controller.journal.batch_for_each_partition()
+    return contextlib.nullcontext()
+
+
+def tell_starting(controller: Controller, started: npt.NDArray[np.bool_]) -> None:
+    """Steps 2 and 3 of `broker_startup` (6.2): who is told what when brokers start."""
+    state, nothing = controller.state, np.empty(0, np.int32)
+    if not controller.profile.tells_starting_apart:
+        controller.send_update_metadata("tell all brokers of all", state.registered, nothing)
+        return
+    led: Rows | None = None
+    if controller.profile.tells_starting_of_queued:
+        led = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP).astype(np.int32)
+    controller.send_update_metadata("tell the others of the new brokers", ~started, nothing)
+    controller.send_update_metadata("tell the new brokers of all leaders", started, led)
+
+
+def split_led(
+    state: ClusterState, broker: int, spares_queued: bool = True
+) -> tuple[Rows, Replicas]:
     """Partitions that a broker leads, and replicas with which it follows (6.3, step 5).
 
-    Only partitions with more than one assigned replica, cached leadership and a topic that is not
-    queued count.
+    Only partitions with more than one assigned replica, cached leadership and, with
+    `spares_queued`, a topic that is not queued count.
     """
     hosted = state.replicas_on(np.asarray([broker], np.int32))
     records = state.records[hosted.rows]
     acted = (records["n_replicas"] > 1) & ((records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0)
-    if state.any_queued:
+    if spares_queued and state.any_queued:
         acted &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
     led = acted & (records["leader"] == broker)
     followed = acted & ~led
     return hosted.rows[led], Replicas(hosted.rows[followed], hosted.slots[followed])
 
 
-def partition_leaders_on_broker(state: ClusterState, broker: int) -> Rows:
+def partition_leaders_on_broker(
+    state: ClusterState, broker: int, spares_queued: bool = True
+) -> Rows:
     """Partitions of more than one replica that a broker leads, assigned or not (1.5)."""
     hosted = state.replicas_on(np.asarray([broker], np.int32), assigned_only=False)
     records = state.records[hosted.rows]
     led = (records["leader"] == broker) & (records["n_replicas"] > 1)
     led &= (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
-    if state.any_queued:
+    if spares_queued and state.any_queued:
         led &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
     rows: Rows = hosted.rows[led]
     return rows

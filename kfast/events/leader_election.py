@@ -16,7 +16,9 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import ArgumentError
+from kfast.events import context
 from kfast.kernels import hosting
+from kfast.profiles import UNSUPPORTED, Profile
 from kfast.results import Result
 from kfast.schema import Code, PartitionState, Strategy
 from kfast.state.records import Rows
@@ -59,7 +61,8 @@ def elect_leaders(
     Outcome
         `replies` is a table topic, partition, leader, error: Kafka's reply per partition.
         Partitions that are missing in Kafka's reply are missing there. `error` is set, and nobody
-        is elected, where a known partition without leadership makes the whole event fail.
+        is elected, where a known partition without leadership makes the whole event fail, or
+        where the profile knows no such election.
     """
     if type not in ELECTION_TYPES:
         raise ArgumentError(f"type {type!r} is unknown; allowed: {', '.join(ELECTION_TYPES)}")
@@ -69,7 +72,10 @@ def elect_leaders(
     rows, unknown = _asked(state, partitions)
     if not controller.active:
         return controller.refused("elect_leaders", "NOT_CONTROLLER")
-    errors = _filter(state, rows, type)
+    older = not controller.profile.has_admin_elections
+    if older and (type == "unclean" or trigger == "AdminClient"):
+        return controller.refused("elect_leaders", UNSUPPORTED)
+    errors = _filter(state, rows, type, controller.profile)
     if errors is None:
         return controller.refused("elect_leaders", "NoSuchElement")
     wanted = rows[errors == ""]
@@ -128,7 +134,9 @@ def _queued(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
     return state.topic_queued_for_deletion[state.topic_row[rows]]
 
 
-def _filter(state: ClusterState, rows: Rows, type: str) -> npt.NDArray[np.object_] | None:
+def _filter(
+    state: ClusterState, rows: Rows, type: str, profile: Profile
+) -> npt.NDArray[np.object_] | None:
     """Replies that are known before the election, "" for none; None where the filter raises."""
     records = state.records[rows]
     errors = np.full(rows.size, "", dtype=object)
@@ -137,6 +145,8 @@ def _filter(state: ClusterState, rows: Rows, type: str) -> npt.NDArray[np.object
     errors[queued] = "INVALID_TOPIC_EXCEPTION"
     errors[unassigned] = "UNKNOWN_TOPIC_OR_PARTITION"
     open_ = ~queued & ~unassigned
+    if not profile.filters_elections:
+        return errors
     if ((records["flags"][open_] & schema.FLAG_HAS_LEADERSHIP) == 0).any():
         return None
     leader = records["leader"]
@@ -157,9 +167,10 @@ def _replies(
     leaders = np.full(rows.size, schema.NO_LEADER, np.int32)
     asked = np.flatnonzero(errors == "")
     elected = result.codes == Code.ELECTED
-    store = result.codes == Code.STORE_ERROR
+    store = np.isin(result.codes, (Code.STORE_ERROR, Code.UNDECODABLE))
     said = errors.copy()
     said[asked] = np.where(elected, "", np.where(store, "UNKNOWN_SERVER_ERROR", _UNAVAILABLE[type]))
+    said[asked[result.codes == Code.MOVED]] = "ELECTION_NOT_NEEDED"
     kept[asked] = result.in_result
     leaders[asked[elected]] = broker_ids(state, state.records["leader"][rows[asked[elected]]])
     names = topic_names(state, rows[kept]).dictionary_decode()
@@ -205,14 +216,15 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
     others = np.bincount(first[bad], minlength=state.n_brokers)
     ratio = others / np.maximum(preferred, 1)
     brokers = np.flatnonzero(preferred)
-    candidates = _candidates(state, rows[bad])
+    candidates = _candidates(controller, rows[bad])
     preferred_broker = state.replicas[candidates, 0].astype(np.int32)
     order = np.argsort(preferred_broker, kind="stable")
     candidates, preferred_broker = candidates[order], preferred_broker[order]
     try:
-        for broker in brokers[ratio[brokers] > percentage / 100].tolist():
-            begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
-            elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
+        with context.batches(controller):
+            for broker in brokers[ratio[brokers] > percentage / 100].tolist():
+                begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
+                elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
     except ControllerMoved:
         return controller.resigned("rebalance_leaders")
     outcome = controller.journal.finish("rebalance_leaders")
@@ -223,11 +235,19 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
     return outcome
 
 
-def _candidates(state: ClusterState, rows: Rows) -> Rows:
-    """Rows of existing topics whose preferred replica is online and in the cached ISR."""
+def _candidates(controller: Controller, rows: Rows) -> Rows:
+    """Rows of existing topics whose preferred replica is online and in the cached ISR.
+
+    Older versions do not ask for the ISR, and wait until no partition is being reassigned (8.1).
+    """
+    state, profile = controller.state, controller.profile
+    if state.n_reassigned and not profile.rebalances_while_reassigning:
+        return rows[:0]
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
-    ready = (live & state.records["isr"][rows] & np.uint64(1)) != 0
+    if profile.rebalances_in_isr:
+        live &= state.records["isr"][rows]
+    ready = (live & np.uint64(1)) != 0
     candidates: Rows = rows[ready & state.topic_exists[state.topic_row[rows]]]
     return candidates
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kfast.profiles import UNSUPPORTED
 from kfast.schema import ReplicaState
 from kfast.state import ClusterState, Replicas, mutators
 from kfast.state.records import Rows
@@ -25,8 +26,9 @@ def on_broker_log_dir_failure(controller: Controller, broker_ids: Iterable[int])
     """Log directories failed somewhere on these brokers: they are probed (6.9, 1)."""
     hosted = controller.state.replicas_on_brokers(broker_ids)
     event = "on_broker_log_dir_failure"
-    if not controller.active:
-        return controller.refused(event, "NOT_CONTROLLER")
+    error = _refusal(controller)
+    if error is not None:
+        return controller.refused(event, error)
     return controller.attempt(event, lambda: _probe(controller, hosted))
 
 
@@ -44,8 +46,9 @@ def on_leader_and_isr_response(
     """
     state, event = controller.state, "on_leader_and_isr_response"
     bad, good = state.check_rows(offline), state.check_rows(online)
-    if not controller.active:
-        return controller.refused(event, "NOT_CONTROLLER")
+    error = _refusal(controller)
+    if error is not None:
+        return controller.refused(event, error)
     return controller.attempt(event, lambda: _take_answer(controller, broker_id, bad, good))
 
 
@@ -57,8 +60,9 @@ def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLi
     state, event = controller.state, "on_log_dir_failure"
     failed = state.check_rows(rows)
     hosted = state.replicas_on_brokers([broker_id])
-    if not controller.active:
-        return controller.refused(event, "NOT_CONTROLLER")
+    error = _refusal(controller)
+    if error is not None:
+        return controller.refused(event, error)
     well = hosted.rows[~np.isin(hosted.rows, failed)]
 
     def steps() -> None:
@@ -66,6 +70,13 @@ def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLi
         _take_answer(controller, broker_id, failed, well)
 
     return controller.attempt(event, steps)
+
+
+def _refusal(controller: Controller) -> str | None:
+    """Why an event of this file is refused: nobody to handle it, or a version without it (8.1)."""
+    if not controller.profile.has_log_dirs:
+        return UNSUPPORTED
+    return None if controller.active else "NOT_CONTROLLER"
 
 
 def _probe(controller: Controller, hosted: Replicas) -> None:
