@@ -109,12 +109,7 @@ def on_stop_replica_response(
         return controller.refused("on_stop_replica_response", "NOT_CONTROLLER")
     slots = mutators.track(state, asked, np.repeat(broker, asked.size))
     masks = np.uint64(1) << slots.astype(np.uint64)
-    # Before 2.1 no topic is marked as started, and answers count for all that are queued.
-    heeded = (
-        state.topic_deletion_started if controller.profile.deletes_partitions_at_start
-        else state.topic_queued_for_deletion
-    )
-    started = heeded[state.topic_row[asked]]
+    started = _heeded(controller)[state.topic_row[asked]]
 
     def steps() -> None:
         fail_replica_deletion(controller, _some(asked, masks, started & bad))
@@ -145,9 +140,21 @@ def acknowledge_deletions(
     def steps() -> None:
         for broker in np.flatnonzero(chosen & (np.diff(begin) > 0)).tolist():
             part = slice(begin[broker], begin[broker + 1])
-            complete_replicas(controller, Replicas(hosted[part], slots[part]))
+            heeded = _heeded(controller)[state.topic_row[hosted[part]]]
+            if heeded.any():
+                complete_replicas(controller, _some(hosted[part], slots[part], heeded))
 
     return controller.attempt("acknowledge_deletions", steps)
+
+
+def _heeded(controller: Controller) -> npt.NDArray[np.bool_]:
+    """(T,) topics for which answers count: those whose deletion has started (5.4).
+
+    Before 2.1 no topic is marked as started, and answers count for all that are queued.
+    """
+    if controller.profile.deletes_partitions_at_start:
+        return controller.state.topic_deletion_started
+    return controller.state.topic_queued_for_deletion
 
 
 def _being_deleted(

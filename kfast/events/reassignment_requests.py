@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -257,12 +258,21 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
 
 
 def _as_table(reassignments: Reassignments) -> pa.Table:
-    if isinstance(reassignments, pa.Table):
-        return reassignments.select(_ASKED.names).cast(_ASKED)
-    topics = [topic for topic, _ in reassignments]
-    partitions = [partition for _, partition in reassignments]
-    lists = [None if ids is None else list(ids) for ids in reassignments.values()]
-    return pa.table([topics, partitions, lists], schema=_ASKED)
+    try:
+        if isinstance(reassignments, pa.Table):
+            return reassignments.select(_ASKED.names).cast(_ASKED)
+        topics = [topic for topic, _ in reassignments]
+        partitions = [partition for _, partition in reassignments]
+        lists = [ids and [index(b) for b in ids] for ids in reassignments.values()]
+        table = pa.table([topics, partitions, lists], schema=_ASKED)
+    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        raise ArgumentError(
+            "reassignments must say (topic, partition) and a list of broker ids, or None, for "
+            f"each partition: {error}; nothing was changed"
+        ) from error
+    if table.column("replicas").combine_chunks().flatten().null_count:
+        raise ArgumentError("a list of reassignments has an empty place; nothing was changed")
+    return table
 
 
 def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
