@@ -20,6 +20,7 @@ from kfast.events import (
     log_dirs,
     reassignment_requests,
     topics,
+    visits,
 )
 from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
@@ -155,10 +156,10 @@ class Controller:
             if new:
                 self._broker_startup(sorted(new), state.add_live_brokers(new))
             if again and noticed:
-                self._broker_failure(sorted(again), state.remove_live_brokers(again))
+                self._broker_failure(sorted(again))
                 self._broker_startup(sorted(again), state.add_live_brokers(again))
             if dead:
-                self._broker_failure(dead, state.remove_live_brokers(dead))
+                self._broker_failure(dead)
 
         outcome = self.attempt("on_broker_change", steps)
         if again and not noticed:
@@ -227,10 +228,14 @@ class Controller:
             reassignment_requests.resume_on(self, state.find_brokers(broker_ids))
         deletion.resume_deletion_for(self, np.unique(state.topic_row[hosted.rows]))
 
-    def _broker_failure(self, broker_ids: Sequence[int], hosted: Replicas) -> None:
-        """`onBrokerFailure` of section 6.2; `hosted` are the replicas assigned to the brokers."""
+    def _broker_failure(self, broker_ids: Sequence[int]) -> None:
+        """`onBrokerFailure` of section 6.2, for brokers that are still registered."""
         state = self.state
         brokers = state.find_brokers(broker_ids)
+        if visits.can_visit(self):
+            visits.fail_brokers(self, brokers)
+            return
+        hosted = state.remove_live_brokers(broker_ids)
         state.clear_offline_dir(brokers)
         if (state.broker_status[brokers] & SHUTTING_DOWN).any():
             state.set_shutting_down(broker_ids, False)

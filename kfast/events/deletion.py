@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.errors import ArgumentError
 from kfast.events import topics as topic_events
 from kfast.kernels import deletion as kernel
 from kfast.kernels import hosting
@@ -102,21 +103,27 @@ def on_stop_replica_response(
         The broker is unknown, or a failed row is not among the rows. Nothing is changed.
     """
     state = controller.state
-    asked = np.sort(state.check_rows(rows))
-    bad = np.isin(asked, state.check_rows(failed)) | error
+    asked, bad = np.sort(state.check_rows(rows)), state.check_rows(failed)
+    strange = np.setdiff1d(bad, asked)
+    if strange.size:
+        raise ArgumentError(
+            f"failed row {strange[0]} is not among the rows of the response; nothing was changed"
+        )
     broker = state.find_brokers([broker_id])
     if not controller.active:
         return controller.refused("on_stop_replica_response", "NOT_CONTROLLER")
-    slots = mutators.track(state, asked, np.repeat(broker, asked.size))
-    masks = np.uint64(1) << slots.astype(np.uint64)
-    started = _heeded(controller)[state.topic_row[asked]]
 
     def steps() -> None:
-        fail_replica_deletion(controller, _some(asked, masks, started & bad))
-        if (started & ~bad).any():
-            complete_replicas(controller, _some(asked, masks, started & ~bad))
+        heeded = asked[_heeded(controller)[state.topic_row[asked]]]
+        slots = mutators.track(state, heeded, np.repeat(broker, heeded.size))
+        masks = np.uint64(1) << slots.astype(np.uint64)
+        wrong = np.isin(heeded, bad) | error
+        if heeded.size:
+            fail_replica_deletion(controller, _some(heeded, masks, wrong))
+        if not wrong.all():
+            complete_replicas(controller, _some(heeded, masks, ~wrong))
 
-    return controller.attempt("on_stop_replica_response", steps if started.any() else None)
+    return controller.attempt("on_stop_replica_response", steps)
 
 
 def acknowledge_deletions(
@@ -360,6 +367,7 @@ def _in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas
 
 
 def _of_queued(state: ClusterState, replicas: Replicas) -> Replicas:
-    """Those of some replicas whose topic is queued."""
+    """Those of some replicas whose topic is queued; none where topics cannot be deleted."""
     queued = state.topic_queued_for_deletion[state.topic_row[replicas.rows]]
+    queued &= state.delete_topic_enabled
     return _some(replicas.rows, replicas.slots, queued)

@@ -276,9 +276,11 @@ def _as_table(reassignments: Reassignments) -> pa.Table:
 
 
 def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which assignments say that they are being reassigned (1.3)."""
     moving = np.zeros(rows.size, np.bool_)
     some = rows >= 0
-    moving[some] = (state.records["flags"][rows[some]] & schema.FLAG_BEING_REASSIGNED) != 0
+    records = state.records[rows[some]]
+    moving[some] = (records["adding"] != 0) | (records["removing"] != 0)
     return moving
 
 

@@ -6,15 +6,13 @@ Source: specification, sections 3.2 and 3.4; Kafka 3.9, `PartitionStateMachine`.
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kfast.kernels.effects cimport begin_effect, carry_record, put_partition_state, tally_effect
+from kfast.kernels.effects cimport put_partition_state
+from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_ASSIGNED,
     FLAG_HAS_LEADERSHIP,
-    ILLEGAL_STATE,
     P_NEW,
-    P_NON_EXISTENT,
-    P_NO_ENTRY,
     P_OFFLINE,
     P_ONLINE,
     Effect,
@@ -62,25 +60,6 @@ def change_partitions(
                 flags = topic_flags[topic_row[row]]
             move_partition(&records[row], row, flags, target, valid_previous, &pending[0],
                            &codes[i], &effects[i] if effects.shape[0] else NULL, &tally[t, 0])
-
-
-cdef inline void move_partition(
-    record_t* record, Py_ssize_t row, uint8_t flags, int target, uint32_t valid_previous,
-    uint64_t* pending, uint8_t* code, Effect* out, int64_t* tally
-) noexcept nogil:
-    cdef Effect effect
-    if record.partition_state == P_NO_ENTRY:
-        record.partition_state = P_NON_EXISTENT
-    begin_effect(&effect, record, row, -1, record.partition_state, target, flags)
-    if (valid_previous >> record.partition_state) & 1:
-        put_partition_state(record, row, target, flags, pending, tally)
-    else:
-        effect.code = ILLEGAL_STATE
-    code[0] = effect.code
-    tally_effect(&effect, tally)
-    if out != NULL:
-        carry_record(&effect, record)
-        out[0] = effect
 
 
 def initialize_partitions(

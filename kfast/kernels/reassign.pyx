@@ -34,7 +34,6 @@ from kfast.kernels.slots cimport (
     const_record_t,
     first_slots,
     is_imbalanced,
-    kfast_count,
     kfast_prefetch,
     lowest_slot,
     record_t,

@@ -1,0 +1,90 @@
+"""Events that visit each partition once: the steps of an event, fused.
+
+Where the cache is the store and no topic is queued for deletion, partitions have nothing to do with
+each other, so all steps of an event can be taken on one partition before the next. What happens,
+and what the journal counts, is the same as step by step; a journal that keeps every row goes step
+by step.
+
+Source: specification, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kfast.journal.effects import LAYOUT
+from kfast.kernels import hosting, visits
+from kfast.machines import threads_for
+from kfast.results import online_action
+from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.state.mutators import REGISTERED, SHUTTING_DOWN
+from kfast.state.records import Rows
+from kfast.transitions import previous_mask
+
+if TYPE_CHECKING:
+    from kfast.controller import Controller
+    from kfast.state import ClusterState
+
+NOTHING = np.empty(0, np.int32)
+
+
+def can_visit(controller: Controller) -> bool:
+    """Whether partitions have nothing to do with each other, and no row is to be kept."""
+    state, profile = controller.state, controller.profile
+    return not (
+        controller.store is not None or controller.journal.full or state.any_queued
+        or profile.item_by_item or profile.blames_dead_brokers
+    )
+
+
+def fail_brokers(controller: Controller, brokers: Rows) -> None:
+    """`onBrokerFailure` for some broker rows that are still registered."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    state.broker_status[brokers] &= 255 - REGISTERED - SHUTTING_DOWN
+    state.clear_offline_dir(brokers)
+    rows = _concerned(state, brokers)
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    offline, online, gone = (journal.new_tally(threads) for _ in range(3))
+    counts = np.zeros((threads, 8), np.int64)
+    chosen = np.zeros(state.n_brokers, np.uint8)
+    chosen[brokers] = 1
+    strategy = profile.kernel_strategy(Strategy.OFFLINE)
+    recovers = state.leader_recovery_supported and profile.marks_recovery
+    valid = profile.partition_previous
+    visits.fail_hosted(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.topic_flags, state.leader_offline, state.pending, chosen, rows,
+        previous_mask(valid[PartitionState.OFFLINE]), previous_mask(valid[PartitionState.ONLINE]),
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
+        state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
+        recovers, journal.counting, offline, online, gone, counts,
+    )
+    empty = journal.new_effects(0)
+    n = counts.sum(axis=0)
+    if n[0]:
+        action = f"partitions to {PartitionState.OFFLINE.label}"
+        journal.add_step(action, offline, empty, replicas=False)
+    if n[1]:
+        action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
+        journal.add_step(action, online, empty, replicas=False, strategy=Strategy.OFFLINE)
+    if n[2]:
+        action = f"replicas to {ReplicaState.OFFLINE.label}"
+        journal.add_step(action, gone, empty, replicas=True)
+    if profile.announces_unless_elected:
+        announced = not n[2] and not online[:, LAYOUT["codes"] + Code.ELECTED].any()
+    else:
+        announced = not n[0]
+    if announced:
+        controller.send_update_metadata("announce the live brokers", state.registered, NOTHING)
+
+
+def _concerned(state: ClusterState, brokers: Rows) -> Rows:
+    """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
+    index = state.index_hosting()
+    if not state.leader_offline.any() and not state.pending.any():
+        return index.candidates(state, brokers)
+    marked = state.leader_offline | state.pending
+    hosting.mark_rows(index.candidates(state, brokers), marked)
+    return state.list_marked(marked)
