@@ -1,14 +1,22 @@
 """kfast: what a Kafka cluster does when something fails, before it happens."""
 
 from kfast.census import take_census
+from kfast.changes import delete_topics, execute_plan
 from kfast.controller import Controller
 from kfast.errors import ArgumentError, InputError, InvariantError, KfastError, RowError
 from kfast.explain import explain
 from kfast.impact import fail_brokers, impact
-from kfast.io import read, write
+from kfast.io import read, read_plan, write
 from kfast.journal import Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
-from kfast.schema import AlterCode, Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import (
+    AlterCode,
+    Code,
+    PartitionState,
+    ReassignmentCode,
+    ReplicaState,
+    Strategy,
+)
 from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, generate, open
 from kfast.store import UNDECODABLE, Store
 
@@ -29,6 +37,7 @@ __all__ = [
     "Outcome",
     "PartitionState",
     "PartitionStateMachine",
+    "ReassignmentCode",
     "ReplicaState",
     "ReplicaStateMachine",
     "Replicas",
@@ -36,12 +45,15 @@ __all__ = [
     "Store",
     "Strategy",
     "Tables",
+    "delete_topics",
+    "execute_plan",
     "explain",
     "fail_brokers",
     "generate",
     "impact",
     "open",
     "read",
+    "read_plan",
     "take_census",
     "write",
 ]

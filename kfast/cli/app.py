@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,8 +11,10 @@ import click
 from kfast import __version__
 from kfast.census import CENSUS_METRICS, take_census
 from kfast.cli import documents
+from kfast.cli.changes import delete, reassign
 from kfast.cli.exits import TRACEBACK, Commands, report_fault
 from kfast.cli.files import convert, generate_command, schema_command
+from kfast.cli.inputs import read_cluster
 from kfast.cli.options import (
     Condition,
     broker_ids,
@@ -22,16 +23,9 @@ from kfast.cli.options import (
     report_options,
     topic_partition,
 )
-from kfast.cli.output import (
-    Answer,
-    busy,
-    check_conditions,
-    check_output,
-    progress_bar,
-)
+from kfast.cli.output import Answer, busy, check_conditions, check_output
 from kfast.explain import explain
 from kfast.impact import CHANGE_METRICS, fail_brokers
-from kfast.io import read
 from kfast.state import ClusterState
 
 __all__ = ["commands", "main"]
@@ -50,31 +44,16 @@ def commands(debug: bool) -> None:
 
     kfast reads a cluster (the output of kafka-topics --describe will do), runs the logic of Kafka's
     own controller on it, and says what a failure does: which partitions go offline, which leaders
-    move, what the controller sends.
+    move, what the controller sends. It says the same of a reassignment and of deleting topics.
 
     \b
       kafka-topics.sh --bootstrap-server HOST:9092 --describe > describe.txt
       kfast show describe.txt
       kfast fail describe.txt --brokers 3
+      kfast reassign describe.txt --plan plan.json
     """
     if debug:
         os.environ[TRACEBACK] = "1"
-
-
-def _read(
-    source: str,
-    brokers_file: Path | None,
-    defaults: Sequence[tuple[str, str]],
-    up: tuple[int, ...] | None,
-) -> ClusterState:
-    with progress_bar("Reading", source) as progress:
-        return read(
-            source,
-            brokers_file=brokers_file,
-            defaults=dict(defaults),
-            up=up or (),
-            progress=progress,
-        )
 
 
 @commands.command()
@@ -104,7 +83,7 @@ def show(
     from kfast.cli.report import draw_show
 
     kind = check_output(kind, output)
-    state = _read(source, brokers_file, defaults, up)
+    state = read_cluster(source, brokers_file, defaults, up)
     census = take_census(state)
     document = documents.show_document(source, state, census, top, conditions)
     Answer(document, draw_show, lambda: census.partitions).give(kind, output)
@@ -172,7 +151,7 @@ def fail(
         raise click.UsageError("--explain needs --format table or json")
     if not brokers and not racks:
         raise click.UsageError("say who fails: --brokers IDS, or --racks NAMES")
-    state = _read(source, brokers_file, defaults, up)
+    state = read_cluster(source, brokers_file, defaults, up)
     failing, notes = _who_fails(source, state, brokers or (), racks or ())
     with busy("Failing brokers"):
         failure = fail_brokers(state, failing, controlled=controlled, threads=threads)
@@ -216,6 +195,8 @@ def _who_fails(
     return failing, notes
 
 
+commands.add_command(reassign)
+commands.add_command(delete)
 commands.add_command(generate_command)
 commands.add_command(convert)
 commands.add_command(schema_command)

@@ -6,16 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from kfast import __version__, schema
 from kfast.census import Census
+from kfast.changes import Deletion, Reassignment
 from kfast.cli.options import Condition
 from kfast.explain import Explanation
 from kfast.impact import Failure, Impact
 from kfast.profiles import ZK_3_9
 from kfast.state import ClusterState
 
-__all__ = ["Document", "columns_document", "failure_document", "show_document"]
+__all__ = [
+    "Document",
+    "columns_document",
+    "deletion_document",
+    "failure_document",
+    "reassignment_document",
+    "show_document",
+]
 
 Document = dict[str, Any]
 
@@ -75,6 +84,62 @@ def failure_document(
     }
 
 
+def reassignment_document(
+    source: str,
+    plan: str | None,
+    state: ClusterState,
+    found: Reassignment,
+    top: int,
+    conditions: Sequence[Condition],
+) -> Document:
+    """What `kfast reassign` answers."""
+    summary = found.summary
+    partitions = found.partitions
+    status = partitions["status"].to_numpy()
+    return {
+        **_head("reassign", source, state),
+        "controller": found.title,
+        "notes": [*found.notes, *(n for event in found.events for n in event.outcome.notes)],
+        "scenario": {"plan": plan, "brokers": list(found.broker_ids), "pending": found.pending},
+        "start": {"before": found.start.before.counts, "summary": found.start.summary},
+        "before": found.before.counts,
+        "under_way": dict(found.under_way),
+        "summary": summary,
+        "requests": found.requests.to_pylist(),
+        "brokers": found.brokers.to_pylist(),
+        "top": top,
+        **_listed("refused", partitions.filter(status == "refused"), top),
+        **_listed("pending", partitions.filter(status == "pending"), top),
+        **_listed("topics", found.topics, top),
+        "fail_on": _checked(conditions, summary),
+    }
+
+
+def deletion_document(
+    source: str,
+    state: ClusterState,
+    found: Deletion,
+    topics: Sequence[str],
+    top: int,
+    conditions: Sequence[Condition],
+) -> Document:
+    """What `kfast delete` answers."""
+    summary = found.summary
+    return {
+        **_head("delete", source, state),
+        "controller": found.title,
+        "notes": list(found.notes),
+        "scenario": {"topics": list(topics), "brokers": list(found.broker_ids)},
+        "start": {"before": found.start.before.counts, "summary": found.start.summary},
+        "summary": summary,
+        "requests": found.requests.to_pylist(),
+        "brokers": found.brokers.to_pylist(),
+        "top": top,
+        **_listed("topics", found.topics, top),
+        "fail_on": _checked(conditions, summary),
+    }
+
+
 def columns_document() -> Document:
     """What `kfast schema` answers: every column of every table."""
     return {
@@ -122,9 +187,12 @@ def _head(command: str, source: str, state: ClusterState) -> Document:
 
 def _worst(counted: Census | Impact, top: int) -> Document:
     """The worst topics, and how many there are that something holds of."""
-    topics = counted.topics
-    listed = topics.slice(0, top).to_pylist()
-    return {"top": top, "topics_listed_of": topics.num_rows, "topics": listed}
+    return {"top": top, **_listed("topics", counted.topics, top)}
+
+
+def _listed(name: str, table: pa.Table, top: int) -> Document:
+    """The first rows of a table, and how many there are."""
+    return {f"{name}_listed_of": table.num_rows, name: table.slice(0, top).to_pylist()}
 
 
 def _explained(explanation: Explanation) -> Document:

@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 import click
 
+from kfast.profiles import DEFAULT_PROFILE, PROFILES
+
 __all__ = [
     "Condition",
     "broker_ids",
     "input_options",
     "names",
+    "profile_option",
     "report_options",
     "topic_partition",
 ]
@@ -154,6 +157,17 @@ def input_options() -> Callable[[Command], Command]:
     )
 
 
+def profile_option() -> Callable[[Command], Command]:
+    """Option of the commands that run a controller."""
+    return click.option(
+        "--profile",
+        type=click.Choice(tuple(PROFILES)),
+        default=DEFAULT_PROFILE,
+        show_default=True,
+        help="Version of the controller that is simulated.",
+    )
+
+
 def report_options(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
     """Options of the commands that answer with a report on some metrics."""
     return _all(
@@ -162,8 +176,9 @@ def report_options(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
                 "--format",
                 "kind",
                 type=click.Choice(("table", "json", "parquet")),
-                help="How to answer. parquet is one row per partition, with the summary in the "
-                "file's metadata.  [default: as the name in -o ends, else table]",
+                help="How to answer. parquet is one row per partition (delete: per topic), with "
+                "the summary in the file's metadata.  [default: as the name in -o ends, else "
+                "table]",
             ),
             click.option(
                 "-o",

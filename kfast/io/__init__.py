@@ -13,6 +13,7 @@ from kfast.io.describe import Progress, read_describe
 from kfast.io.describe_text import write_describe
 from kfast.io.kinds import binary_kind, text_kind
 from kfast.io.parquet import read_parquet, write_parquet
+from kfast.io.plans import read_plan
 from kfast.io.reassignment import read_reassignment, write_reassignment
 from kfast.io.tables import SourceTables, add_defaults, mark_up, note_down
 from kfast.io.text import check_utf8, load, writing
@@ -25,6 +26,7 @@ __all__ = [
     "SourceTables",
     "read",
     "read_brokers_file",
+    "read_plan",
     "read_tables",
     "write",
 ]

@@ -1,0 +1,232 @@
+"""What deleting topics does: which are gone, which wait, and for whom.
+
+Source: specification, sections 5.4 and 6.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.census import Census, take_census
+from kfast.changes.run import Run, brokers_are
+from kfast.errors import ArgumentError
+from kfast.impact import CHANGE_METRICS, Event, Impact, impact
+from kfast.profiles import DEFAULT_PROFILE, Profile
+from kfast.schema import ReplicaState
+from kfast.state import ClusterState
+from kfast.state.records import Rows
+
+__all__ = ["DELETION_METRICS", "Deletion", "delete_topics"]
+
+DELETION_METRICS: Mapping[str, str] = {
+    "topics_deleted": "topics that are gone",
+    "topics_waiting": "topics that are marked for deletion and cannot be deleted yet",
+    "partitions_deleted": "partitions that are gone",
+    "replicas_deleted": "replicas of the topics that are gone",
+    "replicas_told": "replicas that brokers are told to delete",
+    "replicas_waiting": "replicas of topics that wait, on brokers that are not live",
+    **{name: meaning for name, meaning in CHANGE_METRICS.items() if "requests" in name},
+}
+"""What a deletion counts, and what each count means."""
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What deleting topics does.
+
+    Attributes
+    ----------
+    title : str
+        Name of the controller that is simulated.
+    broker_ids : tuple of int
+        Who failed before any broker had answered.
+    state : ClusterState
+        The cluster in the end. Rows of topics that are gone are free.
+    notes : tuple of str
+    start : Impact
+        What the controller's start alone did.
+    before, after : Census
+        After the controller's start, and in the end.
+    topics : pa.Table
+        The topics that were to be deleted, those marked before among them; those that wait come
+        first. Columns topic, partitions, replicas, status (waiting, deleted, kept), waiting_for
+        (broker ids), reason.
+    told, waiting : (B,) int64
+        Replicas that each broker was told to delete, and those that wait for it.
+    events : tuple of Event
+        The start, the markers, the failure if there is one, the brokers' answers.
+    """
+
+    title: str
+    broker_ids: tuple[int, ...]
+    state: ClusterState
+    notes: tuple[str, ...]
+    start: Impact
+    before: Census
+    after: Census
+    topics: pa.Table
+    told: Counts
+    waiting: Counts
+    events: tuple[Event, ...]
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Every metric of `DELETION_METRICS`."""
+        gone = self.topics.filter(pa.array(self.topics["status"].to_numpy() == "deleted"))
+        found = {
+            **self._impact.summary,
+            "topics_deleted": gone.num_rows,
+            "topics_waiting": self.topics["status"].to_pylist().count("waiting"),
+            "partitions_deleted": int(gone["partitions"].to_numpy().sum()),
+            "replicas_deleted": int(gone["replicas"].to_numpy().sum()),
+            "replicas_told": int(self.told.sum()),
+            "replicas_waiting": int(self.waiting.sum()),
+        }
+        return {name: found[name] for name in DELETION_METRICS}
+
+    @property
+    def requests(self) -> pa.Table:
+        """Per kind: how many requests are sent, and the partitions in them, over all brokers."""
+        return self._impact.requests
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: replicas before, told to be deleted, waiting and now; leaders; requests."""
+        table = self._impact.brokers
+        columns = {
+            "replicas_before": self.before.per_broker[:, 1].copy(),
+            "told_to_delete": self.told,
+            "waiting": self.waiting,
+        }
+        for name, values in columns.items():
+            table = table.append_column(name, pa.array(values, pa.int64()))
+        return table
+
+    @property
+    def _impact(self) -> Impact:
+        return impact(self.before, self.after, [event.outcome for event in self.events[1:]])
+
+
+def delete_topics(
+    state: ClusterState,
+    topics: Iterable[str],
+    *,
+    broker_ids: Iterable[int] = (),
+    journal: str = "counts",
+    threads: int = 1,
+    profile: str | Profile = DEFAULT_PROFILE,
+) -> Deletion:
+    """Start a controller on a copy of the cluster, and delete topics.
+
+    Each live broker deletes what it is told to delete, and says so. Topics with a replica on a
+    broker that is not live wait for it.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    topics : iterable of str
+    broker_ids : iterable of int
+        Registered brokers that fail, all at once, before any broker has answered.
+    journal : {"off", "counts", "full"}
+        Requests are counted from "counts" on.
+    threads : int
+        Threads to use; results do not depend on it.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
+
+    Raises
+    ------
+    ArgumentError
+        A topic is unknown; a broker that is to fail is unknown or not registered.
+    """
+    names = list(dict.fromkeys(topics))
+    rows = state.lookup.topics(names)
+    exists = rows >= 0
+    exists[exists] = state.topic_exists[rows[exists]]
+    unknown = [name for name, found in zip(names, exists.tolist(), strict=True) if not found]
+    if unknown:
+        raise ArgumentError(f"topic {', '.join(unknown)} is unknown")
+    run = Run(state, broker_ids, journal, threads, profile)
+    marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
+    others = np.setdiff1d(marked, rows)
+    outcome = run.record(run.controller.delete_topics(names))
+    asked = np.concatenate([rows, others])
+    told = _per_broker(run.state, _rows_of(run.state, asked), ReplicaState.DELETION_STARTED)
+    run.fail()
+    run.record(run.controller.acknowledge_deletions())
+    waiting = _rows_of(run.state, asked[run.state.topic_queued_for_deletion[asked]])
+    notes = list(outcome.notes)
+    if others.size:
+        notes.append(f"topics that were marked for deletion already: {others.size}")
+    return Deletion(
+        run.controller.title,
+        run.broker_ids,
+        run.state,
+        tuple(notes),
+        run.start,
+        run.before,
+        take_census(run.state),
+        _topic_table(run.before.state, run.state, asked),
+        told,
+        np.where(run.state.registered, 0, _per_broker(run.state, waiting)),
+        tuple(run.events),
+    )
+
+
+def _rows_of(state: ClusterState, topics: Rows) -> Rows:
+    """Partition rows of some topic rows."""
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    return np.concatenate([*parts, np.empty(0, np.int32)]).astype(np.int32)
+
+
+def _per_broker(state: ClusterState, rows: Rows, wanted: ReplicaState | None = None) -> Counts:
+    """(B,) assigned replicas of some partitions, or those of them in a state."""
+    n = state.records["n_replicas"][rows]
+    chosen = np.arange(state.n_slots) < n[:, np.newaxis]
+    if wanted is not None:
+        chosen &= state.replica_state[rows] == wanted
+    return np.bincount(state.replicas[rows][chosen], minlength=state.n_brokers).astype(np.int64)
+
+
+def _topic_table(before: ClusterState, after: ClusterState, topics: Rows) -> pa.Table:
+    """What became of each topic; rows of topics stay where they are."""
+    table: dict[str, list[object]] = {
+        name: [] for name in ("partitions", "replicas", "status", "waiting_for", "reason")
+    }
+    queued, moving = after.topic_queued_for_deletion, after.records["flags"]
+    for topic in topics.tolist():
+        rows = before.lookup.rows_of_topic(topic)
+        table["partitions"].append(rows.size)
+        table["replicas"].append(int(before.records["n_replicas"][rows].sum(dtype=np.int64)))
+        dead: list[int] = []
+        reason = None
+        if queued[topic]:
+            held = _per_broker(after, rows) > 0
+            dead = after.broker_id[held & ~after.registered].tolist()
+            if dead:
+                reason = brokers_are(dead, "down")
+            elif (moving[rows] & schema.FLAG_BEING_REASSIGNED).any():
+                reason = "partitions of it are being reassigned"
+        elif after.topic_exists[topic]:
+            reason = "topic deletion is disabled"
+        kept = "waiting" if queued[topic] else "kept"
+        table["status"].append(kept if queued[topic] or after.topic_exists[topic] else "deleted")
+        table["waiting_for"].append(dead)
+        table["reason"].append(reason)
+    types = (pa.int64(), pa.int64(), pa.string(), pa.list_(pa.int32()), pa.string())
+    columns = {
+        name: pa.array(values, kind)
+        for (name, values), kind in zip(table.items(), types, strict=True)
+    }
+    found = pa.table({"topic": before.topic.take(pa.array(topics)), **columns})
+    waits = found["status"].to_numpy() == "waiting"
+    return found.take(pa.array(np.argsort(~waits, kind="stable")))

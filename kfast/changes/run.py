@@ -1,0 +1,75 @@
+"""A controller at work on a copy of a cluster, and what it has done so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kfast.census import take_census
+from kfast.controller import Controller
+from kfast.errors import ArgumentError
+from kfast.impact import Event, impact
+from kfast.journal import Outcome
+from kfast.profiles import Profile
+from kfast.state import ClusterState
+
+__all__ = ["Run", "brokers_are"]
+
+
+class Run:
+    """A controller that has started on a copy of a cluster.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    broker_ids : iterable of int
+        Registered brokers that will fail.
+    journal : {"off", "counts", "full"}
+    threads : int
+    profile : str or Profile
+
+    Raises
+    ------
+    ArgumentError
+        A broker is unknown, or not registered.
+    """
+
+    def __init__(
+        self, state: ClusterState, broker_ids: Iterable[int], journal: str, threads: int,
+        profile: str | Profile,
+    ) -> None:
+        self.broker_ids = tuple(dict.fromkeys(int(broker) for broker in broker_ids))
+        rows = state.find_brokers(self.broker_ids).tolist()
+        down = [b for b, r in zip(self.broker_ids, rows, strict=True) if not state.registered[r]]
+        if down:
+            raise ArgumentError(
+                f"broker {', '.join(map(str, down))} is not registered: it is down already and "
+                "cannot fail"
+            )
+        self.state = state.copy()
+        self.controller = Controller(
+            self.state, journal=journal, threads=threads, profile=profile
+        )
+        self.events: list[Event] = []
+        as_given = take_census(self.state)
+        outcome = self.record(self.controller.on_controller_failover())
+        # Rows and slots of the state may mean something else later; those of this copy do not.
+        self.before = take_census(self.state.copy())
+        self.start = impact(as_given, self.before, [outcome])
+
+    def record(self, outcome: Outcome) -> Outcome:
+        """Keep the outcome of an event, with who was up."""
+        self.events.append(Event(outcome, self.state.registered, self.state.shutting_down))
+        return outcome
+
+    def fail(self) -> None:
+        """Let the brokers fail that were named, all at once."""
+        if self.broker_ids:
+            self.record(self.controller.on_broker_failure(self.broker_ids))
+
+
+def brokers_are(broker_ids: Iterable[int], said: str) -> str:
+    """Say something of one broker or of several."""
+    ids = list(broker_ids)
+    noun, verb = ("broker", "is") if len(ids) == 1 else ("brokers", "are")
+    return f"{noun} {', '.join(map(str, ids))} {verb} {said}"
