@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 import click
 
+from kfast.profiles import DEFAULT_PROFILE, PROFILES
+
 __all__ = [
     "Condition",
     "broker_ids",
     "input_options",
     "names",
+    "profile_option",
     "report_options",
     "topic_partition",
 ]
@@ -151,6 +154,17 @@ def input_options() -> Callable[[Command], Command]:
                 help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
             ),
         )
+    )
+
+
+def profile_option() -> Callable[[Command], Command]:
+    """Option of the commands that run a controller."""
+    return click.option(
+        "--profile",
+        type=click.Choice(tuple(PROFILES)),
+        default=DEFAULT_PROFILE,
+        show_default=True,
+        help="Version of the controller that is simulated.",
     )
 
 
