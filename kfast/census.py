@@ -27,7 +27,8 @@ CENSUS_METRICS: Mapping[str, str] = {
     "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
     "offline ones included",
     "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
-    "under_replicated": "partitions with an assigned replica that is not in sync and live",
+    "under_replicated": "partitions with fewer live in-sync replicas than assigned ones; those "
+    "that a reassignment adds are not asked for",
     "no_live_replica": "partitions none of whose assigned replicas is live",
     "not_preferred": "partitions led by another than the preferred replica",
 }
@@ -52,6 +53,8 @@ class Census:
         Broker row of each leader, -1 for none.
     isr : (P,) uint8 or uint64
         Masks of the in-sync replicas.
+    replicas : (P, S) uint16 or int32
+        Broker row of each slot that the masks speak of.
     per_broker : (B, 3) int64
         Leaders, replicas, and replicas in sync and live.
     registered : (B,) bool
@@ -63,6 +66,7 @@ class Census:
     marks: Marks
     leader: Rows
     isr: npt.NDArray[Any]
+    replicas: npt.NDArray[Any]
     per_broker: npt.NDArray[np.int64]
     registered: Flags
     unclean_elections: int
@@ -81,7 +85,7 @@ class Census:
     def isr_ids(self) -> pa.ListArray:
         """(P,) broker ids of each ISR, in AR order."""
         rows = np.arange(self.isr.size, dtype=np.int32)
-        return id_lists(self.state, rows, self.isr)
+        return id_lists(self.state, rows, self.isr, replicas=self.replicas)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -148,6 +152,7 @@ def take_census(state: ClusterState) -> Census:
         marks,
         state.records["leader"].copy(),
         state.records["isr"].copy(),
+        state.replicas.copy(),
         per_broker,
         state.registered,
         state.unclean_elections,

@@ -61,14 +61,26 @@ class Impact:
     def leaders_moved(self) -> Flags:
         """(P,) whether each partition had a leader before and has another one after."""
         led = ~self.before.flags("offline") & ~self.after.flags("offline")
+        led &= (self.before.leader >= 0) & (self.after.leader >= 0)
         moved: Flags = led & (self.before.leader != self.after.leader)
         return moved
 
     @property
     def isr_shrunk(self) -> Flags:
         """(P,) whether each partition's ISR lost a member."""
-        lost = self.before.isr.astype(np.uint64) & ~self.after.isr.astype(np.uint64)
-        shrunk: Flags = lost != 0
+        before, after = self.before, self.after
+        if np.array_equal(before.replicas, after.replicas):
+            shrunk: Flags = (before.isr & ~after.isr) != 0
+            return shrunk
+        # A reassignment moved slots, so members are compared by their brokers.
+        lost = before.isr.astype(np.uint64)
+        for slot in range(before.replicas.shape[1]):
+            kept = np.zeros(lost.size, np.bool_)
+            for other in range(after.replicas.shape[1]):
+                in_sync = ((after.isr >> after.isr.dtype.type(other)) & 1) != 0
+                kept |= in_sync & (before.replicas[:, slot] == after.replicas[:, other])
+            lost[kept] &= ~(np.uint64(1) << np.uint64(slot))
+        shrunk = lost != 0
         return shrunk
 
     def newly(self, metric: str) -> Flags:

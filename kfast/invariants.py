@@ -287,26 +287,21 @@ def deleted_topics_were_deleted(
 def deletion_is_not_retried_under_way(
     before: ClusterState, after: ClusterState, outcome: Outcome
 ) -> None:
-    """Rule 26, second half: while a replica is being deleted, none of its topic is retried.
-
-    What a reassignment stops, and what a broker's end stops, does not count: the deletion manager
-    did not ask for it.
-    """
+    """Rule 26, second half: while a replica is being deleted, none of its topic is retried."""
+    if outcome.event not in DELETION_EVENTS:
+        return
     n = before.n_partitions
-    started = (before.replica_state == ReplicaState.DELETION_STARTED).any(axis=1)
     width = min(before.n_slots, after.n_slots)
-    same = before.replica_state[:, :width] == after.replica_state[:n, :width]
-    started &= same.all(axis=1) & (after.partition[:n] >= 0)
-    topics = {before.topic[int(row)].as_py() for row in before.topic_row[started]}
+    kept = (before.replica_state[:, :width] == after.replica_state[:n, :width]).all(axis=1)
+    kept &= (before.replica_state == ReplicaState.DELETION_STARTED).any(axis=1)
+    kept &= before.topic_queued_for_deletion[before.topic_row] & (after.partition[:n] >= 0)
+    topics = {before.topic[int(row)].as_py() for row in before.topic_row[kept]}
     for row in outcome.transitions.to_pylist() if topics else ():
-        if row["topic"] in topics and row["from_state"] == (
-            ReplicaState.DELETION_INELIGIBLE.label
-        ) and row["to_state"] == ReplicaState.OFFLINE.label and not _is_failover(outcome):
+        if row["topic"] in topics and row["to_state"] == ReplicaState.OFFLINE.label:
             raise InvariantError(f"invariant 26: {row} is retried while others are being deleted")
 
 
-def _is_failover(outcome: Outcome) -> bool:
-    return outcome.event == "on_controller_failover"
+DELETION_EVENTS = ("delete_topics", "on_stop_replica_response", "acknowledge_deletions")
 
 
 def after_broker_failure(state: ClusterState, broker_ids: list[int]) -> None:

@@ -255,6 +255,12 @@ class Store:
         written: npt.NDArray[np.bool_] = done
         return written
 
+    def versions(self, rows: Rows) -> npt.NDArray[np.int32]:
+        """Stored versions of some records, as a leader learns them from its requests."""
+        self._grow()
+        known: npt.NDArray[np.int32] = self._fields[rows, 3].astype(np.int32)
+        return known
+
     def unreadable_topics(self) -> npt.NDArray[np.uint8]:
         """(T,) 1 where the topic's configuration cannot be read."""
         failed = np.zeros(max(self.state.n_topics, 1), np.uint8)

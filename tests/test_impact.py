@@ -47,7 +47,7 @@ def marks_of(ctx, state, topic, partition):
         "offline": offline,
         "under_min_isr": offline or len(isr) < needed,
         "at_min_isr": not offline and len(isr) == needed,
-        "under_replicated": not set(assignment.replicas) <= set(isr),
+        "under_replicated": len(set(assignment.replicas) & set(isr)) < len(assignment.origin),
         "no_live_replica": not live,
         "not_preferred": not offline and record.leader != assignment.replicas[0],
     }

@@ -252,6 +252,10 @@ def _write_isrs(
         proposed["version"] += 1
         take(controller, rows, proposed)
         return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
+    if not controller.profile.touch_is_cached:
+        # LeaderAndIsr told the leader of an epoch that the controller itself has not cached.
+        store.make_known(rows)
+        proposed["version"] = store.versions(rows)
     written = store.write_isrs(rows, proposed)
     reload_records(controller, rows[written])
     return np.where(written, AlterCode.WRITTEN, AlterCode.INVALID_UPDATE_VERSION).astype(np.uint8)

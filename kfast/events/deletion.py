@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kfast import schema
 from kfast.events import topics as topic_events
@@ -108,7 +109,7 @@ def on_stop_replica_response(
         return controller.refused("on_stop_replica_response", "NOT_CONTROLLER")
     slots = mutators.track(state, asked, np.repeat(broker, asked.size))
     masks = np.uint64(1) << slots.astype(np.uint64)
-    started = state.topic_deletion_started[state.topic_row[asked]]
+    started = _heeded(controller)[state.topic_row[asked]]
 
     def steps() -> None:
         fail_replica_deletion(controller, _some(asked, masks, started & bad))
@@ -139,9 +140,21 @@ def acknowledge_deletions(
     def steps() -> None:
         for broker in np.flatnonzero(chosen & (np.diff(begin) > 0)).tolist():
             part = slice(begin[broker], begin[broker + 1])
-            complete_replicas(controller, Replicas(hosted[part], slots[part]))
+            heeded = _heeded(controller)[state.topic_row[hosted[part]]]
+            if heeded.any():
+                complete_replicas(controller, _some(hosted[part], slots[part], heeded))
 
     return controller.attempt("acknowledge_deletions", steps)
+
+
+def _heeded(controller: Controller) -> npt.NDArray[np.bool_]:
+    """(T,) topics for which answers count: those whose deletion has started (5.4).
+
+    Before 2.1 no topic is marked as started, and answers count for all that are queued.
+    """
+    if controller.profile.deletes_partitions_at_start:
+        return controller.state.topic_deletion_started
+    return controller.state.topic_queued_for_deletion
 
 
 def _being_deleted(
@@ -215,15 +228,31 @@ def complete_replicas(controller: Controller, replicas: Replicas) -> None:
 
 
 def resume_deletions(controller: Controller) -> None:
-    """Finish what is deleted, start again what failed, begin what can begin."""
+    """Finish what is deleted, start again what failed, begin what can begin.
+
+    Since 2.5 all topics take each of these steps together; before, one topic after the other.
+    """
     state = controller.state
     if not state.delete_topic_enabled or not state.any_queued:
         return
+    topics = _queued(state)
+    together = controller.profile.batches_deletions
+    for group in [topics] if together else [topics[at : at + 1] for at in _by_name(state, topics)]:
+        _resume(controller, group)
+
+
+def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
+    order: npt.NDArray[np.int64] = np.argsort(state.topic.take(pa.array(topics)).to_pylist())
+    return order
+
+
+def _resume(controller: Controller, topics: Rows) -> None:
+    state = controller.state
     done, retry, go = [], [], []
-    for topic in _queued(state).tolist():
-        rows = state.lookup.rows_of_topic(topic)
+    for topic in topics.tolist():
         status, controller.deletion_hints[topic] = kernel.deletion_status(
-            state.records, state.replica_state, rows, controller.deletion_hints.get(topic, 0)
+            state.records, state.replica_state, state.lookup.rows_of_topic(topic),
+            controller.deletion_hints.get(topic, 0),
         )
         if status & SOME_WITHOUT_ENTRY:
             raise EventFailed("NoSuchElement")
@@ -250,11 +279,8 @@ def _start(controller: Controller, topics: Rows) -> None:
     """`start` of section 6.12: take the partitions away, and tell brokers to delete replicas."""
     state, checked = controller.state, controller.checked
     unseen = topics[~state.topic_deletion_started[topics]]
-    if unseen.size:
-        rows = _rows_of(state, unseen)
-        machine = controller.partition_state_machine
-        checked(machine.run(rows, PartitionState.OFFLINE))
-        checked(machine.run(rows, PartitionState.NON_EXISTENT))
+    if unseen.size and controller.profile.deletes_partitions_at_start:
+        _take_partitions_away(controller, _rows_of(state, unseen))
         state.topic_flags[unseen] |= mutators.STARTED
     rows = _rows_of(state, topics)
     controller.send_update_metadata("announce the deletion", state.registered, rows)
@@ -264,6 +290,12 @@ def _start(controller: Controller, topics: Rows) -> None:
     checked(replicas.run(alive, ReplicaState.OFFLINE))
     checked(replicas.run(alive, ReplicaState.DELETION_STARTED))
     state.mark_topics_ineligible(np.unique(state.topic_row[dead.rows]))
+
+
+def _take_partitions_away(controller: Controller, rows: Rows) -> None:
+    machine = controller.partition_state_machine
+    controller.checked(machine.run(rows, PartitionState.OFFLINE))
+    controller.checked(machine.run(rows, PartitionState.NON_EXISTENT))
 
 
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
@@ -289,6 +321,8 @@ def _finish(controller: Controller, topics: Rows) -> None:
     deleted = _in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
     machine = controller.replica_state_machine
     controller.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
+    if not controller.profile.deletes_partitions_at_start:
+        _take_partitions_away(controller, rows)
     topic_events.remove_topics(controller, topics)
     state.topic_unclean_leader_election[topics] = -1
     state.topic_min_insync_replicas[topics] = -1

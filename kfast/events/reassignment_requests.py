@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,9 +20,12 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.events.reassignment import Targets, is_complete
+from kfast.events import legacy_reassignment as legacy
+from kfast.events.reassignment import is_complete
 from kfast.events.reassignment import on_partition_reassignment as start_or_go_on
+from kfast.events.reassignment_steps import Targets
 from kfast.kernels import reassign
+from kfast.profiles import UNSUPPORTED
 from kfast.results import EventFailed
 from kfast.schema import ReassignmentCode
 from kfast.state.records import Rows
@@ -82,6 +86,8 @@ def alter_partition_reassignments(
     asked = parse(state, reassignments)
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
+    if not controller.profile.cancels_reassignments:
+        return controller.refused(event, UNSUPPORTED)
     codes = np.zeros(asked.rows.size, np.uint8)
     codes[asked.cancel & ~_being_reassigned(state, asked.rows)] = (
         ReassignmentCode.NO_REASSIGNMENT_IN_PROGRESS
@@ -92,6 +98,8 @@ def alter_partition_reassignments(
         state.records, state.replicas, state.broker_status, asked.rows, asked.targets.offsets,
         state.broker_rows(asked.targets.broker_ids), alive,
     )
+    if not controller.profile.checks_added_replicas:
+        alive[:] = 1
     wrong = ~asked.cancel & ((valid & alive) == 0)
     codes[wrong] = ReassignmentCode.INVALID_REPLICA_ASSIGNMENT
     return _started(controller, event, asked, codes)
@@ -107,6 +115,8 @@ def reassign_partitions(controller: Controller, reassignments: Reassignments) ->
     event = "reassign_partitions"
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
+    if not controller.profile.cancels_reassignments and controller.state.n_reassigned:
+        return controller.refused(event, "REASSIGNMENT_IN_PROGRESS")
     return _started(controller, event, asked, np.zeros(asked.rows.size, np.uint8))
 
 
@@ -160,7 +170,10 @@ def list_partition_reassignments(
 
 def go_on(controller: Controller, rows: Rows) -> None:
     """Go on with the reassignments of some ascending rows; the first error ends the event."""
-    if rows.size:
+    if not controller.profile.cancels_reassignments:
+        for row in rows.tolist():
+            legacy.reassign_legacy(controller, row)
+    elif rows.size:
         for error in start_or_go_on(controller, rows, end_at_error=True).values():
             raise EventFailed(error)
 
@@ -168,6 +181,9 @@ def go_on(controller: Controller, rows: Rows) -> None:
 def resume(controller: Controller, node: Requests) -> None:
     """Step 9 of section 6.1: the legacy node, then all others that are under way."""
     state = controller.state
+    if not controller.profile.cancels_reassignments:
+        legacy.resume_legacy(controller, node.rows, node.targets.lists())
+        return
     codes = _start(controller, node, np.zeros(node.rows.size, np.uint8))
     if state.n_reassigned:
         flagged = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED)
@@ -178,6 +194,11 @@ def resume(controller: Controller, node: Requests) -> None:
 def resume_on(controller: Controller, brokers: Rows) -> None:
     """Step 6 of a broker's startup: reassignments with a target on these broker rows."""
     state = controller.state
+    if not controller.profile.cancels_reassignments:
+        ids = set(state.broker_id[brokers].tolist())
+        waiting = sorted(state.reassignment_targets.items())
+        go_on(controller, np.asarray([row for row, to in waiting if ids & {*to}], np.int32))
+        return
     hosted = state.replicas_on(brokers)
     records = state.records[hosted.rows]
     target = hosted.slots & ~records["removing"].astype(np.uint64)
@@ -192,6 +213,11 @@ def complete_some(controller: Controller, rows: Rows) -> None:
         return
     moving = rows[(state.records["flags"][rows] & schema.FLAG_BEING_REASSIGNED) != 0]
     moving = np.sort(moving)
+    if not controller.profile.cancels_reassignments:
+        for row in moving.tolist():
+            if legacy.is_complete_legacy(controller, row):
+                legacy.reassign_legacy(controller, row)
+        return
     if controller.store is None:
         go_on(controller, moving[is_complete(controller, moving)])
         return
@@ -232,12 +258,21 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
 
 
 def _as_table(reassignments: Reassignments) -> pa.Table:
-    if isinstance(reassignments, pa.Table):
-        return reassignments.select(_ASKED.names).cast(_ASKED)
-    topics = [topic for topic, _ in reassignments]
-    partitions = [partition for _, partition in reassignments]
-    lists = [None if ids is None else list(ids) for ids in reassignments.values()]
-    return pa.table([topics, partitions, lists], schema=_ASKED)
+    try:
+        if isinstance(reassignments, pa.Table):
+            return reassignments.select(_ASKED.names).cast(_ASKED)
+        topics = [topic for topic, _ in reassignments]
+        partitions = [partition for _, partition in reassignments]
+        lists = [ids and [index(b) for b in ids] for ids in reassignments.values()]
+        table = pa.table([topics, partitions, lists], schema=_ASKED)
+    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        raise ArgumentError(
+            "reassignments must say (topic, partition) and a list of broker ids, or None, for "
+            f"each partition: {error}; nothing was changed"
+        ) from error
+    if table.column("replicas").combine_chunks().flatten().null_count:
+        raise ArgumentError("a list of reassignments has an empty place; nothing was changed")
+    return table
 
 
 def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
@@ -260,6 +295,9 @@ def _started(controller: Controller, event: str, asked: Requests, codes: Codes) 
 def _start(controller: Controller, asked: Requests, codes: Codes) -> Codes:
     """`maybeTriggerPartitionReassignment`: start those without an error, in row order."""
     state = controller.state
+    if not controller.profile.cancels_reassignments:
+        legacy.start_legacy(controller, asked.rows, asked.targets.lists(), codes)
+        return codes
     accepted = codes == ReassignmentCode.STARTED
     assigned = asked.rows >= 0
     assigned[assigned] = state.records["n_replicas"][asked.rows[assigned]] > 0
@@ -287,11 +325,5 @@ def _with_origins(
     records = state.records[rows]
     origin = first_slots(records["n_replicas"]) & ~records["adding"].astype(np.uint64)
     back = id_lists(state, rows, np.where(cancel, origin, 0))
-    lists = np.split(targets.broker_ids, targets.offsets[1:-1])
-    chosen = [
-        np.asarray(origin, np.int32) if cancelled else wanted
-        for origin, cancelled, wanted in zip(back.to_pylist(), cancel.tolist(), lists, strict=True)
-    ]
-    offsets = np.zeros(rows.size + 1, np.int32)
-    np.cumsum([ids.size for ids in chosen], out=offsets[1:])
-    return Targets(offsets, np.concatenate(chosen))
+    given = zip(back.to_pylist(), cancel.tolist(), targets.lists(), strict=True)
+    return Targets.from_lists([home if cancelled else wanted for home, cancelled, wanted in given])

@@ -237,7 +237,7 @@ def take_census(
             mark |= <uint8_t> (in_sync < needed) << 1
             mark |= <uint8_t> (in_sync == needed) << 2
             mark |= <uint8_t> (kfast_count(records[row].isr & live & assigned)
-                               < records[row].n_replicas) << 3
+                               < kfast_count(assigned & ~(<uint64_t> records[row].adding))) << 3
             mark |= <uint8_t> (not live & assigned) << 4
             if led:
                 mark |= <uint8_t> (<int32_t> replicas[row, 0] != records[row].leader) << 5

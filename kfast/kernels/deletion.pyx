@@ -12,6 +12,7 @@ from kfast.kernels.slots cimport (
     FLAG_ASSIGNED,
     FLAG_BEING_REASSIGNED,
     NO_LEADER,
+    P_NON_EXISTENT,
     P_NO_ENTRY,
     R_DELETION_INELIGIBLE,
     R_DELETION_STARTED,
@@ -179,8 +180,8 @@ def free_partitions(
 ):
     """Free the rows of which nothing is left; returns how many.
 
-    What is left may be an assignment, leadership, the mark of a reassignment, the state of a
-    replica, or an offline directory.
+    What is left may be an assignment, leadership, the mark of a reassignment, a state of the
+    partition or of a replica, or an offline directory.
     """
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
@@ -192,6 +193,8 @@ def free_partitions(
             row = rows[i]
             record = &records[row]
             used = record.n_replicas or record.flags & ~FLAG_ASSIGNED or record.offline_dir
+            used = used or not (record.partition_state == P_NON_EXISTENT
+                                or record.partition_state == P_NO_ENTRY)
             for s in range(record.n_slots):
                 used = used or replica_state[row, s] != R_NO_ENTRY
             if used:

@@ -16,7 +16,7 @@ def check_safe(
     safe: _Array,
 ) -> None: ...
 def check_complete(
-    records: _Array, rows: _Array, stored: _Array, is_stored: _Array, complete: _Array,
+    records: _Array, rows: _Array, is_stored: _Array, stored_isr: _Array, complete: _Array,
 ) -> None: ...
 def start_reassignments(
     records: _Array, replicas: _Array, replica_state: _Array, topic_row: _Array,
@@ -29,6 +29,6 @@ def assign_targets(
 ) -> None: ...
 def touch(
     records: _Array, replicas: _Array, topic_row: _Array, topic_flags: _Array, rows: _Array,
-    controller_epoch: int, raised: bool, separate_added: bool, codes: _Array, effects: _Array,
+    others: _Array, controller_epoch: int, separate_added: bool, codes: _Array, effects: _Array,
     tally: _Array,
 ) -> int: ...

@@ -127,8 +127,8 @@ def check_safe(
 def check_complete(
     const_record_t[::1] records,     # IN   (P,)  hot records
     const int32_t[::1] rows,         # IN   (n,)  partition rows
-    const_record_t[::1] stored,      # IN   (n,)  records to look at, or (0,): the cached ones
-    const uint8_t[::1] is_stored,    # IN   (n,)  1: there is a record; or (0,)
+    const uint8_t[::1] is_stored,    # IN   (n,)  1: there is a record; or (0,): see the cached ones
+    const uint64_t[::1] stored_isr,  # IN   (n,)  its ISR; or (0,)
     uint8_t[::1] complete,           # OUT  (n,)  1: nothing to move, or all targets are in sync
 ):
     """Which reassignments are complete. Source: specification, section 6.7, step 3."""
@@ -138,10 +138,11 @@ def check_complete(
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
-            if stored.shape[0]:
-                known, isr = is_stored[i] != 0, stored[i].isr
-            else:
-                known, isr = records[row].flags & FLAG_HAS_LEADERSHIP != 0, records[row].isr
+            known = records[row].flags & FLAG_HAS_LEADERSHIP != 0
+            isr = records[row].isr
+            if is_stored.shape[0]:
+                known = is_stored[i] != 0
+                isr = stored_isr[i]
             target = first_slots(records[row].n_replicas) & ~(<uint64_t> records[row].removing)
             complete[i] = (
                 not (records[row].adding or records[row].removing)
@@ -302,11 +303,11 @@ def touch(
     const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
     const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
     const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
+    const uint64_t[::1] others,       # IN      (n,)    slots to tell besides; or (0,)
     int controller_epoch,
-    bint raised,                      # a store has raised the epochs already: only tell
     bint separate_added,              # tell those that are added that they are new
     uint8_t[::1] codes,               # OUT     (n,)    MOVED, NO_RECORD or NEWER_CONTROLLER
-    Effect[::1] effects,              # OUT     (2n,)   two for each that moved; or (0,)
+    Effect[::1] effects,              # OUT     (2n,)   one or two for each that moved; or (0,)
     int64_t[:, ::1] tally,            # IN OUT  (1, width)
 ):
     """Raise the leader epoch of some partitions and tell all their replicas.
@@ -318,40 +319,39 @@ def touch(
     """
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n_kept = 0
+    cdef uint64_t told
     cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
             record = &records[row]
-            codes[i] = MOVED
-            if not raised:
-                codes[i] = raise_epoch(record, controller_epoch)
+            codes[i] = raise_epoch(record, controller_epoch)
             if codes[i] != MOVED:
                 continue
+            told = first_slots(record.n_replicas)
+            if others.shape[0]:
+                told |= others[i]
             tally[0, TALLY_METADATA] += 1
-            count_requests(
-                &tally[0, TALLY_BROKERS], &replicas[row, 0], first_slots(record.n_replicas)
-            )
+            count_requests(&tally[0, TALLY_BROKERS], &replicas[row, 0], told)
             if effects.shape[0]:
-                announce(record, row, topic_flags[topic_row[row]], separate_added, &effects[n_kept])
-                n_kept += 2
+                n_kept += announce(
+                    record, row, topic_flags[topic_row[row]], told,
+                    record.adding if separate_added else 0, separate_added, &effects[n_kept],
+                )
     return n_kept
 
 
-cdef inline void announce(
-    const record_t* record, Py_ssize_t row, uint8_t flags, bint separate_added, Effect* effects
+cdef inline int announce(
+    const record_t* record, Py_ssize_t row, uint8_t flags, uint64_t told, uint64_t added,
+    bint separate_added, Effect* effects
 ) noexcept nogil:
-    """Two effects: what the origin is told, and what those are that are being added."""
-    cdef uint64_t added = 0
+    """What the old replicas are told, and apart from it what those are that are being added."""
+    cdef int n = 2 if separate_added else 1
     cdef int i
-    if separate_added:
-        added = record.adding
-    for i in range(2):
+    for i in range(n):
         begin_effect(&effects[i], record, row, -1, 0, 0, flags)
         effects[i].code = NOT_ASKED
+        effects[i].kinds |= KIND_LEADER_AND_ISR | (KIND_IS_NEW if i else 0)
+        effects[i].recipients = added if i else told & ~added
         carry_record(&effects[i], record)
-    effects[0].kinds |= KIND_LEADER_AND_ISR
-    effects[0].recipients = first_slots(record.n_replicas) & ~added
-    if separate_added:
-        effects[1].kinds |= KIND_LEADER_AND_ISR | KIND_IS_NEW
-        effects[1].recipients = added
+    return n

@@ -80,6 +80,7 @@ class ClusterState:
         self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
         self.free_rows: Rows = np.empty(0, np.int32)
         self.unwritten_assignments: dict[int, Assignment] = {}
+        self.reassignment_targets: dict[int, tuple[int, ...]] = {}
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
@@ -176,6 +177,7 @@ class ClusterState:
                 setattr(other, name, value.copy())
         other.odd_orders = dict(self.odd_orders)
         other.unwritten_assignments = dict(self.unwritten_assignments)
+        other.reassignment_targets = dict(self.reassignment_targets)
         other._index = None if self._index is None else self._index.copy()
         return other
 
@@ -340,13 +342,15 @@ class ClusterState:
     # --- mutators of section 1.6 ----------------------------------------------------------------
 
     def recount(self) -> None:
-        """Make both counters and both bitmaps afresh from the columns."""
+        """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
         self.offline_partition_count, self.preferred_imbalance_count = census.recount(
             self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
             self.leader_offline, self.pending,
         )
         self.any_offline_dir = bool(self.records["offline_dir"].any())
+        moving = self.records["flags"] & schema.FLAG_BEING_REASSIGNED
+        self.n_reassigned = int(np.count_nonzero(moving))
 
     compact = freeing.compact
     save = saving.save

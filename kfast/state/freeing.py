@@ -94,6 +94,9 @@ def compact(state: ClusterState) -> Rows:
     state.unwritten_assignments = {
         int(np.searchsorted(kept, row)): ids for row, ids in state.unwritten_assignments.items()
     }
+    state.reassignment_targets = {
+        int(np.searchsorted(kept, row)): ids for row, ids in state.reassignment_targets.items()
+    }
     state.free_rows = np.empty(0, np.int32)
     state._index, state._lookup = None, None
     offline, imbalanced = state.offline_partition_count, state.preferred_imbalance_count

@@ -262,7 +262,12 @@ def refresh_rows(state: ClusterState, rows: Rows) -> None:
 
 
 def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
-    """Mark those of some topic rows that are queued as ineligible (6.12)."""
+    """Mark those of some topic rows that are queued as ineligible (6.12).
+
+    Where topics cannot be deleted, none is marked.
+    """
+    if not state.delete_topic_enabled:
+        return
     queued = topics[(state.topic_flags[topics] & QUEUED) != 0]
     state.topic_flags[queued] |= INELIGIBLE
 

@@ -28,14 +28,18 @@ def first_slots(n_replicas: npt.NDArray[Any]) -> Slots:
 
 def id_lists(
     state: ClusterState, rows: Rows, masks: npt.NDArray[Any],
-    valid: npt.NDArray[np.bool_] | None = None,
+    valid: npt.NDArray[np.bool_] | None = None, *, replicas: npt.NDArray[Any] | None = None,
 ) -> pa.ListArray:
-    """Broker ids of some slots of each row, in slot order, as an Arrow list column."""
+    """Broker ids of some slots of each row, in slot order, as an Arrow list column.
+
+    With `replicas`, the slots are those of this matrix, not those that the state has now.
+    """
     slots = np.ascontiguousarray(masks, np.uint64)
     offsets = np.empty(slots.size + 1, np.int32)
     kernels.measure_lists(slots, offsets)
     values = np.empty(int(offsets[-1]), np.int32)
-    kernels.expand_masks(state.replicas, state.broker_id, rows, slots, values)
+    matrix = state.replicas if replicas is None else replicas
+    kernels.expand_masks(matrix, state.broker_id, rows, slots, values)
     mask = None if valid is None or valid.all() else pa.array(~valid)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), mask=mask)
 
