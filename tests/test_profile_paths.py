@@ -121,7 +121,7 @@ def next_step(random: Random, run: Run) -> tuple[str, Step]:
         or (not down and n == 1) else weight
         for n, (weight, name, _) in enumerate(steps)
     ]
-    weight, name, step = random.choices(steps, weights)[0]
+    _, name, step = random.choices(steps, weights)[0]
     return name, step
 
 

@@ -5,7 +5,9 @@ A test says what each profile does; a profile that is not named does as zk-3.9.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,7 @@ from kfast.transitions import valid_transitions
 
 from .states import assert_reads, read_state
 
+ROOT = Path(__file__).resolve().parent.parent
 EVERY = tuple(PROFILES)
 OLDEST = ("zk-0.10", "zk-1.0")
 MIDDLE = ("zk-1.1", "zk-2.0")
@@ -94,6 +97,17 @@ def test_every_switch_differs_between_some_profiles():
     for field in fields(ZK_3_9):
         values = {str(getattr(profile, field.name)) for profile in PROFILES.values()}
         assert len(values) > 1 or field.name == "partition_previous", field.name
+
+
+def test_every_switch_is_read_and_written_down():
+    """Some module reads it, and the table of `docs/profiles.md` names it; and nothing else."""
+    text = "".join(path.read_text("utf-8") for path in (ROOT / "kfast").rglob("*.py"))
+    switches = {field.name for field in fields(ZK_3_9)} - {"name", "title"}
+    assert [name for name in sorted(switches) if not re.search(rf"\.{name}\b", text)] == []
+    page = (ROOT / "docs" / "profiles.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.count(" | ") == 2]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[3])} == switches
+    assert set(re.findall(r"^\| `(zk-[\d.]+)`", page, re.M)) == set(PROFILES)
 
 
 def test_a_profile_of_ones_own():
