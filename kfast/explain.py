@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from kfast.impact import Event, Failure, fail_brokers
 from kfast.journal.outcome import FULL_TABLES
+from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.schema import Code
 from kfast.state import ClusterState, Leadership
 
@@ -65,6 +66,7 @@ def explain(
     partitions: Iterable[tuple[str, int]],
     *,
     controlled: bool = False,
+    profile: str | Profile = DEFAULT_PROFILE,
 ) -> list[Explanation]:
     """Tell step by step what the failure of some brokers does to some partitions.
 
@@ -77,6 +79,8 @@ def explain(
     partitions : iterable of (topic, partition)
     controlled : bool
         Whether each broker first asks for its controlled shutdown.
+    profile : str or Profile
+        Which controller is simulated, as in `fail_brokers`.
 
     Raises
     ------
@@ -89,7 +93,9 @@ def explain(
     given = ClusterState.from_tables(
         tables.brokers, tables.topics, tables.partitions.take(rows), tables.cluster
     )
-    failure = fail_brokers(given, broker_ids, controlled=controlled, journal="full")
+    failure = fail_brokers(
+        given, broker_ids, controlled=controlled, journal="full", profile=profile
+    )
     return [_Story(given, failure, name, number).told() for name, number in wanted]
 
 

@@ -16,6 +16,7 @@ from kfast.census import CENSUS_METRICS, Census, Flags, key_columns, take_census
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
+from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.state import ClusterState
 
 __all__ = ["CHANGE_METRICS", "Event", "Failure", "Impact", "fail_brokers", "impact"]
@@ -254,6 +255,7 @@ def fail_brokers(
     controlled: bool = False,
     journal: str = "counts",
     threads: int = 1,
+    profile: str | Profile = DEFAULT_PROFILE,
 ) -> Failure:
     """Start a controller on a copy of the cluster, and let brokers fail.
 
@@ -269,6 +271,8 @@ def fail_brokers(
         Requests are counted from "counts" on; `kfast.explain` needs "full".
     threads : int
         Threads to use; results do not depend on it.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
 
     Raises
     ------
@@ -285,7 +289,7 @@ def fail_brokers(
             "fail"
         )
     after = state.copy()
-    controller = Controller(after, journal=journal, threads=threads)
+    controller = Controller(after, journal=journal, threads=threads, profile=profile)
     as_given = take_census(after)
     events = [_event(after, controller.on_controller_failover())]
     started = take_census(after)

@@ -22,11 +22,11 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import InvariantError
 from kfast.journal import Outcome
+from kfast.profiles import DEFAULT_PROFILE, ZK_3_9, Profile, find_profile
 from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.state import ClusterState, Leadership
 from kfast.state.tables import first_slots
 from kfast.store import Store
-from kfast.transitions import PARTITION_PREVIOUS, REPLICA_PREVIOUS
 
 Mask = npt.NDArray[np.bool_]
 
@@ -123,19 +123,24 @@ def check(state: ClusterState) -> None:
 
 
 def check_step(
-    before: ClusterState, after: ClusterState, outcome: Outcome, store: Store | None = None
+    before: ClusterState, after: ClusterState, outcome: Outcome, store: Store | None = None,
+    profile: str | Profile = DEFAULT_PROFILE,
 ) -> None:
     """Check the rules that compare two states with one event of the controller between them.
 
     Rows that the event added are left out. A failover makes all states anew and is left out of
-    rule 1 for its first step, as the specification says.
+    rule 1 for its first step, as the specification says. Rules 2 and 4 do not bind a profile that
+    caches what it failed to write, or empties the ISR where unclean election is allowed (8.1).
     """
-    records_only_grow(before, after)
-    isr_never_empties(before, after)
+    version = find_profile(profile)
+    if not version.caches_lost_writes:
+        records_only_grow(before, after)
+    if not version.empties_unclean_isr:
+        isr_never_empties(before, after)
     leaders_stay_in_their_isr(before, after)
     reassignments_end_complete(before, after)
     if outcome.level == "full":
-        transitions_are_legal(outcome)
+        transitions_are_legal(outcome, version)
         new_replicas_are_new(outcome)
         deletion_is_marked(after, outcome)
         deleted_topics_were_deleted(before, after, outcome)
@@ -175,21 +180,19 @@ def leaders_stay_in_their_isr(before: ClusterState, after: ClusterState) -> None
     _require(held, 3, "the leader is in the ISR or -1", after, rows)
 
 
-def _legal() -> set[tuple[str, str]]:
-    cells = {(f.label, to.label) for to, froms in PARTITION_PREVIOUS.items() for f in froms}
-    return cells | {(f.label, to.label) for to, froms in REPLICA_PREVIOUS.items() for f in froms}
+def _legal(profile: Profile) -> set[tuple[str, str]]:
+    partitions, replicas = profile.partition_previous, profile.replica_previous
+    cells = {(f.label, to.label) for to, froms in partitions.items() for f in froms}
+    return cells | {(f.label, to.label) for to, froms in replicas.items() for f in froms}
 
 
-LEGAL_CELLS = _legal()
-
-
-def transitions_are_legal(outcome: Outcome) -> None:
+def transitions_are_legal(outcome: Outcome, profile: Profile = ZK_3_9) -> None:
     """Rule 1."""
     pairs = zip(
         outcome.transitions.column("from_state").to_pylist(),
         outcome.transitions.column("to_state").to_pylist(), strict=True,
     )
-    wrong = set(pairs) - LEGAL_CELLS
+    wrong = set(pairs) - _legal(profile)
     if wrong:
         raise InvariantError(f"invariant 1: {sorted(wrong)} are not legal transitions")
 

@@ -130,9 +130,9 @@ class Profile:
     # --- reassignment and deletion ---------------------------------------------------------------
 
     cancels_reassignments: bool = True
-    """Reassignments have an API, and may be cancelled or replaced while they run (since 2.4)."""
-    keeps_assignment_records: bool = True
-    """Assignments and LeaderAndIsr have lists of adding and removing replicas (since 2.4)."""
+    """Reassignments have an API and may be cancelled or replaced, and assignments say what is added
+    and removed (since 2.4); before, a node and the controller's memory do, and when a reassignment
+    completes all its targets become Online."""
     checks_added_replicas: bool = True
     """Replicas that a reassignment adds must be on live brokers (since 2.5)."""
     touch_separates_added: bool = True
@@ -140,8 +140,6 @@ class Profile:
     touch_is_cached: bool = True
     """The record with the bumped epoch is cached at once (since 2.4); before, the cache keeps the
     old one until it is next read or written."""
-    onlines_all_targets: bool = False
-    """When a reassignment completes, old targets become Online as well as new ones (before 2.4)."""
     deletes_partitions_at_start: bool = True
     """Partitions become NonExistent when their deletion starts, not when it ends (since 2.1)."""
     batches_deletions: bool = True
@@ -209,9 +207,7 @@ ZK_2_0 = replace(
     has_admin_elections=False,
     filters_elections=False,
     cancels_reassignments=False,
-    keeps_assignment_records=False,
     touch_is_cached=False,
-    onlines_all_targets=True,
     deletes_partitions_at_start=False,
 )
 

@@ -20,6 +20,7 @@ from kfast.cli.options import (
     broker_ids,
     input_options,
     names,
+    profile_option,
     report_options,
     topic_partition,
 )
@@ -115,6 +116,7 @@ def show(
     metavar="N",
     help="Threads to use; the answer does not depend on it.",
 )
+@profile_option()
 @report_options({**CENSUS_METRICS, **CHANGE_METRICS})
 def fail(
     source: str,
@@ -126,6 +128,7 @@ def fail(
     controlled: bool,
     explained: tuple[tuple[str, int], ...],
     threads: int,
+    profile: str,
     kind: str | None,
     output: Path | None,
     top: int,
@@ -140,7 +143,7 @@ def fail(
     Examples:
       kfast fail describe.txt --brokers 3,7
       kfast fail describe.txt --brokers 3 --controlled --explain orders-7
-      kfast fail describe.txt --brokers-file brokers.csv --racks a
+      kfast fail describe.txt --brokers-file brokers.csv --racks a --profile zk-2.4
       kfast fail describe.txt --brokers 3 --default min.insync.replicas=2 \
           --fail-on 'offline>0' --fail-on 'newly_under_min_isr>0'
     """
@@ -154,8 +157,14 @@ def fail(
     state = read_cluster(source, brokers_file, defaults, up)
     failing, notes = _who_fails(source, state, brokers or (), racks or ())
     with busy("Failing brokers"):
-        failure = fail_brokers(state, failing, controlled=controlled, threads=threads)
-        stories = explain(state, failing, explained, controlled=controlled) if explained else []
+        failure = fail_brokers(
+            state, failing, controlled=controlled, threads=threads, profile=profile
+        )
+        stories = (
+            explain(state, failing, explained, controlled=controlled, profile=profile)
+            if explained
+            else []
+        )
     document = documents.failure_document(
         source, state, failure, racks or (), notes, stories, top, conditions
     )

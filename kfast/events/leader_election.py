@@ -241,7 +241,8 @@ def _candidates(controller: Controller, rows: Rows) -> Rows:
     Older versions do not ask for the ISR, and wait until no partition is being reassigned (8.1).
     """
     state, profile = controller.state, controller.profile
-    if state.n_reassigned and not profile.rebalances_while_reassigning:
+    moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
+    if not profile.rebalances_while_reassigning and moving.any():
         return rows[:0]
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)

@@ -304,7 +304,8 @@ class Journal:
             return
         told = np.zeros(self.state.n_brokers, np.bool_)
         told[broker] = self.state.registered[broker]
-        self.sent.append(sent_to(step, requests.STOP_REPLICA, told, rows.size))
+        batches = rows.size if self.each else None
+        self.sent.append(sent_to(step, requests.STOP_REPLICA, told, rows.size, batches))
         if self.full:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
