@@ -40,6 +40,7 @@ Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.T
 """Where partitions are to go, by (topic, partition); None cancels. Or a table of the same."""
 
 Codes = npt.NDArray[np.uint8]
+NOBODY = np.empty(0, np.int32)
 _ASKED = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
 ])
@@ -232,6 +233,8 @@ def complete_some(controller: Controller, rows: Rows) -> None:
 def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
     """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
     table = _as_table(reassignments)
+    if not table.num_rows:
+        return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
     named = table.column("topic").combine_chunks().dictionary_encode()
     topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     partitions = table.column("partition").to_numpy()
@@ -254,7 +257,25 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
             "the reassignment node has a list that is null, empty or names a negative broker id; "
             "nothing was changed"
         )
-    return Requests(rows, Targets(offsets, broker_ids), cancel)
+    asked = Requests(rows, Targets(offsets, broker_ids), cancel)
+    _check_room(state, asked)
+    return asked
+
+
+def _check_room(state: ClusterState, asked: Requests) -> None:
+    """Raise where a partition would name more brokers than a mask has bits."""
+    lengths = np.diff(asked.targets.offsets)
+    used = np.where(asked.rows < 0, 0, state.records["n_slots"][asked.rows])
+    for at in np.flatnonzero(used + lengths > schema.MAX_SLOTS).tolist():
+        row = int(asked.rows[at])
+        part = asked.targets.broker_ids[asked.targets.offsets[at] : asked.targets.offsets[at + 1]]
+        tracked = state.broker_id[state.replicas[row, : used[at]].astype(np.int64)]
+        n = np.union1d(part, tracked).size
+        if n > schema.MAX_SLOTS:
+            raise ArgumentError(
+                f"partition row {row} would name {n} brokers; at most {schema.MAX_SLOTS} are "
+                "allowed; nothing was changed"
+            )
 
 
 def _as_table(reassignments: Reassignments) -> pa.Table:

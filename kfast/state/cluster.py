@@ -329,6 +329,7 @@ class ClusterState:
     # --- queries of section 1.5 -----------------------------------------------------------------
 
     check_rows = queries.check_rows
+    find_topics = queries.find_topics
     find_brokers = queries.find_brokers
     broker_rows = queries.broker_rows
     ids_of = queries.ids_of

@@ -309,12 +309,12 @@ def set_shutting_down(
 
 def queue_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
     """Queue topics for deletion; their partitions no longer count as imbalanced."""
-    flag_topics(state, state.lookup.known_topics(topics), QUEUED)
+    flag_topics(state, state.find_topics(topics), QUEUED)
 
 
 def begin_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
     """Mark queued topics as started; their partitions no longer move the offline count."""
-    flag_topics(state, state.lookup.known_topics(topics), STARTED)
+    flag_topics(state, state.find_topics(topics), STARTED)
 
 
 def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) -> None:
@@ -348,7 +348,7 @@ def set_unclean_leader_election(
     if topics is None:
         state.default_unclean_leader_election = bool(allowed)
     else:
-        rows = state.lookup.known_topics(topics)
+        rows = state.find_topics(topics)
         state.topic_unclean_leader_election[rows] = -1 if allowed is None else int(allowed)
     refresh_unclean(state)
 
