@@ -344,6 +344,9 @@ class Controller:
         self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows | None
     ) -> None:
         """`sendUpdateMetadataRequest`: an own batch; None means `partitions_with_leaders`."""
+        if rows is None and not (self.journal.full or self.state.any_queued):
+            self.journal.add_metadata_counts(action, brokers, [self.state.n_led])
+            return
         if rows is None:
             rows = context.partitions_with_leaders(self.state)
         self.journal.add_update_metadata(action, brokers, rows)

@@ -63,7 +63,11 @@ def counters_are_what_they_count(state: ClusterState) -> None:
     """Rules 11 and 12, and the two bitmaps that serve 1.5."""
     fresh = state.copy()
     fresh.recount()
-    for name, number in (("offline_partition_count", 11), ("preferred_imbalance_count", 12)):
+    counters = (
+        ("offline_partition_count", 11), ("preferred_imbalance_count", 12), ("n_led", 12),
+        ("n_reassigned", 25),
+    )
+    for name, number in counters:
         kept, counted = getattr(state, name), getattr(fresh, name)
         if kept != counted:
             raise InvariantError(f"invariant {number}: {name} is {kept}, counted {counted}")

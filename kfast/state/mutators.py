@@ -206,6 +206,7 @@ def set_leadership(
         state.controller_epoch if controller_epoch is None else controller_epoch
     )
     flags = int(record["flags"][0]) & ~schema.FLAG_RECOVERY
+    state.n_led += not flags & schema.FLAG_HAS_LEADERSHIP
     record["flags"] = (
         flags | schema.FLAG_HAS_LEADERSHIP | (schema.FLAG_RECOVERY if recovery else 0)
     )
