@@ -270,7 +270,12 @@ def reassignments_end_complete(before: ClusterState, after: ClusterState) -> Non
 def deleted_topics_were_deleted(
     before: ClusterState, after: ClusterState, outcome: Outcome
 ) -> None:
-    """Rule 26, first half: a topic goes when each of its replicas was deleted."""
+    """Rule 26, first half: a topic goes when each of its replicas was deleted.
+
+    A topic whose node somebody else removed (6.4) goes without that.
+    """
+    if outcome.event == "on_topic_change":
+        return
     went = before.topic_queued_for_deletion & ~after.topic_exists[: before.n_topics]
     went &= ~after.topic_queued_for_deletion[: before.n_topics]
     gone = {

@@ -265,8 +265,10 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
 def _check_room(state: ClusterState, asked: Requests) -> None:
     """Raise where a partition would name more brokers than a mask has bits."""
     lengths = np.diff(asked.targets.offsets)
-    used = np.where(asked.rows < 0, 0, state.records["n_slots"][asked.rows])
-    for at in np.flatnonzero(used + lengths > schema.MAX_SLOTS).tolist():
+    used = np.zeros(lengths.size, np.int64)
+    movable = _is_movable(state, asked.rows)
+    used[movable] = state.records["n_slots"][asked.rows[movable]]
+    for at in np.flatnonzero(movable & (used + lengths > schema.MAX_SLOTS)).tolist():
         row = int(asked.rows[at])
         part = asked.targets.broker_ids[asked.targets.offsets[at] : asked.targets.offsets[at + 1]]
         tracked = state.broker_id[state.replicas[row, : used[at]].astype(np.int64)]
@@ -276,6 +278,14 @@ def _check_room(state: ClusterState, asked: Requests) -> None:
                 f"partition row {row} would name {n} brokers; at most {schema.MAX_SLOTS} are "
                 "allowed; nothing was changed"
             )
+
+
+def _is_movable(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows have an assignment, and a topic that is not queued for deletion."""
+    movable = rows >= 0
+    movable[movable] = state.records["n_replicas"][rows[movable]] > 0
+    movable[movable] = ~state.topic_queued_for_deletion[state.topic_row[rows[movable]]]
+    return movable
 
 
 def _as_table(reassignments: Reassignments) -> pa.Table:
@@ -322,11 +332,7 @@ def _start(controller: Controller, asked: Requests, codes: Codes) -> Codes:
         legacy.start_legacy(controller, asked.rows, asked.targets.lists(), codes)
         return codes
     accepted = codes == ReassignmentCode.STARTED
-    assigned = asked.rows >= 0
-    assigned[assigned] = state.records["n_replicas"][asked.rows[assigned]] > 0
-    assigned[assigned] &= ~state.topic_queued_for_deletion[
-        state.topic_row[asked.rows[assigned]]
-    ]
+    assigned = _is_movable(state, asked.rows)
     codes[accepted & ~assigned] = ReassignmentCode.UNKNOWN_TOPIC_OR_PARTITION
     some = np.flatnonzero(accepted & assigned)
     some = some[np.argsort(asked.rows[some], kind="stable")]
