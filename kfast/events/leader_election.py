@@ -62,7 +62,7 @@ def elect_leaders(
         `replies` is a table topic, partition, leader, error: Kafka's reply per partition.
         Partitions that are missing in Kafka's reply are missing there. `error` is set, and nobody
         is elected, where a known partition without leadership makes the whole event fail, or
-        where the profile knows no such election. Before Kafka 2.2 there are no replies.
+        where the profile knows no such election.
     """
     if type not in ELECTION_TYPES:
         raise ArgumentError(f"type {type!r} is unknown; allowed: {', '.join(ELECTION_TYPES)}")
@@ -84,8 +84,7 @@ def elect_leaders(
     except ControllerMoved:
         return controller.resigned("elect_leaders")
     outcome = controller.journal.finish("elect_leaders")
-    if controller.profile.filters_elections:
-        outcome.replies = _replies(state, rows, errors, result, type, unknown)
+    outcome.replies = _replies(state, rows, errors, result, type, unknown)
     return outcome
 
 
@@ -171,6 +170,7 @@ def _replies(
     store = np.isin(result.codes, (Code.STORE_ERROR, Code.UNDECODABLE))
     said = errors.copy()
     said[asked] = np.where(elected, "", np.where(store, "UNKNOWN_SERVER_ERROR", _UNAVAILABLE[type]))
+    said[asked[result.codes == Code.MOVED]] = "ELECTION_NOT_NEEDED"
     kept[asked] = result.in_result
     leaders[asked[elected]] = broker_ids(state, state.records["leader"][rows[asked[elected]]])
     names = topic_names(state, rows[kept]).dictionary_decode()
