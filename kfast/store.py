@@ -227,12 +227,12 @@ class Store:
         self._fields[rows[done], 3] = versions[done]
         return answers, versions
 
-    def write_assignments(self, rows: Rows) -> None:
+    def write_assignments(self, rows: Rows, *, guarded: bool = True) -> None:
         """Write the assignments of the topics of some rows; may raise as `update_states` does."""
         answers = np.zeros(rows.size, np.uint8)
         self._log("assign", rows)
-        self._faults.inject("write_assignments", rows, answers)
-        self._guard(rows)
+        self._faults.inject("write_assignments", rows, answers, guarded)
+        self._guard(rows, guarded)
         if answers.any():
             raise CallFailed("write_assignments failed")
 

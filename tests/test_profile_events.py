@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from click.testing import CliRunner
 
 from kfast import AlterCode, Controller, Store
+from kfast.cli.app import commands
 from kfast.invariants import check
+from kfast.profiles import PROFILES
 from kfast.requests import RequestBatch
 
 from .states import assert_reads, read_state
@@ -345,6 +350,24 @@ def test_the_title_of_a_controller(profile):
     """What the answers of the command line call it."""
     title = Controller(read_state(LED), profile=profile).title
     assert title.startswith(f"Kafka {profile.removeprefix('zk-')}")
+
+
+@one_of(*EVERY)
+def test_the_command_line_takes_every_profile(profile, tmp_path):
+    """`kfast fail --profile`: the answer and its explanation are that version's."""
+    given = tmp_path / "describe.txt"
+    given.write_text(
+        "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
+        "unclean.leader.election.enable=true\n"
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
+    )
+    asked = ["fail", str(given), "--brokers", "1", "--up", "2", "--explain", "t-0",
+             "--profile", profile, "--format", "json"]
+    found = CliRunner().invoke(commands, asked)
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["controller"] == PROFILES[profile].title
+    assert ("RECOVERING" in json.dumps(document["explanations"])) == (profile == "zk-3.9")
 
 
 @one_of(*NEW, *MIDDLE, *OLDEST)

@@ -64,10 +64,10 @@ def alter_partition(
     if len(isr) != asked.size:
         raise ArgumentError(f"isr has {len(isr)} lists for {asked.size} partitions")
     event = "alter_partition"
-    if not controller.profile.has_alter_partition:
-        return controller.refused(event, UNSUPPORTED)
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
+    if not controller.profile.has_alter_partition:
+        return controller.refused(event, UNSUPPORTED)
     epoch = controller.registered_epoch(broker_id)
     if epoch is None or epoch != broker_epoch:
         return controller.refused(event, "STALE_BROKER_EPOCH")

@@ -74,9 +74,9 @@ def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLi
 
 def _refusal(controller: Controller) -> str | None:
     """Why an event of this file is refused: nobody to handle it, or a version without it (8.1)."""
-    if not controller.profile.has_log_dirs:
-        return UNSUPPORTED
-    return None if controller.active else "NOT_CONTROLLER"
+    if not controller.active:
+        return "NOT_CONTROLLER"
+    return None if controller.profile.has_log_dirs else UNSUPPORTED
 
 
 def _probe(controller: Controller, hosted: Replicas) -> None:

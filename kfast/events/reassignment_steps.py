@@ -76,7 +76,9 @@ def write_assignment(controller: Controller, row: int) -> None:
     state, store = controller.state, controller.store
     if store is not None:
         try:
-            store.write_assignments(np.asarray([row], np.int32))
+            store.write_assignments(
+                np.asarray([row], np.int32), guarded=controller.profile.guards_writes
+            )
         except CallFailed as failed:
             raise EventFailed("IllegalState") from failed
     topic = state.topic_row[row]
