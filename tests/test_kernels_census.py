@@ -49,6 +49,9 @@ def test_recount_counts_by_hand(layout):
         assert imbalanced == sum(
             ctx.is_imbalanced(p) for p in ctx.leadership if not ctx.is_queued(p)
         )
+        rows = np.arange(state.n_partitions, dtype=np.int32)
+        every = census.count_imbalanced(state.records, state.replicas, rows)
+        assert every == sum(ctx.is_imbalanced(p) for p in ctx.leadership)
         names = row_names(state)
         assert {names[row] for row in state.list_marked(leader_offline)} == {
             p for p, r in ctx.leadership.items() if not ctx.is_replica_online(r.leader, p)

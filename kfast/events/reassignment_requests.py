@@ -76,12 +76,15 @@ def alter_partition_reassignments(
     Returns
     -------
     Outcome
-        `reassignment_codes` has one `schema.ReassignmentCode` per partition, in the order given.
+        `reassignment_codes` has one `schema.ReassignmentCode` per partition, in the order given;
+        where another controller has taken over meanwhile (`failure`), those that were not refused
+        stand as STARTED.
 
     Raises
     ------
     ArgumentError
-        A partition stands twice. Nothing is changed.
+        A partition stands twice, a list is ill-typed, or a partition would name more than 64
+        brokers. Nothing is changed.
     """
     state, event = controller.state, "alter_partition_reassignments"
     asked = parse(state, reassignments)

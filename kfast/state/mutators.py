@@ -282,10 +282,19 @@ def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> R
     return state.replicas_on(brokers, refresh=True)
 
 
-def add_live_brokers(state: ClusterState, epochs: Mapping[int, int]) -> Replicas:
-    """Register brokers with their epochs; unknown ones are added. Returns their replicas."""
+def add_live_brokers(
+    state: ClusterState, epochs: Mapping[int, int], *, find: bool = True
+) -> Replicas:
+    """Register brokers with their epochs; unknown ones are added. Returns their replicas.
+
+    With `find` false the caller visits their rows: none is returned, and the bitmap of offline
+    leaders is left to that visit.
+    """
     brokers = add_brokers(state, list(epochs))
     state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
+    if not find:
+        state.broker_status[brokers] |= REGISTERED
+        return Replicas(np.empty(0, np.int32), np.empty(0, np.uint64))
     return _set_status(state, brokers, REGISTERED, True)
 
 
