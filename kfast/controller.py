@@ -19,6 +19,7 @@ from kfast.events import (
     leader_election,
     log_dirs,
     reassignment_requests,
+    shutdown,
     topics,
     visits,
 )
@@ -26,7 +27,7 @@ from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
 from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.results import EventFailed, Result
-from kfast.schema import UNKNOWN_BROKER_EPOCH, Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas
 from kfast.state.mutators import SHUTTING_DOWN
 from kfast.state.records import Rows
@@ -265,50 +266,6 @@ class Controller:
         if announced:
             self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
 
-    # --- 6.3 -------------------------------------------------------------------------------------
-
-    def controlled_shutdown(
-        self, broker_id: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    ) -> Outcome:
-        """A broker asks to shut down: its leaders move, it leaves the ISRs (6.3).
-
-        Returns
-        -------
-        Outcome
-            `remaining` lists the partition rows that the broker still leads; `error` is Kafka's
-            answer where the request is refused.
-        """
-        event = "controlled_shutdown"
-        if not self.active:
-            return self.refused(event, "ControllerMoved")
-        state = self.state
-        epoch = self.registered_epoch(broker_id)
-        if broker_epoch != UNKNOWN_BROKER_EPOCH and self.profile.has_broker_epochs:
-            if epoch is None:
-                return self.refused(event, "NoSuchElement")
-            if broker_epoch < epoch:
-                return self.refused(event, "StaleBrokerEpoch")
-        if epoch is None:
-            return self.refused(event, "BrokerNotAvailable")
-        state.set_shutting_down([broker_id])
-        broker = int(state.find_brokers([broker_id])[0])
-        spares_queued = self.profile.shutdown_skips_queued
-        led, followed = context.split_led(state, broker, spares_queued)
-
-        def steps() -> None:
-            with context.batches(self):
-                self.checked(self.partition_state_machine.run(
-                    led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN
-                ))
-                if len(followed):
-                    self.journal.add_stop_replica("stop followed replicas", broker, followed.rows)
-                self.checked(self.replica_state_machine.run(followed, ReplicaState.OFFLINE))
-
-        outcome = self.attempt(event, steps)
-        if outcome.failure is None:
-            outcome.remaining = context.partition_leaders_on_broker(state, broker, spares_queued)
-        return outcome
-
     def registered_epoch(self, broker_id: int) -> int | None:
         """Epoch of a registered broker; None for any other."""
         state = self.state
@@ -317,8 +274,9 @@ class Controller:
             return None
         return int(state.broker_epoch[at])
 
-    # --- 6.4, 6.7 to 6.12 -----------------------------------------------------------------------
+    # --- 6.3 to 6.12 ------------------------------------------------------------------------------
 
+    controlled_shutdown = shutdown.controlled_shutdown
     on_topic_change = topics.on_topic_change
     on_partition_modifications = topics.on_partition_modifications
     alter_partition_reassignments = reassignment_requests.alter_partition_reassignments

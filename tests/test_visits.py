@@ -1,4 +1,7 @@
-"""Events in one visit to each partition are the events step by step (`visits.fail_hosted`)."""
+"""Events in one visit to each partition are the events step by step.
+
+The kernels are `fail_hosted`, `start_hosted` and `shut_down_hosted` of `kfast.kernels.visits`.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,7 @@ def failures(state, seed, **options):
         failed = generator.sample(up, generator.randint(0, len(up)))
         outcomes.append(controller.on_broker_failure(failed))
         outcomes.append(controller.on_broker_startup(generator.sample(down, len(down) // 2)))
+        outcomes += [controller.controlled_shutdown(broker) for broker in up if broker not in failed]
     return outcomes
 
 
@@ -52,6 +56,7 @@ def test_a_failure_in_one_visit_is_the_failure_step_by_step(layout, profile):
         for one, other in zip(fused, stepwise, strict=True):
             assert one.actions == other.actions
             assert one.counts == other.counts
+            assert one.remaining.tolist() == other.remaining.tolist()
             assert one.request_counts == other.request_counts
             n_visited += one.event == "on_broker_failure"
     assert n_visited == 64

@@ -199,12 +199,21 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     errors: list[str] = []
 
     def steps() -> None:
+        if controller.store is None and not state.any_queued and not controller.journal.full:
+            # Nothing in one leader's request concerns the rows of another.
+            codes[:] = _report(controller, rows, leaders, masks)
+            sizes = np.bincount(leaders, minlength=1)
+            controller.journal.add_metadata_counts(
+                "announce the ISRs", state.registered, sizes[sizes > 0].tolist()
+            )
+            complete_some(controller, _succeeded(rows, codes))
+            return
         order = np.argsort(leaders, kind="stable")
         senders = np.split(order, np.flatnonzero(np.diff(leaders[order])) + 1) if rows.size else []
         if controller.store is None and not state.any_queued:
-            # Nothing in one leader's request concerns the rows of another.
             codes[:] = _report(controller, rows, leaders, masks)
-            _announce_each(controller, rows, senders)
+            for at in senders:
+                controller.send_update_metadata("announce the ISRs", state.registered, rows[at])
             complete_some(controller, _succeeded(rows, codes))
             return
         for at in senders:
@@ -225,19 +234,6 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     outcome.alter_codes, outcome.altered = codes, rows
     outcome.error = outcome.error or (errors[0] if errors else None)
     return outcome
-
-
-def _announce_each(
-    controller: Controller, rows: Rows, senders: list[npt.NDArray[np.int64]]
-) -> None:
-    """Announce what each leader reported, in a batch of its own."""
-    registered, journal = controller.state.registered, controller.journal
-    if not journal.full:
-        sizes = [at.size for at in senders]
-        journal.add_metadata_counts("announce the ISRs", registered, sizes)
-        return
-    for at in senders:
-        controller.send_update_metadata("announce the ISRs", registered, rows[at])
 
 
 def _report(

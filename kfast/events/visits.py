@@ -108,6 +108,36 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
         journal.add_step(action, online, empty, replicas=False, strategy=Strategy.OFFLINE)
 
 
+def shut_down_broker(controller: Controller, broker: int) -> Rows:
+    """Steps 4 to 9 of a controlled shutdown (6.3); returns the rows that the broker still leads."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    state.broker_status[broker] |= SHUTTING_DOWN
+    rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    led, followed = journal.new_tally(threads), journal.new_tally(threads)
+    counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
+    left = visits.shut_down_hosted(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.topic_flags, state.leader_offline, state.pending, broker, rows,
+        previous_mask(profile.partition_previous[PartitionState.ONLINE]),
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]),
+        profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN), state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting, led,
+        followed, counts, remaining,
+    )
+    empty = journal.new_effects(0)
+    n_led, n_followed = counts.sum(axis=0)[:2].tolist()
+    if n_led:
+        strategy = Strategy.CONTROLLED_SHUTDOWN
+        action = online_action(PartitionState.ONLINE, strategy)
+        journal.add_step(action, led, empty, replicas=False, strategy=strategy)
+    if n_followed:
+        journal.add_stop_count("stop followed replicas", broker, n_followed)
+        action = f"replicas to {ReplicaState.OFFLINE.label}"
+        journal.add_step(action, followed, empty, replicas=True)
+    return remaining[:left]
+
+
 def _concerned(state: ClusterState, brokers: Rows) -> Rows:
     """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
     index = state.index_hosting()

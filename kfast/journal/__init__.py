@@ -19,7 +19,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.outcome import Counts, Outcome, Sent, StepTotals, sent_to
+from kfast.journal.outcome import Counts, Outcome, Sent, SentSteps, StepTotals, sent_to
 from kfast.profiles import ZK_3_9, Profile
 from kfast.schema import Strategy
 from kfast.state.records import Rows
@@ -72,7 +72,7 @@ class Journal:
         self.prefix = ""
         self.actions: list[str] = []
         self.totals: list[StepTotals] = []
-        self.sent: list[Sent] = []
+        self.sent: list[Sent | SentSteps] = []
         self.batches: list[dict[str, Any]] = []
         self.tables: dict[str, list[pa.Table]] = {name: [] for name in _SCHEMAS}
 
@@ -304,22 +304,12 @@ class Journal:
         first = len(self.actions)
         self.actions += [self.prefix + action] * len(sizes)
         if self.counting:
-            chosen = brokers & self.state.registered
-            self.sent += [
-                sent_to(first + at, requests.UPDATE_METADATA, chosen, size)
-                for at, size in enumerate(sizes)
-            ]
+            self.sent.append(SentSteps(first, brokers & self.state.registered, sizes))
 
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (6.3, step 7)."""
         step = len(self.actions)
-        self.actions.append(self.prefix + action)
-        if not self.counting:
-            return
-        told = np.zeros(self.state.n_brokers, np.bool_)
-        told[broker] = self.state.registered[broker]
-        batches = rows.size if self.each else None
-        self.sent.append(sent_to(step, requests.STOP_REPLICA, told, rows.size, batches))
+        self.add_stop_count(action, broker, rows.size)
         if self.full:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
@@ -329,6 +319,16 @@ class Journal:
             merged = requests.send(self.state, added)
             self.tables["requests"].append(requests.requests_table(self.state, merged, step))
             self._add_metadata_brokers(None, step)
+
+    def add_stop_count(self, action: str, broker: int, n: int) -> None:
+        """Record StopReplica without deletion to one broker row, for so many partitions."""
+        step = len(self.actions)
+        self.actions.append(self.prefix + action)
+        if self.counting:
+            told = np.zeros(self.state.n_brokers, np.bool_)
+            told[broker] = self.state.registered[broker]
+            batches = n if self.each else None
+            self.sent.append(sent_to(step, requests.STOP_REPLICA, told, n, batches))
 
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""

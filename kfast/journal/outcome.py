@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -94,6 +94,32 @@ def sent_to(
     n: npt.NDArray[np.int64] | int = batches if kind == KINDS.index("UpdateMetadata") else named
     return Sent(step, kind, np.where(told, n, 0), named)
 
+
+
+@dataclass(frozen=True)
+class SentSteps:
+    """UpdateMetadata of several steps, one request each to the same brokers.
+
+    Attributes
+    ----------
+    first : int
+        The first of the steps, which follow each other.
+    told : (B,) bool
+        Who was told.
+    sizes : sequence of int
+        Partitions in the request of each step.
+    """
+
+    first: int
+    told: npt.NDArray[np.bool_]
+    sizes: Sequence[int]
+
+    def each(self) -> list[Sent]:
+        """The same, one step at a time."""
+        kind = KINDS.index("UpdateMetadata")
+        return [
+            sent_to(self.first + at, kind, self.told, size) for at, size in enumerate(self.sizes)
+        ]
 
 
 @dataclass(frozen=True)
@@ -204,7 +230,7 @@ class Outcome:
         self.level = level
         self.actions: tuple[str, ...] = ()
         self.totals: list[StepTotals] = []
-        self.sent: list[Sent] = []
+        self.sent: list[Sent | SentSteps] = []
         self.broker_id: Rows = np.empty(0, np.int32)
         self.codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.in_result: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
@@ -230,7 +256,9 @@ class Outcome:
     def all_sent(self) -> list[Sent]:
         """Requests of every step, in order: LeaderAndIsr, UpdateMetadata, StopReplica."""
         sent = [request for totals in self.totals for request in totals.requests()]
-        return sorted([*sent, *self.sent], key=lambda request: (request.step, request.kind))
+        for request in self.sent:
+            sent += request.each() if isinstance(request, SentSteps) else [request]
+        return sorted(sent, key=lambda request: (request.step, request.kind))
 
     @cached_property
     def counts(self) -> Counts:

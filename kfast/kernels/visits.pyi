@@ -21,3 +21,10 @@ def start_hosted(
     controller_epoch: int, recovery_supported: bool, counting: bool, replica_tally: _Array,
     online_tally: _Array, counts: _Array,
 ) -> None: ...
+def shut_down_hosted(
+    records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
+    topic_row: _Array, topic_flags: _Array, leader_offline: _Array, pending: _Array,
+    broker: int, rows: _Array, partition_online: int, replica_offline: int, strategy: int,
+    controller_epoch: int, recovery_supported: bool, counting: bool, led_tally: _Array,
+    followed_tally: _Array, counts: _Array, remaining: _Array,
+) -> int: ...

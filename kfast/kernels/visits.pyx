@@ -18,6 +18,7 @@ from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_HAS_LEADERSHIP,
+    NO_SLOT,
     P_NEW,
     P_OFFLINE,
     R_OFFLINE,
@@ -29,6 +30,7 @@ from kfast.kernels.slots cimport (
     leader_is_online,
     liveness_of,
     record_t,
+    slot_of,
     write_bit,
 )
 from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
@@ -249,3 +251,112 @@ def start_hosted(
             chunk_start(rows, t + 1, threads), rules, &replica_tally[t, 0], &online_tally[t, 0],
             &counts[t, 0], n_brokers,
         )
+
+
+cdef Py_ssize_t shut_down_chunk(
+    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
+    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
+    uint64_t[::1] leader_offline, uint64_t[::1] pending, int32_t broker,
+    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* led,
+    int64_t* followed, int64_t* counts, Py_ssize_t n_brokers, int32_t* remaining
+) noexcept nogil:
+    cdef Py_ssize_t i, row
+    cdef Py_ssize_t n = 0
+    cdef int slot
+    cdef uint8_t codes[64]
+    cdef record_t* record
+    for i in range(begin, end):
+        if i + AHEAD < end:
+            row = rows[i + AHEAD]
+            kfast_prefetch(&records[row])
+            kfast_prefetch(&replicas[row, 0])
+            kfast_prefetch(&states[row, 0])
+        row = rows[i]
+        record = &records[row]
+        is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
+        if record.n_replicas < 2 or not record.flags & FLAG_HAS_LEADERSHIP:
+            continue
+        slot = slot_of(&replicas[row, 0], record.n_replicas, broker)
+        if slot == NO_SLOT:
+            pass
+        elif record.leader == broker:
+            bring_one_online(
+                record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
+                rules.strategy, rules.partition_online, rules.controller_epoch,
+                rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
+                NULL, led,
+            )
+            counts[0] += 1
+        else:
+            counts[1] += change_row(
+                record, &replicas[row, 0], &states[row, 0], row, (<uint64_t> 1) << slot, 0,
+                R_OFFLINE, rules.replica, rules.controller_epoch, False, rules.without_leadership,
+                False, rules.counting, &leader_offline[0], codes, NULL, followed, n_brokers,
+            )
+        if record.leader == broker:
+            remaining[n] = <int32_t> row
+            n += 1
+    return n
+
+
+def shut_down_hosted(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
+    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
+    const uint8_t[::1] broker_status,  # IN      (B,)    the broker is shutting down
+    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
+    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
+    int32_t broker,                    # row of the broker that shuts down
+    const int32_t[::1] rows,           # IN      (n,)    rows that may track it, ascending
+    uint32_t partition_online,         # bit f set: a partition in state f may become Online
+    uint32_t replica_offline,          # bit f set: a replica in state f may become Offline
+    int strategy,                      # `Profile.kernel_strategy`
+    int controller_epoch,
+    bint recovery_supported,           # an unclean leader starts in recovery
+    bint counting,                     # fill all of the tallies, not only the counters
+    int64_t[:, ::1] led_tally,         # IN OUT  (threads, width)  partitions to Online
+    int64_t[:, ::1] followed_tally,    # IN OUT  (threads, width)  replicas to Offline
+    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)      targets of each step
+    int32_t[::1] remaining,            # OUT     (n,)    rows that it leads afterwards
+):
+    """A broker shuts down: what it leads is led by others, what it follows it leaves.
+
+    Only partitions with more than one replica and with leadership count. Returns how many it
+    leads afterwards; each thread's share of them begins where its share of `rows` begins, and is
+    moved up at the end.
+
+    Source: specification, section 6.3, steps 5 to 9.
+    """
+    cdef int threads = <int> led_tally.shape[0]
+    cdef Py_ssize_t n_brokers = (led_tally.shape[1] - TALLY_BROKERS) // 2
+    cdef Py_ssize_t found[65]
+    cdef Py_ssize_t i, begin
+    cdef Py_ssize_t n = 0
+    cdef int t
+    cdef Rules rules
+    rules.partition_offline = 0
+    rules.partition_online = partition_online
+    rules.replica = replica_offline
+    rules.strategy = strategy
+    rules.controller_epoch = controller_epoch
+    rules.without_leadership = 0
+    rules.empties_unclean = False
+    rules.recovery_supported = recovery_supported
+    rules.counting = counting
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        found[t] = 0
+        if rows.shape[0]:
+            found[t] = shut_down_chunk(
+                records, replicas, replica_state, broker_status, topic_row, topic_flags,
+                leader_offline, pending, broker, rows, chunk_start(rows, t, threads),
+                chunk_start(rows, t + 1, threads), rules, &led_tally[t, 0], &followed_tally[t, 0],
+                &counts[t, 0], n_brokers, &remaining[0] + chunk_start(rows, t, threads),
+            )
+    for t in range(threads):
+        begin = chunk_start(rows, t, threads)
+        for i in range(found[t]):
+            remaining[n + i] = remaining[begin + i]
+        n += found[t]
+    return n
