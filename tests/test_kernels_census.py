@@ -53,6 +53,21 @@ def test_recount_counts_by_hand(layout):
         every = census.count_imbalanced(state.records, state.replicas, rows)
         assert every == sum(ctx.is_imbalanced(p) for p in ctx.leadership)
         names = row_names(state)
+        preferred, others = np.zeros((2, state.n_brokers), np.int64)
+        led = np.empty(state.n_partitions, np.int32)
+        n = census.survey_leaders(
+            state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
+            preferred, others, led,
+        )
+        first = {
+            p: a.replicas[0] for p, a in ctx.assignments.items()
+            if a.replicas and not ctx.is_queued(p)
+        }
+        bad = {p for p, b in first.items() if p in ctx.leadership and ctx.leadership[p].leader != b}
+        assert {names[row] for row in led[:n]} == bad
+        for broker, one, other in zip(state.broker_id, preferred, others, strict=True):
+            assert one == list(first.values()).count(broker)
+            assert other == sum(first[p] == broker for p in bad)
         assert {names[row] for row in state.list_marked(leader_offline)} == {
             p for p, r in ctx.leadership.items() if not ctx.is_replica_online(r.leader, p)
         }

@@ -17,7 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.events import context
-from kfast.kernels import hosting
+from kfast.kernels import census, hosting
 from kfast.profiles import UNSUPPORTED, Profile
 from kfast.results import Result
 from kfast.schema import Code, PartitionState, Strategy
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from kfast.state import ClusterState
 
 ELECTION_TYPES = ("preferred", "unclean")
+FEW = 65536
+"""Partitions led by others that are listed in one pass; more take two."""
+
 TRIGGERS = ("AdminClient", "ZkTriggered", "AutoTriggered")
 _UNAVAILABLE = {
     "preferred": "PREFERRED_LEADER_NOT_AVAILABLE", "unclean": "ELIGIBLE_LEADERS_NOT_AVAILABLE",
@@ -205,18 +208,10 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
     if not controller.active:
         return controller.refused("rebalance_leaders", "NOT_CONTROLLER")
     state = controller.state
-    records = state.records
-    rows = np.flatnonzero(records["n_replicas"] > 0).astype(np.int32)
-    if state.any_queued:
-        rows = rows[~_queued(state, rows)]
-    first = state.replicas[rows, 0].astype(np.int32)
-    led = (records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
-    bad = led & (records["leader"][rows] != first)
-    preferred = np.bincount(first, minlength=state.n_brokers)
-    others = np.bincount(first[bad], minlength=state.n_brokers)
+    preferred, others, rows = _survey(state)
     ratio = others / np.maximum(preferred, 1)
     brokers = np.flatnonzero(preferred)
-    candidates = _candidates(controller, rows[bad])
+    candidates = _candidates(controller, rows)
     preferred_broker = state.replicas[candidates, 0].astype(np.int32)
     order = np.argsort(preferred_broker, kind="stable")
     candidates, preferred_broker = candidates[order], preferred_broker[order]
@@ -235,14 +230,30 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
     return outcome
 
 
+def _survey(
+    state: ClusterState,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Rows]:
+    """Per broker row its preferred partitions and those led by others, and the rows of these."""
+    room = FEW
+    while True:
+        preferred, others = np.zeros(state.n_brokers, np.int64), np.zeros(state.n_brokers, np.int64)
+        rows = np.empty(room, np.int32)
+        n = census.survey_leaders(
+            state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
+            preferred, others, rows,
+        )
+        if n <= room:
+            return preferred, others, rows[:n]
+        room = n
+
+
 def _candidates(controller: Controller, rows: Rows) -> Rows:
     """Rows of existing topics whose preferred replica is online and in the cached ISR.
 
     Older versions do not ask for the ISR, and wait until no partition is being reassigned (8.1).
     """
     state, profile = controller.state, controller.profile
-    moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
-    if not profile.rebalances_while_reassigning and moving.any():
+    if not profile.rebalances_while_reassigning and state.n_reassigned:
         return rows[:0]
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)

@@ -12,6 +12,10 @@ def recount(
     topic_flags: _Array, leader_offline: _Array, pending: _Array,
 ) -> tuple[int, int, int]: ...
 def count_imbalanced(records: _Array, replicas: _Array, rows: _Array) -> int: ...
+def survey_leaders(
+    records: _Array, replicas: _Array, topic_row: _Array, topic_flags: _Array, any_queued: bool,
+    preferred: _Array, others: _Array, rows: _Array,
+) -> int: ...
 def digest(
     records: _Array, replicas: _Array, replica_state: _Array, broker_id: _Array,
     topic_row: _Array, topic_digest: _Array, partition: _Array,

@@ -126,6 +126,41 @@ def count_imbalanced(
     return n
 
 
+def survey_leaders(
+    const_record_t[::1] records,       # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
+    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
+    bint any_queued,                   # some topic is queued: its partitions do not count
+    int64_t[::1] preferred,            # IN OUT  (B,)    partitions by their first replica
+    int64_t[::1] others,               # IN OUT  (B,)    those of them that another broker leads
+    int32_t[::1] rows,                 # OUT     (n,)    rows of the latter, ascending
+):
+    """Who leads what others should; returns how many, and lists the first n of them.
+
+    A partition without leadership counts as one of its first replica's, not as led by another.
+
+    Source: specification, section 6.8, auto, steps 1 and 2.
+    """
+    cdef Py_ssize_t row
+    cdef Py_ssize_t n = 0
+    cdef int32_t first
+    with nogil:
+        for row in range(records.shape[0]):
+            if not records[row].n_replicas:
+                continue
+            if any_queued and topic_flags[topic_row[row]] & TOPIC_QUEUED:
+                continue
+            first = <int32_t> replicas[row, 0]
+            preferred[first] += 1
+            if records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader != first:
+                others[first] += 1
+                if n < rows.shape[0]:
+                    rows[n] = <int32_t> row
+                n += 1
+    return n
+
+
 cdef uint64_t digest_row(
     const record_t* record, const broker_t* brokers, const uint8_t* states,
     const int32_t* broker_id
