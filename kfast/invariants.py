@@ -262,7 +262,7 @@ def reassignments_end_complete(before: ClusterState, after: ClusterState) -> Non
     moving = before.records["flags"] & schema.FLAG_BEING_REASSIGNED
     kept = after.records["flags"][:n] & schema.FLAG_BEING_REASSIGNED
     rows = np.flatnonzero((moving != 0) & (kept == 0) & (after.partition[:n] >= 0))
-    records = after.records[rows]
+    records = after.records.take(rows)
     settled = (records["adding"] == 0) & (records["removing"] == 0)
     _require(settled, 25, "a completed reassignment moves nothing", after, rows)
 

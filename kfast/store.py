@@ -63,7 +63,7 @@ class Store:
         self._grow()
         if not empty:
             rows = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP)
-            self._put(rows.astype(np.int32), state.records[rows])
+            self._put(rows.astype(np.int32), state.records.take(rows))
             self._fields[rows, 3] = state.records["version"][rows]
             self._fields[rows, 4] = state.records["controller_epoch"][rows]
 
@@ -340,7 +340,7 @@ class Store:
         named = np.concatenate([members, fields[led, 0]])
         self.make_known(some)
         brokers = np.searchsorted(state.broker_id, named).astype(np.int32)
-        stored = state.records[rows].copy()
+        stored = state.records.take(rows)
         offsets = np.zeros(some.size + 1, np.int32)
         np.cumsum(counts, out=offsets[1:])
         masks = np.zeros(some.size, np.uint64)

@@ -80,7 +80,7 @@ def live_slots(state: ClusterState, rows: Rows) -> Slots:
 
 def target_slots(state: ClusterState, rows: Rows) -> Slots:
     """Slots that each row is to have once its reassignment is complete."""
-    records = state.records[rows]
+    records = state.records.take(rows)
     target: Slots = first_slots(records["n_replicas"]) & ~records["removing"].astype(np.uint64)
     if state.reassignment_targets:  # before 2.4 they are kept apart
         for at, row in enumerate(rows.tolist()):
@@ -152,7 +152,7 @@ def _longer(column: pa.ChunkedArray, more: pa.Array) -> pa.ChunkedArray:
 
 def _columns(state: ClusterState, rows: Rows) -> dict[str, pa.Array]:
     """What a table says of some rows of one state."""
-    records = state.records[rows]
+    records = state.records.take(rows)
     return {
         "replicas": id_lists(state, rows, first_slots(records["n_replicas"])),
         "leader": pa.array(broker_ids(state, records["leader"])),
@@ -167,7 +167,7 @@ def _delays(
     state: ClusterState, rows: Rows, pending: bool
 ) -> tuple[pa.ListArray, npt.NDArray[np.object_]]:
     """Per row: targets that have to get in sync first, and why that is not so; None if complete."""
-    records = state.records[rows]
+    records = state.records.take(rows)
     live, target = live_slots(state, rows), target_slots(state, rows)
     moving = (records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
     missing = np.where(moving, target & ~records["isr"].astype(np.uint64), np.uint64(0))

@@ -258,7 +258,7 @@ def _catch_up(run: Run) -> Iterator[Outcome]:
     state, controller = run.state, run.controller
     flagged = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
     rows = np.flatnonzero(flagged).astype(np.int32)
-    records = state.records[rows]
+    records = state.records.take(rows)
     live, isr = live_slots(state, rows), records["isr"].astype(np.uint64)
     joining = live & target_slots(state, rows) & ~isr
     led = records["leader"] >= 0

@@ -88,7 +88,7 @@ def _bring_online(
 def _initialize(talk: Talk, rows: Rows) -> Codes:
     """Section 3.5: the first records of new partitions."""
     state = talk.state
-    proposed = state.records[rows].copy()
+    proposed = state.records.take(rows)
     codes, recipients = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint64)
     election.propose_initial(
         state.replicas, state.broker_status, rows, proposed, state.controller_epoch, codes,
@@ -218,7 +218,7 @@ def _needs_no_election(talk: Talk, rows: Rows, strategy: Strategy | None) -> Mas
     """Where the preferred replica leads already, as the cache says (8.1)."""
     if not talk.profile.skips_leading_preferred or strategy is not Strategy.PREFERRED_REPLICA:
         return np.zeros(rows.size, np.bool_)
-    records = talk.state.records[rows]
+    records = talk.state.records.take(rows)
     led = ((records["flags"] & FLAG_HAS_LEADERSHIP) != 0) & (records["n_replicas"] > 0)
     led &= talk.state.replicas[rows, 0].astype(np.int32) == records["leader"]
     leads: Mask = led

@@ -68,7 +68,7 @@ class Talk:
         self, rows: Rows, brokers: Rows | int, source: npt.NDArray[Any], target: int
     ) -> Effects:
         """Effects that start with the cached records as they are now."""
-        records = self.state.records[rows]
+        records = self.state.records.take(rows)
         effects = np.zeros(rows.size, EFFECT)
         effects["row"], effects["broker"] = rows, brokers
         effects["leader_before"], effects["isr_before"] = records["leader"], records["isr"]
@@ -101,7 +101,7 @@ class Talk:
         try:
             answers, stored = self.store.read_states(rows)
         except CallFailed:
-            return np.full(rows.size, Code.STORE_ERROR, np.uint8), self.state.records[rows].copy()
+            return np.full(rows.size, Code.STORE_ERROR, np.uint8), self.state.records.take(rows)
         if strict and (answers == Answer.UNDECODABLE).any():
             raise UndecodableRecord
         codes = np.full(rows.size, Code.STORE_ERROR, np.uint8)

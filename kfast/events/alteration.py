@@ -126,7 +126,7 @@ def _decide(
         masks, recovery, unknown, codes,
     )
     accepted = np.flatnonzero(codes == AlterCode.WRITTEN)
-    proposed = state.records[rows[accepted]].copy()
+    proposed = state.records.take(rows[accepted])
     proposed["leader"], proposed["leader_epoch"] = sender[accepted], leader_epoch[accepted]
     proposed["version"], proposed["isr"] = version[accepted], masks[accepted]
     flags = proposed["flags"] & np.uint8(255 - schema.FLAG_RECOVERY)
@@ -242,7 +242,7 @@ def _report(
     """Leaders report ISRs with the epochs and versions that are cached."""
     if not controller.profile.has_alter_partition:
         return _write_isrs(controller, rows, masks)
-    records = controller.state.records[rows]
+    records = controller.state.records.take(rows)
     return _decide(
         controller, rows, leaders, records["leader_epoch"].copy(), records["version"].copy(),
         masks, np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.uint8),
@@ -254,7 +254,7 @@ def _write_isrs(
 ) -> npt.NDArray[np.uint8]:
     """Leaders write ISRs themselves, and the controller reads what was written (8.1)."""
     store = controller.store
-    proposed = controller.state.records[rows]
+    proposed = controller.state.records.take(rows)
     proposed["isr"] = masks
     if store is None:
         proposed["version"] += 1

@@ -107,7 +107,7 @@ def split_led(
     `spares_queued`, a topic that is not queued count.
     """
     hosted = state.replicas_on(np.asarray([broker], np.int32))
-    records = state.records[hosted.rows]
+    records = state.records.take(hosted.rows)
     acted = (records["n_replicas"] > 1) & ((records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0)
     if spares_queued and state.any_queued:
         acted &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
@@ -121,7 +121,7 @@ def partition_leaders_on_broker(
 ) -> Rows:
     """Partitions of more than one replica that a broker leads, assigned or not (1.5)."""
     hosted = state.replicas_on(np.asarray([broker], np.int32), assigned_only=False)
-    records = state.records[hosted.rows]
+    records = state.records.take(hosted.rows)
     led = (records["leader"] == broker) & (records["n_replicas"] > 1)
     led &= (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
     if spares_queued and state.any_queued:

@@ -141,7 +141,7 @@ def _filter(
     state: ClusterState, rows: Rows, type: str, profile: Profile
 ) -> npt.NDArray[np.object_] | None:
     """Replies that are known before the election, "" for none; None where the filter raises."""
-    records = state.records[rows]
+    records = state.records.take(rows)
     errors = np.full(rows.size, "", dtype=object)
     unassigned = (records["flags"] & schema.FLAG_ASSIGNED) == 0
     queued = _queued(state, rows)

@@ -155,9 +155,9 @@ def list_partition_reassignments(
         topics = state.lookup.topics([topic for topic, _ in partitions])
         rows = state.lookup.rows(topics, np.asarray([p for _, p in partitions], np.int64))
         rows = rows[rows >= 0]
-    records = state.records[rows]
+    records = state.records.take(rows)
     rows = rows[(records["adding"] != 0) | (records["removing"] != 0)]
-    records = state.records[rows]
+    records = state.records.take(rows)
     return pa.table(
         [
             topic_names(state, rows).dictionary_decode(), pa.array(state.partition[rows]),
@@ -204,7 +204,7 @@ def resume_on(controller: Controller, brokers: Rows) -> None:
         go_on(controller, np.asarray([row for row, to in waiting if ids & {*to}], np.int32))
         return
     hosted = state.replicas_on(brokers)
-    records = state.records[hosted.rows]
+    records = state.records.take(hosted.rows)
     target = hosted.slots & ~records["removing"].astype(np.uint64)
     moving = (records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
     go_on(controller, hosted.rows[moving & (target != 0)])
@@ -235,9 +235,9 @@ def complete_some(controller: Controller, rows: Rows) -> None:
 
 def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
     """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
-    table = _as_table(reassignments)
-    if not table.num_rows:
+    if not len(reassignments):
         return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
+    table = _as_table(reassignments)
     named = table.column("topic").combine_chunks().dictionary_encode()
     topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     partitions = table.column("partition").to_numpy()
@@ -313,7 +313,7 @@ def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
     """Which assignments say that they are being reassigned (1.3)."""
     moving = np.zeros(rows.size, np.bool_)
     some = rows >= 0
-    records = state.records[rows[some]]
+    records = state.records.take(rows[some])
     moving[some] = (records["adding"] != 0) | (records["removing"] != 0)
     return moving
 
@@ -354,7 +354,7 @@ def _with_origins(
     """Targets in which a cancelled reassignment goes back to where it came from."""
     if not cancel.any():
         return targets
-    records = state.records[rows]
+    records = state.records.take(rows)
     origin = first_slots(records["n_replicas"]) & ~records["adding"].astype(np.uint64)
     back = id_lists(state, rows, np.where(cancel, origin, 0))
     given = zip(back.to_pylist(), cancel.tolist(), targets.lists(), strict=True)

@@ -98,7 +98,7 @@ def read_records(
     """Which rows have a record, and its ISR: stored ones where there is a store."""
     state, store = controller.state, controller.store
     if store is None:
-        records = state.records[rows]
+        records = state.records.take(rows)
         known = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
         return known, records["isr"].astype(np.uint64)
     try:

@@ -258,7 +258,7 @@ class Journal:
 
     def record_effects(self, rows: Rows, kinds: int = rows_of.KIND_LEADER_AND_ISR) -> Effects:
         """Effects that say the records of some rows as they are now."""
-        records = self.state.records[rows]
+        records = self.state.records.take(rows)
         effects = np.zeros(rows.size, EFFECT)
         for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr", "adding",
                      "removing", "n_replicas", "n_slots"):

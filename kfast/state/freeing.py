@@ -77,7 +77,7 @@ def compact(state: ClusterState) -> Rows:
     topics = np.flatnonzero(present_topics(state))
     moved = np.full(max(state.n_topics, 1), -1, np.int32)
     moved[topics] = np.arange(topics.size)
-    state.records, state.replicas = state.records[kept], state.replicas[kept]
+    state.records, state.replicas = state.records.take(kept), state.replicas[kept]
     state.replica_state = state.replica_state[kept]
     state.topic_row, state.partition = moved[state.topic_row[kept]], state.partition[kept]
     chosen = pa.array(topics)

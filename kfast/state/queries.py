@@ -105,7 +105,7 @@ def leadership(state: ClusterState, row: int) -> Leadership | None:
 
 def stop_epochs(state: ClusterState, rows: Rows) -> Rows:
     """Leader epochs that StopReplica carries (`leader_epoch` of section 1.5)."""
-    records = state.records[rows]
+    records = state.records.take(rows)
     led = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
     epochs = np.where(led, records["leader_epoch"], schema.NO_EPOCH)
     epochs[state.topic_queued_for_deletion[state.topic_row[rows]]] = schema.EPOCH_DURING_DELETE

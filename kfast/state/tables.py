@@ -82,7 +82,7 @@ def _nullable(values: npt.NDArray[Any], null: int, kind: pa.DataType) -> pa.Arra
 def _partitions(state: ClusterState) -> pa.Table:
     rows = freeing.used_rows(state)
     every = rows.size == state.n_partitions
-    records = state.records if every else state.records[rows]
+    records = state.records if every else state.records.take(rows)
     flags = records["flags"]
     entries = np.empty(state.n_partitions, np.uint64)
     kernels.mask_states(state.records, state.replica_state, entries)
