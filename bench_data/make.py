@@ -1,4 +1,4 @@
-"""Write `describe.txt` and `brokers.csv`: `python -m bench_data.make` from the top of the tree.
+"""Write the files beside this one: `python -m bench_data.make` from the top of the tree.
 
 A cluster as it might be found: most topics well spread, some older than the racks, one broker that
 cannot keep up, a few leaders away from home. The same numbers come out every time.
@@ -7,7 +7,9 @@ cannot keep up, a few leaders away from home. The same numbers come out every ti
 from __future__ import annotations
 
 import base64
+import json
 import random
+import re
 from pathlib import Path
 
 from tests.reference_placement import place_kafka, place_kafka_on_racks
@@ -73,11 +75,26 @@ def describe(draw: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
+def plan(described: str) -> str:
+    """A reassignment plan: what stands in one rack gets a replica in the next."""
+    moves = []
+    pattern = r"Topic: (\S+)\tPartition: (\d+)\t.*\tReplicas: ([\d,]+)"
+    for topic, partition, listed in re.findall(pattern, described):
+        replicas = [int(broker) for broker in listed.split(",")]
+        if len({RACK_OF[broker] for broker in replicas}) == 1:
+            other = replicas[0] + 1 if replicas[0] + 1 in RACK_OF else min(RACK_OF)
+            moved = [replicas[0], other]
+            moves.append({"topic": topic, "partition": int(partition), "replicas": moved})
+    return json.dumps({"version": 1, "partitions": moves}, separators=(",", ":")) + "\n"
+
+
 def _ids(brokers: list[int]) -> str:
     return ",".join(map(str, brokers))
 
 
 if __name__ == "__main__":
-    (HERE / "describe.txt").write_text(describe(random.Random(2024)))
+    text = describe(random.Random(2024))
+    (HERE / "describe.txt").write_text(text)
+    (HERE / "plan.json").write_text(plan(text))
     rows = [f"{broker},{rack}" for broker, rack in RACK_OF.items()]
     (HERE / "brokers.csv").write_text("\n".join(["broker_id,rack", *rows]) + "\n")

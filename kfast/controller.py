@@ -148,16 +148,14 @@ class Controller:
         dead = sorted(self._epochs(failed, registered=True))
         if not self.active:
             return self.refused("on_broker_change", "NOT_CONTROLLER")
-        state = self.state
-
         noticed = self.profile.has_broker_epochs
 
         def steps() -> None:
             if new:
-                self._broker_startup(sorted(new), state.add_live_brokers(new))
+                self._broker_startup(new)
             if again and noticed:
                 self._broker_failure(sorted(again))
-                self._broker_startup(sorted(again), state.add_live_brokers(again))
+                self._broker_startup(again)
             if dead:
                 self._broker_failure(dead)
 
@@ -214,19 +212,25 @@ class Controller:
         epochs = [int(state.broker_epoch[row]) + 1 if row >= 0 else 0 for row in found]
         return dict(zip(ids, epochs, strict=True))
 
-    def _broker_startup(self, broker_ids: Sequence[int], hosted: Replicas) -> None:
-        """`onBrokerStartup` of section 6.2; `hosted` are the replicas assigned to the brokers."""
+    def _broker_startup(self, epochs: Mapping[int, int]) -> None:
+        """`onBrokerStartup` of section 6.2, for brokers that register with these epochs."""
         state = self.state
-        brokers = state.find_brokers(broker_ids)
+        fused = visits.can_visit(self)
+        hosted = state.add_live_brokers(epochs, find=not fused)
+        brokers = state.find_brokers(sorted(epochs))
         chosen = np.zeros(state.n_brokers, np.bool_)
         chosen[brokers] = True
         state.clear_offline_dir(brokers)
         context.tell_starting(self, chosen)
-        self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
-        self.checked(self.partition_state_machine.trigger_online())
+        if fused:
+            visits.start_brokers(self, brokers)
+        else:
+            self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
+            self.checked(self.partition_state_machine.trigger_online())
         if state.n_reassigned:
-            reassignment_requests.resume_on(self, state.find_brokers(broker_ids))
-        deletion.resume_deletion_for(self, np.unique(state.topic_row[hosted.rows]))
+            reassignment_requests.resume_on(self, state.find_brokers(sorted(epochs)))
+        if state.any_queued:
+            deletion.resume_deletion_for(self, np.unique(state.topic_row[hosted.rows]))
 
     def _broker_failure(self, broker_ids: Sequence[int]) -> None:
         """`onBrokerFailure` of section 6.2, for brokers that are still registered."""
@@ -344,6 +348,9 @@ class Controller:
         self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows | None
     ) -> None:
         """`sendUpdateMetadataRequest`: an own batch; None means `partitions_with_leaders`."""
+        if rows is None and not (self.journal.full or self.state.any_queued):
+            self.journal.add_metadata_counts(action, brokers, [self.state.n_led])
+            return
         if rows is None:
             rows = context.partitions_with_leaders(self.state)
         self.journal.add_update_metadata(action, brokers, rows)

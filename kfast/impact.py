@@ -70,8 +70,7 @@ class Impact:
         """(P,) whether each partition's ISR lost a member."""
         before, after = self.before, self.after
         if np.array_equal(before.replicas, after.replicas):
-            shrunk: Flags = (before.isr & ~after.isr) != 0
-            return shrunk
+            return np.asarray(before.isr & ~after.isr, np.bool_)
         # A reassignment moved slots, so members are compared by their brokers.
         lost = before.isr.astype(np.uint64)
         for slot in range(before.replicas.shape[1]):
@@ -80,8 +79,7 @@ class Impact:
                 in_sync = ((after.isr >> after.isr.dtype.type(other)) & 1) != 0
                 kept |= in_sync & (before.replicas[:, slot] == after.replicas[:, other])
             lost[kept] &= ~(np.uint64(1) << np.uint64(slot))
-        shrunk = lost != 0
-        return shrunk
+        return np.asarray(lost, np.bool_)
 
     def newly(self, metric: str) -> Flags:
         """(P,) whether a metric holds for each partition after, and did not before."""

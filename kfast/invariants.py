@@ -63,7 +63,11 @@ def counters_are_what_they_count(state: ClusterState) -> None:
     """Rules 11 and 12, and the two bitmaps that serve 1.5."""
     fresh = state.copy()
     fresh.recount()
-    for name, number in (("offline_partition_count", 11), ("preferred_imbalance_count", 12)):
+    counters = (
+        ("offline_partition_count", 11), ("preferred_imbalance_count", 12), ("n_led", 12),
+        ("n_reassigned", 25),
+    )
+    for name, number in counters:
         kept, counted = getattr(state, name), getattr(fresh, name)
         if kept != counted:
             raise InvariantError(f"invariant {number}: {name} is {kept}, counted {counted}")
@@ -267,7 +271,12 @@ def reassignments_end_complete(before: ClusterState, after: ClusterState) -> Non
 def deleted_topics_were_deleted(
     before: ClusterState, after: ClusterState, outcome: Outcome
 ) -> None:
-    """Rule 26, first half: a topic goes when each of its replicas was deleted."""
+    """Rule 26, first half: a topic goes when each of its replicas was deleted.
+
+    A topic whose node somebody else removed (6.4) goes without that.
+    """
+    if outcome.event == "on_topic_change":
+        return
     went = before.topic_queued_for_deletion & ~after.topic_exists[: before.n_topics]
     went &= ~after.topic_queued_for_deletion[: before.n_topics]
     gone = {

@@ -233,7 +233,7 @@ class PartitionStateMachine:
         """`trigger_online` of section 3.2, as a step of an event."""
         rows = self.state.list_marked(self.state.pending, without_queued=True)
         if topics is not None:
-            wanted = self.state.lookup.known_topics(topics)
+            wanted = self.state.find_topics(topics)
             rows = rows[np.isin(self.state.topic_row[rows], wanted)]
         return self.run(rows, PartitionState.ONLINE, Strategy.OFFLINE)
 

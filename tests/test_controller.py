@@ -160,7 +160,10 @@ def test_new_brokers_are_handled_while_dead_ones_look_alive():
 
 
 def test_a_broker_that_starts_is_told_of_all_leaders():
-    """Specification, section 6.2, `broker_startup`: the others first, then the new one."""
+    """Specification, section 6.2, `broker_startup`: the others first, then the new one.
+
+    Of queued topics it hears nothing there; their deletion begins when all their brokers are up.
+    """
     state = read_state("""
         partition  ar   isr  leader  epoch  offline_dir  state
         t-0        1,3  1    1       4      -            ONLINE
@@ -179,12 +182,14 @@ def test_a_broker_that_starts_is_told_of_all_leaders():
         ("t", 0), ("t", 1),
     ]
     assert [e for e in entries if e["step"] == 0] == []
+    assert {e["topic"] for e in entries if e["step"] == 1} == {"t"}
     assert_reads(state, """
-        partition  ar   isr  leader  epoch  offline_dir  state    replicas
-        t-0        1,3  1    1       4      -            ONLINE   1:ONLINE,3:ONLINE
-        t-1        3,1  3    3       5      -            ONLINE   1:ONLINE,3:ONLINE
-        q-0        1,3  1    1       4      -            ONLINE   1:ONLINE,3:ONLINE
+        partition  ar   isr  leader  epoch  state         replicas
+        t-0        1,3  1    1       4      ONLINE        1:ONLINE,3:ONLINE
+        t-1        3,1  3    3       5      ONLINE        1:ONLINE,3:ONLINE
+        q-0        1,3  1    -       5      NON_EXISTENT  1:DELETION_STARTED,3:DELETION_STARTED
     """)
+    assert not state.records["offline_dir"].any()
     assert state.broker_epoch.tolist() == [0, 77]
 
 
@@ -241,15 +246,25 @@ def test_changed_endpoints_are_announced_to_all():
 # --- queued topics ------------------------------------------------------------------------------
 
 
-def test_queued_topics_are_left_alone_when_a_broker_dies():
-    """Specification, sections 6.2 and 6.12: no election, no shrink; replicas are ineligible."""
-    text = """
-        partition  ar   isr  leader  epoch  state   replicas
-        q-0        1,2  1,2  1       4      ONLINE  1:{0},2:ONLINE
+def test_no_leader_is_elected_for_a_queued_topic_when_a_broker_dies():
+    """Specification, sections 6.2 and 6.12: its replica is ineligible, and at once Offline again.
+
+    Being reset shrinks the ISR, and nobody but the dead broker would be told.
     """
-    state = read_state(text.format("OFFLINE"), queued=["q"])
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state   replicas
+        q-0        1,2  1,2  1       4      ONLINE  1:OFFLINE,2:ONLINE
+    """, queued=["q"])
     outcome = Controller(state, journal="full").on_broker_failure([1])
-    assert_reads(state, text.format("DELETION_INELIGIBLE"))
+    assert_reads(state, """
+        partition  ar   isr  leader  epoch  state   replicas
+        q-0        1,2  2    -       5      ONLINE  1:OFFLINE,2:ONLINE
+    """)
+    moved = [(t["from_state"], t["to_state"]) for t in outcome.transitions.to_pylist()]
+    assert moved == [
+        ("OfflineReplica", "ReplicaDeletionIneligible"),
+        ("ReplicaDeletionIneligible", "OfflineReplica"),
+    ]
     assert state.topic_ineligible.tolist() == [True]
     assert outcome.elections.num_rows == 0
     assert outcome.requests.num_rows == 0
@@ -300,20 +315,20 @@ def test_a_new_controller_knows_only_what_is_stored():
         t-0        1,2  1,2  1       4      2       1            OFFLINE
         t-1        1,2  -    -       -      -       -            -
     """, shutting_down=[1])
-    outcome = Controller(state).on_controller_failover()
+    Controller(state).on_controller_failover()
     assert_reads(state, """
         partition  ar   isr  leader  epoch  adding  offline_dir  state
-        t-0        1,2  1,2  1       4      2       -            ONLINE
+        t-0        1,2  1,2  1       5      -       -            ONLINE
         t-1        1,2  1,2  1       0      -       -            ONLINE
     """)
     assert not state.shutting_down.any()
-    assert outcome.notes == (
-        "1 partitions are being reassigned: their reassignment is not carried on",
-    )
 
 
 def test_pending_preferred_elections_are_done_at_failover():
-    """Specification, section 6.1, step 11: gone topics and balanced partitions drop out."""
+    """Specification, section 6.1, step 11: gone topics and balanced partitions drop out.
+
+    The queued topic drops out as well: its deletion has begun by then, at the cost of two epochs.
+    """
     state = read_state("""
         partition  ar   isr  leader  epoch
         t-0        1,2  1,2  2       4
@@ -321,13 +336,14 @@ def test_pending_preferred_elections_are_done_at_failover():
         q-0        1,2  1,2  2       4
     """, queued=["q"])
     pending = [("t", 0), ("t", 1), ("q", 0), ("gone", 3)]
-    Controller(state).on_controller_failover(pending)
+    outcome = Controller(state, journal="full").on_controller_failover(pending)
     assert_reads(state, """
         partition  ar   isr  leader  epoch
         t-0        1,2  1,2  1       5
         t-1        1,2  1,2  1       4
-        q-0        1,2  1,2  2       4
+        q-0        1,2  2    -       6
     """)
+    assert outcome.elections.column("topic").to_pylist() == ["t"]
 
 
 def test_gauges_are_those_of_kafka():
@@ -369,6 +385,10 @@ def test_a_controller_that_was_replaced_resigns():
         controller.on_partition_modifications("t", {5: [2]}),
         controller.on_broker_log_dir_failure([2]), controller.on_log_dir_failure(2, rows),
         controller.on_leader_and_isr_response(2, rows),
+        controller.alter_partition_reassignments({("t", 0): [1]}),
+        controller.reassign_partitions({("t", 0): [1]}),
+        controller.on_partition_reassignment(rows), controller.delete_topics(["t"]),
+        controller.on_stop_replica_response(2, rows), controller.acknowledge_deletions(),
     ):
         assert refused.error == "NOT_CONTROLLER", refused.event
     assert controller.controlled_shutdown(2).error == "ControllerMoved"

@@ -125,20 +125,6 @@ def test_resignation_keeps_the_columns():
     assert state.digest() == before
 
 
-def test_reassignments_and_deletions_are_not_carried_on():
-    """The start says what it leaves out, and leaves it as it is."""
-    ids = pa.list_(pa.int32())
-    state = cluster(([1, 2, 3], [1, 2]), adding=pa.array([[3]], ids), removing=pa.array([[1]], ids))
-    notes = Controller(state).on_controller_failover().notes
-    assert notes == ("1 partitions are being reassigned: their reassignment is not carried on",)
-    assert state.assignment(0).being_reassigned
-    state = cluster(([1, 2], [1, 2]))
-    state.queue_topic_deletion(["t"])
-    notes = Controller(state).on_controller_failover().notes
-    assert notes == ("1 topics are queued for deletion: it is not carried on",)
-    assert bool(state.topic_queued_for_deletion[0])
-
-
 def test_the_page_names_every_test():
     """And every test that the page names is there."""
     here = Path(__file__).read_text()

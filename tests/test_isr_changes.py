@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kfast import AlterCode, ArgumentError, Controller, RowError, Store
+from kfast import AlterCode, ArgumentError, Controller, ReplicaState, RowError, Store
 
 from .states import QUIET, assert_reads, read_state
 
@@ -259,16 +259,36 @@ def test_a_probe_changes_nothing():
 
 
 def test_queued_topics_and_log_directories():
-    """Specification, section 6.9 by 6.2: their replicas are ineligible, nothing is elected."""
+    """Specification, section 6.9 by 6.2 and 6.12: their replicas are ineligible, nobody is elected.
+
+    As nothing else of the topic is being deleted they are reset to Offline at once.
+    """
     state = read_state("""
         partition  ar   isr  leader  epoch  state   replicas
         q-0        1,2  1,2  1       4      ONLINE  1:DELETION_STARTED,2:ONLINE
     """, queued=["q"])
-    Controller(state).on_leader_and_isr_response(1, offline=rows(0))
+    outcome = Controller(state, journal="full").on_leader_and_isr_response(1, offline=rows(0))
     assert_reads(state, """
         partition  ar   isr  leader  epoch  state   offline_dir  replicas
-        q-0        1,2  1,2  1       4      ONLINE  1            1:DELETION_INELIGIBLE,2:ONLINE
+        q-0        1,2  2    -       5      ONLINE  1            1:OFFLINE,2:ONLINE
     """)
+    assert state.topic_ineligible.tolist() == [True]
+    assert outcome.elections.num_rows == 0
+    moved = [t["to_state"] for t in outcome.transitions.to_pylist()]
+    assert moved == ["ReplicaDeletionIneligible", "OfflineReplica"]
+
+
+def test_a_directory_that_fails_while_others_are_deleted_is_not_retried():
+    """Specification, section 6.12, NOTE: while any replica is DelStarted, nothing is."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state         replicas
+        q-0        1,2  1,2  1       4      NON_EXISTENT  1:DELETION_STARTED,2:DELETION_STARTED
+    """, started=["q"])
+    Controller(state).on_leader_and_isr_response(1, offline=rows(0))
+    assert state.replica_states_of(0) == {
+        1: ReplicaState.DELETION_INELIGIBLE, 2: ReplicaState.DELETION_STARTED,
+    }
+    assert state.leadership(0).isr == (1, 2)
 
 
 def test_offline_directories_are_forgotten_when_the_broker_restarts():

@@ -80,14 +80,18 @@ def test_an_outcome_shows_what_happened_in_a_line():
 
 
 def count_requests(outcome):
-    """Partitions by (step, kind, broker), from the full tables."""
-    found = Counter(
+    """Requests and partitions by (step, kind, broker), from the full tables.
+
+    Every batch is a request; where each partition had its own, there are as many as partitions.
+    """
+    partitions = Counter(
         (r["step"], r["kind"], r["broker_id"]) for r in outcome.requests.to_pylist()
     )
     entries = Counter(outcome.update_metadata.column("step").to_pylist())
     for row in outcome.update_metadata_brokers.to_pylist():
-        found[row["step"], "UpdateMetadata", row["broker_id"]] = entries[row["step"]]
-    return dict(found)
+        partitions[row["step"], "UpdateMetadata", row["broker_id"]] = entries[row["step"]]
+    each = {batch["step"]: batch["each"] for batch in outcome.batches}
+    return {key: (n if each[key[0]] else 1, n) for key, n in partitions.items()}
 
 
 @pytest.mark.parametrize("with_store", [False, True])
@@ -98,15 +102,20 @@ def test_counts_are_what_the_full_tables_say(with_store):
         store = Store(state) if with_store else None
         for outcome in some_events(state, store=store, journal="full"):
             counted = {
-                (r["step"], r["kind"], r["broker_id"]): r["partitions"]
+                (r["step"], r["kind"], r["broker_id"]): (r["requests"], r["partitions"])
                 for r in outcome.request_counts.to_pylist()
             }
             assert len(counted) == outcome.request_counts.num_rows
             assert counted == count_requests(outcome)
-            totals = Counter(kind for _, kind, _ in counted)
-            assert {k: n for k, n in outcome.counts.requests.items() if n} == dict(totals)
-            for kind, n in outcome.counts.request_partitions.items():
-                assert n == sum(v for (_, k, _), v in counted.items() if k == kind)
+            for at, totals in enumerate(
+                (outcome.counts.requests, outcome.counts.request_partitions)
+            ):
+                for kind, n in totals.items():
+                    assert n == sum(v[at] for (_, k, _), v in counted.items() if k == kind)
+            seen_by_brokers = Counter(
+                said["kind"] for sent in outcome.by_broker().values() for said in sent
+            )
+            assert +seen_by_brokers == +Counter(outcome.counts.requests)
             moved = Counter(
                 (t["from_state"], t["to_state"]) for t in outcome.transitions.to_pylist()
             )

@@ -36,11 +36,12 @@ def test_recount_counts_by_hand(layout):
             ctx.partition_states[p] = generator.choice(list(PartitionState)[1:])
         state = state_of(ctx, layout)
         leader_offline, pending = state.new_bitmap(), state.new_bitmap()
-        offline, imbalanced = census.recount(
+        offline, imbalanced, n_led = census.recount(
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, leader_offline, pending,
         )
         states = ctx.partition_states
+        assert n_led == len(ctx.leadership)
         assert offline == sum(
             s == PartitionState.OFFLINE and p[0] not in ctx.topics_deletion_started
             for p, s in states.items()
@@ -48,6 +49,9 @@ def test_recount_counts_by_hand(layout):
         assert imbalanced == sum(
             ctx.is_imbalanced(p) for p in ctx.leadership if not ctx.is_queued(p)
         )
+        rows = np.arange(state.n_partitions, dtype=np.int32)
+        every = census.count_imbalanced(state.records, state.replicas, rows)
+        assert every == sum(ctx.is_imbalanced(p) for p in ctx.leadership)
         names = row_names(state)
         assert {names[row] for row in state.list_marked(leader_offline)} == {
             p for p, r in ctx.leadership.items() if not ctx.is_replica_online(r.leader, p)

@@ -68,6 +68,7 @@ def test_every_event_has_its_line():
     text = (ROOT / "docs" / "events.md").read_text()
     listed = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
     shared = {
+        "attempt",
         "gauges",
         "checked",
         "refused",

@@ -49,6 +49,7 @@ ORDER = (
     "controller",
     "census",
     "impact",
+    "changes",
     "explain",
     "io",
     "cli",

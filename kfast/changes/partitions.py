@@ -179,7 +179,7 @@ def _delays(
         _sentences(waiting, later),
     )
     leaderless = moving & (records["leader"] < 0) & ((missing & ~live) == 0)
-    reasons[leaderless] = "no leader can report new replicas in sync"
+    reasons[leaderless] = "it has no live leader that reports who is in sync"
     reasons[~moving] = None
     return waiting, reasons
 

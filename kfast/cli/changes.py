@@ -72,9 +72,8 @@ def reassign(
     \b
     Examples:
       kfast reassign describe.txt --plan plan.json
-      kfast reassign describe.txt --plan plan.json --pending --fail-on 'under_min_isr>0'
-      kfast reassign describe.txt --plan plan.json --brokers 3
-      kfast reassign describe.txt --plan plan.json --fail-on 'refused>0' --fail-on 'pending>0'
+      kfast reassign describe.txt --plan plan.json --pending
+      kfast reassign describe.txt --plan plan.json --brokers 3 --fail-on 'pending>0'
     """
     from kfast.cli.report_changes import draw_reassignment
 

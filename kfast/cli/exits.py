@@ -37,6 +37,15 @@ class BadInput(click.ClickException):
 class Commands(click.Group):
     """The commands of kfast; turns what they raise into exit codes."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _keep_lines(self)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Take a command."""
+        _keep_lines(cmd)
+        super().add_command(cmd, name)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
@@ -55,6 +64,11 @@ class Commands(click.Group):
             where = f"{error.filename}: " if error.filename else ""
             raise BadInput(f"{where}{error.strerror or error}") from error
         return result
+
+
+def _keep_lines(command: click.Command) -> None:
+    r"""Make click's mark, before lines that are not to be wrapped, of the \b in a raw docstring."""
+    command.help = (command.help or "").replace("\\b\n", "\b\n")
 
 
 def _leave_broken_pipe() -> NoReturn:

@@ -204,8 +204,7 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
         if controller.store is None and not state.any_queued:
             # Nothing in one leader's request concerns the rows of another.
             codes[:] = _report(controller, rows, leaders, masks)
-            for at in senders:
-                controller.send_update_metadata("announce the ISRs", state.registered, rows[at])
+            _announce_each(controller, rows, senders)
             complete_some(controller, _succeeded(rows, codes))
             return
         for at in senders:
@@ -226,6 +225,19 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     outcome.alter_codes, outcome.altered = codes, rows
     outcome.error = outcome.error or (errors[0] if errors else None)
     return outcome
+
+
+def _announce_each(
+    controller: Controller, rows: Rows, senders: list[npt.NDArray[np.int64]]
+) -> None:
+    """Announce what each leader reported, in a batch of its own."""
+    registered, journal = controller.state.registered, controller.journal
+    if not journal.full:
+        sizes = [at.size for at in senders]
+        journal.add_metadata_counts("announce the ISRs", registered, sizes)
+        return
+    for at in senders:
+        controller.send_update_metadata("announce the ISRs", registered, rows[at])
 
 
 def _report(

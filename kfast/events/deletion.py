@@ -67,7 +67,7 @@ def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
     def steps() -> None:
         if known:
             if state.n_reassigned:
-                rows = state.lookup.known_topics(known)
+                rows = state.find_topics(known)
                 moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
                 state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
             enqueue(controller, known)
@@ -189,7 +189,7 @@ def init(controller: Controller, queued: Sequence[str], ineligible: Sequence[str
     if not state.delete_topic_enabled:
         return
     state.queue_topic_deletion(list(queued))
-    state.mark_topics_ineligible(state.lookup.known_topics(list(ineligible)))
+    state.mark_topics_ineligible(state.find_topics(list(ineligible)))
 
 
 def enqueue(controller: Controller, topics: Sequence[str]) -> None:
@@ -334,7 +334,8 @@ def _finish(controller: Controller, topics: Rows) -> None:
     state.topic_unclean_leader_election[topics] = -1
     state.topic_min_insync_replicas[topics] = -1
     mutators.refresh_unclean(state)
-    freeing.free(state, rows)
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    freeing.free(state, np.sort(np.concatenate(parts)))
     for topic in topics.tolist():
         controller.deletion_hints.pop(topic, None)
 

@@ -259,7 +259,7 @@ def enable_unclean_leader_election(
     """`unclean.leader.election.enable` becomes true, for some topics or as the default (6.11)."""
     state = controller.state
     if topics is not None:
-        state.lookup.known_topics(topics)
+        state.find_topics(topics)
     state.set_unclean_leader_election(True, topics)
     if not controller.active:
         return controller.refused("enable_unclean_leader_election", "NOT_CONTROLLER")

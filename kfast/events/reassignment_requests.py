@@ -40,6 +40,7 @@ Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.T
 """Where partitions are to go, by (topic, partition); None cancels. Or a table of the same."""
 
 Codes = npt.NDArray[np.uint8]
+NOBODY = np.empty(0, np.int32)
 _ASKED = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
 ])
@@ -75,12 +76,15 @@ def alter_partition_reassignments(
     Returns
     -------
     Outcome
-        `reassignment_codes` has one `schema.ReassignmentCode` per partition, in the order given.
+        `reassignment_codes` has one `schema.ReassignmentCode` per partition, in the order given;
+        where another controller has taken over meanwhile (`failure`), those that were not refused
+        stand as STARTED.
 
     Raises
     ------
     ArgumentError
-        A partition stands twice. Nothing is changed.
+        A partition stands twice, a list is ill-typed, or a partition would name more than 64
+        brokers. Nothing is changed.
     """
     state, event = controller.state, "alter_partition_reassignments"
     asked = parse(state, reassignments)
@@ -232,6 +236,8 @@ def complete_some(controller: Controller, rows: Rows) -> None:
 def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
     """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
     table = _as_table(reassignments)
+    if not table.num_rows:
+        return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
     named = table.column("topic").combine_chunks().dictionary_encode()
     topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     partitions = table.column("partition").to_numpy()
@@ -254,7 +260,35 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
             "the reassignment node has a list that is null, empty or names a negative broker id; "
             "nothing was changed"
         )
-    return Requests(rows, Targets(offsets, broker_ids), cancel)
+    asked = Requests(rows, Targets(offsets, broker_ids), cancel)
+    _check_room(state, asked)
+    return asked
+
+
+def _check_room(state: ClusterState, asked: Requests) -> None:
+    """Raise where a partition would name more brokers than a mask has bits."""
+    lengths = np.diff(asked.targets.offsets)
+    used = np.zeros(lengths.size, np.int64)
+    movable = _is_movable(state, asked.rows)
+    used[movable] = state.records["n_slots"][asked.rows[movable]]
+    for at in np.flatnonzero(movable & (used + lengths > schema.MAX_SLOTS)).tolist():
+        row = int(asked.rows[at])
+        part = asked.targets.broker_ids[asked.targets.offsets[at] : asked.targets.offsets[at + 1]]
+        tracked = state.broker_id[state.replicas[row, : used[at]].astype(np.int64)]
+        n = np.union1d(part, tracked).size
+        if n > schema.MAX_SLOTS:
+            raise ArgumentError(
+                f"partition row {row} would name {n} brokers; at most {schema.MAX_SLOTS} are "
+                "allowed; nothing was changed"
+            )
+
+
+def _is_movable(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows have an assignment, and a topic that is not queued for deletion."""
+    movable = rows >= 0
+    movable[movable] = state.records["n_replicas"][rows[movable]] > 0
+    movable[movable] = ~state.topic_queued_for_deletion[state.topic_row[rows[movable]]]
+    return movable
 
 
 def _as_table(reassignments: Reassignments) -> pa.Table:
@@ -301,11 +335,7 @@ def _start(controller: Controller, asked: Requests, codes: Codes) -> Codes:
         legacy.start_legacy(controller, asked.rows, asked.targets.lists(), codes)
         return codes
     accepted = codes == ReassignmentCode.STARTED
-    assigned = asked.rows >= 0
-    assigned[assigned] = state.records["n_replicas"][asked.rows[assigned]] > 0
-    assigned[assigned] &= ~state.topic_queued_for_deletion[
-        state.topic_row[asked.rows[assigned]]
-    ]
+    assigned = _is_movable(state, asked.rows)
     codes[accepted & ~assigned] = ReassignmentCode.UNKNOWN_TOPIC_OR_PARTITION
     some = np.flatnonzero(accepted & assigned)
     some = some[np.argsort(asked.rows[some], kind="stable")]

@@ -52,7 +52,7 @@ def on_topic_change(
     state = controller.state
     new = as_table({} if created is None else created)
     check_created(state, new, exists=False)
-    lost = state.lookup.known_topics(list(gone))
+    lost = state.find_topics(list(gone))
     if not controller.active:
         return controller.refused("on_topic_change", "NOT_CONTROLLER")
     remove_topics(controller, lost)
@@ -72,7 +72,7 @@ def on_partition_modifications(
     if not controller.active:
         return controller.refused("on_partition_modifications", "NOT_CONTROLLER")
     new = without_replicas(state, new)
-    if state.topic_queued_for_deletion[state.lookup.known_topics([topic])[0]]:
+    if state.topic_queued_for_deletion[state.find_topics([topic])[0]]:
         new = new.slice(0, 0)
     return _create(controller, new, "on_partition_modifications")
 
@@ -159,9 +159,14 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
     mutators.flag_topics(state, topics, mutators.QUEUED)
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     rows = np.sort(np.concatenate(parts))
-    deletion.forget_partitions(state.records, rows)
+    state.n_led -= deletion.forget_partitions(state.records, rows)
+    for row in [r for r in state.unwritten_assignments if state.topic_row[r] in topics]:
+        del state.unwritten_assignments[row]
     state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
     mutators.note_queued(state)
+    named = np.ones(state.n_topics, np.bool_)
+    named[topics] = False
+    state.topic_id = pc.if_else(pa.array(named), state.topic_id, pa.scalar(None, pa.string()))
     state.refresh_rows(rows)
     if controller.store is not None:
         controller.store.forget(rows)

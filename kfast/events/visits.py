@@ -80,6 +80,34 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
         controller.send_update_metadata("announce the live brokers", state.registered, NOTHING)
 
 
+def start_brokers(controller: Controller, brokers: Rows) -> None:
+    """Steps 4 and 5 of `onBrokerStartup`, for broker rows that are registered now."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    rows = _concerned(state, brokers)
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    back, online = journal.new_tally(threads), journal.new_tally(threads)
+    counts = np.zeros((threads, 8), np.int64)
+    chosen = np.zeros(state.n_brokers, np.uint8)
+    chosen[brokers] = 1
+    visits.start_hosted(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.topic_flags, state.leader_offline, state.pending, chosen, rows,
+        previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
+        previous_mask(profile.partition_previous[PartitionState.ONLINE]),
+        profile.kernel_strategy(Strategy.OFFLINE), state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting,
+        back, online, counts,
+    )
+    empty = journal.new_effects(0)
+    n = counts.sum(axis=0)
+    if n[0]:
+        action = f"replicas to {ReplicaState.ONLINE.label}"
+        journal.add_step(action, back, empty, replicas=True)
+    if n[1]:
+        action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
+        journal.add_step(action, online, empty, replicas=False, strategy=Strategy.OFFLINE)
+
+
 def _concerned(state: ClusterState, brokers: Rows) -> Rows:
     """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
     index = state.index_hosting()

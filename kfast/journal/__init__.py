@@ -7,7 +7,7 @@ changes what happens.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -164,6 +164,7 @@ class Journal:
         state.offline_partition_count += int(total[LAYOUT["offline"]])
         state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
         state.unclean_elections += int(total[LAYOUT["unclean"]])
+        state.n_led += int(total[LAYOUT["led"]])
         return total
 
     def _add_rows(
@@ -295,6 +296,19 @@ class Journal:
                 requests.metadata_table(self.state, effects, step)
             )
             self._add_metadata_brokers(chosen, step)
+
+    def add_metadata_counts(
+        self, action: str, brokers: npt.NDArray[np.bool_], sizes: Sequence[int]
+    ) -> None:
+        """Record UpdateMetadata requests, one step each, of which only the sizes are kept."""
+        first = len(self.actions)
+        self.actions += [self.prefix + action] * len(sizes)
+        if self.counting:
+            chosen = brokers & self.state.registered
+            self.sent += [
+                sent_to(first + at, requests.UPDATE_METADATA, chosen, size)
+                for at, size in enumerate(sizes)
+            ]
 
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (6.3, step 7)."""

@@ -45,6 +45,7 @@ from kfast.kernels.slots cimport (
     TALLY_BROKERS,
     TALLY_IMBALANCE,
     TALLY_LEADERS_MOVED,
+    TALLY_LED,
     TALLY_METADATA,
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
@@ -197,6 +198,7 @@ cdef inline uint8_t bring_one_online(
         seen = liveness_of(record, brokers, status)
         if record.partition_state == P_NEW:
             initialize_one(record, brokers, seen, controller_epoch, &effect)
+            tally[TALLY_LED] += effect.code == INITIALIZED
         else:
             elect_for(record, brokers, seen, strategy, topic_row, topic_flags,
                       controller_epoch, recovery_supported, &effect)

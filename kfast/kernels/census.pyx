@@ -20,6 +20,7 @@ from kfast.kernels.slots cimport (
     TALLY_CODES,
     TALLY_IMBALANCE,
     TALLY_LEADERS_MOVED,
+    TALLY_LED,
     TALLY_METADATA,
     TALLY_OFFLINE,
     TALLY_REASSIGNED,
@@ -58,6 +59,7 @@ def layout():
         "leaders_moved": TALLY_LEADERS_MOVED,
         "announced": TALLY_ANNOUNCED,
         "reassigned": TALLY_REASSIGNED,
+        "led": TALLY_LED,
         "codes": TALLY_CODES,
         "cells": TALLY_CELLS,
         "brokers": TALLY_BROKERS,
@@ -84,10 +86,11 @@ def recount(
     uint64_t[::1] leader_offline,       # OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,              # OUT  bitmap  partitions New or Offline
 ):
-    """Make both bitmaps and both counters afresh; returns (offline, imbalanced)."""
+    """Make both bitmaps and the counters afresh; returns (offline, imbalanced, with leadership)."""
     cdef Py_ssize_t row
     cdef int64_t offline = 0
     cdef int64_t imbalanced = 0
+    cdef int64_t n_led = 0
     cdef uint8_t flags
     cdef int state
     cdef bint led
@@ -95,6 +98,7 @@ def recount(
         for row in range(records.shape[0]):
             flags = topic_flags[topic_row[row]]
             state = records[row].partition_state
+            n_led += (records[row].flags & FLAG_HAS_LEADERSHIP) != 0
             offline += state == P_OFFLINE and not flags & TOPIC_STARTED
             if not flags & TOPIC_QUEUED:
                 imbalanced += is_imbalanced(&records[row], &replicas[row, 0])
@@ -105,7 +109,7 @@ def recount(
             write_bit(&leader_offline[0], row,
                       records[row].flags & FLAG_HAS_LEADERSHIP and not led)
             write_bit(&pending[0], row, state == P_OFFLINE or state == P_NEW)
-    return offline, imbalanced
+    return offline, imbalanced, n_led
 
 
 def count_imbalanced(

@@ -11,6 +11,7 @@ from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_ASSIGNED,
     FLAG_BEING_REASSIGNED,
+    FLAG_HAS_LEADERSHIP,
     NO_LEADER,
     P_NON_EXISTENT,
     P_NO_ENTRY,
@@ -157,17 +158,22 @@ def forget_partitions(
 ):
     """Drop assignment and leadership of some partitions; their states stay.
 
+    Returns how many had leadership.
+
     Source: specification, section 1.6, `remove_topic`.
     """
     cdef Py_ssize_t i
+    cdef Py_ssize_t n_led = 0
     cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             record = &records[rows[i]]
+            n_led += (record.flags & FLAG_HAS_LEADERSHIP) != 0
             set_masks(record, 0, 0, 0, record.offline_dir)
             record.n_replicas = 0
             record.leader = NO_LEADER
             record.flags &= FLAG_BEING_REASSIGNED
+    return n_led
 
 
 def free_partitions(

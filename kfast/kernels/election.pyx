@@ -29,6 +29,7 @@ from kfast.kernels.slots cimport (
     NO_LIVE_REPLICA,
     NO_SLOT,
     TALLY_IMBALANCE,
+    TALLY_LED,
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
     Effect,
@@ -181,6 +182,7 @@ def adopt(
         records[row].version = written[i].version
         records[row].controller_epoch = written[i].controller_epoch
         records[row].isr = written[i].isr
+        tally[TALLY_LED] += not records[row].flags & FLAG_HAS_LEADERSHIP
         records[row].flags = <uint8_t> (
             (records[row].flags & ~FLAG_RECOVERY) | FLAG_HAS_LEADERSHIP
             | (written[i].flags & FLAG_RECOVERY)

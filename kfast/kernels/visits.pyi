@@ -14,3 +14,10 @@ def fail_hosted(
     empties_unclean: bool, recovery_supported: bool, counting: bool, offline_tally: _Array,
     online_tally: _Array, replica_tally: _Array, counts: _Array,
 ) -> None: ...
+def start_hosted(
+    records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
+    topic_row: _Array, topic_flags: _Array, leader_offline: _Array, pending: _Array,
+    chosen: _Array, rows: _Array, replica_online: int, partition_online: int, strategy: int,
+    controller_epoch: int, recovery_supported: bool, counting: bool, replica_tally: _Array,
+    online_tally: _Array, counts: _Array,
+) -> None: ...

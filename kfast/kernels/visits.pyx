@@ -20,7 +20,6 @@ from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
     P_NEW,
     P_OFFLINE,
-    P_ONLINE,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
@@ -164,4 +163,89 @@ def fail_hosted(
             leader_offline, pending, chosen, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
             &replica_tally[t, 0], &counts[t, 0], n_brokers,
+        )
+
+
+cdef void start_chunk(
+    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
+    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
+    uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
+    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* replica,
+    int64_t* online, int64_t* counts, Py_ssize_t n_brokers
+) noexcept nogil:
+    cdef Py_ssize_t i, row
+    cdef uint64_t slots
+    cdef uint8_t codes[64]
+    cdef record_t* record
+    for i in range(begin, end):
+        if i + AHEAD < end:
+            row = rows[i + AHEAD]
+            kfast_prefetch(&records[row])
+            kfast_prefetch(&replicas[row, 0])
+            kfast_prefetch(&states[row, 0])
+        row = rows[i]
+        record = &records[row]
+        is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
+        slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
+        if slots:
+            counts[0] += change_row(
+                record, &replicas[row, 0], &states[row, 0], row, slots, 0, R_ONLINE,
+                rules.replica, rules.controller_epoch, False, rules.without_leadership,
+                rules.empties_unclean, rules.counting, &leader_offline[0], codes, NULL, replica,
+                n_brokers,
+            )
+        if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
+            bring_one_online(
+                record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
+                rules.strategy, rules.partition_online, rules.controller_epoch,
+                rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
+                NULL, online,
+            )
+            counts[1] += 1
+
+
+def start_hosted(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
+    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
+    const uint8_t[::1] broker_status,  # IN      (B,)    the started ones are registered
+    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
+    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
+    const uint8_t[::1] chosen,         # IN      (B,)    1: the broker started
+    const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
+    uint32_t replica_online,           # bit f set: a replica in state f may become Online
+    uint32_t partition_online,         # bit f set: a partition in state f may become Online
+    int strategy,                      # `Profile.kernel_strategy`
+    int controller_epoch,
+    bint recovery_supported,           # an unclean leader starts in recovery
+    bint counting,                     # fill all of the tallies, not only the counters
+    int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Online
+    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
+    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)      targets of each step
+):
+    """Brokers started: their replicas go Online, and waiting partitions are elected.
+
+    Source: specification, section 6.2, `broker_startup`, steps 4 and 5.
+    """
+    cdef int threads = <int> replica_tally.shape[0]
+    cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
+    cdef int t
+    cdef Rules rules
+    rules.partition_offline = 0
+    rules.partition_online = partition_online
+    rules.replica = replica_online
+    rules.strategy = strategy
+    rules.controller_epoch = controller_epoch
+    rules.without_leadership = 0
+    rules.empties_unclean = False
+    rules.recovery_supported = recovery_supported
+    rules.counting = counting
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        start_chunk(
+            records, replicas, replica_state, broker_status, topic_row, topic_flags,
+            leader_offline, pending, chosen, rows, chunk_start(rows, t, threads),
+            chunk_start(rows, t + 1, threads), rules, &replica_tally[t, 0], &online_tally[t, 0],
+            &counts[t, 0], n_brokers,
         )

@@ -77,6 +77,7 @@ class ClusterState:
         self.any_queued = False
         self.any_offline_dir = False
         self.n_reassigned = 0
+        self.n_led = 0
         self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
         self.free_rows: Rows = np.empty(0, np.int32)
         self.unwritten_assignments: dict[int, Assignment] = {}
@@ -329,6 +330,7 @@ class ClusterState:
     # --- queries of section 1.5 -----------------------------------------------------------------
 
     check_rows = queries.check_rows
+    find_topics = queries.find_topics
     find_brokers = queries.find_brokers
     broker_rows = queries.broker_rows
     ids_of = queries.ids_of
@@ -344,7 +346,7 @@ class ClusterState:
     def recount(self) -> None:
         """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
-        self.offline_partition_count, self.preferred_imbalance_count = census.recount(
+        self.offline_partition_count, self.preferred_imbalance_count, self.n_led = census.recount(
             self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
             self.leader_offline, self.pending,
         )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.kernels import deletion
+from kfast.state import queries
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 NO_PARTITION = -1
 """Partition number of a free row."""
-
-_NAMED = 1 | 2 | 4 | 8
-"""Flags of a topic that is not forgotten: queued, started, ineligible, exists."""
 
 
 def free(state: ClusterState, rows: Rows) -> None:
@@ -58,7 +56,7 @@ def used_rows(state: ClusterState) -> Rows:
 def present_topics(state: ClusterState) -> npt.NDArray[np.bool_]:
     """(T,) which topics say anything: by a flag, an override, or a row."""
     flags = state.topic_flags[: state.n_topics]
-    present: npt.NDArray[np.bool_] = (flags & _NAMED) != 0
+    present: npt.NDArray[np.bool_] = (flags & queries.NAMED) != 0
     if present.all():
         return present
     present |= state.topic_unclean_leader_election >= 0

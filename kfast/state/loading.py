@@ -372,4 +372,5 @@ def fresh(
     state.records["flags"] = schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP
     mutators.refresh_unclean(state)
     state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
+    state.n_led = n
     return state

@@ -206,6 +206,7 @@ def set_leadership(
         state.controller_epoch if controller_epoch is None else controller_epoch
     )
     flags = int(record["flags"][0]) & ~schema.FLAG_RECOVERY
+    state.n_led += not flags & schema.FLAG_HAS_LEADERSHIP
     record["flags"] = (
         flags | schema.FLAG_HAS_LEADERSHIP | (schema.FLAG_RECOVERY if recovery else 0)
     )
@@ -281,10 +282,19 @@ def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> R
     return state.replicas_on(brokers, refresh=True)
 
 
-def add_live_brokers(state: ClusterState, epochs: Mapping[int, int]) -> Replicas:
-    """Register brokers with their epochs; unknown ones are added. Returns their replicas."""
+def add_live_brokers(
+    state: ClusterState, epochs: Mapping[int, int], *, find: bool = True
+) -> Replicas:
+    """Register brokers with their epochs; unknown ones are added. Returns their replicas.
+
+    With `find` false the caller visits their rows: none is returned, and the bitmap of offline
+    leaders is left to that visit.
+    """
     brokers = add_brokers(state, list(epochs))
     state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
+    if not find:
+        state.broker_status[brokers] |= REGISTERED
+        return Replicas(np.empty(0, np.int32), np.empty(0, np.uint64))
     return _set_status(state, brokers, REGISTERED, True)
 
 
@@ -309,12 +319,12 @@ def set_shutting_down(
 
 def queue_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
     """Queue topics for deletion; their partitions no longer count as imbalanced."""
-    flag_topics(state, state.lookup.known_topics(topics), QUEUED)
+    flag_topics(state, state.find_topics(topics), QUEUED)
 
 
 def begin_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
     """Mark queued topics as started; their partitions no longer move the offline count."""
-    flag_topics(state, state.lookup.known_topics(topics), STARTED)
+    flag_topics(state, state.find_topics(topics), STARTED)
 
 
 def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) -> None:
@@ -348,7 +358,7 @@ def set_unclean_leader_election(
     if topics is None:
         state.default_unclean_leader_election = bool(allowed)
     else:
-        rows = state.lookup.known_topics(topics)
+        rows = state.find_topics(topics)
         state.topic_unclean_leader_election[rows] = -1 if allowed is None else int(allowed)
     refresh_unclean(state)
 

@@ -37,13 +37,6 @@ class Lookup:
         row = int(self.topics([topic])[0])
         return None if row < 0 else row
 
-    def known_topics(self, topics: Sequence[str]) -> Rows:
-        """Rows of some topics; `ArgumentError` where one is unknown."""
-        rows = self.topics(topics)
-        if (rows < 0).any():
-            raise ArgumentError(f"topic {topics[int(np.argmin(rows))]!r} is unknown")
-        return rows
-
     def rows_of_topic(self, topic_row: int) -> Rows:
         """Rows of all partitions of a topic row, in the order of their numbers."""
         first, last = np.searchsorted(self.keys, [topic_row << 32, (topic_row + 1) << 32])

@@ -5,7 +5,7 @@ Each function is a method of `ClusterState`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
+NAMED = 1 | 2 | 4 | 8
+"""Flags of a topic that is not forgotten: queued, started, ineligible, exists."""
 
 
 def check_rows(state: ClusterState, rows: npt.ArrayLike) -> Rows:
@@ -135,6 +137,15 @@ def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.integer]) -> Row
     table[state.broker_id] = np.arange(state.n_brokers)
     inside = (broker_ids >= 0) & (broker_ids <= last)
     rows: Rows = table[np.where(inside, broker_ids, last + 1)]
+    return rows
+
+
+def find_topics(state: ClusterState, topics: Sequence[str]) -> Rows:
+    """Rows of some topics; `ArgumentError` where one is unknown, or was deleted."""
+    rows = state.lookup.topics(topics)
+    for name, row in zip(topics, rows.tolist(), strict=True):
+        if row < 0 or not (state.topic_flags[row] & NAMED or state.lookup.rows_of_topic(row).size):
+            raise ArgumentError(f"topic {name!r} is unknown")
     return rows
 
 

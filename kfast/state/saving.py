@@ -39,7 +39,7 @@ SCALARS = (
     "controller_id", "controller_epoch", "epoch_store_version", "default_unclean_leader_election",
     "default_min_insync_replicas", "delete_topic_enabled", "leader_recovery_supported",
     "unclean_elections", "offline_partition_count", "preferred_imbalance_count", "any_queued",
-    "any_offline_dir", "n_reassigned",
+    "any_offline_dir", "n_reassigned", "n_led",
 )
 
 
