@@ -133,9 +133,9 @@ def check_step(
     """Check the rules that compare two states with one event of the controller between them.
 
     Rows that the event added are left out. A failover makes all states anew and is left out of
-    rule 1 for its first step, as the specification says. Rules 2, 4 and 8 do not bind a profile that
-    caches what it failed to write, that empties the ISR where unclean election is allowed, or that
-    does not cache the epoch which a reassignment raises (8.1).
+    rule 1 for its first step, as the specification says. Rules 2, 4 and 8 do not bind a profile
+    that caches what it failed to write, that empties the ISR where unclean election is allowed, or
+    that does not cache the epoch which a reassignment raises (8.1).
     """
     version = find_profile(profile)
     if not version.caches_lost_writes:
