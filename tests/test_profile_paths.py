@@ -9,7 +9,7 @@ To repeat one run: `pytest tests/test_profile_paths.py -k 'zk-2.0-3'`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -80,7 +80,10 @@ def next_step(random: Random, run: Run) -> tuple[str, Step]:
     ids = state.broker_id.tolist()
     up = [b for b, r in zip(ids, state.registered.tolist(), strict=True) if r]
     down = [b for b in ids if b not in up]
-    pick = lambda some, most: sorted(random.sample(some, min(len(some), random.randint(1, most))))  # noqa: E731
+
+    def pick(some: Sequence[int], most: int) -> list[int]:
+        return sorted(random.sample(some, min(len(some), random.randint(1, most))))
+
     some_up, some_down, rows = pick(up, 3), pick(down, 3), pick(range(state.n_partitions), 6)
     names = [
         (state.topic[int(state.topic_row[row])].as_py(), int(state.partition[row])) for row in rows
@@ -142,7 +145,7 @@ def records_of(state: ClusterState) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("profile", PROFILES)
 def test_both_ways_agree(profile, seed):
     """State, journal and counts after every event; and the rules of section 9."""
