@@ -9,6 +9,7 @@ from kfast.impact import fail_brokers, impact
 from kfast.io import read, read_plan, write
 from kfast.journal import Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
+from kfast.replay import replay
 from kfast.schema import (
     AlterCode,
     Code,
@@ -54,6 +55,7 @@ __all__ = [
     "open",
     "read",
     "read_plan",
+    "replay",
     "take_census",
     "write",
 ]

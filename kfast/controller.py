@@ -101,9 +101,12 @@ class Controller:
 
         def steps() -> None:
             self._elect_self()
+            reassignment_requests.load_node(self, requests)
             context.load_context(self)
             self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
-            self.checked(self.replica_state_machine.start(reset=True))
+            started = self.replica_state_machine.start(reset=True)
+            reassignment_requests.mark_waiting(self)
+            self.checked(started)
             state.index_hosting()
             self.partition_state_machine.initialize()
             self.checked(self.partition_state_machine.trigger_online())

@@ -63,6 +63,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
     dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
+    moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])
     flags[halted[queued[halted]]] |= mutators.INELIGIBLE
 

@@ -24,6 +24,7 @@ from kfast.events.reassignment_steps import (
     touch,
     write_assignment,
 )
+from kfast.kernels import reassign
 from kfast.results import EventFailed
 from kfast.schema import ReassignmentCode, ReplicaState
 from kfast.state import mutators
@@ -51,15 +52,25 @@ def start_legacy(
             _drop(state, row)
 
 
-def resume_legacy(controller: Controller, rows: Rows, lists: list[list[int]]) -> None:
-    """A new controller reads the node: what it holds, and what was under way (6.1, step 9)."""
-    state = controller.state
-    waiting = {row: list(ids) for row, ids in state.reassignment_targets.items()}
-    waiting |= {row: ids for row, ids in zip(rows.tolist(), lists, strict=True) if row >= 0}
-    state.reassignment_targets.clear()
-    found = np.asarray(sorted(waiting), np.int32)
-    codes = np.zeros(found.size, np.uint8)
-    start_legacy(controller, found, [waiting[row] for row in found.tolist()], codes)
+def load_node(state: ClusterState, rows: Rows, lists: list[list[int]]) -> None:
+    """Take targets from the node into the context, beside those that were under way."""
+    for row, targets in zip(rows.tolist(), lists, strict=True):
+        if row >= 0:
+            state.reassignment_targets[row] = tuple(targets)
+
+
+def mark_waiting(state: ClusterState) -> None:
+    """Mark the partitions whose targets the context has."""
+    for row, targets in list(state.reassignment_targets.items()):
+        _keep(state, row, list(targets))
+
+
+def resume_legacy(controller: Controller) -> None:
+    """Go on with everything that the node holds (6.1, step 9)."""
+    waiting = controller.state.reassignment_targets
+    rows = np.asarray(sorted(waiting), np.int32)
+    codes = np.zeros(rows.size, np.uint8)
+    start_legacy(controller, rows, [list(waiting[row]) for row in rows.tolist()], codes)
 
 
 def _start(controller: Controller, row: int) -> ReassignmentCode:
@@ -115,20 +126,19 @@ def _slots(state: ClusterState, row: int, broker_ids: tuple[int, ...]) -> Slots:
     return np.asarray([sum(1 << int(slot) for slot in slots)], np.uint64)
 
 
-def _assign(controller: Controller, row: int, replicas: tuple[int, ...], write: bool) -> None:
-    """Set an assignment in memory, and then write it, or not yet."""
+def _assign(controller: Controller, row: int, replicas: tuple[int, ...]) -> None:
+    """Set an assignment in memory, and then write it."""
     state = controller.state
     state.unwritten_assignments.setdefault(row, state.assignment(row))
     state.set_assignment(row, replicas)
-    if write:
-        write_assignment(controller, row)
+    write_assignment(controller, row)
 
 
 def _begin(controller: Controller, row: int) -> None:
     """Assign old and new replicas, bump the epoch, start the new replicas."""
     state, at = controller.state, np.asarray([row], np.int32)
     assigned, targets = state.assignment(row).replicas, state.reassignment_targets[row]
-    _assign(controller, row, tuple(dict.fromkeys((*targets, *assigned))), write=True)
+    _assign(controller, row, tuple(dict.fromkeys((*targets, *assigned))))
     touch(controller, "A1", at)
     for broker in targets:
         if broker not in assigned:
@@ -138,16 +148,32 @@ def _begin(controller: Controller, row: int) -> None:
 def _complete(controller: Controller, row: int) -> None:
     """The targets take over, and the others go."""
     state, at = controller.state, np.asarray([row], np.int32)
-    assigned, targets = state.assignment(row).replicas, state.reassignment_targets[row]
-    others = tuple(broker for broker in assigned if broker not in targets)
+    targets = state.reassignment_targets[row]
     for broker in targets:
         move(controller, "B1", ReplicaState.ONLINE, at, _slots(state, row, (broker,)))
-    _assign(controller, row, targets, write=False)
-    move_leaders(controller, at, _slots(state, row, others))
-    stop_removed(controller, "B4", at, _slots(state, row, others))
-    _assign(controller, row, targets, write=True)
+    others = _assign_targets(controller, at, targets)
+    move_leaders(controller, at, others)
+    stop_removed(controller, "B4", at, others)
+    _assign(controller, row, targets)
     _drop(state, row)
     controller.journal.prefix = "B8: "
     controller.send_update_metadata("announce the assignment", state.registered, at)
     controller.journal.prefix = ""
     deletion.resume_deletion_for(controller, state.topic_row[at])
+
+
+def _assign_targets(controller: Controller, row: Rows, targets: tuple[int, ...]) -> Slots:
+    """Make the targets the assignment, in memory; returns the slots of the others, in order."""
+    state, tally = controller.state, controller.journal.new_tally()
+    state.unwritten_assignments.setdefault(int(row[0]), state.assignment(int(row[0])))
+    brokers = mutators.add_brokers(state, targets)
+    mutators.track(state, np.repeat(row, brokers.size), brokers)
+    columns = (
+        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags, row
+    )
+    others = np.empty(1, np.uint64)
+    offsets = np.asarray([0, brokers.size], np.int32)
+    reassign.start_reassignments(*columns, offsets, brokers, others, tally)
+    reassign.assign_targets(*columns, others, tally)
+    controller.journal.take_counters(tally)
+    return others

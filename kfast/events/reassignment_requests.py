@@ -182,11 +182,23 @@ def go_on(controller: Controller, rows: Rows) -> None:
             raise EventFailed(error)
 
 
+def load_node(controller: Controller, node: Requests) -> None:
+    """Step 4 of section 6.1: before 2.4 the node alone says what is being reassigned."""
+    if not controller.profile.cancels_reassignments:
+        legacy.load_node(controller.state, node.rows, node.targets.lists())
+
+
+def mark_waiting(controller: Controller) -> None:
+    """Mark what the node says is being reassigned, as a new controller's context has it."""
+    if not controller.profile.cancels_reassignments:
+        legacy.mark_waiting(controller.state)
+
+
 def resume(controller: Controller, node: Requests) -> None:
     """Step 9 of section 6.1: the legacy node, then all others that are under way."""
     state = controller.state
     if not controller.profile.cancels_reassignments:
-        legacy.resume_legacy(controller, node.rows, node.targets.lists())
+        legacy.resume_legacy(controller)
         return
     codes = _start(controller, node, np.zeros(node.rows.size, np.uint8))
     if state.n_reassigned:
