@@ -10,6 +10,7 @@ import pytest
 
 from kfast import (
     AlterCode,
+    ArgumentError,
     ClusterState,
     Code,
     Controller,
@@ -123,6 +124,45 @@ def test_resignation_keeps_the_columns():
     before = state.digest()
     assert controller.on_broker_startup([2]).error == "NOT_CONTROLLER"
     assert state.digest() == before
+
+
+@pytest.mark.parametrize("listed", [[], None, [1, -2]])
+def test_the_node_has_no_empty_lists(listed):
+    """Section 6.7 checks no list of the node; kfast asks for one that can be an assignment."""
+    controller = Controller(cluster(([1, 2], [1, 2])))
+    controller.on_controller_failover()
+    before = controller.state.digest()
+    with pytest.raises(ArgumentError, match="null, empty or names a negative broker id"):
+        controller.reassign_partitions({("t", 0): listed})
+    assert controller.state.digest() == before
+
+
+def test_many_reassignments_are_as_if_one_by_one():
+    """The steps are phases over all partitions; each broker's requests are those of Kafka."""
+    plan = {("t", 0): [3, 5], ("t", 1): [5, 1], ("t", 2): [2, 3]}
+    together = cluster(*[([1, 2], [1, 2])] * 3)
+    apart = together.copy()
+    one, each = Controller(together, journal="full"), Controller(apart, journal="full")
+    for controller in (one, each):
+        controller.on_controller_failover()
+    outcome = one.alter_partition_reassignments(plan)
+    singles = [each.alter_partition_reassignments({p: to}) for p, to in plan.items()]
+    assert together.digest() == apart.digest()
+    assert len(outcome.actions) < sum(len(single.actions) for single in singles)
+    for broker, requests in outcome.by_broker().items():
+        assert requests == [r for single in singles for r in single.by_broker().get(broker, [])]
+
+
+def test_an_older_epoch_bump_is_not_cached():
+    """Kafka 2.0 wrote the epoch and kept the old record; without a store there is one copy."""
+    for with_store, cached in ((True, 0), (False, 1)):
+        state = cluster(([1, 2], [1, 2]))
+        controller = Controller(state, store=Store(state) if with_store else None, profile="zk-2.0")
+        controller.on_controller_failover()
+        controller.reassign_partitions({("t", 0): [3, 2]})
+        assert state.leadership(0).leader_epoch == cached
+        if controller.store is not None:
+            assert controller.store.get("t", 0).leader_epoch == 1
 
 
 def test_the_page_names_every_test():

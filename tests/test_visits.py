@@ -37,7 +37,8 @@ def failures(state, seed, **options):
         failed = generator.sample(up, generator.randint(0, len(up)))
         outcomes.append(controller.on_broker_failure(failed))
         outcomes.append(controller.on_broker_startup(generator.sample(down, len(down) // 2)))
-        outcomes += [controller.controlled_shutdown(broker) for broker in up if broker not in failed]
+        left = [broker for broker in up if broker not in failed]
+        outcomes += [controller.controlled_shutdown(broker) for broker in left]
     return outcomes
 
 
