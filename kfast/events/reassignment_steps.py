@@ -195,6 +195,7 @@ def _said(
     effects = controller.journal.record_effects(row)
     for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
         effects[name] = stored[name]
+    effects["recovery"] = (stored["flags"] & schema.FLAG_RECOVERY) != 0
     effects["code"], effects["recipients"] = Code.NOT_ASKED, told
     return effects
 
