@@ -164,11 +164,13 @@ def take(controller: Controller, rows: Rows, records: npt.NDArray[Any]) -> None:
 
 
 def reload_records(controller: Controller, rows: Rows) -> None:
-    """Read records from the store into the cache."""
+    """Read records from the store into the cache, all or none; `CallFailed` where one fails."""
     store = controller.store
     if store is None or not rows.size:
         return
     answers, stored = store.read_states(rows)
+    if (answers == Answer.ERROR).any():
+        raise CallFailed("read_states failed")
     found = answers == Answer.OK
     take(controller, rows[found], stored[found])
 
