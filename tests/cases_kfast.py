@@ -7,6 +7,7 @@ from typing import Any
 from kfast import (
     Assignment,
     ClusterState,
+    Controller,
     Leadership,
     PartitionStateMachine,
     ReplicaStateMachine,
@@ -18,6 +19,7 @@ from kfast.errors import ArgumentError
 from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.store import UNDECODABLE
 
+from .cases_deletion import run_deletion
 from .cases_format import (
     PARTITION_STATES,
     RECOVERY,
@@ -89,6 +91,8 @@ class KfastAdapter:
         if not no_store:
             self.store = Store(self.state, empty=True)
             fill_store(self.store, given)
+        self.controller = Controller(self.state, store=self.store, journal="full")
+        self.client_calls: list[list[Any]] = []
         self.batch: kfast_requests.RequestBatch | None = None
         self.sent: kfast_requests.SentRequests | None = None
 
@@ -123,6 +127,7 @@ class KfastAdapter:
                 f"{op}:{','.join(sorted(map(name_of, listed)))}"
                 for op, listed in (store.calls if store is not None else ())
             ],
+            "client_calls": lambda: self.client_calls,
             "raised": lambda: None,
         }
         if key not in views:
@@ -256,6 +261,12 @@ class KfastAdapter:
         target = REPLICA_STATES[args["target"]]
         return self._outcome_seen(machine.handle_state_changes(replicas, target))
 
+    # -- the deletion manager -------------------------------------------------------------------
+
+    def _topic_deletion(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        self.client_calls += run_deletion(self.controller, name, args)
+        return self._outcome_seen(self.controller.journal.finish(name))
+
     # -- the state's own operations -------------------------------------------------------------
 
     def _row(self, name: str) -> int:
@@ -285,6 +296,10 @@ class KfastAdapter:
             state.queue_topic_deletion(args["topics"])
         elif name == "begin_topic_deletion":
             state.begin_topic_deletion(args["topics"])
+        elif name == "add_live_brokers":
+            state.add_live_brokers({int(b): d["epoch"] for b, d in args["brokers"].items()})
+        elif name == "remove_live_brokers":
+            state.remove_live_brokers(args["brokers"])
         else:
             raise UnknownError(f"unknown operation context.{name}")
         return {}

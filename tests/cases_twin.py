@@ -6,6 +6,7 @@ from typing import Any
 
 from kfast.schema import Code
 
+from . import reference_deletion as deletion
 from .cases_format import (
     PARTITION_STATES,
     RECOVERY,
@@ -44,6 +45,8 @@ from .reference import (
     preferred_leader,
     reassign_leader,
 )
+from .reference_controller import Controller
+from .reference_outcome import Happened
 
 
 def record_of(row: dict[str, Any]) -> Record:
@@ -80,6 +83,8 @@ def context_of(given: dict[str, Any]) -> Context:
     ctx.topics_to_delete = set(given.get("topics_queued_for_deletion", ()))
     ctx.topics_deletion_started = set(given.get("topics_deletion_started", ()))
     ctx.topics_ineligible = set(given.get("topics_ineligible", ()))
+    ctx.all_topics = {p.rpartition("-")[0] for p in given.get("assignment", {})}
+    ctx.all_topics |= set(given.get("topics", ()))
     ctx.leader_recovery_supported = given.get("leader_recovery_supported", True)
     ctx.delete_topic_enabled = given.get("delete_topic_enabled", True)
     for topic, config in given.get("topic_configs", {}).items():
@@ -123,6 +128,7 @@ class TwinAdapter:
         self.own = store_of(given)
         self.own.controller_epoch = self.ctx.epoch
         self.store = CacheStore(self.ctx) if no_store else self.own
+        self.core = Controller(self.ctx, self.store)
         self.batch = RequestBatch(self.ctx)
         self.sent: Sent | None = None
 
@@ -164,6 +170,7 @@ class TwinAdapter:
             "topics_queued_for_deletion": lambda: list(ctx.topics_to_delete),
             "topics_deletion_started": lambda: list(ctx.topics_deletion_started),
             "topics_ineligible": lambda: list(ctx.topics_ineligible),
+            "client_calls": lambda: self.core.client_calls,
             "store_calls": lambda: [
                 f"{op}:{','.join(sorted(map(name_of, ps)))}" for op, ps in self.own.calls
             ],
@@ -228,6 +235,25 @@ class TwinAdapter:
             raised = Code.CONTROLLER_MOVED.error
         return self._journal_seen(machine.journal, raised)
 
+    def _topic_deletion(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        core, raised = self.core, None
+        core.now = Happened(name)
+        replicas = [replica_of(r) for r in args.get("replicas", ())]
+        steps = {
+            "init": lambda: deletion.init(core, args["topics_to_delete"], args["ineligible"]),
+            "enqueue": lambda: deletion.enqueue(core, args["topics"]),
+            "resume_for": lambda: deletion.resume_deletion_for(core, args["topics"]),
+            "fail_replicas": lambda: deletion.fail_replica_deletion(core, replicas),
+            "complete_replicas": lambda: deletion.complete_replicas(core, replicas),
+        }
+        if name not in steps:
+            raise UnknownError(f"unknown operation topic_deletion.{name}")
+        try:
+            steps[name]()
+        except ControllerMovedError:
+            raised = Code.CONTROLLER_MOVED.error
+        return self._journal_seen(core.now.journal, raised)
+
     def _context(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         ctx = self.ctx
         p = partition_of(args["partition"]) if "partition" in args else ("", 0)
@@ -251,6 +277,11 @@ class TwinAdapter:
             ctx.queue_topic_deletion(args["topics"])
         elif name == "begin_topic_deletion":
             ctx.begin_topic_deletion(args["topics"])
+        elif name == "add_live_brokers":
+            ctx.live_broker_epochs |= {int(b): d["epoch"] for b, d in args["brokers"].items()}
+        elif name == "remove_live_brokers":
+            for b in args["brokers"]:
+                ctx.live_broker_epochs.pop(b, None)
         else:
             raise UnknownError(f"unknown operation context.{name}")
         return {}

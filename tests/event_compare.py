@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from kfast.schema import LEADER_DURING_DELETE
+
 from .reference import Journal, Partition, Row
+from .reference_profiles import ZK_3_9, Profile
 
 RECORD = ("leader", "leader_epoch", "isr", "recovery", "version", "controller_epoch", "replicas",
           "adding", "removing", "is_new")
@@ -26,13 +29,24 @@ def pick(row: Row, keys: Iterable[str]) -> dict[str, Any]:
 
 
 class Steps:
-    """Numbers the steps that left a trace, so that a step with nothing to say does not count."""
+    """Numbers the steps that left a trace, so that a step with nothing to say does not count.
 
-    def __init__(self, steps: Iterable[int]) -> None:
-        self.rank = {step: at for at, step in enumerate(sorted(set(steps)))}
+    Where kfast takes a step for many partitions that Kafka takes one after another, the steps of
+    each partition are numbered by themselves (`apart`).
+    """
 
-    def __getitem__(self, step: int) -> int:
-        return self.rank[step]
+    def __init__(self, traces: Iterable[tuple[Partition | None, int]], apart: bool) -> None:
+        self.apart = apart
+        steps: dict[Partition | None, set[int]] = {}
+        for p, step in traces:
+            steps.setdefault(p if apart else None, set()).add(step)
+        self.ranks = {
+            p: {step: at for at, step in enumerate(sorted(some))} for p, some in steps.items()
+        }
+
+    def of(self, p: Partition | None, step: int) -> int:
+        """The number of a step; -1 where it left no trace."""
+        return self.ranks.get(p if self.apart else None, {}).get(step, -1)
 
 
 def group(rows: Iterable[tuple[Partition, Any]]) -> dict[Partition, list[Any]]:
@@ -51,19 +65,26 @@ def name(row: Row) -> Partition:
 class TwinView:
     """The twin's journal as comparable tables."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self, journal: Journal, apart: bool = False, profile: Profile = ZK_3_9
+    ) -> None:
         self.journal = journal
+        self.apart, self.profile = apart, profile
+        self.without_deleted = apart and profile.metadata_has_deleted
         self.tables: dict[str, Any] = {}
         self.added = [row for row in journal.additions if row["kind"] != "UpdateMetadata"]
-        shown = [row["step"] for row in (
-            *journal.transitions, *journal.elections, *journal.refusals, *self.added
-        )]
-        shown += [
-            step for step, sent in journal.sent
-            if sent.update_metadata_brokers or sent.leader_and_isr or sent.stop_replica
-            or sent.update_metadata
+        traces: list[tuple[Partition | None, int]] = [
+            (row["partition"], row["step"]) for row in (
+                *journal.transitions, *journal.elections, *journal.refusals, *self.added
+            )
         ]
-        self.steps = Steps(shown)
+        for step, sent in journal.sent:
+            parts = [*sent.leader_and_isr.values(), *sent.stop_replica.values()]
+            traces += [(p, step) for part in parts for p in part]
+            traces += [(p, step) for p, _ in self._metadata(sent.update_metadata)]
+            if sent.update_metadata_brokers:
+                traces.append((None, step))
+        self.steps = Steps(traces, apart)
 
     def table(self, which: str) -> Any:
         """One table; made once."""
@@ -73,8 +94,11 @@ class TwinView:
 
     def _rows(self, rows: list[Row], keys: tuple[str, ...]) -> dict[Partition, list[Any]]:
         return group(
-            (row["partition"], (self.steps[row["step"]], pick(row, keys))) for row in rows
+            (row["partition"], (self._step(row), pick(row, keys))) for row in rows
         )
+
+    def _step(self, row: Row) -> int:
+        return self.steps.of(row["partition"], row["step"])
 
     def transitions(self) -> dict[Partition, list[Any]]:
         return self._rows(self.journal.transitions, ("broker_id", "from_state", "to_state"))
@@ -85,13 +109,14 @@ class TwinView:
 
     def elections(self) -> dict[Partition, list[Any]]:
         return group(
-            (row["partition"], (self.steps[row["step"]], election(row)))
+            (row["partition"], (self._step(row), election(row)))
             for row in self.journal.elections
         )
 
     def additions(self) -> dict[Partition, list[Any]]:
         return group(
-            (row["partition"], (self.steps[row["step"]], addition(row))) for row in self.added
+            (row["partition"], (self._step(row), addition(row, self.profile)))
+            for row in self.added
         )
 
     def requests(self) -> dict[Partition, list[Any]]:
@@ -101,23 +126,38 @@ class TwinView:
                                ("StopReplica", sent.stop_replica)):
                 for b, entries in part.items():
                     for p, entry in entries.items():
-                        head = (self.steps[step], kind, b, sent.broker_epochs[b])
+                        head = (self.steps.of(p, step), kind, b, sent.broker_epochs[b])
                         rows.append((p, (*head, request(kind, entry))))
         return in_order(group(rows))
 
     def update_metadata(self) -> dict[Partition, list[Any]]:
         return group(
-            (p, (self.steps[step], pick(entry, METADATA)))
+            (p, (self.steps.of(p, step), pick(entry, METADATA)))
             for step, sent in self.journal.sent
-            for p, entry in sent.update_metadata.items()
+            for p, entry in self._metadata(sent.update_metadata)
         )
 
+    def _metadata(self, entries: dict[Partition, Row]) -> list[tuple[Partition, Row]]:
+        return [(p, e) for p, e in entries.items() if not (self.without_deleted and deleted(e))]
+
     def update_metadata_brokers(self) -> list[Any]:
-        return sorted(
-            (self.steps[step], b)
-            for step, sent in self.journal.sent
-            for b in sent.update_metadata_brokers
-        )
+        told = [(step, b) for step, sent in self.journal.sent for b in sent.update_metadata_brokers]
+        return told_brokers(self.steps, told)
+
+
+def deleted(row: Row) -> bool:
+    """Whether an entry of UpdateMetadata says that its topic is queued.
+
+    Before 2.0 every batch names all such partitions, so that their steps are those of others.
+    """
+    return bool(row["leader"] == LEADER_DURING_DELETE)
+
+
+def told_brokers(steps: Steps, told: list[tuple[int, int]]) -> list[Any]:
+    """(step, broker) of UpdateMetadata; brokers alone where steps are of partitions."""
+    if steps.apart:
+        return sorted({b for _, b in told})
+    return sorted((steps.of(None, step), b) for step, b in told)
 
 
 METADATA = ("controller_epoch", "leader", "leader_epoch", "isr", "version", "replicas",
@@ -129,10 +169,13 @@ def in_order(groups: dict[Partition, list[Any]]) -> dict[Partition, list[Any]]:
     return {p: sorted(rows, key=lambda row: row[:3]) for p, rows in groups.items()}
 
 
-def addition(row: Row) -> dict[str, Any]:
-    """What is compared of an addition to a batch."""
+def addition(row: Row, profile: Profile) -> dict[str, Any]:
+    """What is compared of an addition to a batch; before 2.4 a bump told a set of replicas."""
     keys = ("kind", "to", *RECORD) if row["kind"] == "LeaderAndIsr" else ("kind", "to", "delete")
-    return pick(row, keys)
+    seen = pick(row, keys)
+    if not profile.cancels_reassignments:
+        seen["to"] = tuple(sorted(seen["to"]))
+    return seen
 
 
 def request(kind: str, row: Row) -> dict[str, Any]:
@@ -156,7 +199,10 @@ class KfastView:
     TABLES = ("transitions", "elections", "refusals", "additions", "requests",
               "update_metadata_brokers")
 
-    def __init__(self, outcome: Any) -> None:
+    def __init__(
+        self, outcome: Any, apart: bool = False, profile: Profile = ZK_3_9
+    ) -> None:
+        self.profile = profile
         self.rows = {
             table: getattr(outcome, table).to_pylist()
             for table in (*self.TABLES, "update_metadata")
@@ -164,18 +210,24 @@ class KfastView:
         self.rows["additions"] = [
             row for row in self.rows["additions"] if row["kind"] != "UpdateMetadata"
         ]
-        self.steps = Steps(row["step"] for rows in self.rows.values() for row in rows)
+        if apart and profile.metadata_has_deleted:
+            told = self.rows["update_metadata"]
+            self.rows["update_metadata"] = [row for row in told if not deleted(row)]
+        self.steps = Steps((
+            (name(row) if "topic" in row else None, row["step"])
+            for rows in self.rows.values() for row in rows
+        ), apart)
 
     def table(self, which: str) -> Any:
         """One table."""
         rows = self.rows[which]
         if which == "update_metadata_brokers":
-            return sorted((self.steps[row["step"]], row["broker_id"]) for row in rows)
+            return told_brokers(self.steps, [(row["step"], row["broker_id"]) for row in rows])
         groups = group((name(row), self._comparable(which, row)) for row in rows)
         return in_order(groups) if which == "requests" else groups
 
     def _comparable(self, which: str, row: Row) -> Any:
-        step = self.steps.rank.get(row["step"], -1)
+        step = self.steps.of(name(row), row["step"])
         if which == "transitions":
             return step, pick(row, ("broker_id", "from_state", "to_state"))
         if which == "refusals":
@@ -183,7 +235,7 @@ class KfastView:
         if which == "elections":
             return step, election(row)
         if which == "additions":
-            return step, addition(row)
+            return step, addition(row, self.profile)
         if which == "update_metadata":
             return step, pick(row, METADATA)
         head = (step, row["kind"], row["broker_id"], row["broker_epoch"])
@@ -192,7 +244,7 @@ class KfastView:
 
 def journals_differ(twin: TwinView, outcome: Any) -> str | None:
     """The first table, partition and row in which two journals differ."""
-    kfast = KfastView(outcome)
+    kfast = KfastView(outcome, twin.apart, twin.profile)
     for which in (*KfastView.TABLES, "update_metadata"):
         wanted, found = twin.table(which), kfast.table(which)
         if wanted == found:
@@ -213,11 +265,45 @@ def counts_differ(journal: Journal, outcome: Any) -> str | None:
     cells = Counter((row["from_state"], row["to_state"]) for row in journal.transitions)
     if cells != Counter(outcome.counts.transitions):
         return f"counts.transitions: the twin has {cells}, kfast has {outcome.counts.transitions}"
-    sent = {"LeaderAndIsr": 0, "UpdateMetadata": 0, "StopReplica": 0}
+    sent, named = told_by(journal)
+    requests, partitions = outcome.counts.requests, outcome.counts.request_partitions
+    for which, wanted, found in (("requests", sent, requests),
+                                 ("request_partitions", named, partitions)):
+        totals = Counter(dict.fromkeys(KINDS, 0))
+        for (kind, _), count in wanted.items():
+            totals[kind] += count
+        if totals != Counter(found):
+            return f"counts.{which}: the twin has {totals}, kfast has {found}"
+    return None
+
+
+KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+
+
+def told_by(journal: Journal) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
+    """By kind and broker: requests, and the partitions that they name."""
+    sent: Counter[tuple[str, int]] = Counter()
+    named: Counter[tuple[str, int]] = Counter()
     for _, batch in journal.sent:
-        sent["LeaderAndIsr"] += len(batch.leader_and_isr)
-        sent["UpdateMetadata"] += len(batch.update_metadata_brokers)
-        sent["StopReplica"] += len(batch.stop_replica)
-    if sent != dict(outcome.counts.requests):
-        return f"counts.requests: the twin has {sent}, kfast has {outcome.counts.requests}"
+        shared = dict.fromkeys(batch.update_metadata_brokers, batch.update_metadata)
+        for kind, parts in zip(
+            KINDS, (batch.leader_and_isr, shared, batch.stop_replica), strict=True
+        ):
+            for b, part in parts.items():
+                sent[kind, b] += 1
+                named[kind, b] += len(part)
+    return sent, named
+
+
+def request_counts_differ(journal: Journal, outcome: Any) -> str | None:
+    """Where the requests of some broker are not as many as the twin's, or name fewer."""
+    sent, named = told_by(journal)
+    found: Counter[tuple[str, int]] = Counter()
+    naming: Counter[tuple[str, int]] = Counter()
+    for row in outcome.request_counts.to_pylist():
+        found[row["kind"], row["broker_id"]] += row["requests"]
+        naming[row["kind"], row["broker_id"]] += row["partitions"]
+    for what, wanted, ours in (("requests", sent, found), ("partitions named", named, naming)):
+        if wanted != ours:
+            return f"{what} by broker: the twin has {+wanted}, kfast has {+ours}"
     return None

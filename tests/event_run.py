@@ -12,22 +12,17 @@ import numpy as np
 from kfast import ClusterState, invariants
 from kfast.schema import Code
 
-from . import reference
-from .event_compare import TwinView, counts_differ, journals_differ
-from .kfast_run import SETTINGS, KfastRun, Setting
+from . import event_invariants, reference
+from .event import Event
+from .event_compare import TwinView, counts_differ, journals_differ, request_counts_differ
+from .kfast_run import SETTINGS, KfastRun, RowOrder, Setting
 from .random_clusters import random_context, store_like
-from .random_events import Event, Generator
+from .random_events import Generator
+from .random_faults import faults
 from .reference_outcome import Happened
+from .reference_profiles import PROFILES
 from .twin_run import TwinRun
 from .twin_state import difference, store_differs
-
-FAULTY = frozenset({
-    "on_broker_change", "on_broker_failure", "on_broker_startup", "controlled_shutdown",
-    "on_topic_change", "on_partition_modifications", "elect_leaders", "rebalance_leaders",
-    "on_log_dir_failure", "on_leader_and_isr_response", "on_broker_log_dir_failure",
-    "enable_unclean_leader_election", "move_replicas", "move_partitions", "alter_partition",
-})
-"""Events before which faults are injected: those that ask the store through the machines."""
 
 
 @dataclass
@@ -40,11 +35,15 @@ class Coverage:
     alter_codes: Counter[str] = field(default_factory=Counter)
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
+    reassignment_codes: Counter[str] = field(default_factory=Counter)
+    marks: Counter[str] = field(default_factory=Counter)
 
     def add(self, event: Event, happened: Happened, twin: TwinRun) -> None:
         """Count what one event did."""
         journal = happened.journal
         self.events[event.name] += 1
+        self.marks.update(happened.marks)
+        self.reassignment_codes.update(c.name for c in happened.reassignment_codes.values())
         self.cells.update(reference.matrix_cells(journal))
         for row in journal.elections:
             outcome = "unclean" if row["unclean"] else row["code"]
@@ -71,6 +70,7 @@ class Sequence:
 
     seed: int
     with_store: bool
+    profile: str = "zk-3.9"
     settings: tuple[Setting, ...] = SETTINGS
     coverage: Coverage = field(default_factory=Coverage)
     log: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Sequence:
     def run(self, events: int) -> Coverage:
         """Run events; `DifferenceError` says where the twin and kfast part."""
         generator = Random(self.seed)
-        ctx = random_context(generator)
+        ctx = random_context(generator, PROFILES[self.profile])
         store = store_like(ctx) if self.with_store else None
         self.kfast = [KfastRun(ctx, store, setting) for setting in self.settings]
         self.twin = TwinRun(ctx, store)
@@ -87,7 +87,7 @@ class Sequence:
         self.step(source.failover(), 0)
         for number in range(1, events + 1):
             event = source.next()
-            for fault in source.faults(event) if event.name in FAULTY else ():
+            for fault in faults(source, event):
                 self.step(fault, number)
             self.step(event, number)
             self.step(Event("heal"), number)
@@ -98,6 +98,8 @@ class Sequence:
         if event.name != "heal":
             self.log.append(f"{number:4} {event}")
         before = self.kfast[0].state.copy()
+        self.twin.controller.rank = RowOrder(self.kfast[0])
+        known = self.twin.ctx.copy()
         happened = self.twin.apply(event)
         self.coverage.add(event, happened, self.twin)
         outcomes = [run.apply(event) for run in self.kfast]
@@ -105,6 +107,9 @@ class Sequence:
             wrong = self.wrong(happened, run, outcome)
             if wrong is not None:
                 raise DifferenceError(self.report(number, run, wrong))
+        broke = event_invariants.broken(known, self.twin.ctx, event, happened)
+        if broke is not None:
+            raise DifferenceError(self.report(number, self.kfast[0], broke))
         self.check_invariants(event, before, outcomes[0])
 
     def check_invariants(self, event: Event, before: ClusterState, outcome: Any) -> None:
@@ -121,7 +126,7 @@ class Sequence:
             event.args["broker"] not in record.isr for record in asked.values()
         ):
             return
-        invariants.check_step(before, first.state, outcome, first.store)
+        invariants.check_step(before, first.state, outcome, first.store, self.profile)
         done = outcome.error is None and outcome.failure is None
         if event.name == "on_broker_failure" and done and not outcome.refusals.num_rows:
             invariants.after_broker_failure(first.state, event.args["brokers"])
@@ -141,6 +146,8 @@ class Sequence:
                 f"gauges: the twin has {self.twin.controller.gauges()}, "
                 f"kfast has {run.controller.gauges()}"
             )
+        if wrong is None and run is first:
+            wrong = reassignments_differ(self.twin, run)
         if wrong is not None or outcome is None:
             return wrong
         return answers_differ(happened, run, outcome) or self.journal_wrong(happened, run, outcome)
@@ -148,20 +155,38 @@ class Sequence:
     def journal_wrong(self, happened: Happened, run: KfastRun, outcome: Any) -> str | None:
         """Where the journal differs, at the level that it was kept at."""
         if run.setting.journal == "full":
-            return journals_differ(TwinView(happened.journal), outcome)
+            view = TwinView(happened.journal, happened.apart, self.twin.ctx.profile)
+            return journals_differ(view, outcome)
         if run.setting.journal == "counts":
-            return counts_differ(happened.journal, outcome)
+            wrong = counts_differ(happened.journal, outcome)
+            return wrong or request_counts_differ(happened.journal, outcome)
         return None
 
     def report(self, number: int, run: KfastRun, wrong: str) -> str:
         """What differs, what happened before, and the command that repeats it."""
         before = "\n".join(self.log[-6:])
         store = "" if self.with_store else " --no-store"
+        profile = "" if self.profile == "zk-3.9" else f" --profile {self.profile}"
         return (
             f"seed {self.seed}, event {number} ({run.setting}): {wrong}\nlast events:\n{before}\n"
             f"repeat with: python -m tests.test_random_events --seed {self.seed} "
-            f"--events {number}{store}"
+            f"--events {number}{store}{profile}"
         )
+
+
+def reassignments_differ(twin: TwinRun, run: KfastRun) -> str | None:
+    """Where what is said to be being reassigned differs."""
+    found = {
+        (row["topic"], row["partition"]): (
+            row["replicas"], sorted(row["adding"]), sorted(row["removing"])
+        )
+        for row in run.controller.list_partition_reassignments().to_pylist()
+    }
+    wanted = {
+        p: (list(a.replicas), sorted(a.adding), sorted(a.removing))
+        for p, a in twin.controller.list_partition_reassignments().items()
+    }
+    return None if found == wanted else f"reassignments: the twin has {wanted}, kfast has {found}"
 
 
 def in_row_order(happened: Happened, names: list[reference.Partition]) -> list[Code]:
@@ -186,7 +211,7 @@ def replies_of(outcome: Any) -> dict[reference.Partition, int | str]:
 def answers_differ(happened: Happened, run: KfastRun, outcome: Any) -> str | None:
     """Where what an event answers differs."""
     names = [
-        (run.state.topic[int(t)].as_py(), int(p))
+        (run.state.topic[int(t)].as_py() if t >= 0 else "", int(p))
         for t, p in zip(run.state.topic_row, run.state.partition, strict=True)
     ]
     found: dict[str, Any] = {
@@ -194,15 +219,19 @@ def answers_differ(happened: Happened, run: KfastRun, outcome: Any) -> str | Non
         "remaining": sorted(names[row] for row in outcome.remaining),
         "replies": replies_of(outcome),
         "alter_codes": [int(code) for code in outcome.alter_codes],
+        "reassignment_codes": [int(code) for code in outcome.reassignment_codes],
     }
     wanted = {
         "failure": happened.failure, "error": happened.error,
         "remaining": sorted(happened.remaining), "replies": happened.replies,
         "alter_codes": [int(code) for code in happened.alter_codes.values()],
+        "reassignment_codes": [int(code) for code in happened.reassignment_codes.values()],
     }
     if happened.event in ("move_replicas", "move_partitions") and happened.failure is None:
         found["codes"] = [Code(code).name for code in outcome.codes]
         wanted["codes"] = [code.name for code in in_row_order(happened, names)]
+    if happened.failure is not None:
+        del found["reassignment_codes"], wanted["reassignment_codes"]
     if happened.event == "catch_up":
         del found["alter_codes"], wanted["alter_codes"]
     if happened.event == "move_partitions" and happened.failure is None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kfast import Controller, PartitionStateMachine, ReplicaStateMachine
+from kfast.errors import ArgumentError
 
 from . import reference
-from .random_events import Event
+from .event import Event
 from .twin_state import put_record, state_of, store_of
 
 
@@ -38,7 +39,9 @@ class KfastRun:
         self.setting = setting
         self.state = state_of(ctx, setting.layout)
         self.store = None if store is None else store_of(ctx, store, self.state)
-        options = {"journal": setting.journal, "threads": setting.threads}
+        options = {
+            "journal": setting.journal, "threads": setting.threads, "profile": ctx.profile.name,
+        }
         self.controller = Controller(self.state, store=self.store, **options)
         self.replicas = ReplicaStateMachine(self.state, self.store, **options)
         self.partitions = PartitionStateMachine(self.state, self.store, **options)
@@ -50,8 +53,8 @@ class KfastRun:
     def _rows(self, partitions: Any) -> Any:
         return self.state.find_partitions(list(partitions))
 
-    def _on_controller_failover(self) -> Any:
-        return self.controller.on_controller_failover()
+    def _on_controller_failover(self, reassignments: Any) -> Any:
+        return self.controller.on_controller_failover(reassignments=reassignments)
 
     def _on_broker_change(self, started: Any, bounced: Any, failed: Any) -> Any:
         return self.controller.on_broker_change(started=started, bounced=bounced, failed=failed)
@@ -105,6 +108,28 @@ class KfastRun:
     def _enable_unclean_leader_election(self, topics: list[str] | None) -> Any:
         return self.controller.enable_unclean_leader_election(topics)
 
+    def _alter_partition_reassignments(self, reassignments: Any) -> Any:
+        return self.controller.alter_partition_reassignments(reassignments)
+
+    def _reassign_partitions(self, reassignments: Any) -> Any:
+        return self.controller.reassign_partitions(reassignments)
+
+    def _on_partition_reassignment(self, partitions: Any) -> Any:
+        return self.controller.on_partition_reassignment(self._rows(partitions))
+
+    def _delete_topics(self, topics: list[str]) -> Any:
+        return self.controller.delete_topics(topics)
+
+    def _on_stop_replica_response(
+        self, broker: int, partitions: Any, failed: Any, error: bool
+    ) -> Any:
+        return self.controller.on_stop_replica_response(
+            broker, self._rows(partitions), failed=self._rows(failed), error=error
+        )
+
+    def _acknowledge_deletions(self, brokers: list[int] | None) -> Any:
+        return self.controller.acknowledge_deletions(brokers)
+
     def _queue_topic_deletion(self, topics: list[str], begin: bool) -> None:
         self.state.queue_topic_deletion(topics)
         if begin:
@@ -136,3 +161,19 @@ class KfastRun:
     def _other_controller(self) -> None:
         assert self.store is not None
         self.store.elect_controller()
+
+
+class RowOrder:
+    """The order of kfast's rows, which the twin follows where Kafka's order is a hash's."""
+
+    def __init__(self, run: KfastRun) -> None:
+        self.state = run.state
+
+    def __call__(self, thing: str | reference.Partition) -> tuple[int, Any]:
+        """Where a topic or a partition stands; those that kfast does not know come last."""
+        try:
+            if isinstance(thing, str):
+                return int(self.state.find_topics([thing])[0]), thing
+            return int(self.state.find_partitions([thing])[0]), thing
+        except ArgumentError:
+            return self.state.n_partitions, thing

@@ -5,14 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from .reference import Assignment, Context, Partition, Record, TwinStore
+from .reference_profiles import ZK_3_9, Profile
 
 MOST_REPLICAS = 5
 
 
-def random_context(generator: Random) -> Context:
+def random_context(generator: Random, profile: Profile = ZK_3_9) -> Context:
     """A cluster of 3 to 12 brokers and 3 to 6 topics before its controller starts."""
     ids = sorted(generator.sample(range(60), generator.randint(3, 12)))
-    ctx = Context(controller_id=ids[0], epoch=generator.randint(1, 9))
+    ctx = Context(controller_id=ids[0], epoch=generator.randint(1, 9), profile=profile)
     ctx.epoch_store_version = generator.randint(0, 9)
     for b in ids:
         if generator.random() < 0.85:
@@ -25,8 +26,17 @@ def random_context(generator: Random) -> Context:
         add_topic(ctx, generator, f"topic-{number}", ids)
     add_queued_topics(ctx, generator)
     add_offline_dirs(ctx, generator)
+    become(ctx)
     recount(ctx)
     return ctx
+
+
+def become(ctx: Context) -> None:
+    """What a version does not know is not there."""
+    if not ctx.profile.has_log_dirs:
+        ctx.offline_dir_replicas.clear()
+    if not ctx.profile.cancels_reassignments:
+        ctx.assignments = {p: Assignment(a.replicas) for p, a in ctx.assignments.items()}
 
 
 def add_topic(ctx: Context, generator: Random, topic: str, ids: list[int]) -> None:
@@ -49,6 +59,8 @@ def random_assignment(generator: Random, replicas: tuple[int, ...]) -> Assignmen
     if len(replicas) < 2 or generator.random() < 0.875:
         return Assignment(replicas)
     roles = [generator.choice(("kept", "adding", "removing")) for _ in replicas]
+    if len(set(roles)) == 1:
+        roles[0] = "kept"
     pick = {role: tuple(b for b, r in zip(replicas, roles, strict=True) if r == role)
             for role in ("adding", "removing")}
     return Assignment(replicas, pick["adding"], pick["removing"])
@@ -65,8 +77,9 @@ def random_record(
     generator.shuffle(isr)
     leader = generator.choice(isr) if generator.random() < 0.85 else -1
     newer = generator.random() < 0.03
+    epoch, recovering = generator.randint(0, 50), generator.random() < 0.1
     return Record(
-        leader, generator.randint(0, 50), tuple(isr), int(generator.random() < 0.1),
+        leader, epoch, tuple(isr), int(recovering and ctx.profile.marks_recovery),
         generator.randint(0, 50), ctx.epoch + 5 if newer else generator.randint(0, ctx.epoch),
     )
 

@@ -7,43 +7,18 @@ An event names brokers by id and partitions by name, so that it reads as what ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
 from kfast.schema import PartitionState, ReplicaState, Strategy
 
+from . import random_changes
+from .event import Event
 from .random_clusters import random_record, some
 from .reference import GARBAGE, Context, Partition, Record, TwinStore
 from .reference_controller import Controller
-
-WHOLE_CALL = {"read_states": ("throw",), "create_states": ("throw", "controller_moved"),
-              "update_states": ("throw", "controller_moved")}
-PER_PARTITION = {"read_states": ("NONODE", "NOAUTH"), "create_states": ("NODEEXISTS", "NOAUTH"),
-                 "update_states": ("BADVERSION", "NOAUTH")}
-FAULTS = frozenset(
-    {(op, fault) for table in (WHOLE_CALL, PER_PARTITION) for op in table for fault in table[op]}
-    | {("topic_config", "CONFIG_READ_FAILED")}
-)
-
-
-@dataclass(frozen=True)
-class Event:
-    """One thing that happens: its name, and named arguments."""
-
-    name: str
-    args: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        listed = ", ".join(f"{key}={value!r}" for key, value in self.args.items() if value != [])
-        return f"{self.name}({listed})"
-
-
-def created_by(event: Event) -> list[Partition]:
-    """The partitions that an event adds to a topic."""
-    if event.name != "on_partition_modifications":
-        return []
-    return [(event.args["topic"], number) for number in event.args["assignments"]]
 
 
 class Generator:
@@ -57,20 +32,31 @@ class Generator:
         self.ctx = ctx
         self.store = store
         self.topics_made = 0
+        self.first_topics = sorted(ctx.all_topics)
         self.brokers = sorted(
             {*ctx.live_broker_epochs, *(b for _, b in ctx.assigned_replicas())}
         )
         self.choices: list[tuple[int, Callable[[], Event | None]]] = [
             (12, self.broker_change), (6, self.broker_failure), (8, self.broker_startup),
-            (6, self.controlled_shutdown), (4, self.topic_change), (4, self.more_partitions),
+            (6, self.controlled_shutdown), (5, self.topic_change), (6, self.more_partitions),
             (7, self.elect_leaders),
             (5, self.rebalance), (5, self.log_dir), (5, self.response), (7, self.alter),
-            (7, self.catch_up), (2, self.notification), (3, self.unclean), (2, self.queue),
+            (7, self.catch_up), (2, self.notification), (3, self.unclean), (1, self.queue),
             (40, self.move_replicas), (20, self.move_partitions), (2, self.failover),
             (2, self.probe),
         ]
+        self.choices += [
+            (weight, partial(make, self)) for weight, make in random_changes.CHOICES
+        ]
         if store is not None:
             self.choices += [(7, self.tamper), (1, self.other_controller)]
+        if not ctx.profile.has_log_dirs:
+            without = (self.probe, self.log_dir, self.response)
+            self.choices = [choice for choice in self.choices if choice[1] not in without]
+        if random.random() < 0.3:
+            # Left to the controller, reassignments and deletions come to their ends more often.
+            by_hand = (self.move_replicas, self.move_partitions)
+            self.choices = [choice for choice in self.choices if choice[1] not in by_hand]
 
     def next(self) -> Event:
         """The next event; one whose time has not come is passed over.
@@ -95,14 +81,15 @@ class Generator:
     def _epochs(self, brokers: list[int]) -> dict[int, int]:
         return {b: self.random.randint(100, 999) for b in brokers}
 
-    def _partitions(self, most: int = 6, led: bool = False) -> list[Partition]:
+    def partitions(self, most: int = 6, led: bool = False) -> list[Partition]:
         known = [p for p in sorted(self.ctx.assignments) if not led or p in self.ctx.leadership]
         return some(self.random, known, most)
 
     # -- events ---------------------------------------------------------------------------------
 
     def failover(self) -> Event:
-        return Event("on_controller_failover")
+        node = {p: list(wanted) for p, wanted in self.controller.legacy_node.items()}
+        return Event("on_controller_failover", {"reassignments": node})
 
     def broker_change(self) -> Event:
         up, down = self._brokers(True, 4), self._brokers(False, 2)
@@ -134,6 +121,8 @@ class Generator:
         """A new topic, or one that was there before; now and then one vanishes."""
         self.topics_made += 1
         topic = f"made-{self.random.randint(1, self.topics_made)}"
+        if self.random.random() < 0.3:
+            topic = self.random.choice(self.first_topics)
         if topic in self.ctx.all_topics:
             topic = f"made-{self.topics_made}"
         created = {topic: {n: self._replicas() for n in range(self.random.randint(1, 3))}}
@@ -151,7 +140,7 @@ class Generator:
 
     def elect_leaders(self) -> Event:
         return Event("elect_leaders", {
-            "partitions": self._partitions(8, led=self.random.random() < 0.95),
+            "partitions": self.partitions(8, led=self.random.random() < 0.95),
             "kind": self.random.choice(("preferred", "unclean")),
             "trigger": self.random.choice(("AdminClient", "AdminClient", "ZkTriggered")),
         })
@@ -190,10 +179,10 @@ class Generator:
             return None
         b = brokers[0]
         mine = [p for p in sorted(self.ctx.leadership) if self.ctx.leadership[p].leader == b]
-        asked = some(self.random, mine, 4) if mine else self._partitions(2)
+        asked = some(self.random, mine, 4) if mine else self.partitions(2)
         if self.random.random() < 0.2:
-            asked = sorted({*asked, *self._partitions(2)})
-        asked = [p for p in asked if self._decodes(p)]
+            asked = sorted({*asked, *self.partitions(2)})
+        asked = [p for p in asked if self.decodes(p)]
         unled = sorted(self.ctx.assignments.keys() - self.ctx.leadership.keys())
         if unled and self.random.random() < 0.25:
             asked.append(self.random.choice(unled))
@@ -201,7 +190,7 @@ class Generator:
         records = {p: self._proposal(p, b) for p in asked}
         return Event("alter_partition", {"broker": b, "epoch": epoch, "records": records})
 
-    def _decodes(self, p: Partition) -> bool:
+    def decodes(self, p: Partition) -> bool:
         """Whether the store can tell the version of the record."""
         return self.store is None or isinstance(self.store.records.get(p), Record)
 
@@ -222,11 +211,11 @@ class Generator:
 
     def catch_up(self) -> Event | None:
         brokers = self._brokers(True, 4)
-        bad = self.store is not None and not all(self._decodes(p) for p in self.ctx.leadership)
+        bad = self.store is not None and not all(self.decodes(p) for p in self.ctx.leadership)
         return Event("catch_up", {"brokers": brokers}) if brokers and not bad else None
 
     def notification(self) -> Event:
-        return Event("on_isr_change_notification", {"partitions": self._partitions()})
+        return Event("on_isr_change_notification", {"partitions": self.partitions()})
 
     def unclean(self) -> Event:
         if self.random.random() < 0.1:
@@ -277,10 +266,12 @@ class Generator:
         if self.random.random() < 0.4:
             target = PartitionState.ONLINE
         strategy = self.random.choice([*Strategy, None])
+        if strategy == Strategy.OFFLINE_ALLOW_UNCLEAN and not self.ctx.profile.has_admin_elections:
+            strategy = Strategy.OFFLINE
         if target != PartitionState.ONLINE:
             strategy = None
         return Event("move_partitions", {
-            "partitions": self._partitions(5), "target": target, "strategy": strategy,
+            "partitions": self.partitions(5), "target": target, "strategy": strategy,
         })
 
     # -- others that write to the store -----------------------------------------------------------
@@ -307,29 +298,3 @@ class Generator:
 
     def other_controller(self) -> Event:
         return Event("other_controller")
-
-    def faults(self, event: Event) -> list[Event]:
-        """Faults that an event may meet; none of the same operation twice."""
-        if self.store is None or self.random.random() < 0.45:
-            return []
-        op = self.random.choice(
-            ("read_states", "create_states", "update_states", "update_states", "topic_config")
-        )
-        if event.name == "alter_partition":
-            op = "update_states"
-        created = created_by(event)
-        if (created or event.name == "on_topic_change") and self.random.random() < 0.6:
-            op = "create_states"
-        named = created or list(event.args.get("partitions") or event.args.get("records") or ())
-        if not named or self.random.random() < 0.3:
-            named = self._partitions(12)
-        if op == "topic_config":
-            topics = self.random.sample(sorted(self.ctx.all_topics), 1)
-            return [Event("fault", {"op": op, "fault": "CONFIG_READ_FAILED", "topics": topics})]
-        if self.random.random() < 0.3:
-            fault = self.random.choice(WHOLE_CALL[op])
-            return [Event("fault", {"op": op, "fault": fault, "partitions": None, "times": 1})]
-        return [Event("fault", {
-            "op": op, "fault": self.random.choice(PER_PARTITION[op]),
-            "partitions": named, "times": self.random.randint(1, 2),
-        })]

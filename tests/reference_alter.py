@@ -15,7 +15,7 @@ from .reference_context import (
     Record,
     same_allowing_stale_version,
 )
-from .reference_store import CONFLICT, CallFailedError, Store
+from .reference_store import CONFLICT, GARBAGE, CacheStore, CallFailedError, Store
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,28 @@ def alter_partition(
         responses = store.update_states(writes, ctx)
     except CallFailedError:
         responses = dict.fromkeys(writes, "throw")
+    written = {p: r for p, r in responses.items() if isinstance(r, Record)}
+    if isinstance(store, CacheStore):
+        for p, record in written.items():
+            ctx.put_leadership(p, record)
+    reload(ctx, store, list(written))
     for p, response in responses.items():
         if isinstance(response, Record):
             codes[p] = AlterCode.WRITTEN
-            ctx.put_leadership(p, response)
         else:
             conflict = response == CONFLICT
             codes[p] = AlterCode.INVALID_UPDATE_VERSION if conflict else AlterCode.STORE_ERROR
     return {p: codes[p] for p in request.records}
+
+
+def reload(ctx: Context, store: Store, partitions: list[Partition]) -> None:
+    """6.10: what was written is read again; what does not decode is left out."""
+    found = store.read_states(partitions) if partitions else {}
+    if any(not isinstance(r, Record) and r not in (GARBAGE, "NONODE") for r in found.values()):
+        raise CallFailedError
+    for p, record in found.items():
+        if isinstance(record, Record):
+            ctx.put_leadership(p, record)
 
 
 def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterRequest]:
@@ -98,3 +112,16 @@ def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterReque
             longer = replace(record, isr=(*record.isr, *joining), recovery=RECOVERED)
             asked.setdefault(record.leader, {})[p] = longer
     return [AlterRequest(b, ctx.live_broker_epochs[b], asked[b]) for b in sorted(asked)]
+
+
+def write_isrs(ctx: Context, store: Store, request: AlterRequest) -> list[Partition]:
+    """Before 2.7 leaders wrote ISRs themselves, where they knew the stored version.
+
+    The version rises, and nothing else changes. Before 2.4 LeaderAndIsr could tell a leader of a
+    version that the controller itself had not cached.
+    """
+    return [
+        p
+        for p, wanted in request.records.items()
+        if store.write_isr(p, wanted.isr, wanted.version if ctx.profile.touch_is_cached else None)
+    ]

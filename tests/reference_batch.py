@@ -98,6 +98,7 @@ class RequestBatch:
     update_metadata_brokers: set[int] = field(default_factory=set)
     update_metadata: dict[Partition, Row] = field(default_factory=dict)
     additions: list[Row] = field(default_factory=list)
+    metadata_added: bool = False
 
     def add_leader_and_isr(
         self,
@@ -120,6 +121,7 @@ class RequestBatch:
             "adding": list(assignment.adding),
             "removing": list(assignment.removing),
         }
+        is_new = is_new and self.ctx.profile.marks_new_replicas
         self.additions.append(
             {"kind": "LeaderAndIsr", "partition": p, "to": to, **state, "is_new": is_new}
         )
@@ -143,11 +145,14 @@ class RequestBatch:
     def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
         """5.2: an explicit addition."""
         to, partitions = [b for b in brokers if b >= 0], list(partitions)
+        if self.ctx.profile.empty_metadata_is_all and not partitions:
+            partitions = list(self.ctx.leadership)
         self.additions.append({"kind": "UpdateMetadata", "to": to, "partitions": partitions})
         self._update_metadata(to, partitions)
 
     def _update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
         """5.2: partitions without leadership have no entry, but their brokers still join."""
+        self.metadata_added = True
         self.update_metadata_brokers |= {b for b in brokers if b >= 0}
         for p in partitions:
             record = self.ctx.leadership.get(p)
@@ -170,6 +175,9 @@ class RequestBatch:
 
     def send(self, controller_epoch: int) -> Sent:
         """5.3: registered brokers only; the batch is empty afterwards."""
+        if self.ctx.profile.metadata_has_deleted and self.metadata_added:
+            queued = [p for p in self.ctx.leadership if self.ctx.is_queued(p)]
+            self._update_metadata([], queued)
         epochs = dict(self.ctx.live_broker_epochs)
         sent = Sent(
             controller_epoch,
@@ -182,6 +190,7 @@ class RequestBatch:
         )
         self.leader_and_isr, self.stop_replica = {}, {}
         self.update_metadata_brokers, self.update_metadata = set(), {}
+        self.metadata_added = False
         return sent
 
 

@@ -19,6 +19,8 @@ from kfast.schema import (
     ReplicaState,
 )
 
+from .reference_profiles import ZK_3_9, Profile
+
 Partition = tuple[str, int]
 """A topic and a partition number."""
 
@@ -131,6 +133,8 @@ class Context:
     assignments: dict[Partition, Assignment] = field(default_factory=dict)
     leadership: dict[Partition, Record] = field(default_factory=dict)
     being_reassigned: set[Partition] = field(default_factory=set)
+    unwritten_assignments: dict[Partition, Assignment] = field(default_factory=dict)
+    reassignment_targets: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
     partition_states: dict[Partition, PartitionState] = field(default_factory=dict)
     replica_states: dict[Replica, ReplicaState] = field(default_factory=dict)
     topics_to_delete: set[str] = field(default_factory=set)
@@ -143,6 +147,7 @@ class Context:
     offline_partition_count: int = 0
     preferred_imbalance_count: int = 0
     unclean_elections: int = 0
+    profile: Profile = ZK_3_9
 
     def copy(self) -> Context:
         """An independent copy; records and assignments never change."""
@@ -213,9 +218,10 @@ class Context:
 
     def partition_leaders_on_broker(self, b: int) -> list[Partition]:
         """1.5: partitions with more than one replica that b leads."""
+        skips_queued = self.profile.shutdown_skips_queued
         return [
             p
-            for p in self.partitions_with_leaders()
+            for p in (self.partitions_with_leaders() if skips_queued else self.leadership)
             if self.leadership[p].leader == b and len(self.assignment(p).replicas) > 1
         ]
 
@@ -249,6 +255,10 @@ class Context:
     def put_partition_state_if_absent(self, p: Partition) -> None:
         """1.6: only ever NonExistentPartition, hence no effect on the count."""
         self.partition_states.setdefault(p, PartitionState.NON_EXISTENT)
+
+    def unclean_allowed(self, topic: str) -> bool:
+        """The topic's effective unclean.leader.election.enable."""
+        return self.topic_unclean.get(topic, self.default_unclean)
 
     def set_assignment(self, p: Partition, assignment: Assignment) -> None:
         """1.6: replace, and let the imbalance count follow."""
@@ -288,6 +298,7 @@ class Context:
         self.all_topics.discard(topic)
         for p in listed:
             del self.assignments[p]
+            self.unwritten_assignments.pop(p, None)
             self.leadership.pop(p, None)
 
     def gauges(self) -> dict[str, int]:

@@ -1,26 +1,22 @@
 """The controller's event handlers in plain Python (section 6 of the specification).
 
-Reassignment (6.6, 6.7) and topic deletion (6.12) are left out; queued topics and markers are not.
+Reassignment (6.6, 6.7) and topic deletion (6.12) stand apart; their events are methods here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from kfast.schema import (
-    UNKNOWN_BROKER_EPOCH,
-    Code,
-    PartitionState,
-    ReplicaState,
-    Strategy,
-)
+from kfast.schema import AlterCode, PartitionState, ReplicaState, Strategy
 
-from .reference_alter import AlterRequest, alter_partition, catch_up_requests
-from .reference_batch import RequestBatch
-from .reference_context import Assignment, Context, Partition, Record, Replica
-from .reference_failover import init_deletion, load_context, take_over_epoch
+from . import reference_deletion as deletion
+from . import reference_requests as reassignment
+from .reference_alter import AlterRequest, alter_partition, catch_up_requests, write_isrs
+from .reference_context import Assignment, Partition, Record, Replica
+from .reference_core import Core, EventFailedError
+from .reference_failover import ineligible_topics, load_context, take_over_epoch
 from .reference_on_demand import (
     election_reply,
     filter_raises,
@@ -30,70 +26,47 @@ from .reference_on_demand import (
 )
 from .reference_outcome import Happened
 from .reference_partitions import PartitionStateMachine, Result
-from .reference_replicas import ReplicaStateMachine
-from .reference_store import ControllerMovedError, Store
+from .reference_profiles import UNSUPPORTED
+from .reference_shutdown import controlled_shutdown
+from .reference_store import CallFailedError, ControllerMovedError
 
 
 @dataclass
-class Controller:
-    """One method per event, in Kafka's order (6.1 to 6.4, 6.8 to 6.11)."""
+class Controller(Core):
+    """One method per event, in Kafka's order (6.1 to 6.4, 6.7 to 6.12)."""
 
-    ctx: Context
-    store: Store
-    active: bool = True
-    now: Happened = field(default_factory=lambda: Happened(""))
-
-    def _event(
-        self, name: str, body: Callable[[], None], inactive: str = "NOT_CONTROLLER"
-    ) -> Happened:
-        """6.0: only the active controller acts; one that finds itself replaced stops, resigns."""
-        self.now = Happened(name)
-        if not self.active:
-            self.now.error = inactive
-            return self.now
-        try:
-            body()
-        except ControllerMovedError:
-            self.now.failure = Code.CONTROLLER_MOVED
-            self.active = False
-        return self.now
-
-    # -- the machines and the controller's own batch ------------------------------------------
-
-    def _replicas(self) -> ReplicaStateMachine:
-        return ReplicaStateMachine(self.ctx, self.store, self.now.journal)
-
-    def _partitions(self) -> PartitionStateMachine:
-        return PartitionStateMachine(self.ctx, self.store, self.now.journal)
-
-    def _send(self, fill: Callable[[RequestBatch], None]) -> None:
-        """6.0: open the controller's own batch, add, send."""
-        self.now.journal.step += 1
-        batch = RequestBatch(self.ctx)
-        fill(batch)
-        self.now.journal.added(batch.additions)
-        self.now.journal.send(batch.send(self.ctx.epoch))
-
-    def _send_update_metadata(
-        self, brokers: Iterable[int], partitions: Iterable[Partition]
-    ) -> None:
-        """6.0, Send UpdateMetadata."""
-        self._send(lambda batch: batch.add_update_metadata(brokers, partitions))
+    alter_partition_reassignments = reassignment.alter_partition_reassignments
+    reassign_partitions = reassignment.reassign_partitions
+    on_partition_reassignment = reassignment.on_partition_reassignment
+    list_partition_reassignments = reassignment.list_partition_reassignments
+    delete_topics = deletion.delete_topics
+    on_stop_replica_response = deletion.on_stop_replica_response
+    acknowledge_deletions = deletion.acknowledge_deletions
+    controlled_shutdown = controlled_shutdown
 
     # -- 6.1 ------------------------------------------------------------------------------------
 
-    def on_controller_failover(self) -> Happened:
-        """6.1, without reassignments (step 9) and running deletions (step 10)."""
+    def on_controller_failover(
+        self, reassignments: Mapping[Partition, Sequence[int]] | None = None
+    ) -> Happened:
+        """6.1; `reassignments` is what the legacy node says."""
         self.active = True
-        return self._event("on_controller_failover", self._failover)
+        self.legacy_node = self.ctx.reassignment_targets | {
+            p: tuple(wanted) for p, wanted in (reassignments or {}).items()
+        }
+        happened = self.event("on_controller_failover", self._failover)
+        self.active = self.active and happened.error is None
+        return happened
 
     def _failover(self) -> None:
         take_over_epoch(self.ctx, self.store)
-        load_context(self.ctx, self.store)
-        init_deletion(self.ctx)
-        self._send_update_metadata(self.ctx.registered, [])
-        self._replicas().startup()
-        self._partitions().startup()
+        queued = load_context(self.ctx, self.store, self.legacy_node)
+        deletion.init(self, queued, ineligible_topics(self.ctx))
+        self.send_update_metadata(self.ctx.registered, [])
+        self.replicas().startup()
+        self.partitions().startup()
+        reassignment.resume_at_failover(self)
+        deletion.resume_deletions(self)
 
     # -- 6.2 ------------------------------------------------------------------------------------
 
@@ -109,7 +82,7 @@ class Controller:
             if started:
                 self.ctx.live_broker_epochs |= started
                 self._broker_startup(started)
-            if bounced:
+            if bounced and self.ctx.profile.has_broker_epochs:
                 self._forget_brokers(bounced)
                 self._broker_failure(bounced)
                 self.ctx.live_broker_epochs |= bounced
@@ -118,84 +91,58 @@ class Controller:
                 self._forget_brokers(failed)
                 self._broker_failure(failed)
 
-        return self._event("on_broker_change", body)
+        return self.event("on_broker_change", body)
 
     def _forget_brokers(self, brokers: Iterable[int]) -> None:
         for b in brokers:
             del self.ctx.live_broker_epochs[b]
 
     def _broker_startup(self, brokers: Collection[int]) -> None:
-        """6.2, `broker_startup`, without reassignments and deletions (steps 6 and 7)."""
+        """6.2, `broker_startup`."""
         ctx = self.ctx
         for b in brokers:
             ctx.offline_dir_replicas.pop(b, None)
-        others = [b for b in ctx.registered if b not in brokers]
-        self._send_update_metadata(others, [])
-        self._send_update_metadata(brokers, ctx.partitions_with_leaders())
-        self._replicas().handle(ctx.replicas_on_brokers(brokers), ReplicaState.ONLINE)
-        self._partitions().trigger_online()
+        if ctx.profile.tells_starting_apart:
+            others = [b for b in ctx.registered if b not in brokers]
+            everything = ctx.profile.tells_starting_of_queued
+            self.send_update_metadata(others, [])
+            self.send_update_metadata(
+                brokers, list(ctx.leadership) if everything else ctx.partitions_with_leaders()
+            )
+        else:
+            self.send_update_metadata(ctx.registered, [])
+        hosted = ctx.replicas_on_brokers(brokers)
+        self.replicas().handle(hosted, ReplicaState.ONLINE)
+        self.partitions().trigger_online()
+        reassignment.resume_on(self, brokers)
+        deletion.resume_deletion_for(self, {p[0] for p, _ in hosted})
 
     def _broker_failure(self, brokers: Collection[int]) -> None:
         """6.2, `broker_failure`."""
         for b in brokers:
             self.ctx.offline_dir_replicas.pop(b, None)
             self.ctx.shutting_down.discard(b)
-        self._replicas_become_offline(self.ctx.replicas_on_brokers(brokers))
+        self._replicas_become_offline(self.ctx.replicas_on_brokers(brokers), brokers)
 
-    def _replicas_become_offline(self, replicas: list[Replica]) -> None:
-        """6.2, `replicas_become_offline`."""
+    def _replicas_become_offline(
+        self, replicas: list[Replica], brokers: Iterable[int] = ()
+    ) -> None:
+        """6.2, `replicas_become_offline`; the brokers are those that died."""
         ctx = self.ctx
         deleting = [r for r in replicas if ctx.is_queued(r[0])]
         kept = [r for r in replicas if not ctx.is_queued(r[0])]
-        partitions = self._partitions()
-        partitions.handle(ctx.partitions_with_offline_leader(), PartitionState.OFFLINE)
+        partitions = self.partitions()
+        leaderless = ctx.partitions_with_offline_leader()
+        if ctx.profile.blames_dead_brokers:
+            leaderless = [p for p in leaderless if ctx.leadership[p].leader in brokers]
+        partitions.handle(leaderless, PartitionState.OFFLINE)
         results = partitions.trigger_online()
-        self._replicas().handle(kept, ReplicaState.OFFLINE)
-        if deleting and ctx.delete_topic_enabled:
-            self._replicas().handle(deleting, ReplicaState.DELETION_INELIGIBLE)
-            ctx.topics_ineligible |= {p[0] for p, _ in deleting}
-        if not kept and not any(isinstance(r, Record) for r in results.values()):
-            self._send_update_metadata(ctx.registered, [])
-
-    # -- 6.3 ------------------------------------------------------------------------------------
-
-    def controlled_shutdown(self, b: int, epoch: int = UNKNOWN_BROKER_EPOCH) -> Happened:
-        """6.3."""
-        body = lambda: self._controlled_shutdown(b, epoch)  # noqa: E731
-        return self._event("controlled_shutdown", body, inactive="ControllerMoved")
-
-    def _controlled_shutdown(self, b: int, epoch: int) -> None:
-        ctx = self.ctx
-        cached = ctx.live_broker_epochs.get(b)
-        if epoch != UNKNOWN_BROKER_EPOCH:
-            if cached is None:
-                self.now.error = "NoSuchElement"
-                return
-            if epoch < cached:
-                self.now.error = "StaleBrokerEpoch"
-                return
-        if cached is None:
-            self.now.error = "BrokerNotAvailable"
-            return
-        ctx.shutting_down.add(b)
-        acted_on = [
-            p
-            for p, _ in ctx.replicas_on_brokers([b])
-            if len(ctx.assignment(p).replicas) > 1
-            and p in ctx.leadership
-            and not ctx.is_queued(p)
-        ]
-        led = [p for p in acted_on if ctx.leadership[p].leader == b]
-        followed = [p for p in acted_on if ctx.leadership[p].leader != b]
-        self._partitions().handle(led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
-
-        def stop_followed(batch: RequestBatch) -> None:
-            for p in followed:
-                batch.add_stop_replica([b], p, delete=False)
-
-        self._send(stop_followed)
-        self._replicas().handle([(p, b) for p in followed], ReplicaState.OFFLINE)
-        self.now.remaining = ctx.partition_leaders_on_broker(b)
+        self.replicas().handle(kept, ReplicaState.OFFLINE)
+        deletion.fail_replica_deletion(self, deleting)
+        elected = any(isinstance(r, Record) for r in results.values())
+        quiet = not kept and not elected
+        if quiet if ctx.profile.announces_unless_elected else not leaderless:
+            self.send_update_metadata(ctx.registered, [])
 
     # -- 6.4 ------------------------------------------------------------------------------------
 
@@ -205,6 +152,8 @@ class Controller:
         """6.4, topic list changed."""
 
         def body() -> None:
+            stale = {p[0] for p in self.ctx.partition_states} - self.ctx.all_topics
+            self.now.marks["topic created again"] += bool(stale & set(created))
             for topic in gone:
                 self.ctx.remove_topic(topic)
                 self.store.forget(topic)
@@ -213,7 +162,7 @@ class Controller:
                 for topic, listed in created.items() for n, replicas in listed.items()
             })
 
-        return self._event("on_topic_change", body)
+        return self.event("on_topic_change", body)
 
     def on_partition_modifications(
         self, topic: str, assignments: Mapping[int, Iterable[int]]
@@ -228,7 +177,7 @@ class Controller:
             }
             self._set_up({} if topic in self.ctx.topics_to_delete else added)
 
-        return self._event("on_partition_modifications", body)
+        return self.event("on_partition_modifications", body)
 
     def _set_up(self, assignments: Mapping[Partition, Iterable[int]]) -> None:
         for p, replicas in assignments.items():
@@ -239,10 +188,10 @@ class Controller:
     def _new_partitions(self, new: list[Partition]) -> None:
         """6.4, `new_partitions`."""
         replicas = [(p, b) for p in new for b in self.ctx.assignment(p).replicas]
-        self._partitions().handle(new, PartitionState.NEW)
-        self._replicas().handle(replicas, ReplicaState.NEW)
-        self._partitions().handle(new, PartitionState.ONLINE, Strategy.OFFLINE)
-        self._replicas().handle(replicas, ReplicaState.ONLINE)
+        self.partitions().handle(new, PartitionState.NEW)
+        self.replicas().handle(replicas, ReplicaState.NEW)
+        self.partitions().handle(new, PartitionState.ONLINE, Strategy.OFFLINE)
+        self.replicas().handle(replicas, ReplicaState.ONLINE)
 
     # -- 6.8 ------------------------------------------------------------------------------------
 
@@ -256,36 +205,48 @@ class Controller:
 
         def body() -> None:
             asked = list(self.ctx.assignments if partitions is None else partitions)
+            by_api = kind == "unclean" or trigger == "AdminClient"
+            if by_api and not self.ctx.profile.has_admin_elections:
+                self.now.error = UNSUPPORTED
+                return
             if any(filter_raises(self.ctx, p) for p in asked):
                 self.now.error = "NoSuchElement"
                 return
             refused = {p: refuses_election(self.ctx, p, kind) for p in asked}
             wanted = [p for p, reply in refused.items() if reply is None]
-            results = self._elect(wanted, kind, trigger)
+            machine = self.partitions()
+            results = self._elect(wanted, kind, trigger, machine)
             self.now.replies = {p: reply for p, reply in refused.items() if reply is not None}
             self.now.replies |= {p: election_reply(r, kind) for p, r in results.items()}
+            self.now.replies |= dict.fromkeys(machine.not_needed, "ELECTION_NOT_NEEDED")
 
-        return self._event("elect_leaders", body)
+        return self.event("elect_leaders", body)
 
     def _elect(
-        self, partitions: list[Partition], kind: str, trigger: str
+        self, partitions: list[Partition], kind: str, trigger: str,
+        machine: PartitionStateMachine | None = None,
     ) -> dict[Partition, Result]:
         """6.8, core: unclean elections are permitted to the admin client only."""
         strategy = Strategy.PREFERRED_REPLICA
         if kind == "unclean":
             admin = trigger == "AdminClient"
             strategy = Strategy.OFFLINE_ALLOW_UNCLEAN if admin else Strategy.OFFLINE
-        return self._partitions().handle(partitions, PartitionState.ONLINE, strategy)
+        machine = machine or self.partitions()
+        return machine.handle(partitions, PartitionState.ONLINE, strategy)
 
     def rebalance_leaders(self, percentage: int = 10) -> Happened:
         """6.8, Auto: brokers whose imbalance ratio exceeds the percentage."""
-        return self._event("rebalance_leaders", lambda: self._rebalance(percentage))
+        return self.event("rebalance_leaders", lambda: self._rebalance(percentage))
 
     def _rebalance(self, percentage: int) -> None:
         for b in sorted(preferred_groups(self.ctx)):
             candidates = imbalanced_candidates(self.ctx, b, percentage)
-            if candidates is not None:
-                self._elect(candidates, "preferred", "AutoTriggered")
+            if candidates is None:
+                continue
+            apart = self.ctx.profile.item_by_item
+            self.now.marks["elections one by one"] += apart
+            for some in [[p] for p in candidates] if apart else [candidates]:
+                self._elect(some, "preferred", "AutoTriggered")
 
     # -- 6.9 ------------------------------------------------------------------------------------
 
@@ -297,23 +258,23 @@ class Controller:
             well = {p for p, _ in self.ctx.replicas_on_brokers([b])} - set(partitions)
             self._leader_and_isr_response(b, partitions, well)
 
-        return self._event("on_log_dir_failure", body)
+        return self.event("on_log_dir_failure", body)
 
     def on_broker_log_dir_failure(self, brokers: Collection[int]) -> Happened:
         """6.9, step 1."""
-        return self._event("on_broker_log_dir_failure", lambda: self._probe(brokers))
+        return self.event("on_broker_log_dir_failure", lambda: self._probe(brokers))
 
     def on_leader_and_isr_response(
         self, b: int, offline: Collection[Partition] = (), online: Collection[Partition] = ()
     ) -> Happened:
         """6.9, step 2."""
-        return self._event(
+        return self.event(
             "on_leader_and_isr_response",
             lambda: self._leader_and_isr_response(b, offline, online),
         )
 
     def _probe(self, brokers: Collection[int]) -> None:
-        self._replicas().handle(self.ctx.replicas_on_brokers(brokers), ReplicaState.ONLINE)
+        self.replicas().handle(self.ctx.replicas_on_brokers(brokers), ReplicaState.ONLINE)
 
     def _leader_and_isr_response(
         self, b: int, offline: Collection[Partition], online: Collection[Partition]
@@ -328,39 +289,65 @@ class Controller:
     # -- 6.10 -----------------------------------------------------------------------------------
 
     def alter_partition(self, request: AlterRequest) -> Happened:
-        """6.10."""
-        return self._event("alter_partition", lambda: self._alter_partition(request))
+        """6.10; before 2.7 nobody knows the request."""
+
+        def body() -> None:
+            if self.ctx.profile.has_alter_partition:
+                self._alter_partition(request)
+            else:
+                self.now.error = UNSUPPORTED
+
+        return self.event("alter_partition", body)
 
     def _alter_partition(self, request: AlterRequest) -> None:
         if self.ctx.live_broker_epochs.get(request.broker) != request.broker_epoch:
             self.now.error = "STALE_BROKER_EPOCH"
             return
         try:
-            self.now.alter_codes |= alter_partition(self.ctx, self.store, request)
-        except ControllerMovedError:
+            codes = alter_partition(self.ctx, self.store, request)
+        except (ControllerMovedError, CallFailedError):
             self.now.error = "UNKNOWN_SERVER_ERROR"
             return
-        self._send_update_metadata(self.ctx.registered, list(request.records))
+        self.now.alter_codes |= codes
+        self.send_update_metadata(self.ctx.registered, list(request.records))
+        accepted = (AlterCode.UNCHANGED, AlterCode.WRITTEN)
+        reassignment.resume_completed(self, [p for p, c in codes.items() if c in accepted])
 
     def catch_up(self, brokers: Collection[int]) -> Happened:
-        """6.10: what the leaders ask for when these brokers have caught up."""
+        """6.10: what the leaders ask for when these brokers have caught up; one event each."""
 
         def body() -> None:
+            errors = []
             for request in catch_up_requests(self.ctx, brokers):
-                self._alter_partition(request)
+                self.now.error = None
+                try:
+                    self._ask(request)
+                except EventFailedError as failed:
+                    self.now.error = failed.error
+                errors += [self.now.error] if self.now.error else []
+            self.now.error = errors[0] if errors else None
 
-        return self._event("catch_up", body)
+        return self.event("catch_up", body)
+
+    def _ask(self, request: AlterRequest) -> None:
+        """Before there was AlterPartition, leaders wrote ISRs themselves and notified."""
+        if self.ctx.profile.has_alter_partition:
+            self._alter_partition(request)
+        else:
+            written = write_isrs(self.ctx, self.store, request)
+            if written:
+                self._notified(written)
 
     def on_isr_change_notification(self, partitions: Collection[Partition]) -> Happened:
         """6.10, legacy notification path."""
+        return self.event("on_isr_change_notification", lambda: self._notified(partitions))
 
-        def body() -> None:
-            for p, found in self.store.read_states(sorted(partitions)).items():
-                if isinstance(found, Record):
-                    self.ctx.put_leadership(p, found)
-            self._send_update_metadata(self.ctx.registered, partitions)
-
-        return self._event("on_isr_change_notification", body)
+    def _notified(self, partitions: Collection[Partition]) -> None:
+        for p, found in self.store.read_states(sorted(partitions)).items():
+            if isinstance(found, Record):
+                self.ctx.put_leadership(p, found)
+        self.send_update_metadata(self.ctx.registered, partitions)
+        reassignment.resume_completed(self, partitions)
 
     # -- 6.11 -----------------------------------------------------------------------------------
 
@@ -373,9 +360,9 @@ class Controller:
 
         def body() -> None:
             for topic in [None] if topics is None else topics:
-                self._partitions().trigger_online(topic)
+                self.partitions().trigger_online(topic)
 
-        return self._event("enable_unclean_leader_election", body)
+        return self.event("enable_unclean_leader_election", body)
 
     def gauges(self) -> dict[str, Any]:
         """1.6: all zero when not the active controller."""

@@ -77,7 +77,7 @@ def unclean_permitted(ctx: Context, p: Partition, record: Record, strategy: Stra
         return False
     if strategy == Strategy.OFFLINE_ALLOW_UNCLEAN:
         return True
-    return ctx.topic_unclean.get(p[0], ctx.default_unclean)
+    return ctx.unclean_allowed(p[0])
 
 
 def elect_offline(ctx: Context, p: Partition, record: Record, permitted: bool) -> Election:
@@ -91,7 +91,7 @@ def elect_offline(ctx: Context, p: Partition, record: Record, permitted: bool) -
     if not unclean:
         isr = online(ctx, record.isr, p)
         return Election(record.new_leader_and_isr(leader, isr), live)
-    if ctx.leader_recovery_supported:
+    if ctx.leader_recovery_supported and ctx.profile.marks_recovery:
         return Election(record.new_recovering(leader, [leader]), live, True)
     return Election(record.new_leader_and_isr(leader, [leader]), live, True)
 
@@ -113,7 +113,8 @@ def elect_preferred(ctx: Context, p: Partition, record: Record) -> Election:
 def elect_controlled_shutdown(ctx: Context, p: Partition, record: Record) -> Election:
     """4.1, ControlledShutdown: shutting-down brokers leave the ISR, and are told as well."""
     assigned = ctx.assignment(p).replicas
-    up = tuple(b for b in assigned if ctx.is_replica_online(b, p, include_shutting_down=True))
+    leaving = not ctx.profile.shutdown_among_live
+    up = tuple(b for b in assigned if ctx.is_replica_online(b, p, include_shutting_down=leaving))
     leader = controlled_shutdown_leader(assigned, record.isr, up, ctx.shutting_down)
     if leader is None:
         return Election(None, up)

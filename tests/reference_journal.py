@@ -9,6 +9,7 @@ from kfast.schema import NO_LEADER, Code, PartitionState, ReplicaState, Strategy
 
 from .reference_batch import Row, Sent
 from .reference_context import Partition, Record, Replica
+from .reference_profiles import Profile
 
 PARTITION_MATRIX = frozenset({
     (PartitionState.NEW, PartitionState.ONLINE), (PartitionState.NEW, PartitionState.OFFLINE),
@@ -32,6 +33,12 @@ REPLICA_MATRIX = frozenset({
     (_R.NON_EXISTENT, _R.NEW),
 })
 """2.1: the valid cells (from, to)."""
+
+
+def replica_matrix(profile: Profile) -> frozenset[tuple[ReplicaState, ReplicaState]]:
+    """2.1, as a version has it."""
+    late = {(_R.OFFLINE, _R.DELETION_INELIGIBLE)}
+    return REPLICA_MATRIX if profile.ineligible_from_offline else REPLICA_MATRIX - late
 
 
 @dataclass
@@ -78,16 +85,17 @@ class Journal:
     def elected(
         self,
         p: Partition,
-        strategy: Strategy | None,
+        strategy: Strategy | str | None,
         before: Record | None,
         after: Record | None,
         code: Code,
         unclean: bool = False,
     ) -> None:
-        """A leader was chosen, or could not be."""
+        """A leader was chosen, or could not be; a text names what is no strategy."""
+        named = strategy.name if isinstance(strategy, Strategy) else strategy
         row: dict[str, Any] = {
             "step": self.step, "partition": p,
-            "strategy": "INITIALIZATION" if strategy is None else strategy.name,
+            "strategy": "INITIALIZATION" if named is None else named,
             "leader_before": NO_LEADER if before is None else before.leader,
             "isr_before": [] if before is None else list(before.isr),
             "leader": None if after is None else after.leader,

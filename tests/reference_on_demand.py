@@ -10,6 +10,8 @@ from .reference_partitions import Result
 
 def filter_raises(ctx: Context, p: Partition) -> bool:
     """6.8, NOTE: a known partition without cached leadership makes the filter raise."""
+    if not ctx.profile.filters_elections:
+        return False
     return p in ctx.assignments and not ctx.is_queued(p) and p not in ctx.leadership
 
 
@@ -19,6 +21,8 @@ def refuses_election(ctx: Context, p: Partition, kind: str) -> str | None:
         return "UNKNOWN_TOPIC_OR_PARTITION"
     if ctx.is_queued(p):
         return "INVALID_TOPIC_EXCEPTION"
+    if not ctx.profile.filters_elections:
+        return None
     leader = ctx.leadership[p].leader
     if kind == "preferred" and leader == ctx.assignment(p).replicas[0]:
         return "ELECTION_NOT_NEEDED"
@@ -55,10 +59,12 @@ def imbalanced_candidates(ctx: Context, b: int, percentage: int) -> list[Partiti
     bad = [p for p in group if p in ctx.leadership and ctx.leadership[p].leader != b]
     if len(bad) * 100 <= percentage * len(group):
         return None
+    if ctx.being_reassigned and not ctx.profile.rebalances_while_reassigning:
+        return []
     return [
         p
         for p in bad
         if p[0] in ctx.all_topics
         and ctx.is_replica_online(b, p)
-        and b in ctx.leadership[p].isr
+        and (b in ctx.leadership[p].isr or not ctx.profile.rebalances_in_isr)
     ]

@@ -21,6 +21,10 @@ class IllegalArgumentError(Exception):
     """3.4: leaders have to be elected, and no strategy was named."""
 
 
+class UndecodableError(Exception):
+    """8.1: a record that does not decode ends the call."""
+
+
 @dataclass
 class PartitionStateMachine:
     """3.3: one batch per handle, codes per partition, results as Kafka's map has them."""
@@ -29,6 +33,8 @@ class PartitionStateMachine:
     store: Store
     journal: Journal = field(default_factory=Journal)
     codes: dict[Partition, Code] = field(default_factory=dict)
+    strategy: Strategy | None = None
+    not_needed: set[Partition] = field(default_factory=set)
 
     def startup(self) -> None:
         """3.2: initial states, then `trigger_online`."""
@@ -66,9 +72,13 @@ class PartitionStateMachine:
         if not partitions:
             return {}
         self.journal.step += 1
+        self.strategy = strategy
         batch = RequestBatch(self.ctx)
+        items = [[p] for p in partitions] if self.ctx.profile.item_by_item else [partitions]
+        results: dict[Partition, Result] = {}
         try:
-            results = self._change(batch, partitions, target, strategy)
+            for some in items:
+                results |= self._change(batch, some, target, strategy)
             self.journal.send(batch.send(self.ctx.epoch))
         except ControllerMovedError:
             self.journal.batch_failures.append("controller_moved")
@@ -76,6 +86,9 @@ class PartitionStateMachine:
         except IllegalArgumentError:
             self.journal.batch_failures.append("IllegalArgument")
             return dict.fromkeys(partitions, Code.ILLEGAL_ARGUMENT)
+        except UndecodableError:
+            self.journal.batch_failures.append("Undecodable")
+            return dict.fromkeys(partitions, Code.UNDECODABLE)
         finally:
             self.journal.added(batch.additions)
         return results
@@ -106,14 +119,10 @@ class PartitionStateMachine:
             self._initialize(batch, new)
         if not existing:
             return {}
-        if strategy is None:
+        if strategy is None and not self.ctx.profile.writes_back_without_strategy:
             self.codes |= dict.fromkeys(existing, Code.ILLEGAL_ARGUMENT)
             raise IllegalArgumentError
-        results = self._elect(batch, existing, strategy)
-        for p, result in results.items():
-            if isinstance(result, Record):
-                self._move(p, PartitionState.ONLINE, Code.ELECTED)
-        return results
+        return self._elect(batch, existing, strategy)
 
     # -- 3.5 ------------------------------------------------------------------------------------
 
@@ -126,6 +135,8 @@ class PartitionStateMachine:
                 records[p] = initial_record(live[0], live, self.ctx.epoch)
             else:
                 self._not_initialized(p, Code.NO_LIVE_REPLICA)
+        if not records and self.ctx.profile.item_by_item:
+            return
         for p, response in self._create(records).items():
             if not isinstance(response, Record):
                 code = Code.NODE_EXISTS if response == "NODEEXISTS" else Code.STORE_ERROR
@@ -146,8 +157,10 @@ class PartitionStateMachine:
             self.codes |= dict.fromkeys(records, Code.CONTROLLER_MOVED)
             raise
         except CallFailedError:
+            real = self.ctx.profile.logs_real_targets
+            logged_as = PartitionState.ONLINE if real else PartitionState.NEW
             for p in records:
-                self._not_initialized(p, Code.CREATE_CALL_FAILED, logged_as=PartitionState.NEW)
+                self._not_initialized(p, Code.CREATE_CALL_FAILED, logged_as)
             return {}
 
     def _not_initialized(
@@ -160,10 +173,14 @@ class PartitionStateMachine:
     # -- 3.6 ------------------------------------------------------------------------------------
 
     def _elect(
-        self, batch: RequestBatch, partitions: list[Partition], strategy: Strategy
+        self, batch: RequestBatch, partitions: list[Partition], strategy: Strategy | None
     ) -> dict[Partition, Result]:
-        """3.6: attempts until nothing is left to retry; failures are logged per attempt."""
+        """3.6: attempts until nothing is left to retry; failures are logged per attempt.
+
+        In 1.1 to 2.3 every attempt is one for all partitions; states change after the last.
+        """
         results: dict[Partition, Result] = {}
+        elected: list[Partition] = []
         remaining = partitions
         while remaining:
             try:
@@ -174,21 +191,33 @@ class PartitionStateMachine:
                 raise
             for p, result in attempt.items():
                 if isinstance(result, Code):
-                    self.journal.elected(p, strategy, self.ctx.leadership.get(p), None, result)
+                    before = self.ctx.leadership.get(p)
+                    self.journal.elected(p, named(strategy), before, None, result)
                     self._refuse(p, PartitionState.ONLINE, result)
-                if result is not None:
+                if isinstance(result, Record):
+                    elected.append(p)
+                    results[p] = result
+                elif result is not None and p not in elected:
                     results[p] = result
             remaining = [p for p, result in attempt.items() if result is None]
+            if remaining and self.ctx.profile.retries_every_election:
+                remaining = partitions
+        for p in elected:
+            code = Code.MOVED if p in self.not_needed else Code.ELECTED
+            self._move(p, PartitionState.ONLINE, code)
         return results
 
     def _elect_once(
-        self, batch: RequestBatch, remaining: list[Partition], strategy: Strategy
+        self, batch: RequestBatch, remaining: list[Partition], strategy: Strategy | None
     ) -> dict[Partition, Result | None]:
         """3.6, one attempt; None is a version conflict."""
         outcome: dict[Partition, Result | None] = {}
         candidates: dict[Partition, Record] = {}
         for p, found in self._read(remaining).items():
-            if isinstance(found, Code):
+            if not isinstance(found, Code) and self._leads_already(p, strategy):
+                self.not_needed.add(p)
+                outcome[p] = found
+            elif isinstance(found, Code):
                 outcome[p] = found
             else:
                 candidates[p] = found
@@ -204,6 +233,13 @@ class PartitionStateMachine:
         outcome |= self._write(batch, chosen, strategy)
         return outcome
 
+    def _leads_already(self, p: Partition, strategy: Strategy | None) -> bool:
+        """8.1: before 1.1 no election is needed where the preferred replica leads."""
+        if strategy != Strategy.PREFERRED_REPLICA or not self.ctx.profile.skips_leading_preferred:
+            return False
+        cached = self.ctx.leadership.get(p)
+        return cached is not None and (cached.leader,) == self.ctx.assignment(p).replicas[:1]
+
     def _read(self, remaining: list[Partition]) -> dict[Partition, Record | Code]:
         """3.6, step 1: candidates with the stored record, or why there is none."""
         try:
@@ -215,13 +251,19 @@ class PartitionStateMachine:
             if isinstance(response, Record):
                 newer = response.controller_epoch > self.ctx.epoch
                 found[p] = Code.NEWER_CONTROLLER if newer else response
+            elif response == GARBAGE and self.ctx.profile.undecodable_fails_call:
+                raise UndecodableError
             else:
                 missing = response in (GARBAGE, "NONODE")
                 found[p] = Code.NO_RECORD if missing else Code.STORE_ERROR
         return found
 
-    def _run_strategy(self, p: Partition, record: Record, strategy: Strategy) -> Election | Code:
-        """3.6, step 3, with the permission of 4.2."""
+    def _run_strategy(
+        self, p: Partition, record: Record, strategy: Strategy | None
+    ) -> Election | Code:
+        """3.6, step 3, with the permission of 4.2; no strategy writes the record back (8.1)."""
+        if strategy is None:
+            return Election(record, self.ctx.assignment(p).replicas)
         if (
             strategy == Strategy.OFFLINE
             and needs_config(self.ctx, p, record)
@@ -238,7 +280,7 @@ class PartitionStateMachine:
         self,
         batch: RequestBatch,
         chosen: dict[Partition, Election],
-        strategy: Strategy,
+        strategy: Strategy | None,
     ) -> dict[Partition, Result | None]:
         """3.6, steps 4 and 5: issued even when nobody was elected."""
         writes = {
@@ -260,7 +302,9 @@ class PartitionStateMachine:
                     chosen[p].recipients, p, response, assignment, is_new=False
                 )
                 unclean = chosen[p].unclean
-                self.journal.elected(p, strategy, before, response, Code.ELECTED, unclean)
+                self.journal.elected(
+                    p, named(strategy), before, response, Code.ELECTED, unclean
+                )
                 outcome[p] = response
             elif response == CONFLICT:
                 outcome[p] = None
@@ -276,5 +320,20 @@ class PartitionStateMachine:
 
     def _refuse(self, p: Partition, target: PartitionState, code: Code) -> None:
         """The transition failed; the state stays."""
-        self.journal.refused(p, None, self.ctx.partition_states[p], target, code)
+        error = self._error_of(code)
+        self.journal.refused(p, None, self.ctx.partition_states[p], target, code, error)
         self.codes[p] = code
+
+    def _error_of(self, code: Code) -> str | None:
+        """8.1: before 1.1 some failures had other classes."""
+        if not self.ctx.profile.item_by_item:
+            return None
+        alike = (Strategy.OFFLINE, Strategy.REASSIGN)
+        if code == Code.NO_ELIGIBLE_LEADER and self.strategy in alike:
+            return "NoReplicaOnline"
+        return "StateChangeFailed" if code == Code.NODE_EXISTS else None
+
+
+def named(strategy: Strategy | None) -> Strategy | str:
+    """A strategy as elections name it: an empty text where there is none."""
+    return "" if strategy is None else strategy

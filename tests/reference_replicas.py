@@ -9,16 +9,17 @@ from kfast.schema import NO_LEADER, Code, ReplicaState
 
 from .reference_batch import RequestBatch
 from .reference_context import Assignment, Context, Partition, Record, Replica, without
-from .reference_journal import REPLICA_MATRIX, Journal
+from .reference_journal import Journal, replica_matrix
 from .reference_store import CONFLICT, GARBAGE, CallFailedError, ControllerMovedError, Store
 
 
-def removed_from_isr(record: Record, b: int) -> Record | None:
+def removed_from_isr(record: Record, b: int, may_empty: bool = False) -> Record | None:
     """2.6, step 2: what to write; None where b is not in the ISR and nothing is written."""
     if b not in record.isr:
         return None
     leader = NO_LEADER if record.leader == b else record.leader
-    isr = record.isr if len(record.isr) == 1 else without(record.isr, [b])
+    last = len(record.isr) == 1 and not may_empty
+    isr = record.isr if last else without(record.isr, [b])
     return record.new_leader_and_isr(leader, isr)
 
 
@@ -41,7 +42,8 @@ class ReplicaStateMachine:
             )
             (online if up else offline).append((p, b))
         self.handle(online, ReplicaState.ONLINE)
-        self.handle(offline, ReplicaState.OFFLINE)
+        if self.ctx.profile.offlines_dead_at_startup:
+            self.handle(offline, ReplicaState.OFFLINE)
 
     def handle(self, replicas: Iterable[Replica], target: ReplicaState) -> dict[Replica, Code]:
         """2.3: ControllerMoved is rethrown, any other exception swallowed; both clear the batch."""
@@ -53,7 +55,10 @@ class ReplicaStateMachine:
         batch = RequestBatch(self.ctx)
         try:
             for b in sorted({b for _, b in replicas}):
-                self._group(batch, b, [p for p, of in replicas if of == b], target)
+                group = [p for p, of in replicas if of == b]
+                items = [[p] for p in group] if self.ctx.profile.item_by_item else [group]
+                for some in items:
+                    self._group(batch, b, some, target)
             self.journal.send(batch.send(self.ctx.epoch))
         except ControllerMovedError:
             self.journal.batch_failures.append("controller_moved")
@@ -68,10 +73,10 @@ class ReplicaStateMachine:
         self, batch: RequestBatch, b: int, partitions: list[Partition], target: ReplicaState
     ) -> None:
         """2.4: refuse the invalid ones, then apply the target to the valid ones."""
-        valid = []
+        valid, matrix = [], replica_matrix(self.ctx.profile)
         for p in partitions:
             current = self.ctx.replica_states.setdefault((p, b), ReplicaState.NON_EXISTENT)
-            if (current, target) in REPLICA_MATRIX:
+            if (current, target) in matrix:
                 valid.append(p)
             else:
                 self._refuse(p, b, target, Code.ILLEGAL_STATE)
@@ -93,9 +98,19 @@ class ReplicaStateMachine:
 
     def _to_new(self, batch: RequestBatch, p: Partition, b: int) -> None:
         """2.4, NewReplica: the cached leader is refused; the log names OfflineReplica."""
-        record = self.ctx.leadership.get(p)
+        profile, record = self.ctx.profile, self.ctx.leadership.get(p)
+        if profile.new_replica_reads_store:
+            try:
+                found = self.store.read_states([p])[p]
+            except CallFailedError:
+                found = "throw"
+            record = found if isinstance(found, Record) else None
+            if record is None and found not in (GARBAGE, "NONODE"):
+                self._refuse(p, b, ReplicaState.NEW, Code.STORE_ERROR)
+                return
         if record is not None and record.leader == b:
-            self._refuse(p, b, ReplicaState.OFFLINE, Code.LEADER_IS_NEW_REPLICA)
+            logged = ReplicaState.NEW if profile.logs_real_targets else ReplicaState.OFFLINE
+            self._refuse(p, b, logged, Code.LEADER_IS_NEW_REPLICA)
             return
         if record is not None:
             batch.add_leader_and_isr([b], p, record, self.ctx.assignment(p), is_new=True)
@@ -148,8 +163,18 @@ class ReplicaStateMachine:
             elif not isinstance(outcome, Record):
                 self._refuse(p, b, ReplicaState.OFFLINE, outcome)
         for p in unled:
+            self._offline_unled(batch, p, b)
+
+    def _offline_unled(self, batch: RequestBatch, p: Partition, b: int) -> None:
+        """2.5, step 5, and what stood in its place before."""
+        rule = self.ctx.profile.without_leadership
+        if rule == "moved":
             batch.add_update_metadata(self.ctx.registered, [p])
             self._move(p, b, ReplicaState.OFFLINE)
+        elif rule == "refused" and not self.ctx.is_queued(p):
+            self._refuse(p, b, ReplicaState.OFFLINE, Code.NO_RECORD)
+        else:
+            self.codes[p, b] = Code.DROPPED
 
     def _shrink(self, b: int, partitions: list[Partition]) -> dict[Partition, Record | Code]:
         """2.6: attempts until nothing is left to retry; the records are cached."""
@@ -176,7 +201,8 @@ class ReplicaStateMachine:
             if isinstance(found, Code):
                 outcome[p] = found
                 continue
-            changed = removed_from_isr(found, b)
+            empties = self.ctx.profile.empties_unclean_isr and self.ctx.unclean_allowed(p[0])
+            changed = removed_from_isr(found, b, empties)
             if changed is None:
                 kept[p] = found
             else:
@@ -189,6 +215,8 @@ class ReplicaStateMachine:
             if isinstance(response, Record):
                 outcome[p] = self._cache(p, response)
             else:
+                if response == CONFLICT and self.ctx.profile.caches_lost_writes:
+                    self._cache(p, replace(writes[p], version=-1))
                 outcome[p] = None if response == CONFLICT else Code.STORE_ERROR
         return outcome
 

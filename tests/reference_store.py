@@ -40,7 +40,7 @@ class Fault:
 
 @dataclass
 class TwinStore:
-    """Records, versions and faults."""
+    """Records, versions and faults; assignments are the cached ones, but for the unwritten."""
 
     records: dict[Partition, Record | str] = field(default_factory=dict)
     controller_epoch: int = 0
@@ -62,21 +62,32 @@ class TwinStore:
         """A topic's node is gone, and its records with it."""
         self.records = {p: r for p, r in self.records.items() if p[0] != topic}
 
+    def write_assignments(self, p: Partition, ctx: Context) -> None:
+        """6.7: the node of p's topic is written as a whole; guarded as other writes are."""
+        self.calls.append(("assign", frozenset([p])))
+        self._injected("write_assignments", [p], ctx)
+        self._guard(ctx, [p])
+
     def heal(self) -> None:
         """Forget every fault."""
         self.faults.clear()
         self.config_faults.clear()
 
-    def _injected(self, op: str, partitions: Collection[Partition]) -> dict[Partition, str]:
+    def _injected(
+        self, op: str, partitions: Collection[Partition], ctx: Context | None = None
+    ) -> dict[Partition, str]:
         """Use up the faults that meet this call; whole-call faults raise.
 
         One of a partition is used up once by each call that contains the partition; one of none
-        by the next call that contains any partition.
+        by the next call that contains any partition. Writes without a guard meet no fence.
         """
+        guarded = ctx is None or ctx.profile.guards_writes
         hit: dict[Partition, str] = {}
         for fault in self.faults:
             met = [p for p in partitions if fault.partition in (None, p)]
             if fault.op != op or fault.times == 0 or not met:
+                continue
+            if fault.fault == "controller_moved" and not guarded:
                 continue
             fault.times -= 1
             self.faults_hit.append((op, fault.fault))
@@ -98,7 +109,7 @@ class TwinStore:
     ) -> dict[Partition, Response]:
         """1.7: guarded by the controller epoch; a response is the record or an error code."""
         self.calls.append(("create", frozenset(records)))
-        hit = self._injected("create_states", records)
+        hit = self._injected("create_states", records, ctx)
         self._guard(ctx, records)
         responses: dict[Partition, Response] = {}
         for p, record in records.items():
@@ -115,7 +126,7 @@ class TwinStore:
     ) -> dict[Partition, Response]:
         """1.7: compare and set on the version; `CONFLICT` where it is another one."""
         self.calls.append(("update", frozenset(records)))
-        hit = self._injected("update_states", records)
+        hit = self._injected("update_states", records, ctx)
         self._guard(ctx, records)
         responses: dict[Partition, Response] = {}
         for p, record in records.items():
@@ -129,6 +140,14 @@ class TwinStore:
             else:
                 self.records[p] = responses[p] = replace(record, version=self._version(record))
         return responses
+
+    def write_isr(self, p: Partition, isr: tuple[int, ...], version: int | None) -> bool:
+        """A leader writes its ISR; whether it knew the version. None: it knows the stored one."""
+        found = self.records.get(p)
+        if not isinstance(found, Record) or version not in (None, found.version):
+            return False
+        self.records[p] = replace(found, isr=isr, version=found.version + 1)
+        return True
 
     def config_readable(self, topic: str) -> bool:
         """1.7: whether the topic's configuration can be looked up."""
@@ -151,7 +170,8 @@ class TwinStore:
 
     def _guard(self, ctx: Context, records: Collection[Partition]) -> None:
         """1.7: a newer controller fences every write that has something to write."""
-        if records and self.epoch_version != ctx.epoch_store_version:
+        stale = self.epoch_version != ctx.epoch_store_version
+        if records and stale and ctx.profile.guards_writes:
             raise ControllerMovedError
 
 
@@ -162,7 +182,10 @@ class CacheStore:
     ctx: Context
 
     def forget(self, topic: str) -> None:
-        """The cache has forgotten it already."""
+        """The cache forgets it by itself."""
+
+    def write_assignments(self, _p: Partition, _ctx: Context) -> None:
+        """The cache is the topic node."""
 
     def read_states(self, partitions: Collection[Partition]) -> dict[Partition, Response]:
         """The cached record, or that there is none."""
@@ -184,6 +207,12 @@ class CacheStore:
             else CONFLICT
             for p, r in records.items()
         }
+
+    def write_isr(self, p: Partition, isr: tuple[int, ...], _version: int | None) -> bool:
+        """The cached record is the stored one."""
+        found = self.ctx.leadership[p]
+        self.ctx.put_leadership(p, replace(found, isr=isr, version=found.version + 1))
+        return True
 
     def config_readable(self, _topic: str) -> bool:
         """Always."""

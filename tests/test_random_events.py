@@ -18,16 +18,46 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kfast.schema import AlterCode, Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import (
+    AlterCode,
+    Code,
+    PartitionState,
+    ReassignmentCode,
+    ReplicaState,
+    Strategy,
+)
 
 from .event_run import Coverage, DifferenceError, Sequence
-from .random_events import FAULTS
+from .random_faults import FAULTS
+from .reference_profiles import PROFILES
 
 EVENTS = 200
 SEEDS = range(1, 13)
 
+OLDER = [name for name in PROFILES if name != "zk-3.9"]
+OLDER_EVENTS = 80
+OLDER_SEEDS = range(1, 4)
+
+MARKS = (
+    "reassignment", "reassignment of a queued topic", "reassignment begun",
+    "reassignment completed", "reassignment dropped replicas", "reassignment kept the leader",
+    "reassignment moved the leader", "reassignment raised IllegalState",
+    "reassignment raised NoSuchElement", "reassignment raised StateChangeFailed",
+    "reassignment raised StoreError", "deletion started", "deletion finished",
+    "deletion tried again", "deletion failed for a replica",
+    "deletion of a topic being reassigned", "topic created again",
+)
+"""What reassignments and deletions have to come to (sections 6.7 and 6.12)."""
+
+OLDER_MARKS = (
+    "reassignment begun", "reassignment completed", "deletion started", "deletion finished",
+    "deletion tried again", "shutdown of partitions one by one", "elections one by one",
+)
+"""What they have to come to in the older versions together."""
+
 UNREACHABLE: dict[str, str] = {
     "code CONFIG_LOOKUP_LOGGED": "a mark inside kfast; its log row says FAILED",
+    "code UNDECODABLE": "only versions from 1.1 to 2.3 fail a call for a record",
     "election OFFLINE_ALLOW_UNCLEAN CONFIG_LOOKUP_FAILED": "the argument permits; nothing is read",
     "election REASSIGN unclean": "only the offline strategy may leave the ISR",
     "election PREFERRED_REPLICA unclean": "only the offline strategy may leave the ISR",
@@ -53,6 +83,8 @@ def everything() -> set[str]:
     things |= {f"election INITIALIZATION {outcome}" for outcome in firsts}
     things |= {f"code {code.name}" for code in Code}
     things |= {f"alter {code.name}" for code in AlterCode}
+    things |= {f"reassignment code {code.name}" for code in ReassignmentCode}
+    things |= {f"mark {mark}" for mark in MARKS}
     things |= {f"fault {op} {fault}" for op, fault in FAULTS}
     return things - set(UNREACHABLE)
 
@@ -67,6 +99,11 @@ def seen(coverage: Coverage) -> Counter[str]:
             counts[f"{label} {text}"] += count
     counts.update({f"code {name}": count for name, count in coverage.codes.items()})
     counts.update({f"alter {name}": count for name, count in coverage.alter_codes.items()})
+    counts.update({
+        f"reassignment code {name}": count
+        for name, count in coverage.reassignment_codes.items()
+    })
+    counts.update({f"mark {name}": count for name, count in coverage.marks.items()})
     counts.update({f"event {name}": count for name, count in coverage.events.items()})
     return counts
 
@@ -96,6 +133,29 @@ def test_everything_that_can_happen_did_happen(met):
     assert sorted(thing for thing in UNREACHABLE if met[thing]) == []
 
 
+@pytest.fixture(scope="module")
+def met_by_older() -> Counter[str]:
+    """What the sequences of the older versions met, summed."""
+    return Counter()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("with_store", [False, True], ids=["cache", "store"])
+@pytest.mark.parametrize("seed", OLDER_SEEDS)
+@pytest.mark.parametrize("profile", OLDER)
+def test_older_controllers_and_their_twins_agree(profile, seed, with_store, met_by_older):
+    """Random events in every older version, without what it does not know (section 8.1)."""
+    met_by_older.update(seen(Sequence(seed, with_store, profile).run(OLDER_EVENTS)))
+    met_by_older["sequences"] += 1
+
+
+def test_older_controllers_came_to_their_ends(met_by_older):
+    """Reassignments and deletions were begun and finished, one by one where it was so."""
+    if met_by_older["sequences"] < 2 * len(OLDER_SEEDS) * len(OLDER):
+        pytest.skip("only meaningful after all sequences of the older versions")
+    assert [mark for mark in OLDER_MARKS if not met_by_older[f"mark {mark}"]] == []
+
+
 @pytest.mark.kernels
 @settings(
     max_examples=25, deadline=None, derandomize=True, database=None,
@@ -113,9 +173,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--no-store", action="store_true", help="the cache is the store")
+    parser.add_argument("--profile", default="zk-3.9", choices=sorted(PROFILES))
     parser.add_argument("--counts", action="store_true", help="print what was met, how often")
     options: Any = parser.parse_args(arguments)
-    sequence = Sequence(options.seed, not options.no_store)
+    sequence = Sequence(options.seed, not options.no_store, options.profile)
     try:
         sequence.run(options.events)
     except DifferenceError as error:

@@ -51,6 +51,7 @@ ORDER = (
     "impact",
     "changes",
     "explain",
+    "replay",
     "io",
     "cli",
 )

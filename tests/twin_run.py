@@ -8,7 +8,7 @@ from typing import Any
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 
 from . import reference
-from .random_events import Event
+from .event import Event
 from .reference_alter import AlterRequest
 from .reference_controller import Controller
 from .reference_outcome import Happened
@@ -54,6 +54,8 @@ class TwinRun:
             happened.failure = Code.CONTROLLER_MOVED
         if "IllegalArgument" in happened.journal.batch_failures:
             happened.failure = Code.ILLEGAL_ARGUMENT
+        if "Undecodable" in happened.journal.batch_failures:
+            happened.failure = Code.UNDECODABLE
         happened.codes = machine.codes
         return happened
 

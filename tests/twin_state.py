@@ -17,6 +17,12 @@ from kfast.schema import (
 
 from .reference import GARBAGE, Context, Partition, Record, TwinStore
 
+NO_TOPIC = {
+    "exists": False, "unclean_leader_election": None, "queued_for_deletion": False,
+    "deletion_started": False, "ineligible": False,
+}
+"""What is said of a topic that has no row."""
+
 Layout = Literal["narrow", "wide"]
 
 
@@ -209,7 +215,7 @@ def difference(ctx: Context, state: ClusterState) -> str | None:
             return f"broker {b}, epoch: {ctx.live_broker_epochs[b]}, kfast has {row['epoch']}"
     topics = {row["topic"]: row for row in tables.topics.to_pylist()}
     for row in topic_rows(ctx):
-        mine = topics.get(row["topic"], {})
+        mine = topics.get(row["topic"], NO_TOPIC)
         for column in ("exists", "unclean_leader_election", "queued_for_deletion",
                        "deletion_started", "ineligible"):
             if mine.get(column) != row[column]:

@@ -153,7 +153,7 @@ def _draw_outages(console: Console, document: Document) -> None:
         return
     ordered = sorted(groups, key=lambda key: (-(key[2] if key[2] is not None else 1 << 62), key[0]))
     shown = sorted(ordered[: document["top"]], key=lambda key: key[0])
-    title = titled("Partitions without a leader", range(len(shown)), range(len(ordered)))
+    title = _titled("Partitions without a leader", len(shown), len(ordered))
     table = new_table(title, ("since", "for", "count", "topic"), left=1)
     for key in shown:
         since, _until, ms, _cluster = key
@@ -181,3 +181,8 @@ def _span(ms: int | None) -> str:
 def _heading(console: Console, title: str, shown: Sequence[Any], rows: Sequence[Any]) -> None:
     console.print()
     console.print(Text(titled(title, shown, rows), style="bold"))
+
+
+def _titled(title: str, shown: int, n: int) -> str:
+    """A title that says how many of all rows are shown, if not all are."""
+    return title if shown == n else f"{title} ({shown} of {n})"

@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 from kfast import schema
 from kfast.errors import ArgumentError
+from kfast.events.reassignment import cannot_fail
 from kfast.events.reassignment_requests import complete_some
 from kfast.kernels import election, isr, tables
 from kfast.profiles import UNSUPPORTED
+from kfast.results import EventFailed
 from kfast.schema import AlterCode
 from kfast.state import mutators
 from kfast.state.records import Rows
@@ -199,28 +201,25 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     codes = np.full(rows.size, AlterCode.STORE_ERROR, np.uint8)
     errors: list[str] = []
+    order = np.argsort(leaders, kind="stable")
+    senders = np.split(order, np.flatnonzero(np.diff(leaders[order])) + 1) if rows.size else []
+    reports = state.records.take(rows)
 
     def steps() -> None:
-        if controller.store is None and not state.any_queued and not controller.journal.full:
-            # Nothing in one leader's request concerns the rows of another.
-            codes[:] = _report(controller, rows, leaders, masks)
-            sizes = np.bincount(leaders, minlength=1)
-            controller.journal.add_metadata_counts(
-                "announce the ISRs", state.registered, sizes[sizes > 0].tolist()
-            )
-            complete_some(controller, _succeeded(rows, codes))
-            return
-        order = np.argsort(leaders, kind="stable")
-        senders = np.split(order, np.flatnonzero(np.diff(leaders[order])) + 1) if rows.size else []
         if controller.store is None and not state.any_queued:
-            codes[:] = _report(controller, rows, leaders, masks)
+            # Nothing in one leader's request concerns the rows of another.
+            codes[:] = _report(controller, rows, leaders, masks, reports)
+            _announce_each(controller, rows, senders)
+            done = _succeeded(rows, codes)
+            if cannot_fail(controller, done).all():
+                complete_some(controller, done)
+                return
             for at in senders:
-                controller.send_update_metadata("announce the ISRs", state.registered, rows[at])
-            complete_some(controller, _succeeded(rows, codes))
+                _complete(controller, rows[at], codes[at], errors)
             return
         for at in senders:
             try:
-                codes[at] = _report(controller, rows[at], leaders[at], masks[at])
+                codes[at] = _report(controller, rows[at], leaders[at], masks[at], reports[at])
             except (CallFailed, ControllerMoved):
                 errors.append("UNKNOWN_SERVER_ERROR")
                 continue
@@ -230,7 +229,7 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
                 if not told.size:
                     continue
             controller.send_update_metadata("announce the ISRs", state.registered, told)
-            complete_some(controller, _succeeded(rows[at], codes[at]))
+            _complete(controller, rows[at], codes[at], errors)
 
     outcome = controller.attempt("catch_up", steps)
     outcome.alter_codes, outcome.altered = codes, rows
@@ -238,15 +237,37 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     return outcome
 
 
+def _announce_each(
+    controller: Controller, rows: Rows, senders: list[npt.NDArray[np.int64]]
+) -> None:
+    """Announce what each leader reported, in a batch of its own."""
+    registered, journal = controller.state.registered, controller.journal
+    if not journal.full:
+        journal.add_metadata_counts("announce the ISRs", registered, [at.size for at in senders])
+        return
+    for at in senders:
+        controller.send_update_metadata("announce the ISRs", registered, rows[at])
+
+
+def _complete(
+    controller: Controller, rows: Rows, codes: npt.NDArray[np.uint8], errors: list[str]
+) -> None:
+    """Finish the reassignments that one leader's request completes; an error ends its event."""
+    try:
+        complete_some(controller, _succeeded(rows, codes))
+    except EventFailed as failed:
+        errors.append(failed.error)
+
+
 def _report(
-    controller: Controller, rows: Rows, leaders: Rows, masks: npt.NDArray[np.uint64]
+    controller: Controller, rows: Rows, leaders: Rows, masks: npt.NDArray[np.uint64],
+    reports: npt.NDArray[Any],
 ) -> npt.NDArray[np.uint8]:
-    """Leaders report ISRs with the epochs and versions that are cached."""
+    """Leaders report ISRs with the epochs and versions that they know, those of `reports`."""
     if not controller.profile.has_alter_partition:
         return _write_isrs(controller, rows, masks)
-    records = controller.state.records.take(rows)
     return _decide(
-        controller, rows, leaders, records["leader_epoch"].copy(), records["version"].copy(),
+        controller, rows, leaders, reports["leader_epoch"].copy(), reports["version"].copy(),
         masks, np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.uint8),
     )
 

@@ -45,7 +45,7 @@ def on_partition_reassignment(
     Returns the class of the error, by row, where Kafka's handler would have raised one; with
     `end_at_error`, the rows behind the first such row are not looked at.
     """
-    safe = _cannot_fail(controller, rows)
+    safe = cannot_fail(controller, rows)
     if end_at_error and not safe.all():
         safe[:] = False
     together = np.flatnonzero(safe)
@@ -64,7 +64,7 @@ def on_partition_reassignment(
     return failures
 
 
-def _cannot_fail(controller: Controller, rows: Rows) -> Mask:
+def cannot_fail(controller: Controller, rows: Rows) -> Mask:
     """Which rows no step can raise for, so that they need not go one by one."""
     state = controller.state
     safe = np.zeros(rows.size, np.uint8)

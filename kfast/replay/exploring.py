@@ -1,0 +1,386 @@
+"""Go through a cluster's log stretch by stretch and settle what each partition's record was."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from kfast.profiles import Profile
+from kfast.replay.brokers import BrokerSide
+from kfast.replay.cluster import Cluster
+from kfast.replay.compare import MISSING, agrees
+from kfast.replay.forms import Statement
+from kfast.replay.hidden import find_hidden
+from kfast.replay.inference import (
+    BEFORE,
+    BETWEEN,
+    COST,
+    HOLE,
+    Contest,
+    Stretch,
+    Trace,
+    World,
+    copy_of,
+    go_through,
+    judge,
+    starts_of,
+)
+from kfast.replay.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
+from kfast.replay.scala import Partition
+from kfast.replay.script import Event
+from kfast.replay.settling import settle, shifted
+from kfast.replay.simulation import Simulation
+
+TOGETHER, MANY = 0.8, 3
+"""So much less adopting costs for partitions of which so many changed in the same way."""
+
+IMPOSSIBLE = 3.0
+"""Cost of an adopted record that cannot come after the one before."""
+
+
+class Explorer:
+    """Finds the most likely history of every partition of a cluster.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Its list of events grows where hidden events are found.
+    statements : sequence of Statement
+    profile : str or Profile
+    """
+
+    def __init__(
+        self, cluster: Cluster, statements: Sequence[Statement], profile: str | Profile
+    ) -> None:
+        self.cluster = cluster
+        self.statements = statements
+        self.world = World(Simulation(profile), BrokerSide())
+        self.world.simulation.alone = False
+        self.numbers = 0
+        self.known: dict[Partition, float] = {}
+        self.unheard: set[Partition] = set()
+        self.contests: dict[Partition, list[Contest]] = {}
+        self.told: dict[Partition, list[tuple[int, str, str]]] = {}
+        self.begin = -1
+
+    def explore(self) -> dict[Partition, Possibility]:
+        """Go through the log; returns each partition's history."""
+        found: dict[Partition, Possibility] = {}
+        first = 0
+        while first < len(self.cluster.events):
+            last = self.next_cut(first)
+            self._go(first, last)
+            first = self.next_cut(first)
+            for possibility in self.world.simulation.possibility:
+                found[possibility.partition] = possibility
+        return found
+
+    def next_cut(self, first: int) -> int:
+        """Where the stretch that begins with an event ends."""
+        events = self.cluster.events
+        return next(
+            (at for at in range(first + 1, len(events))
+             if events[at].kind in ("failover", "resume")), len(events),
+        )
+
+    # --- one stretch ----------------------------------------------------------------------------
+
+    def _go(self, first: int, last: int) -> None:
+        stretch = Stretch(self.cluster, self.statements, first, last)
+        point = stretch.events[0]
+        before = copy_of(self.world)
+        self.begin = stretch.begin
+        if _is_hole(point):
+            self.unheard |= set(self.world.simulation.rows)
+        born = [p for p, birth in self.cluster.births.items() if birth is point]
+        self._add(self.world, point, dict.fromkeys(born), BEFORE)
+        go_through(self.world, stretch)
+        troubled = self._choose()
+        if troubled:
+            troubled = self._explain(before, first, troubled)
+        self.known.update(troubled)
+        for row, trace in self.world.traces.items():
+            if trace.checks and trace.checks[-1][0] >= stretch.begin:
+                self.unheard.discard(self.world.simulation.possibility[row].partition)
+
+    def _explain(
+        self, before: World, first: int, troubled: dict[Partition, float]
+    ) -> dict[Partition, float]:
+        """Find what explains lines that disagree: hidden events, other records, or both.
+
+        Both orders are tried at a hole, where records may well be others; the cheaper one stays.
+        """
+        ways = ("hidden", "others", "hidden") if first else ("hidden",)
+        if not first or not _is_hole(self.cluster.events[first]):
+            return self._try_ways(ways, before, first, troubled)
+        kept = self.save()
+        left = self._try_ways(ways, before, first, dict(troubled))
+        cost = self.cost(set(troubled))
+        if cost <= COST[HOLE]:
+            return left
+        better = self.save()
+        self.restore(kept)
+        again = self._try_ways(("others", "hidden"), before, first, dict(troubled))
+        if self.cost(set(troubled)) < cost:
+            return again
+        self.restore(better)
+        return left
+
+    def _try_ways(
+        self, ways: Sequence[str], before: World, first: int, troubled: dict[Partition, float]
+    ) -> dict[Partition, float]:
+        for way in ways:
+            if not troubled:
+                break
+            if way == "hidden":
+                troubled = find_hidden(self, before, first, troubled)
+            else:
+                stretch = Stretch(self.cluster, self.statements, first, self.next_cut(first))
+                self._try_others(before, stretch, troubled)
+                troubled = self._choose()
+        return troubled
+
+    def cost(self, partitions: set[Partition]) -> float:
+        """What some partitions' histories and the hidden events cost together."""
+        total = sum(
+            COST[event.said["reason"]] for event in self.cluster.events if "reason" in event.said
+        )
+        for row, possibility in enumerate(self.world.simulation.possibility):
+            if possibility.partition in partitions:
+                total += judge(possibility, self.world.traces[row])[0] + possibility.cost
+        return total
+
+    def save(self) -> dict[str, Any]:
+        """Everything that was found so far."""
+        return {
+            "world": copy_of(self.world), "known": dict(self.known),
+            "contests": {p: list(some) for p, some in self.contests.items()},
+            "told": {p: list(some) for p, some in self.told.items()},
+            "events": list(self.cluster.events),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go back to what was found before; what was saved may be used once."""
+        for name in ("world", "known", "contests", "told"):
+            setattr(self, name, saved[name])
+        self.cluster.events[:] = saved["events"]
+
+    def _add(
+        self, world: World, point: Event, parents: dict[Partition, Possibility | None], reason: str
+    ) -> None:
+        """Add a row for everything that the records of some partitions may be at a point."""
+        added = []
+        simulation = world.simulation
+        up = point.said.get("registered")
+        for partition, parent in parents.items():
+            replicas = self.cluster.assignments.get(partition, ())
+            ordered = True
+            if parent is not None:
+                rows = simulation.rows_of(partition)
+                replicas = simulation.state.assignment(rows[0]).replicas if rows else replicas
+            else:
+                ordered = len(replicas) < 2 or partition in self.cluster.ordered
+            for start, odd in starts_of(replicas, ordered, point, reason):
+                self.numbers += 1
+                starts = [*parent.starts, start] if parent is not None else [start]
+                possibility = Possibility(partition, self.numbers, starts)
+                possibility.cost = COST[reason] + odd + (parent.cost if parent else 0.0)
+                row = row_of(possibility, start)
+                if point.kind == "resume":
+                    live = simulation.registered if up is None else set(up)
+                    everyone = live or set(replicas)
+                    row = with_states(row, everyone)
+                added.append((possibility, row))
+        if added:
+            self.rebuild(world, set(), added)
+
+    def rebuild(
+        self, world: World, dropped: set[int], added: list[tuple[Possibility, dict[str, object]]]
+    ) -> None:
+        """Change the rows of a world; traces and memories go with them."""
+        moved = world.simulation.rebuild(dropped, added, None)
+        world.brokers.move_rows(moved)
+        world.traces = {moved[r]: trace for r, trace in world.traces.items() if r in moved}
+        for row, (possibility, _) in enumerate(added, len(moved)):
+            world.traces[row] = Trace(list(possibility.inherited))
+
+    def _choose(self) -> dict[Partition, float]:
+        """Keep the best row of each partition; returns those that lines disagree with, newly."""
+        world = self.world
+        simulation = world.simulation
+        dropped: set[int] = set()
+        troubled: dict[Partition, float] = {}
+        for partition in list(simulation.rows):
+            rows = simulation.rows[partition]
+            judged = []
+            for row in rows:
+                possibility = simulation.possibility[row]
+                wrong, found = judge(possibility, world.traces.setdefault(row, Trace()))
+                wrong += self._impossible(possibility, found)
+                judged.append((wrong + possibility.cost, row, wrong, found))
+            best = min(judged, key=lambda entry: (entry[0], entry[1]))
+            winner = simulation.possibility[best[1]]
+            if len(rows) > 1 and winner.starts and winner.number:
+                losers = [world.traces[row] for row in rows if row != best[1]]
+                self.contests.setdefault(partition, []).append(Contest(
+                    winner.starts[-1].reason, self.begin, world.traces[best[1]], losers
+                ))
+            dropped |= {row for row in rows if row != best[1]}
+            self.settle(best[1], best[3])
+            if best[2] > self.known.get(partition, 0.0) + 0.5:
+                troubled[partition] = best[2]
+        if dropped:
+            self.rebuild(world, dropped, [])
+        return troubled
+
+    def settle(self, row: int, found: dict[str, int]) -> None:
+        """Give a row what lines told of its start, and note which lines were the first."""
+        possibility = self.world.simulation.possibility[row]
+        if not found or not possibility.starts:
+            return
+        wanted = set(found)
+        for number, start, check in self.world.traces[row].checks:
+            if start != len(possibility.starts) or check.counted not in wanted:
+                continue
+            if check.predicted is MISSING or check.predicted is None:
+                continue
+            if shifted(check, found).predicted == check.logged and (
+                check.counted != "record_epoch" or check.predicted == UNKNOWN_EPOCH
+            ):
+                wanted.discard(check.counted)
+                self.told.setdefault(possibility.partition, []).append(
+                    (number, check.field, possibility.starts[-1].reason)
+                )
+        settle(self.world, row, found)
+
+    def _impossible(self, possibility: Possibility, found: dict[str, int]) -> float:
+        """Cost of an adopted record that cannot have followed the one before it."""
+        last = possibility.last_known
+        if last is None or not possibility.starts:
+            return 0.0
+        leader, isr, epoch, version = last
+        start = possibility.starts[-1]
+        new_epoch = found.get("epoch", start.leader_epoch)
+        new_version = found.get("version", start.version)
+        cost = 0.0
+        changed = start.leader != leader
+        if epoch is not None and new_epoch is not None:
+            cost += IMPOSSIBLE * (new_epoch < epoch + changed)
+        if version is not None and new_version is not None:
+            least = (new_epoch or 0) - (epoch or 0) if None not in (epoch, new_epoch) else 0
+            differs = changed or set(start.isr) != set(isr)
+            cost += IMPOSSIBLE * (new_version < version + max(least, int(differs)))
+        return cost
+
+    # --- where a partition's past does not agree with the lines -----------------------------------
+
+    def _try_others(
+        self, before: World, stretch: Stretch, troubled: dict[Partition, float]
+    ) -> None:
+        """Simulate troubled partitions again, with everything their records may have become."""
+        world = copy_of(before)
+        self.only(world, set(troubled))
+        point = stretch.events[0]
+        parents = {}
+        for row, possibility in enumerate(world.simulation.possibility):
+            parents[possibility.partition] = dataclasses.replace(
+                possibility, last_known=self._last_known(world, row),
+                inherited=list(world.traces[row].checks),
+            )
+        if not parents:
+            return
+        together = self._together(stretch, troubled)
+        for reason in (HOLE, BETWEEN):
+            some = {
+                p: parent for p, parent in parents.items()
+                if (p in self.unheard) == (reason == HOLE)
+            }
+            self._add_others(world, point, some, reason)
+        for possibility in world.simulation.possibility:
+            parent = parents[possibility.partition]
+            if possibility.partition in together and possibility.number != parent.number:
+                possibility.cost -= TOGETHER
+        go_through(world, stretch, set(parents))
+        self.merge(world, set(parents))
+
+    def _together(self, stretch: Stretch, troubled: dict[Partition, float]) -> set[Partition]:
+        """Partitions that lines disagree with in the same way as with several others."""
+        groups: dict[tuple[object, ...], set[Partition]] = {}
+        for row, possibility in enumerate(self.world.simulation.possibility):
+            if possibility.partition not in troubled:
+                continue
+            signs = []
+            for number, _, check in self.world.traces[row].checks:
+                if number < stretch.begin or agrees(check) or check.predicted is None:
+                    continue
+                change: object = (str(check.logged), str(check.predicted))
+                if check.counted and check.predicted is not MISSING:
+                    change = check.logged - check.predicted
+                signs.append((self.statements[number].kind, check.field, change))
+            groups.setdefault(tuple(signs), set()).add(possibility.partition)
+        return {p for some in groups.values() if len(some) >= MANY for p in some}
+
+    def _add_others(
+        self, world: World, point: Event, parents: dict[Partition, Possibility], reason: str
+    ) -> None:
+        before = self.numbers
+        self._add(world, point, dict(parents), reason)
+        for possibility in world.simulation.possibility:
+            if possibility.number > before:
+                parent = parents[possibility.partition]
+                possibility.last_known = parent.last_known
+                possibility.inherited = parent.inherited
+        for row, possibility in enumerate(world.simulation.possibility):
+            if possibility.number > before:
+                world.traces[row] = Trace(list(possibility.inherited))
+
+    def _last_known(
+        self, world: World, row: int
+    ) -> tuple[int, tuple[int, ...], int | None, int | None] | None:
+        leadership = world.simulation.state.leadership(row)
+        if leadership is None:
+            return None
+        epoch, version, _ = world.simulation.possibility[row].unknown()
+        return (leadership.leader, leadership.isr, None if epoch else leadership.leader_epoch,
+                None if version else leadership.version)
+
+    def only(self, world: World, partitions: set[Partition]) -> None:
+        """Leave a world with some partitions alone."""
+        dropped = {
+            row for row, possibility in enumerate(world.simulation.possibility)
+            if possibility.partition not in partitions
+        }
+        self.rebuild(world, dropped, [])
+
+    def merge(self, other: World, partitions: set[Partition]) -> None:
+        """Take rows of some partitions from another world instead of one's own."""
+        world = self.world
+        dropped = {
+            row for row, possibility in enumerate(world.simulation.possibility)
+            if possibility.partition in partitions
+        }
+        tables = other.simulation.state.to_tables().partitions.to_pylist()
+        places = other.simulation.places()
+        taken = [
+            row for row, possibility in enumerate(other.simulation.possibility)
+            if possibility.partition in partitions and row in places
+        ]
+        added = [(other.simulation.possibility[row], tables[places[row]]) for row in taken]
+        self.rebuild(world, dropped, added)
+        first = len(world.simulation.possibility) - len(added)
+        moved = {row: first + at for at, row in enumerate(taken)}
+        for row, to in moved.items():
+            world.simulation.stored[to] = other.simulation.stored[row]
+        for row, to in moved.items():
+            world.simulation.items[to] = other.simulation.items.get(row, [])
+            world.traces[to] = other.traces.get(row, Trace())
+        other.brokers.move_rows(moved)
+        for name in ("memory", "handled", "cached"):
+            getattr(world.brokers, name).update(getattr(other.brokers, name))
+        world.brokers.used |= other.brokers.used
+
+
+def _is_hole(point: Event) -> bool:
+    """Whether lines are missing before a failover, or where the log goes on."""
+    return bool(point.said.get("hole")) or point.kind == "resume" or not point.term.follows

@@ -1,0 +1,290 @@
+"""Events that no line announces, found out from what they leave behind.
+
+Two kinds leave no line of their own: an answer of a broker that cannot serve partitions (a log
+directory failed), and ISRs that leaders wrote into the store, of which the controller hears later.
+Where several lines disagree with the prediction from some event on, one of them is put before it;
+it stays if it explains more than it costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kfast.replay.cluster import look_ahead
+from kfast.replay.compare import MISSING, agrees
+from kfast.replay.inference import (
+    ANSWER,
+    COST,
+    WRITTEN,
+    Contest,
+    Stretch,
+    World,
+    copy_of,
+    go_through,
+    judge,
+)
+from kfast.replay.rows import row_of, with_states
+from kfast.replay.scala import Partition
+from kfast.replay.script import Event
+from kfast.replay.simulation import Ran
+
+if TYPE_CHECKING:
+    from kfast.replay.exploring import Explorer
+
+MOST_ROUNDS = 40
+"""Hidden events that are looked for in one stretch, at most."""
+
+Troubled = dict[Partition, float]
+
+
+def find_hidden(explorer: Explorer, before: World, first: int, troubled: Troubled) -> Troubled:
+    """Look for hidden events in a stretch; returns the partitions that remain unexplained."""
+    given_up: set[Partition] = set()
+    cost = explorer.cost(set(troubled))
+    kept = explorer.save()
+    for _ in range(MOST_ROUNDS):
+        stretch = Stretch(explorer.cluster, explorer.statements, first, explorer.next_cut(first))
+        found = _earliest(explorer, stretch, troubled, given_up)
+        if found is None:
+            break
+        number, partitions = found
+        best: Tried | None = None
+        for event, place in _candidates(explorer, stretch, number, partitions):
+            tried = _try(explorer, before, stretch, event, place, partitions, number)
+            if tried is not None and (best is None or tried.gain > best.gain):
+                best = tried
+        if best is None:
+            given_up |= partitions
+            continue
+        _accept(explorer, stretch, first, best, troubled)
+    if explorer.cost(set(troubled)) > cost:
+        explorer.restore(kept)
+        return troubled
+    return {
+        p: wrong for p, wrong in troubled.items() if wrong > explorer.known.get(p, 0.0) + 0.5
+    }
+
+
+@dataclass
+class Tried:
+    """A hidden event that was tried: what it explains, where it stands, and the world with it."""
+
+    gain: float
+    event: Event
+    place: int
+    world: World
+
+
+def _earliest(
+    explorer: Explorer, stretch: Stretch, troubled: Troubled, given_up: set[Partition]
+) -> tuple[int, set[Partition]] | None:
+    """The first event from which on lines disagree: its first such line, and the partitions."""
+    groups: dict[float, tuple[int, set[Partition]]] = {}
+    for row, possibility in enumerate(explorer.world.simulation.possibility):
+        partition = possibility.partition
+        if partition not in troubled or partition in given_up:
+            continue
+        wrong = [
+            number for number, _, check in explorer.world.traces[row].checks
+            if stretch.begin <= number and not agrees(check) and check.predicted is not None
+        ]
+        if len(wrong) < 2:
+            continue
+        earlier = [event for event in stretch.events if event.at <= wrong[0]]
+        if not earlier:
+            continue
+        key = earlier[-1].number
+        number, some = groups.get(key, (wrong[0], set()))
+        groups[key] = (min(number, wrong[0]), some | {partition})
+    return groups[min(groups)] if groups else None
+
+
+# --- what it may have been ---------------------------------------------------------------------
+
+
+def _candidates(
+    explorer: Explorer, stretch: Stretch, number: int, partitions: set[Partition]
+) -> list[tuple[Event, int]]:
+    """Events that may have happened before a line, each with its place in the stretch."""
+    found = []
+    events = stretch.events
+    place = max(at for at, event in enumerate(events) if event.at <= number)
+    if place > 0:
+        after = events[place - 1]
+        found.append((Event(
+            "isr_written", max(after.time, events[place].time - 1), events[place].at,
+            {"updates": {p: _next_isr(events[place:], p) for p in sorted(partitions)},
+             "ahead": look_ahead(explorer.statements, explorer.cluster.lines,
+                                 events[place].at, partitions),
+             "reason": WRITTEN}, events[place].term, inferred=True,
+        ), place))
+    for leader, led in _leaders(explorer, number, partitions).items():
+        answered = _after_request(explorer, stretch, number, leader)
+        if answered is None:
+            continue
+        after = events[answered - 1]
+        limit = events[answered].at if answered < len(events) else number
+        at = min(number, limit)
+        found.append((Event(
+            "dir_answer", min(after.time + 1000, explorer.statements[at].entry.time), at,
+            {"broker": leader, "partitions": tuple(sorted(led)), "reason": ANSWER},
+            after.term, inferred=True,
+        ), answered))
+    return found
+
+
+def _next_isr(events: list[Event], partition: Partition) -> tuple[int, ...] | None:
+    """The next ISR of a partition that the controller is notified of."""
+    for event in events:
+        if event.kind == "isr" and partition in event.said.get("updates", {}):
+            isr: tuple[int, ...] = event.said["updates"][partition][0]
+            return isr
+    return None
+
+
+def _leaders(
+    explorer: Explorer, number: int, partitions: set[Partition]
+) -> dict[int, set[Partition]]:
+    """Leaders that were predicted when a line disagreed, else preferred replicas."""
+    found: dict[int, set[Partition]] = {}
+    simulation = explorer.world.simulation
+    for row, possibility in enumerate(simulation.possibility):
+        if possibility.partition not in partitions:
+            continue
+        leader = simulation.preferred(row)
+        for at, _, check in explorer.world.traces[row].checks:
+            if at == number and check.field == "leader" and check.predicted is not MISSING:
+                leader = int(check.predicted)
+        if leader >= 0:
+            found.setdefault(leader, set()).add(possibility.partition)
+    return found
+
+
+def _after_request(
+    explorer: Explorer, stretch: Stretch, number: int, broker: int
+) -> int | None:
+    """Place in a stretch after the last LeaderAndIsr request to a broker before a line."""
+    sent = {
+        id(ran.event) for ran in explorer.world.simulation.ran
+        if any(broker in sending.leads for sending in ran.sendings)
+    }
+    places = [
+        at for at, event in enumerate(stretch.events) if event.at <= number and id(event) in sent
+    ]
+    return places[-1] + 1 if places else None
+
+
+# --- trying it out ------------------------------------------------------------------------------
+
+
+def _try(
+    explorer: Explorer, before: World, stretch: Stretch, event: Event, place: int,
+    partitions: set[Partition], number: int,
+) -> Tried | None:
+    """Simulate partitions with one more event; None where it does not explain what it costs.
+
+    What counts are the lines up to the second event after the one that disagreed: an event that is
+    missing later must not hide that this one was found.
+    """
+    named = "updates" if event.kind == "isr_written" else "partitions"
+    some = set(event.said[named]) & partitions
+    later = [e.at for e in stretch.events if e.at > number]
+    end = later[1] if len(later) > 1 else stretch.end
+    own = explorer.world
+    wrong = {
+        p.partition: _wrong(own, row, stretch.begin, end)
+        for row, p in enumerate(own.simulation.possibility) if p.partition in some
+    }
+    for _ in range(2):
+        world = _start(explorer, before, stretch.events[0], some)
+        trial = Stretch(explorer.cluster, explorer.statements, 0, 0)
+        trial.begin, trial.end, trial.lines = stretch.begin, stretch.end, stretch.lines
+        trial.events = [*stretch.events[:place], event, *stretch.events[place:]]
+        _number(trial.events, place)
+        go_through(world, trial, some)
+        gains = {
+            p.partition: wrong[p.partition] - _wrong(world, row, stretch.begin, end)
+            for row, p in enumerate(world.simulation.possibility) if p.partition in some
+        }
+        helped = {p for p, gain in gains.items() if gain > 1}
+        if sum(gains[p] for p in helped) <= COST[event.said["reason"]]:
+            return None
+        if helped == some:
+            return Tried(sum(gains.values()), event, place, world)
+        some = helped
+        kept = event.said[named]
+        event.said[named] = (
+            {p: kept[p] for p in kept if p in some} if isinstance(kept, dict)
+            else tuple(p for p in kept if p in some)
+        )
+    return None
+
+
+def _wrong(world: World, row: int, begin: int, end: int) -> int:
+    """Number of checks of some lines that disagree."""
+    unknown = dict(zip(
+        ("epoch", "version", "record_epoch"), world.simulation.possibility[row].unknown(),
+        strict=True,
+    ))
+    return sum(
+        1 for number, _, check in world.traces[row].checks
+        if begin <= number < end and check.predicted is not None and not agrees(check)
+        and not (unknown.get(check.counted, False) and check.predicted is not MISSING)
+    )
+
+
+def _number(events: list[Event], place: int) -> None:
+    """Number a new event so that it stands between those around it."""
+    before = events[place - 1].number
+    after = events[place + 1].number if place + 1 < len(events) else before + 1
+    events[place].number = (before + after) / 2
+
+
+def _start(explorer: Explorer, before: World, point: Event, partitions: set[Partition]) -> World:
+    """The world at the beginning of a stretch, with what was chosen there for some partitions."""
+    world = copy_of(before)
+    explorer.only(world, partitions)
+    added = []
+    dropped: set[int] = set()
+    simulation = world.simulation
+    for possibility in explorer.world.simulation.possibility:
+        if possibility.partition not in partitions or not possibility.starts:
+            continue
+        start = possibility.starts[-1]
+        if start.point is not point:
+            continue
+        dropped |= set(simulation.rows.get(possibility.partition, ()))
+        row = row_of(possibility, start)
+        if point.kind == "resume":
+            registered = point.said.get("registered")
+            live = simulation.registered if registered is None else set(registered)
+            row = with_states(row, live or set(start.replicas))
+        added.append((possibility, row))
+    if added:
+        explorer.rebuild(world, dropped, added)
+    return world
+
+
+def _accept(
+    explorer: Explorer, stretch: Stretch, first: int, best: Tried, troubled: Troubled
+) -> None:
+    """Put a hidden event into the script, and go on with the rows that were simulated with it."""
+    event, place, world = best.event, best.place, best.world
+    explorer.cluster.events.insert(first + place, event)
+    named = "updates" if event.kind == "isr_written" else "partitions"
+    partitions = set(event.said[named])
+    own = explorer.world
+    lost = {p.partition: own.traces[row] for row, p in enumerate(own.simulation.possibility)}
+    explorer.merge(world, partitions)
+    own.simulation.ran.append(Ran(event, None, []))
+    for row, possibility in enumerate(own.simulation.possibility):
+        if possibility.partition not in partitions:
+            continue
+        wrong, found = judge(possibility, own.traces[row])
+        explorer.settle(row, found)
+        troubled[possibility.partition] = wrong
+        explorer.contests.setdefault(possibility.partition, []).append(Contest(
+            event.said["reason"], stretch.begin, own.traces[row], [lost[possibility.partition]]
+        ))
+

@@ -1,0 +1,179 @@
+"""From an outcome's tables to items and sendings: what the log may say of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfast.journal import Outcome
+from kfast.replay.script import Event
+
+Key = tuple[Any, ...]
+Made = tuple[int, Key, int, dict[str, Any]]
+_RECORD = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas", "adding",
+           "removing", "is_new")
+_METADATA = ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas")
+
+
+@dataclass
+class Item:
+    """One prediction about one row.
+
+    Attributes
+    ----------
+    event : Event
+    step : int
+    time : int
+        When the event began.
+    key : tuple
+        What kind of line says it, of what.
+    said : dict
+        Values.
+    taken : bool
+        A line said it.
+    """
+
+    event: Event
+    step: int
+    time: int
+    key: Key
+    said: dict[str, Any]
+    taken: bool = False
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """Place among all items of the cluster."""
+        return self.event.number, self.step
+
+
+@dataclass
+class Sending:
+    """What one step sent: one batch."""
+
+    step: int
+    leads: dict[int, tuple[int, int]] = field(default_factory=dict)
+    told: tuple[int, ...] = ()
+    n_told: int = 0
+    stops: dict[int, int] = field(default_factory=dict)
+    deletes: dict[int, int] = field(default_factory=dict)
+
+
+def items_of(
+    outcome: Outcome, places: dict[tuple[str, int], int]
+) -> Iterator[Made]:
+    """Items of one event: row, key, step and values."""
+    moved = outcome.transitions.to_pylist()
+    yield from _transitions(moved, places)
+    yield from _elections(outcome, moved, places)
+    yield from _refusals(outcome, places)
+    yield from _shrinks(outcome, moved, places)
+    yield from _requests(outcome, places)
+    yield from _metadata(outcome, places)
+
+
+def _place(row: dict[str, Any], places: dict[tuple[str, int], int]) -> int:
+    return places.get((row["topic"], row["partition"]), -1)
+
+
+def _transitions(
+    moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
+) -> Iterator[Made]:
+    for row in moved:
+        at = _place(row, places)
+        key: Key = ("moved", row["broker_id"], row["from_state"], row["to_state"])
+        yield at, key, row["step"], {}
+
+
+def _elections(
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
+) -> Iterator[Made]:
+    """Records of partitions that came Online, with the state they came from."""
+    before = {
+        (row["step"], row["topic"], row["partition"]): row["from_state"]
+        for row in moved if row["broker_id"] is None
+    }
+    for row in outcome.elections.to_pylist():
+        if row["code"] not in ("ELECTED", "INITIALIZED"):
+            continue
+        state = before.get((row["step"], row["topic"], row["partition"]))
+        said = {name: row[name] for name in ("leader", "leader_epoch", "version")}
+        said["isr"] = tuple(row["isr"])
+        said["leader_before"] = row["leader_before"]
+        yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], said
+
+
+def _refusals(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    for row in outcome.refusals.to_pylist():
+        key: Key = ("failed", row["broker_id"], row["from_state"], row["to_state"])
+        yield _place(row, places), key, row["step"], {"code": row["code"]}
+
+
+def _shrinks(
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
+) -> Iterator[Made]:
+    """Records after a replica became Offline: the additions of the same step, in order."""
+    added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+    for row in outcome.additions.to_pylist():
+        if row["kind"] == "LeaderAndIsr":
+            added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
+    turn: dict[tuple[int, str, int], int] = {}
+    for row in moved:
+        if row["broker_id"] is None or row["to_state"] != "OfflineReplica":
+            continue
+        name = (row["step"], row["topic"], row["partition"])
+        number = turn.get(name, 0)
+        turn[name] = number + 1
+        records = added.get(name, [])
+        if number < len(records):
+            said = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
+                                                          "controller_epoch")}
+            said["isr"] = tuple(records[number]["isr"])
+            yield _place(row, places), ("shrunk", row["broker_id"]), row["step"], said
+
+
+def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
+    for row in outcome.requests.to_pylist():
+        at, broker = _place(row, places), row["broker_id"]
+        if row["kind"] == "LeaderAndIsr":
+            said = {name: _value(row[name]) for name in _RECORD}
+            said["up"] = up.get(row["step"], frozenset())
+            yield at, ("lead", broker), row["step"], said
+        else:
+            said = {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
+            yield at, ("stop", broker), row["step"], said
+
+
+def _metadata(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    told: dict[int, list[int]] = {}
+    for row in outcome.update_metadata_brokers.to_pylist():
+        told.setdefault(row["step"], []).append(row["broker_id"])
+    for row in outcome.update_metadata.to_pylist():
+        said = {name: _value(row[name]) for name in _METADATA}
+        said["brokers"] = tuple(told.get(row["step"], ()))
+        yield _place(row, places), ("told",), row["step"], said
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def sendings_of(outcome: Outcome) -> list[Sending]:
+    """What each step sent, step by step; also steps that sent nothing."""
+    found = [Sending(step) for step in range(len(outcome.actions))]
+    for row in outcome.requests.to_pylist():
+        sending, broker = found[row["step"]], row["broker_id"]
+        if row["kind"] == "LeaderAndIsr":
+            leads, follows = sending.leads.get(broker, (0, 0))
+            is_leader = row["leader"] == broker
+            sending.leads[broker] = (leads + is_leader, follows + (not is_leader))
+        elif row["delete"]:
+            sending.deletes[broker] = sending.deletes.get(broker, 0) + 1
+        else:
+            sending.stops[broker] = sending.stops.get(broker, 0) + 1
+    for row in outcome.update_metadata.to_pylist():
+        found[row["step"]].n_told += 1
+    for row in outcome.update_metadata_brokers.to_pylist():
+        found[row["step"]].told = (*found[row["step"]].told, row["broker_id"])
+    return found

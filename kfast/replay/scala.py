@@ -1,0 +1,297 @@
+"""Values as Scala and Java print them in Kafka's logs: collections, partitions, records.
+
+One function per type, each from text to a Python value. Sets print in no useful order and lists
+in theirs; both become tuples, and who compares them decides whether order counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+Partition = tuple[str, int]
+_NUMBER = re.compile(r"-?\d+")
+_PARTITION = re.compile(r"\[?([\w.-]+)(?:-|,\s*|, partition=)(\d+)\]?$")
+_RECORD = re.compile(
+    r"\(?Leader:(-?\d+),\s*ISR:([-\d,]*),\s*(?:LeaderRecoveryState:(\w+),\s*)?LeaderEpoch:(-?\d+),"
+    r"\s*(?:(?:ZkVersion|PartitionEpoch):(-?\d+),\s*)?ControllerEpoch:(-?\d+)\)?"
+)
+_FIELD = re.compile(
+    r"(\w+)=(\w*\([^()]*\)|\[[^\]]*\]|'[^']*'|-?\d+(?:,-?\d+)+|[^,()\[\]']*)"
+)
+_ISR_MEMBER = re.compile(r"brokerId=(-?\d+)")
+_REPLICA = re.compile(r"\[Topic=([\w.-]+),\s*Partition=(\d+),\s*Replica=(\d+)\]")
+
+
+class Record(NamedTuple):
+    """What a line says of a partition's state record; None where it does not say."""
+
+    leader: int | None = None
+    leader_epoch: int | None = None
+    isr: tuple[int, ...] | None = None
+    version: int | None = None
+    controller_epoch: int | None = None
+    replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    recovery: str | None = None
+    is_new: bool | None = None
+
+
+class Assigned(NamedTuple):
+    """Assignment of a partition as a line says it."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+def ids(text: str) -> tuple[int, ...]:
+    """Broker ids: `1,2`, `Set(1, 2)`, `List(1, 2)`, `[1, 2]`, or nothing."""
+    return tuple(int(number) for number in _NUMBER.findall(text))
+
+
+def partition(text: str) -> Partition:
+    """A partition: `topic-0`, `[topic,0]`."""
+    found = _PARTITION.match(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} names no partition")
+    return found[1], int(found[2])
+
+
+def split(text: str) -> list[str]:
+    """Parts between the commas that stand outside all brackets."""
+    parts, depth, begin = [], 0, 0
+    for at, char in enumerate(text):
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+    parts.append(text[begin:].strip())
+    return [part for part in parts if part]
+
+
+def inside(text: str) -> str:
+    """Content of `Set(...)`, `Map(...)`, `[...]`; a bare list is its own content."""
+    text = text.strip()
+    if text.endswith(")") and "(" in text and text[: text.index("(")].isalnum():
+        return text[text.index("(") + 1 : -1]
+    if text.startswith(("[", "(")) and text.endswith(("]", ")")) and _closes_at_end(text):
+        return text[1:-1]
+    return text
+
+
+def _closes_at_end(text: str) -> bool:
+    """Whether the first bracket is closed by the last character."""
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char in "([") - (char in ")]")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Topic names of a set or a list."""
+    return tuple(split(inside(text)))
+
+
+def partitions(text: str) -> tuple[Partition, ...]:
+    """Partitions of a set or a list."""
+    content = text.strip()
+    if content.startswith("[") and _PARTITION.match(content):
+        return (partition(content),)
+    return tuple(partition(part) for part in split(inside(content)))
+
+
+def pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Pairs of `Map(key -> value, ...)`."""
+    for part in split(inside(text)):
+        key, arrow, value = part.partition("->")
+        if not arrow:
+            raise ValueError(f"{part[:60]!r} is no pair of a map")
+        yield key.strip(), value.strip()
+
+
+def record(text: str) -> Record:
+    """A record with its controller epoch: `(Leader:1,ISR:1,2,LeaderEpoch:3,ControllerEpoch:5)`."""
+    found = _RECORD.search(text)
+    if found is None:
+        raise ValueError(f"{text[:60]!r} is no leader and ISR")
+    version = None if found[5] is None else int(found[5])
+    return Record(
+        int(found[1]), int(found[4]), ids(found[2]), version, int(found[6]), recovery=found[3]
+    )
+
+
+_FIELD_NAMES = {
+    "leader": "leader", "leaderepoch": "leader_epoch", "leader_epoch": "leader_epoch",
+    "zkversion": "version", "partitionepoch": "version", "controllerepoch": "controller_epoch",
+    "controller_epoch": "controller_epoch",
+}
+_LIST_NAMES = {
+    "isr": "isr", "isrwithbrokerepoch": "isr", "replicas": "replicas", "adding": "adding",
+    "addingreplicas": "adding", "removing": "removing", "removingreplicas": "removing",
+}
+
+
+def fields(text: str) -> Record:
+    """A record of `name=value` fields, as `LeaderAndIsr(leader=1, leaderEpoch=3, ...)` has."""
+    said: dict[str, Any] = {}
+    members = _ISR_MEMBER.findall(text)
+    for name, value in _FIELD.findall(text):
+        low = name.lower()
+        if low in _FIELD_NAMES and value:
+            said[_FIELD_NAMES[low]] = int(value)
+        elif low in _LIST_NAMES and _LIST_NAMES[low] not in said:
+            said[_LIST_NAMES[low]] = ids(value)
+        elif low == "leaderrecoverystate" and value:
+            said["recovery"] = value
+        elif low == "isnew":
+            said["is_new"] = value == "true"
+    if members:
+        said["isr"] = tuple(int(member) for member in members)
+    if "leader" not in said and "leader_epoch" not in said:
+        raise ValueError(f"{text[:60]!r} is no leader and ISR")
+    return Record(**said)
+
+
+_JSON = {
+    "leader": "leader", "leader_epoch": "leader_epoch", "controller_epoch": "controller_epoch",
+}
+
+
+def json_record(text: str) -> Record:
+    """A record as old controllers print it: `{"leader":1,"leader_epoch":3,"isr":[1,2]}`."""
+    said: dict[str, Any] = {}
+    for key, name in _JSON.items():
+        found = re.search(rf'"{key}"\s*:\s*(-?\d+)', text)
+        if found:
+            said[name] = int(found[1])
+    isr = re.search(r'"isr"\s*:\s*\[([^\]]*)\]', text)
+    if isr:
+        said["isr"] = ids(isr[1])
+    if "leader" not in said:
+        raise ValueError(f"{text[:60]!r} is no leader and ISR")
+    return Record(**said)
+
+
+def any_record(text: str) -> Record:
+    """A record in whichever of the three forms it stands."""
+    if "Leader:" in text:
+        return record(text)
+    return json_record(text) if '"leader"' in text else fields(text)
+
+
+def assigned(text: str) -> Assigned:
+    """`ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=)`, or a bare list."""
+    if "replicas=" not in text:
+        return Assigned(ids(text))
+    parts = re.split(r",?\s*(replicas|addingReplicas|removingReplicas)=", f", {inside(text)}")
+    said = dict(zip(parts[1::2], map(ids, parts[2::2]), strict=True))
+    return Assigned(
+        said["replicas"], said.get("addingReplicas", ()), said.get("removingReplicas", ())
+    )
+
+
+def assignments(text: str) -> dict[Partition, Assigned]:
+    """Every `partition -> assignment` in a text, whatever encloses them."""
+    found: dict[Partition, Assigned] = {}
+    for place in re.finditer(
+        r"(\[[\w.-]+,\s?\d+\]|[\w.-]+-\d+) -> "
+        r"(ReplicaAssignment\([^()]*\)|\w+\([\d, ]*\)|\[[\d, ]*\])", text
+    ):
+        found[partition(place[1])] = assigned(place[2])
+    return found
+
+
+def replica_states(text: str) -> dict[tuple[str, int, int], str]:
+    """`Map([Topic=t,Partition=0,Replica=1] -> OnlineReplica, ...)`."""
+    found = {}
+    for key, value in pairs(text):
+        named = _REPLICA.match(key)
+        if named is None:
+            raise ValueError(f"{key[:60]!r} is no replica")
+        found[named[1], int(named[2]), int(named[3])] = value
+    return found
+
+
+def replicas(text: str) -> tuple[tuple[str, int, int], ...]:
+    """Every `[Topic=t,Partition=0,Replica=1]` in a text."""
+    return tuple((t, int(p), int(b)) for t, p, b in _REPLICA.findall(text))
+
+
+def partition_states(text: str) -> dict[Partition, str]:
+    """`Map(t-0 -> OnlinePartition, ...)`."""
+    return {partition(key): value for key, value in pairs(text)}
+
+
+def epochs(text: str) -> dict[int, int]:
+    """`Map(0 -> 168, 1 -> 193)`."""
+    return {int(key): int(value) for key, value in pairs(text)}
+
+
+def leaders(text: str) -> dict[Partition, Record]:
+    """`t-0 -> (Leader:0,...),t-1 -> (Leader:1,...)`."""
+    return {partition(key): record(value) for key, value in pairs(text)}
+
+
+def lists(text: str) -> dict[Partition, tuple[int, ...]]:
+    """`Map(t-0 -> List(1, 0), ...)`."""
+    return {partition(key): ids(value) for key, value in pairs(text)}
+
+
+class Request(NamedTuple):
+    """A request that a line prints in full."""
+
+    api: str
+    controller: int | None
+    controller_epoch: int | None
+    broker_epoch: int | None
+    partitions: dict[Partition, Record]
+
+
+_API = re.compile(r"type[=:]\s*(\w+?)(?:Request)?[=,]")
+_DUMPED = re.compile(
+    r"(?:topicName='([\w.-]+)',\s*)?partitionIndex=(\d+),([^()]*(?:\([^()]*\)[^()]*)*)\)"
+)
+
+
+def request(text: str) -> Request:
+    """A request as its `toString` prints it: header fields, and the records of its partitions."""
+    named = _API.search(text)
+    if named is None:
+        raise ValueError(f"{text[:60]!r} is no request")
+    controller, epoch, broker_epoch = (
+        _header(text, key) for key in ("controllerId", "controllerEpoch", "brokerEpoch")
+    )
+    found: dict[Partition, Record] = {}
+    for place in _DUMPED.finditer(text):
+        if place[1] and "leader=" in place[3]:
+            found[place[1], int(place[2])] = fields(place[3])
+    return Request(named[1], controller, epoch, broker_epoch, found)
+
+
+def _header(text: str, key: str) -> int | None:
+    """A field of a request that stands before its partitions."""
+    found = re.search(rf"\b{key}=(-?\d+)", text)
+    return int(found[1]) if found else None
+
+
+class Received(NamedTuple):
+    """A partition's part of a LeaderAndIsr request, as the broker that got it prints it."""
+
+    partition: Partition
+    record: Record
+
+
+def received(text: str) -> Received:
+    """`LeaderAndIsrPartitionState(topicName='t', partitionIndex=0, ...)`."""
+    found = _DUMPED.search(text)
+    if found is None or not found[1]:
+        raise ValueError(f"{text[:60]!r} names no partition")
+    return Received((found[1], int(found[2])), fields(found[3]))

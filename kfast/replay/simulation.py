@@ -1,0 +1,326 @@
+"""Simulation: events go through `kfast.Controller`; what it predicts is kept as items.
+
+An item is one thing that the log may say of one row: a transition, a record, a request. Lines take
+items; nothing is compared here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kfast import schema
+from kfast.controller import Controller
+from kfast.journal import Outcome
+from kfast.profiles import Profile
+from kfast.replay.items import Item, Key, Sending, items_of, sendings_of
+from kfast.replay.rows import Possibility
+from kfast.replay.scala import Partition
+from kfast.replay.script import TIE_MS, Event
+from kfast.state import ClusterState, mutators
+
+
+@dataclass
+class Ran:
+    """An event that ran."""
+
+    event: Event
+    outcome: Outcome | None
+    sendings: list[Sending]
+
+
+class Simulation:
+    """A cluster under replay.
+
+    Parameters
+    ----------
+    profile : str or Profile
+        Which controller.
+    """
+
+    def __init__(self, profile: str | Profile) -> None:
+        self.profile = profile
+        self.state = ClusterState.from_tables(cluster=None)
+        self.rows: dict[Partition, list[int]] = {}
+        self.possibility: list[Possibility] = []
+        self.items: dict[int, list[Item]] = {}
+        self.ran: list[Ran] = []
+        self.leaders_before: dict[int, int] = {}
+        self.leaders_at_start: dict[int, int] = {}
+        self.imbalance: dict[int, tuple[int, int, float]] = {}
+        self.alone = True
+        self.freed: dict[Partition, list[int]] = {}
+        self.hidden = 0
+        self.targets: dict[Partition, tuple[int, ...]] = {}
+        self.stored = np.zeros((0, 2), np.int64)
+        self.controller = self._controller()
+
+    def _controller(self) -> Controller:
+        return Controller(self.state, journal="full", profile=self.profile)
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def rebuild(
+        self, dropped: set[int], added: Iterable[tuple[Possibility, dict[str, Any]]],
+        brokers: dict[int, int] | None,
+    ) -> dict[int, int]:
+        """Make the state anew without some rows and with others.
+
+        Parameters
+        ----------
+        dropped : set of int
+            Rows.
+        added : iterable of (Possibility, row)
+        brokers : mapping of broker id to epoch, or None
+            Who is registered from now on; None leaves it.
+
+        Returns
+        -------
+        dict
+            New number of each row that was kept; the added ones follow.
+        """
+        tables = self.state.to_tables()
+        place = self.places()
+        kept = [row for row in place if row not in dropped]
+        new = list(added)
+        partitions = tables.partitions.take(pa.array([place[row] for row in kept], pa.int64()))
+
+        if new:
+            rows = [row for _, row in new]
+            partitions = pa.concat_tables([
+                partitions, pa.Table.from_pylist(
+                    rows, pa.schema([f for f in schema.PARTITIONS_SCHEMA
+                                     if any(f.name in row for row in rows)]),
+                ),
+            ], promote_options="default")
+        old = dict(zip(kept, range(len(kept)), strict=True))
+        chosen = [self.possibility[row] for row in kept] + [p for p, _ in new]
+        names = set(partitions.column("topic").to_pylist())
+        there = [topic in names for topic in tables.topics.column("topic").to_pylist()]
+        topics = tables.topics.filter(pa.array(there, pa.bool_()))
+        table = tables.brokers if brokers is None else _brokers_table(
+            tables.brokers, brokers, partitions
+        )
+        unclean = self.state.default_unclean_leader_election
+        self.state = ClusterState.from_tables(table, topics, partitions, tables.cluster)
+        self.state.default_unclean_leader_election = unclean
+        self.controller = self._controller()
+        self.items = {old[row]: items for row, items in self.items.items() if row in old}
+        self.leaders_before = {}
+        records = self.state.records
+        stored = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
+        stored[: len(kept)] = self.stored[kept]
+        self.stored = stored
+        self._name(chosen)
+        return old
+
+    def places(self) -> dict[int, int]:
+        """Where each row that is not free stands in the Arrow table of partitions."""
+        used = np.flatnonzero(self.state.partition >= 0).tolist()
+        return {row: at for at, row in enumerate(used)}
+
+    def _name(self, chosen: list[Possibility]) -> None:
+        self.possibility = chosen
+        self.rows = {}
+        for row, possibility in enumerate(chosen):
+            if row >= self.state.n_partitions or self.state.partition[row] >= 0:
+                self.rows.setdefault(possibility.partition, []).append(row)
+
+    def _note_new_rows(self) -> None:
+        """Take up rows that an event created, and forget those it freed."""
+        state = self.state
+        flags = state.records["flags"] & schema.FLAG_ASSIGNED
+        for row in range(len(self.possibility), state.n_partitions):
+            name = state.topic[int(state.topic_row[row])].as_py()
+            self.possibility.append(Possibility((name, int(state.partition[row])), 0))
+        for row, possibility in enumerate(self.possibility):
+            topic = state.topic[int(state.topic_row[row])].as_py() if flags[row] else None
+            number = int(state.partition[row])
+            if topic is not None and (topic, number) != (
+                possibility.topic, possibility.partition[1]
+            ):
+                self.possibility[row] = Possibility((topic, number), 0)
+                self.items.pop(row, None)
+        before = self.rows
+        self._name(self.possibility)
+        self.freed = {p: rows for p, rows in before.items() if not self.rows_of(p)}
+
+    def note_writes(self) -> None:
+        """Remember which controller wrote each record last.
+
+        A controller that finds a replica out of the ISR anyway takes the record over in its cache
+        only; the next controller reads what is stored.
+        """
+        records = self.state.records
+        now = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
+        n = min(len(now), len(self.stored))
+        written = np.ones(len(now), np.bool_)
+        written[:n] = now[:n, 0] != self.stored[:n, 0]
+        stored = now.copy()
+        stored[:n][~written[:n]] = self.stored[:n][~written[:n]]
+        self.stored = stored
+
+    def read_records(self) -> None:
+        """What a new controller reads: the controller epochs that are stored."""
+        self.state.records["controller_epoch"] = self.stored[:, 1]
+
+    def preferred(self, row: int) -> int:
+        """Id of a row's preferred replica; -1 where it has none."""
+        state = self.state
+        if not int(state.records["n_replicas"][row]):
+            return -1
+        return int(state.broker_id[state.replicas[row, 0]])
+
+    def is_led(self, row: int) -> bool:
+        """Whether a row has a cached record."""
+        return bool(int(self.state.records["flags"][row]) & schema.FLAG_HAS_LEADERSHIP)
+
+    def rows_of(self, partition: Partition) -> list[int]:
+        """Rows of a partition that are there."""
+        state = self.state
+        return [
+            row for row in self.rows.get(partition, ())
+            if int(state.records["flags"][row]) & schema.FLAG_ASSIGNED
+        ]
+
+    @property
+    def registered(self) -> set[int]:
+        """Ids of registered brokers."""
+        return set(self.state.broker_id[self.state.registered].tolist())
+
+    @property
+    def shutting_down(self) -> set[int]:
+        """Ids of brokers in controlled shutdown."""
+        return set(self.state.broker_id[self.state.shutting_down].tolist())
+
+    def broker_epoch(self, broker: int) -> int | None:
+        """Registration epoch of a broker."""
+        return self.controller.registered_epoch(broker)
+
+    def copy(self) -> Simulation:
+        """Make an independent copy."""
+        other = Simulation.__new__(Simulation)
+        other.__dict__.update(self.__dict__)
+        other.state = self.state.copy()
+        other.controller = other._controller()
+        other.rows = {partition: list(rows) for partition, rows in self.rows.items()}
+        other.possibility = [
+            dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
+        ]
+        other.items = {
+            row: [dataclasses.replace(item) for item in items] for row, items in self.items.items()
+        }
+        other.ran = list(self.ran)
+        other.stored = self.stored.copy()
+        other.targets = dict(self.targets)
+        return other
+
+    # --- items ----------------------------------------------------------------------------------
+
+    def take(
+        self, row: int, key: Key, time: int, term: int, logged: dict[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Values of the item that a line of some time is about; None where there is none."""
+        best: Item | None = None
+        best_score = (-1, -1)
+        for item in reversed(self.items.get(row, ())):
+            if item.key != key or not self._in_window(item, time, term):
+                continue
+            score = (0 if item.taken else 1, _agreement(item.said, logged))
+            if score >= best_score:
+                best, best_score = item, score
+        if best is None:
+            return None
+        best.taken = True
+        return best.said
+
+    def _in_window(self, item: Item, time: int, term: int) -> bool:
+        """Whether a line of some time may be of an item's event."""
+        if item.time > time + TIE_MS:
+            return False
+        for ran in reversed(self.ran):
+            if id(ran.event.term) != term:
+                continue
+            if ran.event.number <= item.event.number:
+                return ran.event is item.event
+            if ran.outcome is not None and ran.sendings and time - ran.event.time > TIE_MS:
+                return False
+        return False
+
+    def requests(
+        self, row: int, kind: str, broker: int | None, until: int
+    ) -> Iterator[Item]:
+        """Requests about a row that were sent before some time, the oldest first."""
+        for item in self.items.get(row, ()):
+            if item.key[0] == kind and item.time <= until + TIE_MS and (
+                broker is None or item.key[1] == broker
+            ):
+                yield item
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def set_brokers(self, brokers: dict[int, int], *, shutting_down: Iterable[int] = ()) -> None:
+        """Register exactly these brokers."""
+        state = self.state
+        known = set(state.broker_id.tolist()) | set(brokers)
+        mutators.add_brokers(state, sorted(known))
+        for at, broker in enumerate(state.broker_id.tolist()):
+            state.broker_status[at] = (1 if broker in brokers else 0) | (
+                2 if broker in shutting_down and broker in brokers else 0
+            )
+            if brokers.get(broker):
+                state.broker_epoch[at] = brokers[broker]
+        state.recount()
+
+    def has_room_for(self, event: Event) -> bool:
+        """Whether there is anything that the event can act on."""
+        return bool(self.state.n_brokers) or event.kind in ("failover", "resume", "brokers")
+
+    def note(self, event: Event, outcome: Outcome | None) -> Ran:
+        """Keep what an event did."""
+        self._note_new_rows()
+        self.note_writes()
+        sendings: list[Sending] = []
+        if outcome is not None and outcome.actions:
+            places = {
+                (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
+            }
+            for row, key, step, said in items_of(outcome, places):
+                self.items.setdefault(row, []).append(Item(event, step, event.time, key, said))
+            sendings = sendings_of(outcome)
+        if event.kind == "shutdown" and outcome is not None and not any(
+            "stop followed" in action for action in outcome.actions
+        ):
+            # The controller's own batch is sent even when nothing is followed (6.3, step 7).
+            sendings.append(Sending(len(sendings)))
+        ran = Ran(event, outcome, sendings)
+        self.ran.append(ran)
+        return ran
+
+
+def _agreement(said: dict[str, Any], logged: dict[str, Any] | None) -> int:
+    if not logged:
+        return 0
+    return sum(1 for name, value in logged.items() if said.get(name) == value)
+
+
+def _brokers_table(table: pa.Table, brokers: dict[int, int], partitions: pa.Table) -> pa.Table:
+    """Table of brokers in which exactly some are registered."""
+    ids = set(table.column("broker_id").to_pylist()) | set(brokers)
+    for name in ("replicas", "isr"):
+        for listed in partitions.column(name).to_pylist():
+            ids.update(listed or ())
+    known = dict(zip(table.column("broker_id").to_pylist(),
+                     table.column("epoch").to_pylist(), strict=True))
+    ordered = sorted(ids)
+    return pa.table({
+        "broker_id": pa.array(ordered, pa.int32()),
+        "registered": pa.array([b in brokers for b in ordered]),
+        "shutting_down": pa.array([False] * len(ordered)),
+        "epoch": pa.array([brokers.get(b) or known.get(b) or 0 for b in ordered], pa.int64()),
+    })
