@@ -58,6 +58,10 @@ def reassign(g: Generator) -> Event | None:
             wanted = damaged(g, wanted)
         in_progress = g.ctx.assignment(p).being_reassigned
         asked[p] = None if g.random.random() < (0.3 if in_progress else 0.05) else wanted
+    unled = sorted(p for p in g.ctx.assignments.keys() - g.ctx.leadership.keys())
+    if unled and g.random.random() < 0.2:
+        p = g.random.choice(unled)
+        asked[p] = list(g.ctx.assignment(p).origin) or None
     if g.random.random() < 0.08:
         live = sorted(g.ctx.live)[:2]
         topic = g.random.choice(sorted(g.ctx.all_topics))

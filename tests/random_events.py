@@ -121,8 +121,9 @@ class Generator:
         """A new topic, or one that was there before; now and then one vanishes."""
         self.topics_made += 1
         topic = f"made-{self.random.randint(1, self.topics_made)}"
-        if self.random.random() < 0.3:
-            topic = self.random.choice(self.first_topics)
+        gone = sorted({p[0] for p in self.ctx.partition_states} - self.ctx.all_topics)
+        if self.random.random() < 0.4:
+            topic = self.random.choice(gone or self.first_topics)
         if topic in self.ctx.all_topics:
             topic = f"made-{self.topics_made}"
         created = {topic: {n: self._replicas() for n in range(self.random.randint(1, 3))}}

@@ -13,6 +13,13 @@ BEFORE = """
 """
 CONTROLLER_LOG = "broker-1/controller.log"
 STATE_CHANGE_LOG = "broker-1/state-change.log"
+OF_ANY_RELEASE = """\
+[2021-05-01 10:00:00,001] INFO [Controller id=1] Ready to serve as the new controller with \
+epoch 4 (kafka.controller.KafkaController)
+[2021-05-01 10:00:09,001] INFO [Controller id=1] Processing automatic preferred replica leader \
+election (kafka.controller.KafkaController)
+"""
+"""What every release from 2.3 on would write."""
 
 
 def short_story(version: str) -> LoggedController:
