@@ -79,8 +79,10 @@ def split_batches(
         ends = now < stage or (
             now == stage == METADATA and kind == statement.kind == "sent_update_metadata"
         )
+        goes_on = stage == LEADS and now == METADATA  # One follows the other in every call.
         if not found or ends or time - found[-1].end > PAUSE_MS or (
-            bisect.bisect_right(marks, time) > bisect.bisect_right(marks, found[-1].end)
+            not goes_on
+            and bisect.bisect_right(marks, time) > bisect.bisect_right(marks, found[-1].end)
         ):
             found.append(Batch(time, time))
         _take(found[-1], statement, number)

@@ -8,16 +8,22 @@ process starts; a line tells the epoch it had before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from kfast.replay.checks import MISSING, Case, Check, Compare, View, record_checks
 from kfast.replay.forms import Statement
 from kfast.replay.items import Item
 
-if TYPE_CHECKING:
-    from kfast.replay.compare import Check, View
 
-NEVER = -1
-"""Leader epoch of a partition that a broker has heard nothing of."""
+class Heard(NamedTuple):
+    """What a broker remembers of a partition; -1 is no leader."""
+
+    leader_epoch: int
+    leader: int
+
+
+NEVER = Heard(-1, -1)
+"""Of a partition that a broker has heard nothing of."""
 
 RESTART_MS = 120_000
 """A broker registers within this time of its start; later, it had lost its session."""
@@ -33,20 +39,26 @@ class BrokerSide:
     Attributes
     ----------
     memory : dict
-        Leader epoch by (broker, row).
+        `Heard` by (broker, row).
     fresh : dict
         Whether a broker's process is known to have started after the log began; None where it may
         have been restarted without a line about it.
     """
 
     def __init__(self) -> None:
-        self.memory: dict[tuple[int, int], int] = {}
+        self.memory: dict[tuple[int, int], Heard] = {}
         self.fresh: dict[int, bool | None] = {}
         self.started: dict[int, int] = {}
         self.registered_at: dict[int, int] = {}
         self.handled: dict[tuple[int, int], tuple[Any, Item]] = {}
-        self.used: set[tuple[float, ...]] = set()
+        self.used: set[tuple[int, int, float, int]] = set()
         self.cached: dict[tuple[int, int], tuple[float, int]] = {}
+
+    def start_by(self, line: Statement) -> None:
+        """A line says that a broker's process starts."""
+        broker = line.said.get("broker", line.actor_id)
+        if broker is not None:
+            self.start(broker, line.entry.time)
 
     def start(self, broker: int, time: int) -> None:
         """A broker's process starts: it remembers nothing."""
@@ -61,8 +73,8 @@ class BrokerSide:
         if broker not in self.started or time - self.started[broker] > RESTART_MS:
             self.fresh[broker] = None
 
-    def remembered(self, view: View, broker: int, row: int, now: Item | None) -> int | None:
-        """Leader epoch that a broker remembers before a request; None where it is not known.
+    def remembered(self, view: View, broker: int, row: int, now: Item | None) -> Heard | None:
+        """What a broker remembers before a request; None where it is not known.
 
         It has taken in every request since its process started, whether a line says so or not.
         """
@@ -70,28 +82,34 @@ class BrokerSide:
         if fresh is None and broker in self.fresh and view.simulation.possibility[row].starts:
             return None
         since = self.started.get(broker, 0) if fresh else 0
-        last: int | None = None
+        last: Heard | None = None
         for item in view.simulation.requests(row, "lead", broker, now.time if now else LATEST):
             if now is not None and item.order >= now.order:
                 break
             if item.time >= since and item.said["leader"] >= 0 and (
                 item.said["leader"] == broker or item.said["leader"] in item.said["up"]
             ):
-                last = item.said["leader_epoch"]
+                last = _heard(item)
         known = self.memory.get((broker, row))
-        if last is not None and (known is None or last > known):
+        if last is not None and (known is None or last.leader_epoch > known.leader_epoch):
             return last
         if known is not None:
             return known
         created = not view.simulation.possibility[row].starts
         return NEVER if fresh or created else None
 
+    def forget(self, row: int) -> None:
+        """A row is another partition from now on."""
+        self.memory = {key: heard for key, heard in self.memory.items() if key[1] != row}
+        self.handled = {key: item for key, item in self.handled.items() if key[1] != row}
+        self.cached = {key: order for key, order in self.cached.items() if key[1] != row}
+
     def move_rows(self, moved: dict[int, int]) -> None:
         """Rows have new numbers; those that have none are forgotten."""
         self.memory = {(b, moved[r]): e for (b, r), e in self.memory.items() if r in moved}
         self.handled = {(b, moved[r]): h for (b, r), h in self.handled.items() if r in moved}
         self.cached = {(b, moved[r]): n for (b, r), n in self.cached.items() if r in moved}
-        self.used = {(b, moved[int(r)], *rest) for b, r, *rest in self.used if r in moved}
+        self.used = {(b, moved[r], event, step) for b, r, event, step in self.used if r in moved}
 
     def copy(self) -> BrokerSide:
         """Make an independent copy."""
@@ -190,10 +208,9 @@ def note_sessions(lines: Iterable[Statement]) -> None:
             line.said.setdefault("controller", said["controller"])
 
 
-def _role(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _role(case: Case) -> list[Check]:
     """`Leader t-0 starts at leader epoch 3 ...`, `Follower t-0 starts ...`."""
-    from kfast.replay.compare import MISSING, Check
-
+    view, line, said, row = case.view, case.line, case.said, case.row
     side, broker = view.brokers, line.actor_id
     assert broker is not None
     leads = line.kind == "became_leader"
@@ -216,9 +233,15 @@ def _role(view: View, line: Statement, said: dict[str, Any], row: int) -> list[C
             checks.append(Check(name, said[name], predicted(name)))
     if "version" in said:
         checks.append(Check("version", said["version"], predicted("version"), "version"))
-    checks += _previous(view, broker, row, item, said["previous"])
-    if found is not None:
-        side.memory[broker, row] = found["leader_epoch"]
+    if line.kind == "became_follower" and "previous_leader" in said:
+        checks += [
+            Check("previous leader epoch", said["previous"], predicted("leader_epoch"), "epoch"),
+            Check("previous leader", said["previous_leader"], predicted("leader")),
+        ]
+    else:
+        checks += _previous(view, broker, row, item, said)
+    if item is not None:
+        side.memory[broker, row] = _heard(item)
     return checks
 
 
@@ -226,27 +249,31 @@ def _role_of(found: dict[str, Any], broker: int) -> str:
     return "leader" if found["leader"] == broker else "follower"
 
 
+def _heard(item: Item) -> Heard:
+    return Heard(item.said["leader_epoch"], item.said["leader"])
+
+
 def _previous(
-    view: View, broker: int, row: int, item: Item | None, logged: int
+    view: View, broker: int, row: int, item: Item | None, said: dict[str, Any]
 ) -> list[Check]:
     """The epoch that a broker had before; the first such line after a registration decides."""
-    from kfast.replay.compare import Check
-
-    side = view.brokers
+    side, logged = view.brokers, said["previous"]
     if side.fresh.get(broker) is None and broker in side.fresh:
-        side.fresh[broker] = logged == NEVER
-        if logged == NEVER:
+        side.fresh[broker] = logged == NEVER.leader_epoch
+        if side.fresh[broker]:
             side.start(broker, side.registered_at.get(broker, 0))
     known = side.remembered(view, broker, row, item)
-    if known is None:
-        return [Check("previous leader epoch", logged, None)]
-    return [Check("previous leader epoch", logged, known,
-                  "epoch" if known != NEVER else "")]
+    epoch = None if known is None else known.leader_epoch
+    checks = [Check("previous leader epoch", logged, epoch,
+                    "epoch" if known is not None and known != NEVER else "")]
+    if "previous_leader" in said:
+        checks.append(Check("previous leader", said["previous_leader"],
+                            None if known is None else known.leader))
+    return checks
 
 
-def _received(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
-    from kfast.replay.compare import record_checks
-
+def _received(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     record = said["record"]
     logged = {k: v for k, v in record._asdict().items() if v is not None and k != "recovery"}
     as_set = view.simulation.controller.profile.name == "zk-0.10" and "replicas" in logged
@@ -261,10 +288,9 @@ def _received(view: View, line: Statement, said: dict[str, Any], row: int) -> li
     ]
 
 
-def _same_epoch(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _same_epoch(case: Case) -> list[Check]:
     """A request that brings nothing new, or something old."""
-    from kfast.replay.compare import MISSING, Check
-
+    view, line, said, row = case.view, case.line, case.said, case.row
     side, broker = view.brokers, line.actor_id
     assert broker is not None
     kind = "stop" if said["request"].startswith("Stop") else "lead"
@@ -274,16 +300,15 @@ def _same_epoch(view: View, line: Statement, said: dict[str, Any], row: int) -> 
     current = said.get("current", said["leader_epoch"])
     known = side.remembered(view, broker, row, item)
     if known is not None and known != NEVER:
-        checks.append(Check("current leader epoch", current, known, "epoch"))
+        checks.append(Check("current leader epoch", current, known.leader_epoch, "epoch"))
     elif item is not None and line.kind == "same_epoch":
-        side.memory[broker, row] = item.said["leader_epoch"]
+        side.memory[broker, row] = _heard(item)
     return checks
 
 
-def _with_record_epoch(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _with_record_epoch(case: Case) -> list[Check]:
     """Lines that name the controller epoch of the record, and perhaps its leader."""
-    from kfast.replay.compare import MISSING, Check
-
+    view, line, said, row = case.view, case.line, case.said, case.row
     logged = {}
     if "leader" in said:
         logged["leader"] = said["leader"]
@@ -298,10 +323,9 @@ def _with_record_epoch(view: View, line: Statement, said: dict[str, Any], row: i
     return checks
 
 
-def _cached(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _cached(case: Case) -> list[Check]:
     """`Cached leader info ...`: the UpdateMetadata that a broker took in, one after the other."""
-    from kfast.replay.compare import record_checks
-
+    view, line, said, row = case.view, case.line, case.said, case.row
     broker = line.actor_id
     assert broker is not None
     record = said["record"]
@@ -326,14 +350,13 @@ def _same(predicted: Any, logged: Any) -> bool:
     return bool(predicted == logged)
 
 
-def _stopping(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
-    from kfast.replay.compare import MISSING, Check
-
+def _stopping(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     item = view.brokers.request(view, line, said, row, {"delete": said["delete"]}, "stop")
     return [Check("delete", said["delete"], MISSING if item is None else item.said["delete"])]
 
 
-BROKER_COMPARE: dict[str, Callable[[View, Statement, dict[str, Any], int], list[Check]]] = {
+BROKER_COMPARE: dict[str, Compare] = {
     "became_leader": _role, "became_follower": _role, "received": _received,
     "received_dump": _received, "same_epoch": _same_epoch, "old_epoch": _same_epoch,
     "already_leader": _with_record_epoch, "already_follower": _with_record_epoch,

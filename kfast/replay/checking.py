@@ -9,8 +9,11 @@ from typing import Any
 from kfast.profiles import Profile
 from kfast.replay import inference
 from kfast.replay.brokers import BROKER_COMPARE, BrokerSide
+from kfast.replay.checks import MISSING, Case, Check, View, agrees
 from kfast.replay.cluster import Cluster
-from kfast.replay.compare import COMPARE, MISSING, Check, View, agrees, subjects
+from kfast.replay.compare import COMPARE, subjects
+from kfast.replay.counting import broker_epoch
+from kfast.replay.events import Event
 from kfast.replay.exploring import Explorer
 from kfast.replay.facts import (
     ADOPTED,
@@ -25,10 +28,10 @@ from kfast.replay.forms import Statement
 from kfast.replay.inference import World, run_event
 from kfast.replay.rows import Possibility, Start, row_of, with_states
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 from kfast.replay.simulation import Simulation
+from kfast.replay.spoken import Said, Whole
 from kfast.replay.timeline import Timeline
-from kfast.replay.whole import BROKER_EPOCH, WHOLE, Said, Whole
+from kfast.replay.whole import WHOLE
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import Leadership
 
@@ -65,7 +68,7 @@ class Checker:
     ) -> None:
         self.cluster = cluster
         self.statements = statements
-        self.world = World(Simulation(profile), BrokerSide())
+        self.world = World(Simulation(profile, cluster.unclean), BrokerSide())
         self.whole = Whole(cluster, self.world, _true_epochs(cluster, statements))
         self.found = found
         self.adopted = adopted_facts(explorer)
@@ -82,9 +85,7 @@ class Checker:
                 self._run(pending.pop(0))
             line = self.statements[number]
             if line.kind == "process_started":
-                broker = line.said.get("broker", line.actor_id)
-                if broker is not None:
-                    self.world.brokers.start(broker, line.entry.time)
+                self.world.brokers.start_by(line)
                 continue
             self._check_line(line, number)
         for event in pending:
@@ -175,7 +176,7 @@ class Checker:
     # --- lines ----------------------------------------------------------------------------------
 
     def _check_line(self, line: Statement, number: int) -> None:
-        self.whole.term = self.cluster.term_of.get(number)
+        self.whole.term, self.whole.number = self.cluster.term_of.get(number), number
         term = self.whole.term
         if line.actor == "controller" and term is not None:
             if line.actor_id != term.controller:
@@ -184,10 +185,10 @@ class Checker:
                 self._say(number, Said("controller epoch", "controller", line.epoch, term.epoch))
         check = WHOLE.get(line.kind)
         if check is not None:
-            for said in check(self.whole, line, number):
+            for said in check(self.whole, line):
                 self._say(number, said)
         elif line.actor == "broker":
-            for said in BROKER_EPOCH(self.whole, line, number):
+            for said in broker_epoch(self.whole, line):
                 self._say(number, said)
         self._check_partitions(line, number, id(term))
 
@@ -216,7 +217,7 @@ class Checker:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))
                 continue
-            for check in compare(view, line, said, rows[0]):
+            for check in compare(Case(view, line, said, rows[0])):
                 self._judge(number, partition, check)
         if line.kind == "not_preferred":
             self._check_unlisted(view, line, number, listed)
@@ -233,7 +234,9 @@ class Checker:
                     continue
                 if not simulation.is_led(row):
                     continue
-                checks = COMPARE["not_preferred"](view, line, {"preferred": True}, row)
+                checks = COMPARE["not_preferred"](
+                Case(view, line, {"preferred": True}, row)
+            )
                 if not all(agrees(check) for check in checks):
                     wrong.append(name_of(partition))
         subject = f"broker {line.said['broker']}"

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from kfast.replay.brokers import note_sessions
 from kfast.replay.compare import subjects
+from kfast.replay.events import Event, first_registered
 from kfast.replay.forms import Statement
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event, first_registered, write_script
+from kfast.replay.script import write_script
 from kfast.replay.terms import Term
+from kfast.replay.unclean import unclean_topics
 
 SILENCE_MS = 480_000
 """Where a controller checks balances every five minutes, a longer silence is a hole in its log."""
@@ -49,6 +51,8 @@ class Cluster:
         Term of each line that a controller wrote.
     ordered : set
         Partitions whose assignment is known in its order.
+    unclean : frozenset of str
+        Topics whose own configuration enables unclean elections.
     """
 
     number: int
@@ -60,6 +64,7 @@ class Cluster:
     births: dict[Partition, Event] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
+    unclean: frozenset[str] = frozenset()
 
 
 def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
@@ -80,6 +85,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         _give_epochs(statements, cluster)
         _learn_assignments(statements, cluster)
         _learn_births(statements, cluster)
+        cluster.unclean = unclean_topics(statements, lines)
         for event in events:
             if event.kind == "caught_up":
                 event.said["ahead"] = look_ahead(

@@ -6,67 +6,13 @@ and what is predicted (`MISSING` where nothing is). Nothing is judged here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-from kfast.replay.brokers import BrokerSide
+from kfast.replay.checks import MISSING, Case, Check, Compare, record_checks
 from kfast.replay.forms import Statement
 from kfast.replay.scala import Partition, Record
-from kfast.replay.simulation import Simulation
 from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
-
-
-class Check(NamedTuple):
-    """One value that a line says of a partition, beside the predicted one.
-
-    `counted` is `epoch`, `version` or `record_epoch` where the prediction counts from a start that
-    the log may not have said yet.
-    """
-
-    field: str
-    logged: Any
-    predicted: Any
-    counted: str = ""
-
-
-class _Missing:
-    """Stands for a prediction that does not exist."""
-
-    def __repr__(self) -> str:
-        return "-"
-
-
-MISSING: Any = _Missing()
-_SETS = frozenset({"isr", "adding", "removing"})
-_COUNTED = {"leader_epoch": "epoch", "version": "version", "controller_epoch": "record_epoch"}
-
-
-def agrees(check: Check) -> bool:
-    """Whether a check's values are the same; an ISR is a set."""
-    if check.predicted is MISSING:
-        return False
-    if check.field in _SETS:
-        return set(check.logged) == set(check.predicted)
-    return bool(check.logged == check.predicted)
-
-
-class View(NamedTuple):
-    """What a comparison may look at."""
-
-    simulation: Simulation
-    brokers: BrokerSide
-    term: int
-
-
-def record_checks(record: Record, said: dict[str, Any] | None) -> list[Check]:
-    """Checks of every field that a line says of a record."""
-    found = []
-    for name, logged in record._asdict().items():
-        if logged is None or name == "recovery":
-            continue
-        predicted = MISSING if said is None or said.get(name) is None else said[name]
-        found.append(Check(name, logged, predicted, _COUNTED.get(name, "")))
-    return found
 
 
 def _logged(record: Record) -> dict[str, Any]:
@@ -76,7 +22,8 @@ def _logged(record: Record) -> dict[str, Any]:
 # --- transitions ----------------------------------------------------------------------------------
 
 
-def _moved(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _moved(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     key = ("moved", said.get("replica"), said["before"], said["after"])
     found = view.simulation.take(row, key, line.entry.time, view.term)
     change = f"{said['before']} -> {said['after']}"
@@ -87,7 +34,8 @@ def _moved(view: View, line: Statement, said: dict[str, Any], row: int) -> list[
     return checks
 
 
-def _led(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _led(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     record = said.get("record") or Record(leader=said["leader"])
     key = ("led", said["before"], said["after"])
     found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
@@ -98,8 +46,9 @@ def _led(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Ch
     ]
 
 
-def _elected(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _elected(case: Case) -> list[Check]:
     """The last election that is predicted, whatever the partition's state was before."""
+    view, said, row = case.view, case.said, case.row
     items = [
         item for item in view.simulation.items.get(row, ())
         if item.key[0] == "led" and item.key[-1] == "OnlinePartition"
@@ -108,14 +57,16 @@ def _elected(view: View, _line: Statement, said: dict[str, Any], row: int) -> li
     return [Check("leader", said["leader"], MISSING if last is None else last.said["leader"])]
 
 
-def _failed(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _failed(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     key = ("failed", said.get("replica"), said["before"], said["after"])
     found = view.simulation.take(row, key, line.entry.time, view.term)
     change = f"{said['before']} -> {said['after']} fails"
     return [Check("transition", change, MISSING if found is None else change)]
 
 
-def _shrunk(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _shrunk(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     record = said["record"]
     key = ("shrunk", said["replica"])
     found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
@@ -125,7 +76,8 @@ def _shrunk(view: View, line: Statement, said: dict[str, Any], row: int) -> list
 # --- requests, as the controller tells of them ----------------------------------------------------
 
 
-def _sent_lead(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _sent_lead(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     record = said["record"]
     key = ("lead", said["broker"])
     found = view.simulation.take(row, key, line.entry.time, view.term, _logged(record))
@@ -136,7 +88,8 @@ def _sent_lead(view: View, line: Statement, said: dict[str, Any], row: int) -> l
     return checks
 
 
-def _sent_told(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _sent_told(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     record = said["record"]
     found = view.simulation.take(row, ("told",), line.entry.time, view.term, _logged(record))
     checks = record_checks(record, found)
@@ -146,20 +99,24 @@ def _sent_told(view: View, line: Statement, said: dict[str, Any], row: int) -> l
     return checks
 
 
-def _sent_stop(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _sent_stop(case: Case) -> list[Check]:
+    view, line, said, row = case.view, case.line, case.said, case.row
     logged = {"leader_epoch": said["leader_epoch"], "delete": said["delete"]}
     key = ("stop", said["broker"])
     found = view.simulation.take(row, key, line.entry.time, view.term, logged)
+    epoch, delete = (MISSING, MISSING) if found is None else (
+        found["leader_epoch"], found["delete"]
+    )
     return [
-        Check("leader_epoch", said["leader_epoch"],
-              MISSING if found is None else found["leader_epoch"],
+        Check("leader_epoch", said["leader_epoch"], epoch,
               "epoch" if said["leader_epoch"] >= 0 else ""),
-        Check("delete", said["delete"], MISSING if found is None else found["delete"]),
+        Check("delete", said["delete"], delete),
     ]
 
 
-def _send_failed(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _send_failed(case: Case) -> list[Check]:
     """A request that is retried: it may have been made long ago."""
+    view, line, said, row = case.view, case.line, case.said, case.row
     kind = "told" if said["api"].startswith("UpdateMetadata") else "lead"
     record: Record = said["record"]
     broker = said["broker"] if kind == "lead" else None
@@ -174,8 +131,9 @@ def _send_failed(view: View, line: Statement, said: dict[str, Any], row: int) ->
 # --- states ---------------------------------------------------------------------------------------
 
 
-def _state(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _state(case: Case) -> list[Check]:
     """A record as it is after the event."""
+    view, said, row = case.view, case.said, case.row
     leadership = view.simulation.state.leadership(row)
     if leadership is None:
         return record_checks(said["record"], None)
@@ -186,13 +144,15 @@ def _state(view: View, _line: Statement, said: dict[str, Any], row: int) -> list
     })
 
 
-def _partition_state(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _partition_state(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
     state = int(view.simulation.state.partition_state(row))
     name = PARTITION_STATE_NAMES[state] if state >= 0 else MISSING
     return [Check("partition_state", said["state"], name)]
 
 
-def _replica_state(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _replica_state(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
     states = view.simulation.state.replica_states_of(row)
     return [
         Check(f"state of replica {broker}", logged,
@@ -201,7 +161,8 @@ def _replica_state(view: View, _line: Statement, said: dict[str, Any], row: int)
     ]
 
 
-def _not_preferred(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _not_preferred(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
     state = view.simulation.state
     checks = []
     if "replicas" in said:
@@ -215,21 +176,24 @@ def _not_preferred(view: View, _line: Statement, said: dict[str, Any], row: int)
     return checks
 
 
-def _leader(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _leader(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
     leadership = view.simulation.state.leadership(row)
     leader = MISSING if leadership is None else leadership.leader
     return [Check("leader", said["leader"], leader)]
 
 
-def _leader_before(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _leader_before(case: Case) -> list[Check]:
     """A leader that the event itself may have replaced."""
+    view, said, row = case.view, case.said, case.row
     leadership = view.simulation.state.leadership(row)
     now = MISSING if leadership is None else leadership.leader
     before = view.simulation.leaders_at_start.get(row, now)
     return [Check("leader", said["leader"], now if now == said["leader"] else before)]
 
 
-def _isr_updated(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _isr_updated(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
     record = said.get("record") or Record(isr=said["isr"], version=said["version"])
     told = [item for item in view.simulation.items.get(row, ()) if item.key[0] == "told"]
     last = max((item.order[0] for item in told), default=None)
@@ -248,8 +212,9 @@ def _isr_updated(view: View, _line: Statement, said: dict[str, Any], row: int) -
     })
 
 
-def _epoch_updated(view: View, _line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _epoch_updated(case: Case) -> list[Check]:
     """The epoch that an assignment change gave: it stands in the requests it sent."""
+    view, said, row = case.view, case.said, case.row
     record = Record(leader_epoch=said["leader_epoch"], version=said.get("version"))
     for item in view.simulation.items.get(row, ()):
         if item.key[0] == "lead" and item.said["leader_epoch"] == said["leader_epoch"]:
@@ -262,23 +227,19 @@ def _epoch_updated(view: View, _line: Statement, said: dict[str, Any], row: int)
     })
 
 
-def _sent_reassignment(view: View, line: Statement, said: dict[str, Any], row: int) -> list[Check]:
+def _sent_reassignment(case: Case) -> list[Check]:
+    view, said, row = case.view, case.said, case.row
     record: Record = said["record"]
     found = None
     for item in view.simulation.items.get(row, ()):
         if item.key[0] == "lead" and item.said["leader_epoch"] == record.leader_epoch:
             found = item.said
     if found is None:
-        return _state(view, line, said, row)
+        return _state(case)
     leader = Check("leader", said["leader"], found["leader"])
     return [*record_checks(record, found), leader]
 
 
-def _assignment(_view: View, _line: Statement, _said: dict[str, Any], _row: int) -> list[Check]:
-    return []
-
-
-Compare = Callable[[View, Statement, dict[str, Any], int], list[Check]]
 COMPARE: dict[str, Compare] = {
     "partition_new": _moved, "partition_moved": _moved, "replica_moved": _moved,
     "partition_led": _led, "elected_leader": _elected, "partition_failed": _failed,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from kfast.profiles import Profile
 from kfast.replay.brokers import BrokerSide
+from kfast.replay.checks import MISSING, agrees
 from kfast.replay.cluster import Cluster
-from kfast.replay.compare import MISSING, agrees
+from kfast.replay.events import Event
 from kfast.replay.forms import Statement
 from kfast.replay.hidden import find_hidden
 from kfast.replay.inference import (
@@ -28,7 +29,6 @@ from kfast.replay.inference import (
 )
 from kfast.replay.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 from kfast.replay.settling import settle, shifted
 from kfast.replay.simulation import Simulation
 
@@ -37,6 +37,17 @@ TOGETHER, MANY = 0.8, 3
 
 IMPOSSIBLE = 3.0
 """Cost of an adopted record that cannot come after the one before."""
+
+
+@dataclass
+class Saved:
+    """What an explorer has found at some time."""
+
+    world: World
+    known: dict[Partition, float]
+    contests: dict[Partition, list[Contest]]
+    told: dict[Partition, list[tuple[int, str, str]]]
+    events: list[Event]
 
 
 class Explorer:
@@ -55,7 +66,7 @@ class Explorer:
     ) -> None:
         self.cluster = cluster
         self.statements = statements
-        self.world = World(Simulation(profile), BrokerSide())
+        self.world = World(Simulation(profile, cluster.unclean), BrokerSide())
         self.world.simulation.alone = False
         self.numbers = 0
         self.known: dict[Partition, float] = {}
@@ -77,7 +88,7 @@ class Explorer:
         return found
 
     def next_cut(self, first: int) -> int:
-        """Where the stretch that begins with an event ends."""
+        """Place of the next failover or hole after an event."""
         events = self.cluster.events
         return next(
             (at for at in range(first + 1, len(events))
@@ -151,20 +162,19 @@ class Explorer:
                 total += judge(possibility, self.world.traces[row])[0] + possibility.cost
         return total
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Saved:
         """Everything that was found so far."""
-        return {
-            "world": copy_of(self.world), "known": dict(self.known),
-            "contests": {p: list(some) for p, some in self.contests.items()},
-            "told": {p: list(some) for p, some in self.told.items()},
-            "events": list(self.cluster.events),
-        }
+        return Saved(
+            copy_of(self.world), dict(self.known),
+            {p: list(some) for p, some in self.contests.items()},
+            {p: list(some) for p, some in self.told.items()}, list(self.cluster.events),
+        )
 
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, saved: Saved) -> None:
         """Go back to what was found before; what was saved may be used once."""
-        for name in ("world", "known", "contests", "told"):
-            setattr(self, name, saved[name])
-        self.cluster.events[:] = saved["events"]
+        self.world, self.known = saved.world, saved.known
+        self.contests, self.told = saved.contests, saved.told
+        self.cluster.events[:] = saved.events
 
     def _add(
         self, world: World, point: Event, parents: dict[Partition, Possibility | None], reason: str
@@ -245,7 +255,8 @@ class Explorer:
                 continue
             if check.predicted is MISSING or check.predicted is None:
                 continue
-            if shifted(check, found).predicted == check.logged and (
+            now = shifted(check, found)
+            if now.predicted == check.logged and (
                 check.counted != "record_epoch" or check.predicted == UNKNOWN_EPOCH
             ):
                 wanted.discard(check.counted)
@@ -346,7 +357,7 @@ class Explorer:
                 None if version else leadership.version)
 
     def only(self, world: World, partitions: set[Partition]) -> None:
-        """Leave a world with some partitions alone."""
+        """Drop the rows of all other partitions from a world."""
         dropped = {
             row for row, possibility in enumerate(world.simulation.possibility)
             if possibility.partition not in partitions

@@ -18,7 +18,7 @@ from kfast.replay.reading import Entry
 _BRACKETS = r"(?:\w*\([^()]*\)|\[[^\]]*\]|[-\d, ]*)"
 TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "int": (r"-?\d+", int),
-    "some_int": (r"(?:Some\()?-?\d+\)?|None", lambda text: (scala.ids(text) or (None,))[0]),
+    "some_int": (r"(?:Some\()?-?\d+\)?|None", lambda text: (scala.ids(text) or (-1,))[0]),
     "float": (r"-?[\d.,Ee+-]+|NaN", lambda text: float(text.replace(",", "."))),
     "word": (r"[\w.$-]+", str),
     "bool": (r"true|false", lambda text: text == "true"),
@@ -43,6 +43,7 @@ TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
 }
 """How each type stands in a text, and what makes a value of it; None where nothing is kept."""
 
+Compiled = tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]]
 _PLACE = re.compile(r"\{(\w*):(\w+)\}")
 
 
@@ -95,7 +96,7 @@ class Form:
     until: str = ""
     fixed: dict[str, Any] = field(default_factory=dict)
 
-    def compiled(self) -> tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]]:
+    def compiled(self) -> Compiled:
         """The expression, and the names with what makes their values, group by group."""
         pattern, at, groups = "", 0, []
         for place in _PLACE.finditer(self.wording):
@@ -131,7 +132,8 @@ class Forms:
     """
 
     def __init__(self, forms: Sequence[Form]) -> None:
-        self.rows = [(form, *form.compiled()) for form in forms]
+        self.forms = tuple(forms)
+        self.compiled: dict[int, Compiled] = {}
         self.heads: dict[str, list[int]] = {}
         for number, form in enumerate(forms):
             self.heads.setdefault(form.head[:KEY], []).append(number)
@@ -143,7 +145,8 @@ class Forms:
             number for length in self.lengths for number in self.heads.get(message[:length], ())
         ]
         for number in sorted(numbers):
-            form, pattern, groups = self.rows[number]
+            form = self.forms[number]
+            pattern, groups = self._compiled(number)
             found = pattern.match(message)
             if found is None:
                 continue
@@ -153,6 +156,13 @@ class Forms:
                 continue
             return form, {**form.fixed, **said}
         return None
+
+
+    def _compiled(self, number: int) -> Compiled:
+        known = self.compiled.get(number)
+        if known is None:
+            known = self.compiled[number] = self.forms[number].compiled()
+        return known
 
 
 KEY = 12
@@ -165,7 +175,8 @@ _PREFIX = re.compile(
     r"(?:on [Cc]ontroller |controllerId=)(?P<m>\d+)\]:? *"
     r"|\[Topic Deletion Manager (?P<d>\d+)\],? *"
     r"|\[(?!ControllerEventThread)(?P<l>\w*(?:Listener|Thread)[\w ]*?) ?"
-    r"(?:on (?:Controller )?|controllerId=)(?P<i>\d+)\][:,]? *"
+    r"(?:on (?:[Cc]ontroller )?|controllerId=)(?P<i>\d+)\][:,]? *"
+    r"|\[\w+Listener\](?= ?Fired) *"
     r"|\[RequestSendThread controllerId=(?P<r>\d+)\] *"
     r"|\[Controller-(?P<s>\d+)-to-broker-(?P<t>\d+)-send-thread\][:,]? *"
     r"|\[Channel manager on controller (?P<n>\d+)\]:? *"

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kfast.replay.checks import MISSING, agrees
 from kfast.replay.cluster import look_ahead
-from kfast.replay.compare import MISSING, agrees
+from kfast.replay.events import Event
 from kfast.replay.inference import (
     ANSWER,
     COST,
@@ -26,7 +27,6 @@ from kfast.replay.inference import (
 )
 from kfast.replay.rows import row_of, with_states
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 from kfast.replay.simulation import Ran
 
 if TYPE_CHECKING:

@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kfast.replay.brokers import BROKER_COMPARE, BrokerSide
+from kfast.replay.brokers import BROKER_COMPARE, BrokerSide, Heard
+from kfast.replay.checks import MISSING, Case, Check, View, agrees
 from kfast.replay.cluster import Cluster
-from kfast.replay.compare import COMPARE, MISSING, Check, View, agrees, subjects
+from kfast.replay.compare import COMPARE, subjects
+from kfast.replay.events import Event
 from kfast.replay.forms import Statement
 from kfast.replay.rows import UNKNOWN_EPOCH, Possibility, Start
 from kfast.replay.running import run
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 from kfast.replay.simulation import Ran, Simulation
 
 BEFORE, HOLE, BETWEEN, ANSWER, WRITTEN = (
@@ -78,6 +79,7 @@ class World:
         for row, possibility in enumerate(self.simulation.possibility):
             if row >= len(before) or before[row] is not possibility:
                 self.traces[row] = Trace()
+                self.brokers.forget(row)
 
     def view(self, term: int) -> View:
         """What comparisons look at."""
@@ -100,9 +102,7 @@ def go_through(world: World, stretch: Stretch, only: set[Partition] | None = Non
             run_event(world, pending.pop(0))
         line = stretch.statements[number]
         if line.kind == "process_started":
-            broker = line.said.get("broker", line.actor_id)
-            if broker is not None:
-                world.brokers.start(broker, line.entry.time)
+            world.brokers.start_by(line)
             continue
         _compare(world, stretch, line, number, only)
     for event in pending:
@@ -112,12 +112,7 @@ def go_through(world: World, stretch: Stretch, only: set[Partition] | None = Non
 def run_event(world: World, event: Event) -> Ran:
     """Run one event, and let brokers know what it means for them."""
     simulation = world.simulation
-    state = simulation.state
-    if event.kind != "caught_up":  # The ISR change before it may have done all of it.
-        simulation.leaders_at_start = {
-            row: int(state.broker_id[leader]) if leader >= 0 else -1
-            for row, leader in enumerate(state.records["leader"].tolist())
-        }
+    simulation.begin(event)
     before, registered = list(simulation.possibility), simulation.registered
     ran = run(simulation, event)
     world.reset(before)
@@ -143,7 +138,9 @@ def _remember_all(world: World) -> None:
             continue
         for broker in simulation.state.assignment(row).replicas:
             if broker in live:
-                world.brokers.memory[broker, row] = leadership.leader_epoch
+                world.brokers.memory[broker, row] = Heard(
+                    leadership.leader_epoch, leadership.leader
+                )
     for broker in live:
         world.brokers.fresh[broker] = False
 
@@ -164,7 +161,8 @@ def _compare(
             possibility = simulation.possibility[row]
             start = len(possibility.starts)
             trace = world.traces.setdefault(row, Trace())
-            trace.checks += [(number, start, check) for check in compare(view, line, said, row)]
+            case = Case(view, line, said, row)
+            trace.checks += [(number, start, check) for check in compare(case)]
     if line.kind == "not_preferred":
         _compare_unlisted(world, view, line, number, {p for p, _ in named}, only)
 
@@ -181,7 +179,9 @@ def _compare_unlisted(
         for row in simulation.rows_of(partition):
             if simulation.preferred(row) != line.said["broker"] or not simulation.is_led(row):
                 continue
-            checks = COMPARE["not_preferred"](view, line, {"preferred": True}, row)
+            checks = COMPARE["not_preferred"](
+                Case(view, line, {"preferred": True}, row)
+            )
             start = len(simulation.possibility[row].starts)
             world.traces.setdefault(row, Trace()).checks += [
                 (number, start, check) for check in checks

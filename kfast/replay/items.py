@@ -1,13 +1,18 @@
-"""From an outcome's tables to items and sendings: what the log may say of an event."""
+"""From an outcome's tables to items and sendings: what the log may say of an event.
+
+Source: specification, section 2.3, for the record of a replica that leaves the ISR.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kfast.journal import Outcome
-from kfast.replay.script import Event
+from kfast.replay.events import Event
+from kfast.state import Leadership
 
 Key = tuple[Any, ...]
 Made = tuple[int, Key, int, dict[str, Any]]
@@ -60,14 +65,26 @@ class Sending:
 
 
 def items_of(
-    outcome: Outcome, places: dict[tuple[str, int], int]
+    outcome: Outcome, places: dict[tuple[str, int], int], deleted: Mapping[int, Leadership],
+    epoch: int,
 ) -> Iterator[Made]:
-    """Items of one event: row, key, step and values."""
+    """Items of one event: row, key, step and values.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    places : dict
+        Rows by topic, as the state calls it, and partition.
+    deleted : mapping of row to Leadership
+        Records of partitions that are being deleted, as they were before the event.
+    epoch : int
+        Of the controller.
+    """
     moved = outcome.transitions.to_pylist()
     yield from _transitions(moved, places)
     yield from _elections(outcome, moved, places)
     yield from _refusals(outcome, places)
-    yield from _shrinks(outcome, moved, places)
+    yield from _shrinks(outcome, moved, places, dict(deleted), epoch)
     yield from _requests(outcome, places)
     yield from _metadata(outcome, places)
 
@@ -110,9 +127,13 @@ def _refusals(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[
 
 
 def _shrinks(
-    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int]
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
+    deleted: dict[int, Leadership], epoch: int,
 ) -> Iterator[Made]:
-    """Records after a replica became Offline: the additions of the same step, in order."""
+    """Records after a replica became Offline: the additions of the same step, in order.
+
+    Of a partition that is being deleted nobody is told, so no addition says them.
+    """
     added: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
     for row in outcome.additions.to_pylist():
         if row["kind"] == "LeaderAndIsr":
@@ -125,11 +146,28 @@ def _shrinks(
         number = turn.get(name, 0)
         turn[name] = number + 1
         records = added.get(name, [])
-        if number < len(records):
+        at = _place(row, places)
+        if not records and at in deleted:
+            if row["broker_id"] in deleted[at].isr:
+                deleted[at] = _without(deleted[at], row["broker_id"])
+            said = {name: getattr(deleted[at], name) for name in ("leader", "leader_epoch", "isr",
+                                                                  "version")}
+            said["controller_epoch"] = epoch
+            yield at, ("shrunk", row["broker_id"]), row["step"], said
+        elif number < len(records):
             said = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
                                                           "controller_epoch")}
             said["isr"] = tuple(records[number]["isr"])
-            yield _place(row, places), ("shrunk", row["broker_id"]), row["step"], said
+            yield at, ("shrunk", row["broker_id"]), row["step"], said
+
+
+def _without(record: Leadership, broker: int) -> Leadership:
+    """A record without a replica; the last one stays in the ISR."""
+    isr = tuple(b for b in record.isr if b != broker) or record.isr
+    return dataclasses.replace(
+        record, leader=-1 if record.leader == broker else record.leader, isr=isr,
+        leader_epoch=record.leader_epoch + 1, version=record.version + 1,
+    )
 
 
 def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:

@@ -114,8 +114,7 @@ def _find(path: str | Path | Sequence[str | Path]) -> tuple[list[Path], Path]:
     if not found:
         raise InputError(
             f"{given[0]}: no controller.log or state-change.log is in it; rotated and packed "
-            "files (controller.log.2021-04-26-18, controller.log.1, state-change.log.2.gz) count, "
-            "too"
+            "files (controller.log.2021-04-26-18, controller.log.1, state-change.log.2.gz) count"
         )
     root = given[0] if len(given) == 1 and given[0].is_dir() else Path()
     return list(dict.fromkeys(found)), root

@@ -180,8 +180,8 @@ def replay(
     counts = Counter(fact.verdict for fact in facts)
     return Replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
-        timeline_table(rows), outages_table(outages), _contradictions(facts, logs, statements),
-        tuple(logs.warnings),
+        timeline_table(rows), outages_table(outages),
+        _contradictions(facts, logs, statements), tuple(logs.warnings),
         {verdict: counts[verdict] for verdict in (PREDICTED, ADOPTED, CONTRADICTED)},
         dict(Counter(fact.reason for fact in facts if fact.verdict == ADOPTED).most_common()),
         _line_counts(facts, statements), _strange(logs, statements), chosen.name, release,

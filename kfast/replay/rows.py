@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kfast.replay.events import Event
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 
 MARK = "\x1f"
 """Stands between a topic's name and the number of a possibility; no topic's name can hold it."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from kfast.journal import Outcome
+from kfast.replay.events import Event
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 from kfast.replay.simulation import Ran, Simulation
 from kfast.schema import FLAG_BEING_REASSIGNED
 
@@ -188,7 +188,7 @@ def _election(simulation: Simulation, event: Event) -> Outcome | None:
     if not rows:
         return None
     kind = "unclean" if said["type"] == "UNCLEAN" else "preferred"
-    trigger = "AdminClient" if said["trigger"] == "AdminClient" else "ZkTriggered"
+    trigger = "AdminClient" if said["trigger"].startswith("AdminClient") else "ZkTriggered"
     return simulation.controller.elect_leaders(np.array(sorted(rows), np.int32), kind, trigger)
 
 

@@ -140,7 +140,7 @@ _LIST_NAMES = {
 
 
 def fields(text: str) -> Record:
-    """A record of `name=value` fields, as `LeaderAndIsr(leader=1, leaderEpoch=3, ...)` has."""
+    """A record of `name=value` fields: `LeaderAndIsr(leader=1, ...)`, and those of requests."""
     said: dict[str, Any] = {}
     members = _ISR_MEMBER.findall(text)
     for name, value in _FIELD.findall(text):
@@ -266,14 +266,14 @@ def request(text: str) -> Request:
     named = _API.search(text)
     if named is None:
         raise ValueError(f"{text[:60]!r} is no request")
-    controller, epoch, broker_epoch = (
-        _header(text, key) for key in ("controllerId", "controllerEpoch", "brokerEpoch")
-    )
     found: dict[Partition, Record] = {}
     for place in _DUMPED.finditer(text):
         if place[1] and "leader=" in place[3]:
             found[place[1], int(place[2])] = fields(place[3])
-    return Request(named[1], controller, epoch, broker_epoch, found)
+    return Request(
+        named[1], _header(text, "controllerId"), _header(text, "controllerEpoch"),
+        _header(text, "brokerEpoch"), found,
+    )
 
 
 def _header(text: str, key: str) -> int | None:

@@ -1,10 +1,11 @@
-"""What a line told of a record's epochs, given to what was counted from 0 so far."""
+"""Give a simulated partition the epochs that lines told: what counted from 0 counts from them."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from kfast.replay.compare import MISSING, Check
+from kfast.replay.checks import MISSING, Check
 from kfast.replay.inference import World
 from kfast.replay.rows import UNKNOWN_EPOCH
 
@@ -32,9 +33,11 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
                 item.said[name] += by
         if own is not None and item.said.get("controller_epoch") == UNKNOWN_EPOCH:
             item.said["controller_epoch"] = own
-    for key in world.brokers.memory:
-        if key[1] == row and world.brokers.memory[key] >= 0:
-            world.brokers.memory[key] += shift["leader_epoch"]
+    for key, heard in world.brokers.memory.items():
+        if key[1] == row and heard.leader_epoch >= 0:
+            world.brokers.memory[key] = heard._replace(
+                leader_epoch=heard.leader_epoch + shift["leader_epoch"]
+            )
     trace = world.traces[row]
     trace.checks = [
         (n, at, shifted(check, found) if at == len(possibility.starts) else check)
@@ -42,18 +45,14 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
     ]
     possibility.starts[-1] = dataclasses.replace(
         start,
-        leader_epoch=_settled(start.leader_epoch, found, "epoch"),
-        version=_settled(start.version, found, "version"),
-        controller_epoch=_settled(start.controller_epoch, found, "record_epoch"),
+        leader_epoch=found.get("epoch", start.leader_epoch),
+        version=found.get("version", start.version),
+        controller_epoch=found.get("record_epoch", start.controller_epoch),
     )
 
 
-def _settled(value: int | None, found: dict[str, int], kind: str) -> int | None:
-    return found.get(kind, value)
-
-
-def shifted(check: Check, found: dict[str, int]) -> Check:
-    """A check of what counted from 0, as it is now."""
+def shifted(check: Check, found: Mapping[str, int]) -> Check:
+    """A check whose prediction counts from what was found."""
     if check.counted not in found or check.predicted is MISSING or check.predicted is None:
         return check
     if check.counted == "record_epoch":

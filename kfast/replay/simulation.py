@@ -18,11 +18,11 @@ from kfast import schema
 from kfast.controller import Controller
 from kfast.journal import Outcome
 from kfast.profiles import Profile
+from kfast.replay.events import TIE_MS, Event
 from kfast.replay.items import Item, Key, Sending, items_of, sendings_of
-from kfast.replay.rows import Possibility
+from kfast.replay.rows import Possibility, plain_topic
 from kfast.replay.scala import Partition
-from kfast.replay.script import TIE_MS, Event
-from kfast.state import ClusterState, mutators
+from kfast.state import ClusterState, Leadership, mutators
 
 
 @dataclass
@@ -41,10 +41,13 @@ class Simulation:
     ----------
     profile : str or Profile
         Which controller.
+    unclean : frozenset of str
+        Topics whose own configuration enables unclean elections.
     """
 
-    def __init__(self, profile: str | Profile) -> None:
+    def __init__(self, profile: str | Profile, unclean: frozenset[str] = frozenset()) -> None:
         self.profile = profile
+        self.unclean = unclean
         self.state = ClusterState.from_tables(cluster=None)
         self.rows: dict[Partition, list[int]] = {}
         self.possibility: list[Possibility] = []
@@ -52,6 +55,7 @@ class Simulation:
         self.ran: list[Ran] = []
         self.leaders_before: dict[int, int] = {}
         self.leaders_at_start: dict[int, int] = {}
+        self.deleted: dict[int, Leadership] = {}
         self.imbalance: dict[int, tuple[int, int, float]] = {}
         self.alone = True
         self.freed: dict[Partition, list[int]] = {}
@@ -116,8 +120,21 @@ class Simulation:
         stored = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
         stored[: len(kept)] = self.stored[kept]
         self.stored = stored
+        self._configure()
         self._name(chosen)
         return old
+
+    def _configure(self) -> None:
+        """Give topics their own configuration."""
+        if not self.unclean:
+            return
+        there = self.state.topic_exists.tolist()
+        names = [
+            name for name, exists in zip(self.state.topic.to_pylist(), there, strict=True)
+            if exists and plain_topic(name) in self.unclean
+        ]
+        if names:
+            mutators.set_unclean_leader_election(self.state, True, names)
 
     def places(self) -> dict[int, int]:
         """Where each row that is not free stands in the Arrow table of partitions."""
@@ -179,6 +196,26 @@ class Simulation:
     def is_led(self, row: int) -> bool:
         """Whether a row has a cached record."""
         return bool(int(self.state.records["flags"][row]) & schema.FLAG_HAS_LEADERSHIP)
+
+    def begin(self, event: Event) -> None:
+        """Take down what an event may change, before it does."""
+        state = self.state
+        if event.kind != "caught_up":  # The ISR change before it may have done all of it.
+            self.leaders_at_start = {
+                row: int(state.broker_id[leader]) if leader >= 0 else -1
+                for row, leader in enumerate(state.records["leader"].tolist())
+            }
+        self.deleted = {}
+        names = set(event.said["topics"] or ()) if event.kind == "delete" else set()
+        if not names and not state.any_queued:
+            return
+        queued = state.topic_queued_for_deletion
+        for row, possibility in enumerate(self.possibility):
+            leadership = state.leadership(row) if int(state.partition[row]) >= 0 else None
+            if leadership is not None and (
+                possibility.partition[0] in names or queued[state.topic_row[row]]
+            ):
+                self.deleted[row] = leadership
 
     def rows_of(self, partition: Partition) -> list[int]:
         """Rows of a partition that are there."""
@@ -285,12 +322,14 @@ class Simulation:
         """Keep what an event did."""
         self._note_new_rows()
         self.note_writes()
+        self._configure()
         sendings: list[Sending] = []
         if outcome is not None and outcome.actions:
             places = {
                 (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
             }
-            for row, key, step, said in items_of(outcome, places):
+            epoch = event.term.epoch if event.term.epoch is not None else -1
+            for row, key, step, said in items_of(outcome, places, self.deleted, epoch):
                 self.items.setdefault(row, []).append(Item(event, step, event.time, key, said))
             sendings = sendings_of(outcome)
         if event.kind == "shutdown" and outcome is not None and not any(

@@ -215,11 +215,11 @@ def _choose_cluster(term: Term, latest: dict[int, Term]) -> int:
         same = [n for n in alive if latest[n].controller == term.controller]
         return max(same or alive)
     epoch = term.epoch
-    known = {n: latest[n].epoch for n in alive}
-    possible = [n for n, last in known.items() if last is None or last < epoch]
+    epochs = {n: latest[n].epoch for n in alive}
+    possible = [n for n, last in epochs.items() if last is None or last < epoch]
     if not possible:
         return newest + 1
-    return max(possible, key=lambda n: (known[n] == epoch - 1, n))
+    return max(possible, key=lambda n: (epochs[n] == epoch - 1, n))
 
 
 def _between(term: Term, before: Term, terms: list[Term]) -> int | None:

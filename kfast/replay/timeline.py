@@ -1,4 +1,4 @@
-"""The incident as a table: what happened when, what moved, who had no leader for how long."""
+"""The incident as a table: what happened when, what moved, who was leaderless for how long."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from kfast.replay.events import Event
 from kfast.replay.facts import name_of
 from kfast.replay.scala import Partition
-from kfast.replay.script import Event
 from kfast.replay.simulation import Ran, Simulation
 from kfast.schema import FLAG_ASSIGNED, FLAG_HAS_LEADERSHIP
 

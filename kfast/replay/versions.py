@@ -44,10 +44,11 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
             "filters_elections"),
     "2.3": ("replica_previous", "offlines_dead_at_startup", "without_leadership"),
     "2.5": ("checks_added_replicas", "batches_deletions"),
-    "2.6": ("rebalances_in_isr", "rebalances_while_reassigning"),
+    "2.6": ("rebalances_in_isr",),
     "2.7": ("has_alter_partition", "touch_separates_added", "tells_starting_of_queued"),
     "3.1": ("announces_unless_elected",),
     "3.2": ("marks_recovery",),
+    "3.4": ("rebalances_while_reassigning",),
 }
 """Switches that took their newest value in a release between two named profiles."""
 

@@ -6,17 +6,16 @@ where kfast predicts nothing of the kind; `None` means that only the log can kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from kfast.replay.compare import MISSING
-from kfast.replay.facts import REGISTERED, UNNAMED, name_of
+from kfast.replay.checks import MISSING
+from kfast.replay.counting import COUNTS
+from kfast.replay.facts import REGISTERED, name_of
 from kfast.replay.forms import Statement
 from kfast.replay.inference import BEFORE, HOLE
-from kfast.replay.said import Said, Whole, same
-from kfast.replay.scala import Assigned
+from kfast.replay.spoken import Said, Speech, Whole, same
 from kfast.replay.terms import Term
-from kfast.replay.whole_requests import broker_epoch, cached, handling, request_header, term_epoch
 from kfast.schema import FLAG_ASSIGNED
 
 RATIO_DIGITS = 1e-5
@@ -26,7 +25,17 @@ RATIO_DIGITS = 1e-5
 # --- who is the controller ---------------------------------------------------------------------
 
 
-def _elected(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _term_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
+    said, term = line.said, whole.term
+    if term is None:
+        return
+    if "controller" in said:
+        yield same("controller", "controller", said["controller"], term.controller)
+    if "controller_epoch" in said:
+        yield same("controller epoch", "controller", said["controller_epoch"], term.epoch)
+
+
+def _elected(whole: Whole, line: Statement) -> Iterator[Said]:
     said, term = line.said, whole.term
     if term is None:
         return
@@ -53,7 +62,7 @@ def _before(whole: Whole, term: Term) -> Term | None:
     return earlier[-1] if earlier else None
 
 
-def _other_elected(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _other_elected(whole: Whole, line: Statement) -> Iterator[Said]:
     time = line.entry.time
     terms = [t for t in whole.cluster.terms if t.start <= time]
     soon = [t for t in whole.cluster.terms if time < t.start <= time + 5000]
@@ -68,26 +77,24 @@ def _other_elected(whole: Whole, line: Statement, _number: int) -> Iterator[Said
 # --- brokers -------------------------------------------------------------------------------------
 
 
-def _broker_epochs(whole: Whole, line: Statement, number: int) -> Iterator[Said]:
+def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Said]:
     registered = whole.world.simulation.registered
     said: dict[int, int] = line.said["epochs"]
     yield same("registered brokers", "cluster", frozenset(said), frozenset(registered))
     for broker, epoch in sorted(said.items()):
-        true = whole.epochs.get(number, {}).get(broker, epoch)
+        true = whole.epochs.get(whole.number, {}).get(broker, epoch)
         if whole.known_epochs.get(broker) == true or epoch != true:
             yield same("broker epoch", f"broker {broker}", epoch, true)
         else:
-            latest = max(whole.known_epochs.values(), default=-1)
             earlier = whole.known_epochs.get(broker, -1)
             wrong = epoch <= earlier
             whole.known_epochs[broker] = true
-            del latest
             yield Said("broker epoch", f"broker {broker}", epoch,
                        MISSING if wrong else None, "" if wrong else REGISTERED)
 
 
-def _brokers(field_name: str, kind: str) -> Callable[[Whole, Statement, int], Iterator[Said]]:
-    def check(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _brokers(field_name: str, kind: str) -> Speech:
+    def check(whole: Whole, line: Statement) -> Iterator[Said]:
         simulation = whole.world.simulation
         sets = {
             "registered brokers": simulation.registered,
@@ -99,7 +106,7 @@ def _brokers(field_name: str, kind: str) -> Callable[[Whole, Statement, int], It
     return check
 
 
-def _startup(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _startup(whole: Whole, line: Statement) -> Iterator[Said]:
     started = line.kind == "broker_startup"
     for ran in whole.window(line.entry.time):
         if ran.event.kind == "brokers":
@@ -118,7 +125,7 @@ def _startup(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
 # --- topics --------------------------------------------------------------------------------------
 
 
-def _topics(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _topics(whole: Whole, line: Statement) -> Iterator[Said]:
     state = whole.world.simulation.state
     there = {
         possibility.partition[0]
@@ -128,7 +135,7 @@ def _topics(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
     yield same("topics", "cluster", frozenset(line.said["topics"]), frozenset(there))
 
 
-def _ineligible(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _ineligible(whole: Whole, line: Statement) -> Iterator[Said]:
     """Topics with a replica that is not online, or with a reassignment under way."""
     simulation = whole.world.simulation
     names = set()
@@ -142,7 +149,7 @@ def _ineligible(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
                 frozenset(line.said[field_name]), frozenset(names))
 
 
-def _created(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _created(whole: Whole, line: Statement) -> Iterator[Said]:
     for ran in whole.window(line.entry.time):
         if ran.event.kind in ("topics", "partitions"):
             made = frozenset(name_of(p) for p in ran.event.said["created"])
@@ -154,7 +161,7 @@ def _created(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
 # --- balance -------------------------------------------------------------------------------------
 
 
-def _ratio(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _ratio(whole: Whole, line: Statement) -> Iterator[Said]:
     broker, logged = line.said["broker"], line.said["ratio"]
     known = whole.world.simulation.imbalance.get(broker)
     predicted: Any = MISSING
@@ -163,7 +170,7 @@ def _ratio(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
     yield same("imbalance ratio", f"broker {broker}", logged, predicted)
 
 
-def _election(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def _election(whole: Whole, line: Statement) -> Iterator[Said]:
     """Partitions that automatic balancing elects for."""
     if line.said["trigger"] != "AutoTriggered":
         return
@@ -183,72 +190,22 @@ def _election(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
                 frozenset(map(name_of, logged)), frozenset(map(name_of, predicted)))
 
 
-# --- requests, as the controller counts them ------------------------------------------------------
+def _request_header(whole: Whole, line: Statement) -> Iterator[Said]:
+    """A request that could not be sent: whose it is, and for which registration."""
+    yield from _term_epoch(whole, line)
+    request, broker = line.said["request"], line.said["broker"]
+    term = whole.term
+    if term is not None and request.controller_epoch is not None:
+        yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
+    known = whole.known_epochs.get(broker)
+    if request.broker_epoch is not None:
+        yield Said("broker epoch", f"broker {broker}", request.broker_epoch, known,
+                   REGISTERED if known is None else "")
 
 
-def _sent_leads(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
-    broker = line.said["broker"]
-    logged = (line.said["n_leaders"], line.said["n_followers"])
-    found = _take(whole, line, "leads", lambda s: s.leads.get(broker), logged, broker)
-    subject = f"broker {broker}"
-    yield same("partitions to lead", subject, logged[0], found[0] if found else MISSING)
-    yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
-
-
-def _sent_metadata(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
-    logged = (frozenset(line.said["brokers"]), line.said["n"])
-    for ran in whole.window(line.entry.time):
-        if ran.event.kind == "hidden_isr" and logged[1] == ran.event.said["n"]:
-            yield Said("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
-            return
-    found = _take(
-        whole, line, "told", lambda s: (frozenset(s.told), s.n_told if s.told else 0), logged, None
-    )
-    yield same("brokers told", "cluster", logged[0], found[0] if found else MISSING)
-    yield same("partitions in UpdateMetadata", "cluster", logged[1],
-                found[1] if found else MISSING)
-
-
-def _sent_stops(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
-    broker, delete = line.said["broker"], line.said.get("delete")
-
-    def count(sending: Any) -> int | None:
-        stops, deletes = sending.stops.get(broker, 0), sending.deletes.get(broker, 0)
-        n = stops + deletes if delete is None else deletes if delete else stops
-        return n or None
-
-    found = _take(whole, line, f"stops{delete}", count, line.said["n"], broker)
-    yield same("replicas to stop", f"broker {broker}", line.said["n"],
-                MISSING if found is None else found)
-
-
-def _take(
-    whole: Whole, line: Statement, kind: str, said: Callable[[Any], Any], logged: Any,
-    broker: int | None,
-) -> Any:
-    """What a step sent that a line may be about: the first that says the same, else the first."""
-    free = []
-    for ran in whole.window(line.entry.time):
-        some = [
-            (said(sending), (kind, broker, ran.event.number, sending.step))
-            for sending in ran.sendings
-        ]
-        free += [(value, key) for value, key in some
-                 if value is not None and key not in whole.taken]
-    for value, key in free:
-        if value == logged:
-            whole.taken.add(key)
-            return value
-    for value, key in free:
-        whole.taken.add(key)
-        return value
-    return None
-
-
-Check = Callable[[Whole, Statement, int], Iterator[Said]]
-WHOLE: dict[str, Check] = {
-    "elected": _elected, "epoch": _elected, "ready": term_epoch, "becoming": term_epoch,
-    "partition_failed": term_epoch, "replica_failed": term_epoch,
+WHOLE: dict[str, Speech] = {
+    "elected": _elected, "epoch": _elected, "ready": _term_epoch, "becoming": _term_epoch,
+    "partition_failed": _term_epoch, "replica_failed": _term_epoch,
     "other_elected": _other_elected, "broker_epochs": _broker_epochs,
     "active_brokers": _brokers("brokers", "registered brokers"),
     "shutting_brokers": _brokers("brokers", "brokers shutting down"),
@@ -258,11 +215,6 @@ WHOLE: dict[str, Check] = {
     "broker_startup": _startup, "broker_failure": _startup,
     "topics": _topics, "topics_ineligible": _ineligible, "deletion_init": _ineligible,
     "new_partitions": _created, "ratio": _ratio, "election": _election,
-    "sent_leader_and_isr": _sent_leads, "sent_update_metadata": _sent_metadata,
-    "sent_stop_replica": _sent_stops, "handling": handling, "finished": handling,
-    "cached": cached, "send_failed": request_header,
+    "send_failed": _request_header, **COUNTS,
 }
 """What checks each kind of line that speaks of the whole cluster."""
-
-BROKER_EPOCH: Check = broker_epoch
-__all__ = ["BROKER_EPOCH", "WHOLE", "Assigned", "Said", "Whole"]

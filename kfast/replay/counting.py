@@ -1,29 +1,82 @@
-"""Lines in which brokers count the requests they were sent, and name who sent them."""
+"""Lines that count what a request holds: the controller's, and those of the brokers that get it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from kfast.replay.compare import MISSING
-from kfast.replay.facts import REGISTERED
+from kfast.replay.checks import MISSING
+from kfast.replay.events import TIE_MS
+from kfast.replay.facts import UNNAMED
 from kfast.replay.forms import Statement
-from kfast.replay.said import Said, Whole, same
-from kfast.replay.script import TIE_MS
+from kfast.replay.spoken import Said, Speech, Whole, same
+
+# --- requests, as the controller counts them ------------------------------------------------------
 
 
-def term_epoch(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
-    """A line names the controller of its term, or its epoch."""
-    said, term = line.said, whole.term
-    if term is None:
-        return
-    if "controller" in said and line.kind != "other_elected":
-        yield same("controller", "controller", said["controller"], term.controller)
-    if "controller_epoch" in said:
-        yield same("controller epoch", "controller", said["controller_epoch"], term.epoch)
+def _sent_leads(whole: Whole, line: Statement) -> Iterator[Said]:
+    broker = line.said["broker"]
+    logged = (line.said["n_leaders"], line.said["n_followers"])
+    found = _take(whole, line, "leads", lambda s: s.leads.get(broker), logged, broker)
+    subject = f"broker {broker}"
+    yield same("partitions to lead", subject, logged[0], found[0] if found else MISSING)
+    yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
 
 
-def handling(whole: Whole, line: Statement, number: int) -> Iterator[Said]:
+def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Said]:
+    logged = (frozenset(line.said["brokers"]), line.said["n"])
+    for ran in whole.window(line.entry.time):
+        if ran.event.kind == "hidden_isr" and logged[1] == ran.event.said["n"]:
+            yield Said("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
+            return
+    found = _take(
+        whole, line, "told", lambda s: (frozenset(s.told), s.n_told if s.told else 0), logged, None
+    )
+    yield same("brokers told", "cluster", logged[0], found[0] if found else MISSING)
+    yield same("partitions in UpdateMetadata", "cluster", logged[1],
+                found[1] if found else MISSING)
+
+
+def _sent_stops(whole: Whole, line: Statement) -> Iterator[Said]:
+    broker, delete = line.said["broker"], line.said.get("delete")
+
+    def count(sending: Any) -> int | None:
+        stops, deletes = sending.stops.get(broker, 0), sending.deletes.get(broker, 0)
+        n = stops + deletes if delete is None else deletes if delete else stops
+        return n or None
+
+    found = _take(whole, line, f"stops{delete}", count, line.said["n"], broker)
+    yield same("replicas to stop", f"broker {broker}", line.said["n"],
+                MISSING if found is None else found)
+
+
+def _take(
+    whole: Whole, line: Statement, kind: str, said: Callable[[Any], Any], logged: Any,
+    broker: int | None,
+) -> Any:
+    """What a step sent that a line may be about: the first that says the same, else the first."""
+    free: list[tuple[Any, Any]] = []
+    for ran in whole.window(line.entry.time):
+        some = [
+            (said(sending), (kind, broker, ran.event.number, sending.step))
+            for sending in ran.sendings
+        ]
+        free[:0] = [(value, key) for value, key in some
+                    if value is not None and key not in whole.taken]
+    for value, key in free:
+        if value == logged:
+            whole.taken.add(key)
+            return value
+    for value, key in free:
+        whole.taken.add(key)
+        return value
+    return None
+
+
+# --- requests, as brokers count them --------------------------------------------------------------
+
+
+def _handling(whole: Whole, line: Statement) -> Iterator[Said]:
     """A broker says how many partitions a request has."""
     said, broker = line.said, line.actor_id
     assert broker is not None
@@ -34,11 +87,10 @@ def handling(whole: Whole, line: Statement, number: int) -> Iterator[Said]:
     yield same(f"partitions in {kind}", f"broker {broker}", said["n"],
                 MISSING if found is None else found[0])
     if line.kind == "handling" and found is not None and kind == "LeaderAndIsr":
-        whole.sessions[broker] = (number, found[1])
+        whole.sessions[broker] = (whole.number, found[1])
 
 
-def cached(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
-    """A broker says how many partitions an UpdateMetadata has."""
+def _cached(whole: Whole, line: Statement) -> Iterator[Said]:
     said, broker = line.said, line.actor_id
     assert broker is not None
     found = _received(
@@ -99,7 +151,7 @@ def _counts(sending: Any, kind: str) -> Iterator[tuple[int, int]]:
         yield from ((broker, sending.n_told) for broker in sending.told)
 
 
-def broker_epoch(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
+def broker_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
     """Lines of brokers that name the controller's epoch."""
     said = line.said
     if "controller_epoch" not in said or "controller" not in said:
@@ -123,14 +175,9 @@ def broker_epoch(whole: Whole, line: Statement, _number: int) -> Iterator[Said]:
     yield same("controller epoch", "controller", said["controller_epoch"], predicted)
 
 
-def request_header(whole: Whole, line: Statement, number: int) -> Iterator[Said]:
-    """A request that could not be sent: whose it is, and for which registration."""
-    yield from term_epoch(whole, line, number)
-    request, broker = line.said["request"], line.said["broker"]
-    term = whole.term
-    if term is not None and request.controller_epoch is not None:
-        yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
-    known = whole.known_epochs.get(broker)
-    if request.broker_epoch is not None:
-        yield Said("broker epoch", f"broker {broker}", request.broker_epoch, known,
-                   REGISTERED if known is None else "")
+COUNTS: dict[str, Speech] = {
+    "sent_leader_and_isr": _sent_leads, "sent_update_metadata": _sent_metadata,
+    "sent_stop_replica": _sent_stops, "handling": _handling, "finished": _handling,
+    "cached": _cached,
+}
+"""What checks each kind of line that counts."""

@@ -1,14 +1,15 @@
-"""What lines say of the whole cluster, and what is remembered to compare it."""
+"""Values that a line says of the whole cluster, and what comparing them may look at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kfast.replay.cluster import Cluster
+from kfast.replay.events import TIE_MS
+from kfast.replay.forms import Statement
 from kfast.replay.inference import World
-from kfast.replay.script import TIE_MS
 from kfast.replay.simulation import Ran
 from kfast.replay.terms import Term
 
@@ -31,17 +32,25 @@ class Whole:
     ----------
     cluster : Cluster
     world : World
+    epochs : dict
+        Epochs of the registered brokers, by line.
     term : Term or None
         Of the line at hand.
-    registrations : dict
+    number : int
+        Of the line at hand.
+    known_epochs : dict
         Epoch of each broker's registration, once a line has said it.
+    taken : set
+        Requests that lines have spoken of.
+    sessions : dict
+        Request that each broker is handling.
     """
 
     cluster: Cluster
     world: World
     epochs: dict[int, dict[int, int]]
     term: Term | None = None
-    epoch_shift: int | None = None
+    number: int = -1
     known_epochs: dict[int, int] = field(default_factory=dict)
     taken: set[tuple[Any, ...]] = field(default_factory=set)
     sessions: dict[int, tuple[int, Any]] = field(default_factory=dict)
@@ -57,5 +66,8 @@ class Whole:
 
 
 def same(kind: str, subject: str, logged: Any, predicted: Any) -> Said:
-    """A value that is predicted, or not at all."""
+    """Make a value that is predicted."""
     return Said(kind, subject, logged, predicted)
+
+
+Speech = Callable[[Whole, Statement], Iterator[Said]]

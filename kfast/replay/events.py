@@ -1,4 +1,4 @@
-"""Marks: what an event of a controller is, and the lines that announce one."""
+"""Events of a controller, and the lines that announce them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ CLAIM_MS = 60_000
 """Batches that begin later than this after the last of an event belong to another one."""
 
 COVERED_MS = 5_000
-"""For this long after an event that controller.log announces, that file has no hole."""
+"""For so long after an event that controller.log announces, that file is taken to have no hole."""
 
 TIE_MS = 2
 """Lines of the two files this close together may stand in either order."""
+
+
+RESTART_MS = 500
+"""A deletion is announced within this time of the line that says it starts."""
 
 
 @dataclass
@@ -29,7 +33,7 @@ class Event:
     kind : str
         `failover`, `resume`, `brokers`, `shutdown`, `topics`, `partitions`, `isr`, `rebalance`,
         `election`, `reassign`, `caught_up`, `delete`, `deleted`, `dir_failure`, `dir_answer`,
-        `unclean`, `modified` or `hidden_isr`.
+        `unclean`, `modified`, `hidden_isr` or `isr_written`.
     time : int
     at : int
         Number of the statement before which it happens.
@@ -70,8 +74,8 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     "partitions_added": lambda s: ("partitions", {"created": s.said["assignments"]}),
     "isr_updating": lambda s: ("isr", {"partitions": s.said["partitions"]}),
     "isr_notified": lambda s: ("isr", {"partitions": s.said["partitions"], "notified": True}),
-    "rebalance": lambda _s: ("rebalance", {}),
-    "rebalance_check": lambda _s: ("rebalance", {}),
+    "rebalance": lambda _: ("rebalance", {}),
+    "rebalance_check": lambda _: ("rebalance", {}),
     "election": lambda s: None if _is_idle(s) else ("election", {
         "type": s.said["type"], "partitions": s.said["partitions"], "trigger": s.said["trigger"],
     }),
@@ -88,9 +92,9 @@ MARKS: dict[str, Callable[[Statement], tuple[str, dict[str, Any]] | None]] = {
     "replicas_offline": lambda s: ("dir_answer", {
         "broker": s.said["broker"], "partitions": s.said["partitions"],
     }),
-    "unclean_enabled": lambda _s: ("unclean", {"topics": None}),
+    "unclean_enabled": lambda _: ("unclean", {"topics": None}),
     "unclean_enabled_topic": lambda s: ("unclean", {"topics": [s.said["topic"]]}),
-    "broker_modified": lambda _s: ("modified", {}),
+    "broker_modified": lambda _: ("modified", {}),
 }
 """Lines that announce an event, and what event."""
 

@@ -1,0 +1,52 @@
+"""Topics whose unclean elections are enabled by their own configuration, which no line says.
+
+An election that takes a leader from outside the ISR gives it away.
+
+Source: specification, section 4, for which elections may leave the ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kfast.replay.compare import subjects
+from kfast.replay.forms import Statement
+from kfast.replay.scala import Partition
+
+ASKED_MS = 30_000
+"""An unclean election that somebody asked for takes no longer than this."""
+
+
+def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> frozenset[str]:
+    """Topics with a partition that got a leader from outside its last known ISR.
+
+    Topics for which a line says that unclean elections are enabled are left out: there the line
+    is an event.
+    """
+    isr: dict[Partition, frozenset[int]] = {}
+    found: set[str] = set()
+    announced: set[str] = set()
+    asked: dict[Partition, int] = {}
+    for number in lines:
+        line = statements[number]
+        if line.kind in ("unclean_enabled_topic", "unclean_enabled"):
+            announced.add(line.said.get("topic", ""))
+        if line.kind == "election" and line.said["type"] == "UNCLEAN":
+            asked.update(dict.fromkeys(line.said["partitions"], line.entry.time))
+        if line.actor != "controller":
+            continue
+        for partition, said in subjects(line):
+            record = said.get("record")
+            members = record.isr if record is not None else said.get("isr")
+            if not members:
+                continue
+            known = isr.get(partition)
+            if line.kind == "partition_led" and record is not None and (
+                known is not None and said["before"] == "OfflinePartition"
+                and len(members) == 1 and members[0] == record.leader
+                and not known & set(members)
+                and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS
+            ):
+                found.add(partition[0])
+            isr[partition] = frozenset(members)
+    return frozenset() if "" in announced else frozenset(found - announced)
