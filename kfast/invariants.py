@@ -13,8 +13,6 @@ Source: specification, section 9; the numbers are its numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -59,14 +57,13 @@ def _leader_in_isr(state: ClusterState) -> Mask:
     return member
 
 
-def counters_are_what_they_count(state: ClusterState) -> None:
-    """Rules 11 and 12, and the two bitmaps that serve 1.5."""
+def counters_are_what_they_count(state: ClusterState, *, offline: bool = True) -> None:
+    """Rules 11 (where `offline`) and 12, and the two bitmaps that serve 1.5."""
     fresh = state.copy()
     fresh.recount()
-    counters = (
-        ("offline_partition_count", 11), ("preferred_imbalance_count", 12), ("n_led", 12),
-        ("n_reassigned", 25),
-    )
+    counters = [("preferred_imbalance_count", 12), ("n_led", 12), ("n_reassigned", 25)]
+    if offline:
+        counters.insert(0, ("offline_partition_count", 11))
     for name, number in counters:
         kept, counted = getattr(state, name), getattr(fresh, name)
         if kept != counted:
@@ -117,13 +114,16 @@ def _key(record: Leadership) -> tuple[int, int, frozenset[int], int, int]:
             record.version)
 
 
-def check(state: ClusterState) -> None:
-    """Check the rules that one state shows; `InvariantError` names the first that fails."""
-    rules: tuple[Callable[[ClusterState], None], ...] = (
-        counters_are_what_they_count, started_topics_are_queued, masks_fit_the_slots,
-    )
-    for rule in rules:
-        rule(state)
+def check(state: ClusterState, *, offline: bool = True) -> None:
+    """Check the rules that one state shows; `InvariantError` names the first that fails.
+
+    Rule 11 is left out where not `offline`. Kafka's own count leaves it when an Offline partition
+    outlives its topic (`remove_topic` keeps states, 1.6) and the name is then deleted or made
+    again, or when somebody moves partitions of a started topic by hand.
+    """
+    counters_are_what_they_count(state, offline=offline)
+    started_topics_are_queued(state)
+    masks_fit_the_slots(state)
 
 
 def check_step(

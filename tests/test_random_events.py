@@ -32,7 +32,7 @@ from .random_faults import FAULTS
 from .reference_profiles import PROFILES
 
 EVENTS = 200
-SEEDS = (*range(1, 10), 14, 16)
+SEEDS = range(1, 13)
 
 OLDER = [name for name in PROFILES if name != "zk-3.9"]
 OLDER_EVENTS = 80

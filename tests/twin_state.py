@@ -186,7 +186,7 @@ def partitions_differ(ctx: Context, state: ClusterState) -> str | None:
             if not is_empty(found[p]):
                 return f"partition {p[0]}-{p[1]} should not be there: {found[p]}"
             continue
-        if p not in found:
+        if p not in found or is_empty(found[p]):
             if not is_empty(wanted[p]):
                 return f"partition {p[0]}-{p[1]} is missing"
             continue
