@@ -12,6 +12,9 @@
 PYTHON ?= python3
 PARTITIONS ?= 1000000
 BENCH ?=
+# Files of tests side by side; JOBS=0 runs them one after another.
+JOBS ?= 2
+SPREAD = -n $(JOBS) --dist loadfile
 SANITIZERS ?= address,undefined
 PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
 
@@ -29,10 +32,10 @@ demo: $(VENV)/installed
 	$(BIN)/kfast fail bench_data/describe.txt --brokers-file bench_data/brokers.csv --racks a
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
 
 slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q $(SPREAD) -m slow
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -61,14 +64,14 @@ endef
 debug: $(VENV)/installed-dev
 	$(call copy_tree,debug)
 	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
-	cd build/debug && $(BIN)/python -m pytest -q -m "not slow"
+	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
 
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)
 	cd build/sanitize && KFAST_SANITIZE=$(SANITIZERS) $(BIN)/python setup.py -q build_ext --inplace
 	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(BIN)/python -m pytest -q -m "kernels and not slow"
+		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow"
 
 $(VENV)/pip:
 	@python=; for name in $(PYTHON) python3.13 python3.12 python3.11; do \

@@ -34,10 +34,6 @@ from .reference_profiles import PROFILES
 EVENTS = 200
 SEEDS = range(1, 13)
 
-OLDER = [name for name in PROFILES if name != "zk-3.9"]
-OLDER_EVENTS = 80
-OLDER_SEEDS = range(1, 4)
-
 MARKS = (
     "reassignment", "reassignment of a queued topic", "reassignment begun",
     "reassignment completed", "reassignment dropped replicas", "reassignment kept the leader",
@@ -48,12 +44,6 @@ MARKS = (
     "deletion of a topic being reassigned", "topic created again",
 )
 """What reassignments and deletions have to come to (sections 6.7 and 6.12)."""
-
-OLDER_MARKS = (
-    "reassignment begun", "reassignment completed", "deletion started", "deletion finished",
-    "deletion tried again", "shutdown of partitions one by one", "elections one by one",
-)
-"""What they have to come to in the older versions together."""
 
 UNREACHABLE: dict[str, str] = {
     "code CONFIG_LOOKUP_LOGGED": "a mark inside kfast; its log row says FAILED",
@@ -131,29 +121,6 @@ def test_everything_that_can_happen_did_happen(met):
         print(f"{met[thing]:8} {thing}")
     assert sorted(thing for thing in everything() if met[thing] == 0) == []
     assert sorted(thing for thing in UNREACHABLE if met[thing]) == []
-
-
-@pytest.fixture(scope="module")
-def met_by_older() -> Counter[str]:
-    """What the sequences of the older versions met, summed."""
-    return Counter()
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("with_store", [False, True], ids=["cache", "store"])
-@pytest.mark.parametrize("seed", OLDER_SEEDS)
-@pytest.mark.parametrize("profile", OLDER)
-def test_older_controllers_and_their_twins_agree(profile, seed, with_store, met_by_older):
-    """Random events in every older version, without what it does not know (section 8.1)."""
-    met_by_older.update(seen(Sequence(seed, with_store, profile).run(OLDER_EVENTS)))
-    met_by_older["sequences"] += 1
-
-
-def test_older_controllers_came_to_their_ends(met_by_older):
-    """Reassignments and deletions were begun and finished, one by one where it was so."""
-    if met_by_older["sequences"] < 2 * len(OLDER_SEEDS) * len(OLDER):
-        pytest.skip("only meaningful after all sequences of the older versions")
-    assert [mark for mark in OLDER_MARKS if not met_by_older[f"mark {mark}"]] == []
 
 
 @pytest.mark.kernels
