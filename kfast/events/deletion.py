@@ -357,6 +357,8 @@ def _rows_of(state: ClusterState, topics: npt.NDArray[np.integer]) -> Rows:
 
 
 def _some(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.bool_]) -> Replicas:
+    if chosen.all():
+        return Replicas(rows, slots)
     return Replicas(rows[chosen], slots[chosen])
 
 

@@ -21,10 +21,15 @@ class Lookup:
 
     def __init__(self, state: ClusterState) -> None:
         self.topic = state.topic
-        keys = (state.topic_row.astype(np.int64) << 32) | state.partition
-        self.order = np.argsort(keys, kind="stable").astype(np.int32)
-        if state.free_rows.size:
-            self.order = self.order[state.partition[self.order] >= 0]
+        keys = state.topic_row.astype(np.int64)
+        keys <<= 32
+        keys |= state.partition
+        if not state.free_rows.size and (keys[:-1] < keys[1:]).all():
+            # Topic after topic, as nearly all clusters are: there is nothing to sort.
+            self.order, self.keys = np.arange(keys.size, dtype=np.int32), keys
+            return
+        order = np.argsort(keys, kind="stable").astype(np.int32)
+        self.order = order[state.partition[order] >= 0]
         self.keys = keys[self.order]
 
     def topics(self, topics: Sequence[str]) -> Rows:
