@@ -9,6 +9,8 @@ from kfast.impact import fail_brokers, impact
 from kfast.io import read, read_plan, write
 from kfast.journal import Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
+from kfast.planning import restart_plan
+from kfast.readiness import may_restart
 from kfast.replay import replay
 from kfast.schema import (
     AlterCode,
@@ -52,10 +54,12 @@ __all__ = [
     "fail_brokers",
     "generate",
     "impact",
+    "may_restart",
     "open",
     "read",
     "read_plan",
     "replay",
+    "restart_plan",
     "take_census",
     "write",
 ]

@@ -1,0 +1,19 @@
+"""Which limits matter, and how few batches there can be at the least."""
+
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+_Array: TypeAlias = npt.NDArray[Any]
+
+def mark_apart(begin: _Array, members: _Array, limits: _Array, apart: _Array) -> None: ...
+def list_apart(apart: _Array, pairs: _Array) -> int: ...
+def find_needed(
+    begin: _Array, members: _Array, limits: _Array, apart: _Array, needed: _Array
+) -> None: ...
+def label_connected(begin: _Array, members: _Array, label: _Array) -> None: ...
+def grow_clique(apart: _Array, broker: int, scratch: _Array) -> int: ...
+def largest_batches(
+    begin: _Array, members: _Array, limits: _Array, first: _Array, sets_of: _Array,
+    apart: _Array, linked: _Array, rest: _Array, largest: _Array,
+) -> None: ...

@@ -1,0 +1,19 @@
+"""Partitions as sets of brokers."""
+
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+_Array: TypeAlias = npt.NDArray[Any]
+
+def measure_isrs(
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array, min_isr: _Array,
+    live_isr: _Array, live_replicas: _Array, in_sync: _Array, needed: _Array,
+) -> None: ...
+def group_sets(
+    replicas: _Array, masks: _Array, tags: _Array, table: _Array, set_of: _Array, begin: _Array,
+    members: _Array, tag_of: _Array,
+) -> int: ...
+def list_sets_of_brokers(
+    begin: _Array, members: _Array, place: _Array, sets_of: _Array
+) -> None: ...

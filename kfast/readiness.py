@@ -1,0 +1,246 @@
+"""Which brokers may be restarted now, and which partitions forbid it.
+
+A partition allows as many of its in-sync replicas to be down at once as it has beyond min ISR, and
+beyond a margin that is asked for. While a broker is down its replicas are out of the ISR, so the
+question is about live ISR members alone. Where a partition allows none, no order of restarts can
+satisfy it: it is listed with what causes that.
+
+Source: Kafka 3.9, `ReplicaManager`'s gauges of min ISR; specification, section 1.5.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.errors import ArgumentError
+from kfast.sets import BrokerSets, Counts, Standing, group_sets, live_brokers, take_standing
+from kfast.state import ClusterState
+from kfast.state.tables import first_slots, id_lists, topic_names
+
+__all__ = ["CAUSES", "Readiness", "check_margin", "may_restart"]
+
+CAUSES = {
+    "replication_factor": "the partition has one replica",
+    "min_insync_replicas": "min.insync.replicas is as large as the replication factor",
+    "isr_margin": "the replication factor leaves less above min ISR than the margin asked for",
+    "isr": "the ISR is not complete, or not live, at the moment; its members could be restarted "
+    "once it is",
+}
+"""Why a partition allows no in-sync replica to restart; the first three last for ever."""
+
+MOST_MARGIN = 63
+SPARE_AT = 64
+"""Tags of sets are how many members they can spare, plus this."""
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Which brokers may be restarted now, each alone, and which partitions forbid it.
+
+    Attributes
+    ----------
+    state : ClusterState
+        Whose names and ids the tables below have. If it has changed since, they are wrong.
+    isr_margin : int
+    standing : Standing
+    sets : BrokerSets
+        Live ISR members of the partitions, those that can spare as many together.
+    cause : (P,) int8
+        Place in `CAUSES` of what makes each partition allow nothing; -1 where it allows a restart.
+    """
+
+    state: ClusterState
+    isr_margin: int
+    standing: Standing
+    sets: BrokerSets
+    cause: npt.NDArray[np.int8]
+
+    @property
+    def spare(self) -> npt.NDArray[np.int32]:
+        """(G,) members that each set has above min ISR; negative where it is under it."""
+        return self.sets.tags.astype(np.int32) - SPARE_AT
+
+    @cached_property
+    def _per_broker(self) -> Counts:
+        """(B, 2 + causes) in-sync replicas, those that are the last, and forbidding by cause."""
+        counts = np.zeros((self.state.n_brokers, 2 + len(CAUSES)), np.int64)
+        replicas = self.state.replicas
+        for slot in range(replicas.shape[1]):
+            held = (self.standing.live_isr >> np.uint64(slot)) & np.uint64(1) != 0
+            brokers = replicas[held, slot].astype(np.int64)
+            cause = self.cause[held]
+            chosen = [np.ones(brokers.size, np.bool_), self.standing.in_sync[held] == 1]
+            chosen += [cause == number for number in range(len(CAUSES))]
+            for column, some in enumerate(chosen):
+                counts[:, column] += np.bincount(brokers[some], minlength=self.state.n_brokers)
+        return counts
+
+    @property
+    def may_restart(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether each broker is live and no partition forbids its restart."""
+        live = self.state.registered & ~self.state.shutting_down
+        return np.asarray(live & (self._per_broker[:, 2:].sum(axis=1) == 0), np.bool_)
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: broker_id, rack, live, may_restart, and counts of partitions.
+
+        `in_sync`: of whose live ISR it is a member; `last_in_sync`: of which it is the only one;
+        `forbidding`: that forbid its restart, and `forbidding_CAUSE` of them for each of `CAUSES`.
+        """
+        counts = self._per_broker
+        live = self.state.registered & ~self.state.shutting_down
+        columns: dict[str, Any] = {
+            "broker_id": pa.array(self.state.broker_id),
+            "rack": self.state.rack,
+            "live": pa.array(live),
+            "may_restart": pa.array(self.may_restart),
+            "in_sync": pa.array(counts[:, 0].copy()),
+            "last_in_sync": pa.array(counts[:, 1].copy()),
+            "forbidding": pa.array(counts[:, 2:].sum(axis=1)),
+        }
+        for number, name in enumerate(CAUSES):
+            columns[f"forbidding_{name}"] = pa.array(counts[:, 2 + number].copy())
+        return pa.table(columns)
+
+    @property
+    def partitions(self) -> pa.Table:
+        """Partitions that allow no restart of their members: what they have, and the cause.
+
+        Columns: topic, partition, replicas, isr (its live members), in_sync, min_isr (in force),
+        min_insync_replicas and set_by (the setting, and whose it is), spare (in_sync above
+        min_isr), cause.
+        """
+        return self._table(np.flatnonzero(self.cause >= 0))
+
+    def forbidding(self, broker_id: int) -> pa.Table:
+        """Partitions that forbid the restart of one broker; columns as in `partitions`."""
+        row = int(self.state.find_brokers([broker_id])[0])
+        bits = np.arange(self.state.n_slots, dtype=np.uint64)
+        held = (self.standing.live_isr[:, None] >> bits) & np.uint64(1) != 0
+        mine = (held & (self.state.replicas == row)).any(axis=1)
+        return self._table(np.flatnonzero(mine & (self.cause >= 0)))
+
+    def _table(self, found: npt.NDArray[np.intp]) -> pa.Table:
+        state, standing = self.state, self.standing
+        rows = found.astype(np.int32)
+        override = state.topic_min_insync_replicas[state.topic_row[rows]]
+        setting = np.where(override < 0, state.default_min_insync_replicas, override)
+        in_sync = standing.in_sync[rows].astype(np.int32)
+        needed = standing.needed[rows].astype(np.int32)
+        return pa.table(
+            {
+                "topic": topic_names(state, rows),
+                "partition": pa.array(state.partition[rows]),
+                "replicas": id_lists(state, rows, first_slots(standing.n_replicas[rows])),
+                "isr": id_lists(state, rows, standing.live_isr[rows]),
+                "in_sync": pa.array(in_sync),
+                "min_isr": pa.array(needed),
+                "min_insync_replicas": pa.array(setting.astype(np.int32)),
+                "set_by": _words(override < 0, ("topic", "brokers")),
+                "spare": pa.array(in_sync - needed),
+                "cause": _words(self.cause[rows], tuple(CAUSES)),
+            }
+        )
+
+    @property
+    def topics(self) -> pa.Table:
+        """Topics with partitions that allow no restart, most partitions first, and their settings.
+
+        One row per topic, cause and replication factor: topic, cause, partitions,
+        replication_factor, min_insync_replicas, set_by.
+        """
+        state = self.state
+        rows = np.flatnonzero(self.cause >= 0)
+        parts = (state.topic_row[rows], self.cause[rows], self.standing.n_replicas[rows])
+        keys = np.stack([part.astype(np.int64) for part in parts])
+        kinds, counts = np.unique(keys, axis=1, return_counts=True)
+        order = np.lexsort((*kinds[::-1], -counts))
+        topics, causes, factors = kinds[:, order]
+        override = state.topic_min_insync_replicas[topics]
+        setting = np.where(override < 0, state.default_min_insync_replicas, override)
+        return pa.table(
+            {
+                "topic": state.topic.take(pa.array(topics)),
+                "cause": _words(causes, tuple(CAUSES)),
+                "partitions": pa.array(counts[order].astype(np.int64)),
+                "replication_factor": pa.array(factors.astype(np.int32)),
+                "min_insync_replicas": pa.array(setting.astype(np.int32)),
+                "set_by": _words(override < 0, ("topic", "brokers")),
+            }
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many brokers may and may not restart, and how many partitions forbid it, by cause."""
+        may = self.may_restart
+        live = live_brokers(self.state)
+        return {
+            "may_restart": int(may.sum()),
+            "may_not_restart": int(live.size - may.sum()),
+            "unsatisfiable": int((self.cause >= 0).sum()),
+            **{
+                f"unsatisfiable_{name}": int((self.cause == number).sum())
+                for number, name in enumerate(CAUSES)
+            },
+        }
+
+
+def _words(numbers: npt.NDArray[Any], words: tuple[str, ...]) -> pa.DictionaryArray:
+    indices = pa.array(np.asarray(numbers, np.int8))
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+
+
+def may_restart(state: ClusterState, isr_margin: int = 0) -> Readiness:
+    """Say of every broker whether it may be restarted now, alone.
+
+    It may where every partition of whose live ISR it is a member has at least
+    `min ISR + isr_margin` live ISR members without it. The min ISR in force is the topic's
+    min.insync.replicas or the brokers' default, and at most the number of assigned replicas.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed. It must not change while the answer is in use.
+    isr_margin : int, default 0
+        How many live ISR members above min ISR must be left.
+
+    Raises
+    ------
+    ArgumentError
+        The margin is not a whole number from 0 to 63.
+    """
+    margin = check_margin(isr_margin)
+    standing = take_standing(state)
+    counted = standing.assigned & (standing.n_replicas > 0)
+    spare = standing.in_sync.astype(np.int16) - standing.needed
+    cause = np.full(state.n_partitions, -1, np.int8)
+    names = list(CAUSES)
+    needed, replicas = standing.needed.astype(np.int16), standing.n_replicas.astype(np.int16)
+    lasting = replicas - needed - margin < 1
+    cause[~lasting] = names.index("isr")
+    cause[lasting] = names.index("isr_margin")
+    cause[lasting & (needed >= replicas)] = names.index("min_insync_replicas")
+    cause[lasting & (replicas == 1)] = names.index("replication_factor")
+    cause[~counted | (spare - margin >= 1)] = -1
+    tags = np.clip(spare + SPARE_AT, 0, 255).astype(np.uint8)
+    sets = group_sets(state, standing.live_isr, tags)
+    return Readiness(state, margin, standing, sets, cause)
+
+
+def check_margin(isr_margin: int) -> int:
+    """Refuse a margin that is no whole number from 0 to 63."""
+    try:
+        margin = operator.index(isr_margin)
+    except TypeError as error:
+        raise ArgumentError(f"isr_margin is {isr_margin!r}: a whole number is needed") from error
+    if not 0 <= margin <= MOST_MARGIN:
+        raise ArgumentError(f"isr_margin is {margin}: from 0 to {MOST_MARGIN} is allowed")
+    return margin

@@ -1,0 +1,169 @@
+"""Partitions as sets of brokers: what keeps each alive, and the distinct sets among them.
+
+The words mean what they mean in a sweep (`design.md`, Sweeps). The live members of a partition's
+ISR keep it alive; it is under min ISR when fewer of them are left than min.insync.replicas, or than
+assigned replicas where those are fewer.
+
+Source: specification, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.kernels import sets as kernel
+from kfast.schema import FLAG_ASSIGNED
+from kfast.state import ClusterState
+from kfast.state.records import Rows, Slots
+from kfast.state.tables import first_slots
+
+__all__ = ["BrokerSets", "Standing", "group_sets", "live_brokers", "take_standing"]
+
+Counts = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What keeps each partition alive, at one moment.
+
+    Attributes
+    ----------
+    assigned : (P,) bool
+        Whether the partition has an assignment; only such are spoken of.
+    live_isr, live_replicas : (P,) uint64
+        Slots of the ISR members, and of the assigned replicas, that are live.
+    in_sync : (P,) uint8
+        How many members of the ISR are live.
+    needed : (P,) uint8
+        The min ISR in force: min.insync.replicas, at most the number of assigned replicas.
+    n_replicas : (P,) uint8
+        How many replicas are assigned.
+    """
+
+    assigned: npt.NDArray[np.bool_]
+    live_isr: Slots
+    live_replicas: Slots
+    in_sync: Bytes
+    needed: Bytes
+    n_replicas: Bytes
+
+
+@dataclass(frozen=True)
+class BrokerSets:
+    """Distinct sets of brokers, numbered from 0.
+
+    Attributes
+    ----------
+    begin : (G+1,) int64
+        Where the members of each set begin.
+    members : (m,) int32
+        Broker rows, ascending within a set.
+    tags : (G,) uint8
+        What else tells sets apart.
+    partitions : (G,) int64
+        How many partitions have each set.
+    set_of : (P,) int32
+        Number of each partition's set; -1 where it has none.
+    """
+
+    begin: Counts
+    members: Rows
+    tags: Bytes
+    partitions: Counts
+    set_of: Rows
+
+    @property
+    def sizes(self) -> Counts:
+        """(G,) how many members each set has."""
+        return np.diff(self.begin)
+
+    def __len__(self) -> int:
+        return int(self.tags.size)
+
+    def list_by_broker(self, n_brokers: int) -> tuple[Counts, Rows]:
+        """Where the sets of each broker row begin, (B+1,), and their numbers, ascending."""
+        return list_by_broker(self.begin, self.members, n_brokers)
+
+
+def list_by_broker(begin: Counts, members: Rows, n_brokers: int) -> tuple[Counts, Rows]:
+    """Turn members per set into sets per member; see `BrokerSets.list_by_broker`."""
+    first = np.zeros(n_brokers + 1, np.int64)
+    np.cumsum(np.bincount(members, minlength=n_brokers), out=first[1:])
+    sets_of = np.empty(members.size, np.int32)
+    kernel.list_sets_of_brokers(begin, members, first[:-1].copy(), sets_of)
+    return first, sets_of
+
+
+def take_standing(state: ClusterState) -> Standing:
+    """Measure a cluster as it is; later changes of the state do not change the answer."""
+    override = state.topic_min_insync_replicas
+    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
+    n = state.n_partitions
+    live_isr, live_replicas = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    in_sync, needed = np.empty(n, np.uint8), np.empty(n, np.uint8)
+    kernel.measure_isrs(
+        state.records, state.replicas, state.broker_status, state.topic_row,
+        np.ascontiguousarray(min_isr, np.int32), live_isr, live_replicas, in_sync, needed,
+    )
+    n_replicas = state.records["n_replicas"].copy()
+    return Standing(assigned_rows(state), live_isr, live_replicas, in_sync, needed, n_replicas)
+
+
+def assigned_rows(state: ClusterState) -> npt.NDArray[np.bool_]:
+    """(P,) whether each partition row has an assignment."""
+    found: npt.NDArray[np.bool_] = (state.records["flags"] & FLAG_ASSIGNED) != 0
+    return found
+
+
+def assigned_masks(standing: Standing) -> Slots:
+    """(P,) slots of the assigned replicas; empty where nothing is assigned."""
+    masks = first_slots(standing.n_replicas)
+    masks[~standing.assigned] = 0
+    return masks
+
+
+def group_sets(
+    state: ClusterState, masks: npt.NDArray[Any], tags: npt.NDArray[Any] | None = None
+) -> BrokerSets:
+    """Find the distinct sets of brokers among the partitions of a cluster.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Whose replica matrix the masks speak of.
+    masks : (P,) uint64
+        Slots whose brokers are the partition's set; an empty one is no set.
+    tags : (P,) uint8, optional
+        Sets with different tags are different.
+    """
+    n = state.n_partitions
+    slots = np.ascontiguousarray(masks, np.uint64)
+    marks = np.zeros(n, np.uint8) if tags is None else np.ascontiguousarray(tags, np.uint8)
+    table = np.zeros(1 << max(4, int(2 * n).bit_length()), np.uint64)
+    set_of, begin = np.empty(n, np.int32), np.empty(n + 1, np.int64)
+    tag_of = np.empty(n, np.uint8)
+    members = np.empty(_count_bits(slots), np.int32)
+    found = kernel.group_sets(
+        state.replicas, slots, marks, table, set_of, begin, members, tag_of
+    )
+    counts = np.bincount(set_of[set_of >= 0], minlength=found).astype(np.int64)
+    size = int(begin[found])
+    return BrokerSets(
+        begin[: found + 1].copy(), members[:size].copy(), tag_of[:found].copy(), counts, set_of
+    )
+
+
+def _count_bits(masks: Slots) -> int:
+    """How many bits are set in all masks together."""
+    bits = np.array([number.bit_count() for number in range(256)], np.uint8)
+    return int(bits[masks.view(np.uint8)].sum(dtype=np.int64))
+
+
+def live_brokers(state: ClusterState) -> Rows:
+    """Rows of the brokers that are registered and not shutting down, ascending."""
+    return np.flatnonzero(state.registered & ~state.shutting_down).astype(np.int32)
