@@ -22,7 +22,7 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd)
 IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
-COPIED := kfast tests benchmarks bench_data docs setup.py pyproject.toml MANIFEST.in LICENSE \
+COPIED := kfast pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml MANIFEST.in LICENSE \
 	README.md CHANGELOG.md Makefile .ci .gitignore
 
 .PHONY: demo test slow lint debug sanitize bench clean
@@ -64,14 +64,14 @@ endef
 debug: $(VENV)/installed-dev
 	$(call copy_tree,debug)
 	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
-	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
+	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) -m "not slow and not spark"
 
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)
 	cd build/sanitize && KFAST_SANITIZE=$(SANITIZERS) $(BIN)/python setup.py -q build_ext --inplace
 	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow"
+		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark"
 
 $(VENV)/pip:
 	@python=; for name in $(PYTHON) python3.13 python3.12 python3.11; do \

@@ -20,3 +20,20 @@ def shared_data() -> Path:
             pytest.fail(f"{reason}, and CI needs it")
         pytest.skip(reason)
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Give a classic session of two tasks; without Java the test is skipped, but fails in CI."""
+    from tests import spark_session
+
+    spark_session.need_java()
+    spark_session.set_environment(os.environ)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in spark_session.SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()

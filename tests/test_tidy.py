@@ -19,7 +19,7 @@ PACKAGE = ROOT / "kfast"
 KERNELS = sorted((PACKAGE / "kernels").glob("*.pyx"))
 TEXTS = sorted(
     path
-    for folder in ("kfast", "tests", "benchmarks", "bench_data")
+    for folder in ("kfast", "pyspark_kfast", "tests", "benchmarks", "bench_data")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".pyx", ".pxd", ".pyi"}
 )
@@ -59,6 +59,7 @@ ORDER = (
     "explain",
     "replay",
     "io",
+    "spark",
     "cli",
 )
 """Data flows one way: a module imports only from those before it, and from its own folder."""

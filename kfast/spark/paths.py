@@ -1,0 +1,59 @@
+"""Files that hold clusters: found by path, folder or glob, and dealt to tasks by size."""
+
+from __future__ import annotations
+
+import glob
+import heapq
+from collections.abc import Sequence
+from pathlib import Path
+
+from kfast.errors import InputError
+
+__all__ = ["deal", "find_files"]
+
+_HIDDEN = (".", "_")
+
+
+def find_files(where: str | Path) -> list[str]:
+    """Files at a path, in a folder (with all below it), or that a glob names; sorted.
+
+    Names that begin with `.` or `_` are left out, as Spark leaves them out: they are being written.
+
+    Raises
+    ------
+    InputError
+        There are none.
+    """
+    text = str(where).removeprefix("file:")
+    root = Path(text)
+    if root.is_dir():
+        found = [path for path in root.rglob("*") if not _is_hidden(path, root)]
+    elif root.exists():
+        found = [root]
+    else:
+        found = [path for path in map(Path, glob.glob(text, recursive=True))  # noqa: PTH207
+                 if not path.name.startswith(_HIDDEN)]
+    files = sorted(str(path) for path in found if path.is_file())
+    if not files:
+        raise InputError(f"{text}: no file is there; give a file, a folder with files, or a glob")
+    return files
+
+
+def _is_hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(_HIDDEN) for part in path.relative_to(root).parts)
+
+
+def deal(files: Sequence[str], hands: int) -> list[list[str]]:
+    """Deal files to at most so many hands, the largest first to whoever has least.
+
+    So a huge cluster has a task for itself, and tiny ones share one: a task costs 40 ms whatever it
+    does. The hands do not depend on the order of the files.
+    """
+    sizes = sorted(((Path(name).stat().st_size, name) for name in files), reverse=True)
+    heap = [(0, at) for at in range(max(1, min(hands, len(files))))]
+    dealt: list[list[str]] = [[] for _ in heap]
+    for size, name in sizes:
+        held, at = heapq.heappop(heap)
+        dealt[at].append(name)
+        heapq.heappush(heap, (held + size + 1, at))
+    return [sorted(hand) for hand in dealt if hand]

@@ -1,0 +1,200 @@
+"""Clusters as DataFrames: conversion both ways, and the data source `kfast`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import kfast
+from tests.conftest import ROOT
+from tests.spark_session import need_java
+
+pytestmark = pytest.mark.spark
+BENCH = ROOT / "bench_data"
+
+
+@pytest.fixture(scope="module")
+def busy():
+    """Give a cluster with a failed broker, odd topics and racks."""
+    state = kfast.generate(
+        brokers=9, partitions=700, racks=3, seed=5, min_insync_replicas=2, unclean_topics=0.3
+    )
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([4])
+    controller.reassign_partitions({(state.topic[0].as_py(), 0): [0, 5, 7]})
+    return state
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, busy):
+    """Give a folder with one cluster in four formats, and files that Spark must not see."""
+    where = tmp_path_factory.mktemp("exports")
+    kfast.write(busy, where / "a.arrow")
+    kfast.write(busy, where / "b.parquet")
+    kfast.write(busy, where / "c.txt")
+    (where / "deep").mkdir()
+    kfast.write(busy, where / "deep" / "d.json")
+    (where / "_SUCCESS").write_text("")
+    (where / ".e.txt.part").write_text("Topic:")
+    return where
+
+
+def by_key(table: pa.Table) -> pa.Table:
+    """Rows in the order of their first columns."""
+    keys = [name for name in table.column_names if not pa.types.is_list(table[name].type)]
+    return table.sort_by([(name, "ascending") for name in keys[:4]]).combine_chunks()
+
+
+def test_kfast_imports_neither_pyspark_nor_pandas():
+    code = "import kfast, sys; sys.exit(bool({'pyspark', 'pandas'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_a_cluster_comes_back_from_dataframes_as_it_went(spark, busy):
+    from kfast.spark import from_dataframes, to_dataframes
+
+    frames = to_dataframes(spark, busy)
+    back = from_dataframes(frames)
+    assert back.difference(busy) is None
+    assert back.digest() == busy.digest()
+    assert from_dataframes(frames, layout="wide").digest() == busy.digest()
+
+
+def test_columns_of_other_integer_types_and_other_names_are_taken_and_left(spark):
+    from kfast.spark import from_dataframes
+
+    rows = [("t", 0, [1, 2], "x"), ("t", 1, [2, 3], "y")]
+    frame = spark.createDataFrame(
+        rows, "topic string, partition bigint, replicas array<bigint>, owner string"
+    )
+    state = from_dataframes(frame)
+    assert state.n_partitions == 2
+    assert state.broker_id.tolist() == [1, 2, 3]
+    assert any("ISR of 2 partitions" in said for said in state.assumptions)
+
+
+def test_what_does_not_fit_is_refused(spark):
+    from kfast.spark import ClusterFrames, from_dataframes
+
+    frame = spark.createDataFrame([("t", 2**40, [1])], "topic string, partition bigint, "
+                                  "replicas array<int>")
+    with pytest.raises(kfast.InputError, match=r"DataFrame of partitions.*1099511627776"):
+        from_dataframes(frame)
+    with pytest.raises(kfast.InputError, match="has none of kfast's columns; found id"):
+        from_dataframes(spark.range(3))
+    with pytest.raises(kfast.ArgumentError, match="in the ClusterFrames already"):
+        from_dataframes(ClusterFrames(frame, frame, frame, frame), topics=frame)
+
+
+@pytest.mark.parametrize(
+    ("table", "tasks"), [("brokers", 7), ("topics", 2), ("partitions", 1), ("cluster", 7)]
+)
+def test_the_source_reads_what_kfast_reads(spark, folder, table, tasks):
+    frame = spark.read.format("kfast").option("table", table).option("tasks", tasks)
+    seen = by_key(frame.load(str(folder)).toArrow())
+    paths = [folder / "a.arrow", folder / "b.parquet", folder / "c.txt", folder / "deep/d.json"]
+    parts = []
+    for path in paths:
+        own = getattr(kfast.read(path).to_tables(), table)
+        parts.append(own.add_column(0, "source", pa.repeat(str(path), own.num_rows)))
+    wanted = by_key(pa.concat_tables(parts))
+    assert seen.cast(wanted.schema).equals(wanted)
+
+
+def test_replicas_are_rows_of_the_lists(spark, folder, busy):
+    frame = spark.read.format("kfast").option("table", "replicas").load(str(folder / "*.arrow"))
+    rows = {
+        (r.topic, r.partition, r.place): (r.broker_id, r.leads, r.in_sync) for r in frame.collect()
+    }
+    wanted = {}
+    for p in busy.to_tables().partitions.to_pylist():
+        for place, broker in enumerate(p["replicas"]):
+            at = (p["topic"], p["partition"], place)
+            wanted[at] = (broker, broker == p["leader"], broker in p["isr"])
+    assert rows == wanted
+
+
+def test_assumptions_are_a_table(spark, folder):
+    path = folder / "c.txt"
+    frame = spark.read.format("kfast").option("table", "assumptions").load(str(path))
+    assert sorted(r.assumption for r in frame.collect()) == sorted(kfast.read(path).assumptions)
+
+
+def test_options_are_those_of_read(spark):
+    path = str(BENCH / "describe.txt")
+    frame = spark.read.format("kfast").option("brokers_file", str(BENCH / "brokers.csv"))
+    frame = frame.option("min.insync.replicas", "2")
+    state = kfast.read(
+        path, brokers_file=BENCH / "brokers.csv", defaults={"min.insync.replicas": 2}
+    )
+    racks = {r.broker_id: r.rack for r in frame.option("table", "brokers").load(path).collect()}
+    assert racks == dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    [row] = frame.option("table", "cluster").load(path).collect()
+    assert row.default_min_insync_replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "partition", "path": "x"}, "table 'partition' is unknown"),
+        ({"tabel": "topics", "path": "x"}, "option tabel is not one for a path"),
+        ({"path": "/nowhere/at/all"}, "no file is there"),
+        ({"brokers": "3"}, "option partitions is missing"),
+        ({"brokers": "3", "partitions": "many"}, "found 'many'; right is a number"),
+        ({"brokers": "3", "partitions": "1", "clusters": "0"}, "integer of at least 1"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    """Asked of the source itself: by way of Spark each would take seconds."""
+    need_java()
+    from kfast.spark.source import KfastSource
+
+    def run():
+        source = KfastSource(options)
+        source.reader(source.schema()).partitions()
+
+    with pytest.raises(kfast.KfastError, match=message):
+        run()
+
+
+def test_a_damaged_export_is_named(spark, tmp_path):
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(Exception, match=r"bad\.parquet: damaged Parquet"):
+        spark.read.format("kfast").load(str(tmp_path)).collect()
+
+
+@pytest.mark.parametrize("tasks", ["1", "5"])
+def test_made_up_clusters_are_those_of_generate(spark, tasks):
+    options = {"clusters": "5", "brokers": "7", "partitions": "90", "racks": "3", "seed": "40"}
+    frame = spark.read.format("kfast").options(**options, tasks=tasks).load()
+    seen = frame.toArrow()
+    for seed in range(40, 45):
+        mine = seen.filter(pa.compute.equal(seen["source"], f"seed {seed}")).drop(["source"])
+        made = kfast.generate(brokers=7, partitions=90, racks=3, seed=seed).to_tables().partitions
+        assert by_key(mine).cast(made.schema).equals(by_key(made))
+
+
+def test_a_stream_reads_each_snapshot_once(spark, busy, tmp_path):
+    arriving, out = tmp_path / "in", tmp_path / "out"
+    arriving.mkdir()
+
+    def run():
+        frame = spark.readStream.format("kfast").option("table", "brokers").load(str(arriving))
+        query = (
+            frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "log"))
+            .trigger(availableNow=True).start(str(out))
+        )
+        query.awaitTermination()
+        seen = spark.read.parquet(str(out)).groupBy("source").count().collect()
+        return {Path(row.source).name: row["count"] for row in seen}
+
+    kfast.write(busy, arriving / "2.arrow")
+    assert run() == {"2.arrow": 9}
+    kfast.write(busy, arriving / "1.parquet")
+    assert run() == {"1.parquet": 9, "2.arrow": 9}
+    assert run() == {"1.parquet": 9, "2.arrow": 9}
