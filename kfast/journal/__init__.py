@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
+from kfast.journal.kept import Kept, keep
 from kfast.journal.outcome import Counts, Outcome, Sent, SentSteps, StepTotals, sent_to
+from kfast.journal.steps import CHANGES, SENDS, Step, make_table
 from kfast.profiles import ZK_3_9, Profile
 from kfast.schema import Strategy
 from kfast.state.records import Rows
@@ -31,11 +32,7 @@ __all__ = ["Counts", "Journal", "Outcome"]
 
 LEVELS = ("off", "counts", "full")
 Tally = npt.NDArray[np.int64]
-_SCHEMAS = {
-    "transitions": rows_of.TRANSITIONS, "elections": rows_of.ELECTIONS,
-    "refusals": rows_of.REFUSALS, "additions": requests.ADDITIONS, "requests": requests.REQUESTS,
-    "update_metadata": requests.METADATA, "update_metadata_brokers": requests.METADATA_BROKERS,
-}
+_ANNOUNCING = rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA
 
 
 class Journal:
@@ -74,7 +71,8 @@ class Journal:
         self.totals: list[StepTotals] = []
         self.sent: list[Sent | SentSteps] = []
         self.batches: list[dict[str, Any]] = []
-        self.tables: dict[str, list[pa.Table]] = {name: [] for name in _SCHEMAS}
+        self.steps: list[Step] = []
+        self.announced: dict[int, Rows] = {}
 
     @property
     def counting(self) -> bool:
@@ -105,7 +103,7 @@ class Journal:
         return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
 
     def add_step(
-        self, action: str, tally: Tally, effects: Effects, *, replicas: bool,
+        self, action: str, tally: Tally, effects: Effects | Kept, *, replicas: bool,
         strategy: Strategy | None = None, from_store: bool = False, sent: bool = True,
         told: Effects | None = None,
     ) -> None:
@@ -117,8 +115,9 @@ class Journal:
             What was done.
         tally : (threads, width) int64
             Counts of the kernels.
-        effects : (n,) EFFECT
-            What became of each target; empty unless rows are kept or a store was asked.
+        effects : (n,) EFFECT, or Kept
+            What became of each target; empty unless rows are kept or a store was asked. Kept
+            effects are those of an event in one visit, without a store.
         replicas : bool
             Whether replicas or partitions moved.
         strategy : Strategy or None
@@ -141,21 +140,27 @@ class Journal:
         self.totals.append(StepTotals(step, total, replicas, registered, self.each))
         if not self.full and not from_store:
             return
-        if from_store:
-            effects = effects[np.argsort(effects["row"], kind="stable")]
-        if not self.profile.marks_new_replicas:
-            effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
-        added = requests.additions_of(effects)
+        if isinstance(effects, Kept):
+            kept = effects
+        else:
+            if from_store:
+                effects = effects[np.argsort(effects["row"], kind="stable")]
+            if not self.profile.marks_new_replicas:
+                effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
+            kept = keep(self.state, effects)
+            if sent:
+                told = self._metadata(effects, told)
+            if sent and from_store:
+                self._send_effects(effects, kept, told, step)
         if self.full:
-            self._add_rows(effects, added, step, strategy)
-        if not sent:
-            return
-        merged = requests.send(self.state, added)
-        metadata = self._metadata(effects, told)
-        if from_store:
-            self._send_effects(effects, merged, metadata, step)
-        if self.full:
-            self._send_rows(effects, merged, metadata, step)
+            shows = (*CHANGES, *SENDS) if sent else CHANGES
+            self.steps.append(Step(
+                step, kept, shows, self.profile, replicas, strategy,
+                None if told is None else keep(self.state, told), told is None,
+            ))
+            if sent:
+                announced = bool(kept.kinds & _ANNOUNCING)
+                self._add_metadata_brokers(self.state.registered if announced else None, step)
 
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
@@ -167,21 +172,12 @@ class Journal:
         state.n_led += int(total[LAYOUT["led"]])
         return total
 
-    def _add_rows(
-        self, effects: Effects, added: requests.Additions, step: int, strategy: Strategy | None
-    ) -> None:
-        state, tables = self.state, self.tables
-        tables["transitions"].append(rows_of.transitions(state, effects, step))
-        tables["elections"].append(rows_of.elections(state, effects, step, strategy))
-        refused = rows_of.refusals(state, effects, step, strategy, self.profile)
-        tables["refusals"].append(refused)
-        tables["additions"].append(requests.additions_table(state, added, step))
-
-    def _metadata(self, effects: Effects, told: Effects | None) -> Effects:
-        """What the UpdateMetadata of a batch says, a partition each; in row order."""
-        found = requests.metadata_effects(effects) if told is None else told
-        if not self.names_deleted or not _announcing(effects).any():
-            return found
+    def _metadata(self, effects: Effects, told: Effects | None) -> Effects | None:
+        """What UpdateMetadata says where it is more than the effects do; in row order (8.1)."""
+        announcing = (effects["kinds"] & _ANNOUNCING) != 0
+        if not self.names_deleted or not announcing.any():
+            return told
+        found = _last_told(effects) if told is None else told
         others = found[(found["kinds"] & rows_of.KIND_QUEUED) == 0]
         found = np.concatenate([others, self.record_effects(self._deleted_rows())])
         ordered: Effects = found[np.argsort(found["row"], kind="stable")]
@@ -205,27 +201,20 @@ class Journal:
         return rows
 
     def _send_effects(
-        self, effects: Effects, merged: requests.Sent, metadata: Effects, step: int
+        self, effects: Effects, kept: Kept, told: Effects | None, step: int
     ) -> None:
-        n = self.state.n_brokers
-        announced = np.unique(effects["row"][_announcing(effects)]).size
+        announcing = (effects["kinds"] & _ANNOUNCING) != 0
+        announced = np.unique(effects["row"][announcing]).size
         each = announced if self.each else None
-        for kind in (requests.LEADER_AND_ISR, requests.STOP_REPLICA):
-            counts = merged.counts(kind, n)
+        leads, stops = kept.request_counts()
+        for kind, counts in ((requests.LEADER_AND_ISR, leads), (requests.STOP_REPLICA, stops)):
             self.sent.append(sent_to(step, kind, counts > 0, counts, each))
         if announced:
-            told, everyone = metadata.size, self.state.registered
+            n_told = kept.by_row().metadata_places().size if told is None else told.size
             if self.each and self.names_deleted:
-                told += (announced - 1) * self._deleted_rows().size
-            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, told, each))
-
-    def _send_rows(
-        self, effects: Effects, merged: requests.Sent, metadata: Effects, step: int
-    ) -> None:
-        self.tables["requests"].append(requests.requests_table(self.state, merged, step))
-        self.tables["update_metadata"].append(requests.metadata_table(self.state, metadata, step))
-        announced = _announcing(effects).any()
-        self._add_metadata_brokers(self.state.registered if announced else None, step)
+                n_told += (announced - 1) * self._deleted_rows().size
+            everyone = self.state.registered
+            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, n_told, each))
 
     def add_batch(
         self, action: str, added: Effects, told: Effects, brokers: npt.NDArray[np.bool_] | None
@@ -233,20 +222,16 @@ class Journal:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
         step = len(self.actions)
         self.actions.append(self.prefix + action)
-        merged = requests.send(self.state, requests.additions_of(added))
-        self.tables["requests"].append(requests.requests_table(self.state, merged, step))
-        last = requests.metadata_effects(told)
-        self.tables["update_metadata"].append(requests.metadata_table(self.state, last, step))
+        self.steps.append(Step(
+            step, keep(self.state, added), SENDS, self.profile, told=keep(self.state, told)
+        ))
         chosen = None if brokers is None else brokers & self.state.registered
         self._add_metadata_brokers(chosen, step)
 
     def _add_metadata_brokers(self, chosen: npt.NDArray[np.bool_] | None, step: int) -> None:
         state = self.state
         ids = state.broker_id[:0] if chosen is None else state.broker_id[chosen]
-        self.tables["update_metadata_brokers"].append(
-            pa.table([pa.array(np.full(ids.size, step, np.int32)), pa.array(ids)],
-                     schema=requests.METADATA_BROKERS)
-        )
+        self.announced[step] = ids.copy()
         registered = state.broker_id[state.registered]
         self.batches.append({
             "step": step, "each": self.each, "controller_epoch": state.controller_epoch,
@@ -291,10 +276,8 @@ class Journal:
         told = rows[led]
         self.sent.append(sent_to(step, requests.UPDATE_METADATA, chosen, told.size, batches))
         if self.full:
-            effects = self.record_effects(told)
-            self.tables["update_metadata"].append(
-                requests.metadata_table(self.state, effects, step)
-            )
+            kept = keep(self.state, self.record_effects(told))
+            self.steps.append(Step(step, kept, SENDS[1:], self.profile, merges=False))
             self._add_metadata_brokers(chosen, step)
 
     def add_metadata_counts(
@@ -314,10 +297,8 @@ class Journal:
             effects = self.record_effects(rows, rows_of.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
             effects["broker"] = broker
-            added = requests.additions_of(effects)
-            self.tables["additions"].append(requests.additions_table(self.state, added, step))
-            merged = requests.send(self.state, added)
-            self.tables["requests"].append(requests.requests_table(self.state, merged, step))
+            shows = ("additions", "requests")
+            self.steps.append(Step(step, keep(self.state, effects), shows, self.profile))
             self._add_metadata_brokers(None, step)
 
     def add_stop_count(self, action: str, broker: int, n: int) -> None:
@@ -338,17 +319,14 @@ class Journal:
         outcome.totals, outcome.sent = self.totals, self.sent
         outcome.broker_id = self.state.broker_id
         if self.full:
-            outcome.tables = {
-                name: pa.concat_tables(parts, promote_options="permissive") if parts
-                else _SCHEMAS[name].empty_table()
-                for name, parts in self.tables.items()
-            }
+            steps, announced = tuple(self.steps), self.announced
+            outcome.make = lambda name: make_table(name, steps, announced)
         self.begin()
         return outcome
 
 
-def _announcing(effects: Effects) -> npt.NDArray[np.bool_]:
-    """Which effects put an UpdateMetadata into the batch."""
-    kinds = rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA
-    announcing: npt.NDArray[np.bool_] = (effects["kinds"] & kinds) != 0
-    return announcing
+def _last_told(effects: Effects) -> Effects:
+    """The last effect of each partition that UpdateMetadata tells, of effects in row order."""
+    told = effects[(effects["kinds"] & rows_of.KIND_LEADER_AND_ISR) != 0]
+    last: Effects = told[np.append(told["row"][1:] != told["row"][:-1], True)[: told.size]]
+    return last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -199,7 +199,7 @@ class Outcome:
         What was done, in order; as a table in `steps`.
     transitions, elections, refusals, additions, requests, update_metadata,
     update_metadata_brokers : pa.Table
-        Every row; only at level `full`.
+        Every row; only at level `full`. Each is made when it is first asked for.
     codes : (n,) uint8
         Of a machine's call: `schema.Code` per target, in the order given (replicas: in the order
         row, ascending broker id).
@@ -244,7 +244,7 @@ class Outcome:
         self.reassignment_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.notes: tuple[str, ...] = ()
         self.batches: list[dict[str, Any]] = []
-        self.tables: dict[str, pa.Table] = {}
+        self.make: Callable[[str], pa.Table] | None = None
 
     @cached_property
     def steps(self) -> pa.Table:
@@ -295,15 +295,23 @@ class Outcome:
         )
 
     def __getattr__(self, name: str) -> pa.Table:
-        if name in FULL_TABLES:
-            tables: dict[str, pa.Table] = self.__dict__["tables"]
-            if name in tables:
-                return tables[name]
+        if name not in FULL_TABLES:
+            raise AttributeError(name)
+        make: Callable[[str], pa.Table] | None = self.__dict__.get("make")
+        if make is None:
             raise ArgumentError(
                 f"{name} is recorded at journal level 'full' only; this was recorded at "
                 f"{self.level!r}"
             )
-        raise AttributeError(name)
+        table = self.__dict__[name] = make(name)
+        if all(name in self.__dict__ for name in FULL_TABLES):
+            self.make = None
+        return table
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """All tables of `FULL_TABLES` by name; none below level `full`."""
+        return {name: getattr(self, name) for name in FULL_TABLES if self.level == "full"}
 
     def __repr__(self) -> str:
         moved = sum(self.counts.transitions.values())

@@ -1,250 +1,187 @@
-"""Request batches: what was added, what was sent to whom.
+"""Tables of one step's request batch: what was added, what was sent to whom.
 
 Source: specification, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast import schema
-from kfast.journal.effects import (
-    KIND_DELETE,
-    KIND_IS_NEW,
-    KIND_LEADER_AND_ISR,
-    KIND_METADATA,
-    KIND_QUEUED,
-    KIND_STOP,
-    Effects,
-    named,
-    offline_replicas,
-)
+from kfast.journal import columns
+from kfast.journal.columns import IDS, NAME, Nulls, StepNumber
+from kfast.journal.kept import Kept, pieces
 from kfast.journal.outcome import KINDS
-from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
-
-if TYPE_CHECKING:
-    from kfast.state import ClusterState
+from kfast.kernels import journal as kernels
+from kfast.kernels import journal_requests, journal_tables
+from kfast.state.records import Rows
 
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
-_IDS = pa.list_(pa.int32())
-_NAME = pa.dictionary(pa.int32(), pa.string())
 _RECORD = [
-    ("leader", pa.int32()), ("leader_epoch", pa.int32()), ("isr", _IDS), ("recovery", pa.int8()),
-    ("version", pa.int32()), ("controller_epoch", pa.int32()), ("replicas", _IDS),
-    ("adding", _IDS), ("removing", _IDS), ("is_new", pa.bool_()), ("delete", pa.bool_()),
+    ("leader", pa.int32()), ("leader_epoch", pa.int32()), ("isr", IDS), ("recovery", pa.int8()),
+    ("version", pa.int32()), ("controller_epoch", pa.int32()), ("replicas", IDS),
+    ("adding", IDS), ("removing", IDS), ("is_new", pa.bool_()), ("delete", pa.bool_()),
 ]
 ADDITIONS = pa.schema([
-    ("step", pa.int32()), ("kind", _NAME), ("topic", _NAME), ("partition", pa.int32()),
-    ("to", _IDS), *_RECORD,
+    ("step", pa.int32()), ("kind", NAME), ("topic", NAME), ("partition", pa.int32()),
+    ("to", IDS), *_RECORD,
 ])
 REQUESTS = pa.schema([
-    ("step", pa.int32()), ("kind", _NAME), ("broker_id", pa.int32()), ("broker_epoch", pa.int64()),
-    ("topic", _NAME), ("partition", pa.int32()), *_RECORD,
+    ("step", pa.int32()), ("kind", NAME), ("broker_id", pa.int32()), ("broker_epoch", pa.int64()),
+    ("topic", NAME), ("partition", pa.int32()), *_RECORD,
 ])
 METADATA = pa.schema([
-    ("step", pa.int32()), ("topic", _NAME), ("partition", pa.int32()),
+    ("step", pa.int32()), ("topic", NAME), ("partition", pa.int32()),
     ("controller_epoch", pa.int32()), ("leader", pa.int32()), ("leader_epoch", pa.int32()),
-    ("isr", _IDS), ("version", pa.int32()), ("replicas", _IDS), ("offline_replicas", _IDS),
+    ("isr", IDS), ("version", pa.int32()), ("replicas", IDS), ("offline_replicas", IDS),
 ])
 METADATA_BROKERS = pa.schema([("step", pa.int32()), ("broker_id", pa.int32())])
+Flags = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Additions:
-    """Additions to one batch, in order: kind of each, and which of the effects it comes from."""
+class _Said:
+    """Columns that additions and requests share: what a record says, null where it says nothing."""
 
-    source: Effects
-    index: npt.NDArray[np.int64]
-    kind: npt.NDArray[np.int64]
+    def __init__(self, kept: Kept, places: Rows, flags: Flags) -> None:
+        n = self.n = places.size
+        self.kept, self.places = kept, places
+        self.numbers = np.empty((7, n), np.int32)
+        offsets = np.zeros((4, n + 1), np.int32)
+        values = np.empty((4, max(n * kept.n_slots, 1)), np.int32)
+        recovery, bits = np.zeros(n, np.int8), columns.bitmap(5, n)
+        found = np.zeros(6, np.int64)
+        journal_requests.fill_requests(
+            kept.as_bytes, kept.wide, kept.seen.broker_id, places, flags, self.numbers, offsets,
+            values, recovery, bits, found,
+        )
+        *ends, n_leads, n_stops = found.tolist()
+        self.leads, self.stops = Nulls(bits[0], n, n_leads), Nulls(bits[1], n, n_stops)
+        self.either = Nulls(bits[2], n, n_leads + n_stops)
+        self._order("adding", offsets[2], values[2])
+        self._order("removing", offsets[3], values[3])
+        self.lists = [
+            columns.lists(offsets[k], values[k], n, ends[k], self.leads) for k in range(4)
+        ]
+        self.recovery = columns.values(recovery, self.leads)
+        self.is_new = columns.booleans(bits[3], n, self.leads)
+        self.delete = columns.booleans(bits[4], n, self.stops)
+
+    def _order(self, name: str, offsets: Rows, values: Rows) -> None:
+        """Put lists into the order they were given in, where it is not that of the slots."""
+        orders = self.kept.seen.odd_orders
+        odd = {row: order for (field, row), order in orders.items() if field == name}
+        if not odd:
+            return
+        rows = self.kept.records["row"][self.places]
+        for at in np.flatnonzero(np.isin(rows, list(odd))).tolist():
+            order = odd[int(rows[at])]
+            part = values[offsets[at] : offsets[at + 1]].tolist()
+            part.sort(key=lambda b: order.index(b) if b in order else len(order))
+            values[offsets[at] : offsets[at + 1]] = part
 
     @property
-    def effects(self) -> Effects:
-        """Effect of each addition."""
-        chosen: Effects = self.source[self.index]
-        return chosen
+    def names(self) -> list[pa.Array]:
+        """Columns topic and partition."""
+        topic = columns.named(self.numbers[1], self.kept.seen.topic)
+        return [topic, columns.values(self.numbers[2])]
+
+    @property
+    def record(self) -> list[pa.Array]:
+        """The columns of `_RECORD`."""
+        leads, numbers = self.leads, self.numbers
+        isr, replicas, adding, removing = self.lists
+        return [
+            columns.values(numbers[3], leads), columns.values(numbers[4], self.either), isr,
+            self.recovery, columns.values(numbers[5], leads), columns.values(numbers[6], leads),
+            replicas, adding, removing, self.is_new, self.delete,
+        ]
 
 
-def additions_of(effects: Effects) -> Additions:
-    """What some effects added to the batch, in order; an effect adds StopReplica first."""
-    places, kinds = [], []
-    for bit, kind, after in (
-        (KIND_STOP, STOP_REPLICA, 0), (KIND_LEADER_AND_ISR, LEADER_AND_ISR, 1),
-        (KIND_METADATA, UPDATE_METADATA, 1),
-    ):
-        at = np.flatnonzero(effects["kinds"] & bit)
-        places.append(2 * at + after)
-        kinds.append(np.full(at.size, kind))
-    place = np.concatenate(places)
-    order = np.argsort(place, kind="stable")
-    return Additions(effects, place[order] // 2, np.concatenate(kinds)[order])
+def additions(whole: Kept, step: StepNumber) -> Iterator[pa.Table]:
+    """Additions in order; `to` is null for UpdateMetadata, which goes to all registered."""
+    for kept in whole.pieces(3):
+        yield _additions(kept, step)
 
 
-def _record(
-    state: ClusterState, effects: Effects, kind: npt.NDArray[Any], is_new: npt.NDArray[np.bool_],
-    delete: npt.NDArray[np.bool_],
-) -> list[pa.Array]:
-    rows = np.ascontiguousarray(effects["row"])
-    leads = kind == LEADER_AND_ISR
-    stops = kind == STOP_REPLICA
-    none = ~leads
-    epoch = np.where(stops, effects["stop_epoch"], effects["leader_epoch"])
-    assigned = first_slots(effects["n_replicas"])
-    return [
-        pa.array(broker_ids(state, effects["leader"]), mask=none),
-        pa.array(epoch, mask=~(leads | stops)),
-        id_lists(state, rows, np.where(leads, effects["isr"], 0), leads),
-        pa.array(effects["recovery"].astype(np.int8), mask=none),
-        pa.array(effects["version"].copy(), mask=none),
-        pa.array(effects["controller_epoch"].copy(), mask=none),
-        id_lists(state, rows, np.where(leads, assigned, 0), leads),
-        ordered_lists(state, "adding", rows, np.where(leads, effects["adding"], 0), leads),
-        ordered_lists(state, "removing", rows, np.where(leads, effects["removing"], 0), leads),
-        pa.array(is_new, mask=none),
-        pa.array(delete, mask=~stops),
-    ]
-
-
-def _flags(
-    kinds: npt.NDArray[np.uint8],
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    return (kinds & KIND_IS_NEW) != 0, (kinds & KIND_DELETE) != 0
-
-
-def additions_table(state: ClusterState, added: Additions, step: int) -> pa.Table:
-    """Additions as a table; `to` is null for UpdateMetadata, which goes to all registered."""
-    effects, kind = added.effects, added.kind
-    rows = np.ascontiguousarray(effects["row"])
-    stops = kind == STOP_REPLICA
-    to = id_lists(
-        state, rows, np.where(kind == LEADER_AND_ISR, effects["recipients"], 0),
-        kind != UPDATE_METADATA,
+def _additions(kept: Kept, step: StepNumber) -> pa.Table:
+    room = 3 * len(kept) + 2
+    places, flags = np.empty(room, np.int32), np.empty(room, np.uint8)
+    n = kernels.list_additions(kept.as_bytes, kept.wide, places, flags)
+    places, flags = places[:n], flags[:n]
+    said = _Said(kept, places, flags)
+    offsets = np.empty(n + 1, np.int32)
+    values = np.empty(n * kept.n_slots + 1, np.int32)
+    end = journal_requests.fill_recipients(
+        kept.as_bytes, kept.wide, kept.seen.broker_id, places, flags, offsets, values
     )
-    if stops.any():
-        lengths = np.diff(to.offsets.to_numpy())
-        lengths[stops] = 1
-        offsets = np.zeros(rows.size + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        values = np.empty(int(offsets[-1]), np.int32)
-        single = np.zeros(values.size, bool)
-        single[offsets[:-1][stops]] = True
-        values[single] = broker_ids(state, effects["broker"][stops])
-        values[~single] = to.values.to_numpy()
-        mask = pa.array(kind == UPDATE_METADATA)
-        to = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values), mask=mask)
     return pa.table(
         [
-            pa.array(np.full(rows.size, step, np.int32)), named(kind, KINDS),
-            topic_names(state, rows), pa.array(state.partition[rows]), to,
-            *_record(state, effects, kind, *_flags(effects["kinds"])),
+            step.column(n), columns.named(said.numbers[0], KINDS), *said.names,
+            columns.lists(offsets, values, n, end, said.either), *said.record,
         ],
         schema=ADDITIONS,
     )
 
 
-def _recipients(
-    state: ClusterState, added: Additions, leads: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Pairs (index of the addition, broker row) of LeaderAndIsr additions."""
-    owners, brokers = [], []
-    recipients = added.source["recipients"][added.index[leads]]
-    rows = added.source["row"][added.index[leads]]
-    for slot in range(state.n_slots):
-        told = np.flatnonzero((recipients >> np.uint64(slot)) & np.uint64(1))
-        owners.append(leads[told])
-        brokers.append(state.replicas[rows[told], slot].astype(np.int64))
-    return np.concatenate(owners), np.concatenate(brokers)
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What one batch sends: per (kind, broker row, partition row) the last addition.
-
-    `effects[i]` is what `kind[i]` says to `broker[i]`; the flags are sticky.
-    """
-
-    effects: Effects
-    kind: npt.NDArray[np.int64]
-    broker: npt.NDArray[np.int64]
-    is_new: npt.NDArray[np.bool_]
-    delete: npt.NDArray[np.bool_]
-
-    def counts(self, kind: int, n_brokers: int) -> npt.NDArray[np.int64]:
-        """Partitions in the request of one kind to each broker."""
-        return np.bincount(self.broker[self.kind == kind], minlength=n_brokers).astype(np.int64)
-
-
-def send(state: ClusterState, added: Additions) -> Sent:
-    """Merge additions and drop unregistered brokers (5.1 to 5.3)."""
-    leads = np.flatnonzero(added.kind == LEADER_AND_ISR)
-    owner, told = _recipients(state, added, leads)
-    stops = np.flatnonzero(added.kind == STOP_REPLICA)
-    index = np.concatenate([owner, stops])
-    stopped = added.source["broker"][added.index[stops]].astype(np.int64)
-    broker = np.concatenate([told, stopped])
-    kept = state.registered[broker] if broker.size else np.zeros(0, bool)
-    index, broker = index[kept], broker[kept]
-    kind, row = added.kind[index], added.source["row"][added.index[index]]
-    order = np.lexsort((index, row, broker, kind))
-    index, broker, kind, row = index[order], broker[order], kind[order], row[order]
-    same = (kind[1:] == kind[:-1]) & (broker[1:] == broker[:-1]) & (row[1:] == row[:-1])
-    begins = np.append(True, ~same) if index.size else np.zeros(0, bool)
-    last = np.append(~same, True) if index.size else np.zeros(0, bool)
-    is_new, delete = _flags(added.source["kinds"][added.index[index]])
-    starts = np.flatnonzero(begins)
-    if starts.size:
-        is_new = np.logical_or.reduceat(is_new, starts)
-        delete = np.logical_or.reduceat(delete, starts)
-    said = added.source[added.index[index[last]]]
-    return Sent(said, kind[last], broker[last], is_new, delete)
-
-
-def requests_table(state: ClusterState, sent: Sent, step: int) -> pa.Table:
-    """What was sent, one row per (broker, partition)."""
-    rows = np.ascontiguousarray(sent.effects["row"])
-    return pa.table(
-        [
-            pa.array(np.full(rows.size, step, np.int32)), named(sent.kind, KINDS),
-            pa.array(broker_ids(state, sent.broker)), pa.array(state.broker_epoch[sent.broker]),
-            topic_names(state, rows), pa.array(state.partition[rows]),
-            *_record(state, sent.effects, sent.kind, sent.is_new, sent.delete),
-        ],
-        schema=REQUESTS,
+def requests(unordered: Kept, step: StepNumber) -> Iterator[pa.Table]:
+    """What was sent, one row per (kind, broker, partition); unregistered brokers get none."""
+    kept = unordered.by_row()
+    seen = kept.seen
+    counts = kept.request_counts().ravel()
+    ends = np.cumsum(counts)
+    n = int(ends[-1]) if ends.size else 0
+    places, flags = np.empty(n, np.int32), np.empty(n, np.uint8)
+    kernels.list_requests(
+        kept.as_bytes, kept.wide, seen.registered.view(np.uint8), ends - counts, places, flags
     )
+    ids, epochs = np.empty(n, np.int32), np.empty(n, np.int64)
+    journal_requests.fill_brokers(ends, seen.broker_id, seen.broker_epoch, ids, epochs)
+    for begin, end in pieces(n, kept.n_slots):
+        said = _Said(kept, places[begin:end], flags[begin:end])
+        yield pa.table(
+            [
+                step.column(end - begin), columns.named(said.numbers[0], KINDS),
+                columns.values(ids[begin:end]), columns.values(epochs[begin:end]), *said.names,
+                *said.record,
+            ],
+            schema=REQUESTS,
+        )
 
 
-def metadata_effects(effects: Effects) -> Effects:
-    """The last effect per partition that put it into UpdateMetadata; in row order."""
-    told = effects[(effects["kinds"] & KIND_LEADER_AND_ISR) != 0]
-    order = np.argsort(told["row"], kind="stable")
-    ordered: Effects = told[order]
-    if not ordered.size:
-        return ordered
-    last: Effects = ordered[np.append(ordered["row"][1:] != ordered["row"][:-1], True)]
-    return last
+def metadata(kept: Kept, step: StepNumber, *, merges: bool) -> Iterator[pa.Table]:
+    """The partitions of an UpdateMetadata, with the markers of queued topics (5.2).
+
+    With `merges` only the last effect of each partition that tells of it; otherwise every effect.
+    """
+    if merges:
+        kept = kept.by_row()
+        places = kept.metadata_places()
+    else:
+        places = np.arange(len(kept), dtype=np.int32)
+    for begin, end in pieces(places.size, kept.n_slots):
+        yield _metadata(kept, places[begin:end], step)
 
 
-def metadata_table(state: ClusterState, effects: Effects, step: int) -> pa.Table:
-    """The partitions of an UpdateMetadata, with the markers of queued topics (5.2)."""
-    rows = np.ascontiguousarray(effects["row"])
-    queued = (effects["kinds"] & KIND_QUEUED) != 0
-    leader = np.where(
-        queued, schema.LEADER_DURING_DELETE, broker_ids(state, effects["leader"])
-    ).astype(np.int32)
+def _metadata(kept: Kept, places: Rows, step: StepNumber) -> pa.Table:
+    n = places.size
+    numbers, offsets = np.empty((6, n), np.int32), np.zeros((3, n + 1), np.int32)
+    values = np.empty((3, max(n * kept.n_slots, 1)), np.int32)
+    found = np.zeros(3, np.int64)
+    journal_tables.fill_metadata(
+        kept.as_bytes, kept.wide, kept.seen.broker_id, places, numbers, offsets, values, found
+    )
+    topic, partition, controller_epoch, leader, leader_epoch, version = numbers
+    isr, replicas, offline = (
+        columns.lists(offsets[k], values[k], n, int(found[k])) for k in range(3)
+    )
     return pa.table(
         [
-            pa.array(np.full(rows.size, step, np.int32)), topic_names(state, rows),
-            pa.array(state.partition[rows]), pa.array(effects["controller_epoch"].copy()),
-            pa.array(leader),
-            pa.array(np.where(queued, 0, effects["leader_epoch"]).astype(np.int32)),
-            id_lists(state, rows, effects["isr"]),
-            pa.array(np.where(queued, 0, effects["version"]).astype(np.int32)),
-            id_lists(state, rows, first_slots(effects["n_replicas"])),
-            offline_replicas(state, rows),
+            step.column(n), columns.named(topic, kept.seen.topic), columns.values(partition),
+            columns.values(controller_epoch), columns.values(leader), columns.values(leader_epoch),
+            isr, columns.values(version), replicas, offline,
         ],
         schema=METADATA,
     )

@@ -1,0 +1,168 @@
+"""What the journal keeps of a step: effects that need no state to be read.
+
+Slots, names and liveness change with the next event, so they are kept with each effect when a step
+ends: one flat record per effect, some 60 bytes where a broker row is 16 bits wide. Tables are made
+of them when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.journal.effects import Effects
+from kfast.kernels import journal as kernels
+from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state import ClusterState
+
+MOST_VALUES = 2**27
+"""Values of one list column of one Arrow array, at most; its offsets could count to 2**31."""
+Bytes = npt.NDArray[np.uint8]
+
+
+@lru_cache
+def kept_dtype(narrow: bool, n_slots: int) -> np.dtype[Any]:
+    """Numpy dtype of a kept effect: the fields of `kernels/kept.pxd`, and the slots behind them."""
+    mask = np.uint8 if narrow else np.uint64
+    numbers = ("row", "topic_row", "partition", "broker", "leader_before", "leader",
+               "leader_epoch", "version", "controller_epoch", "stop_epoch")
+    masks = ("isr_before", "isr", "recipients", "adding", "removing", "offline")
+    fields: list[Any] = [(name, np.int32) for name in numbers]
+    fields += [(name, mask) for name in masks]
+    fields += [("code", np.uint8), ("from_state", np.int8), ("to_state", np.int8),
+               ("kinds", np.uint8), ("recovery", np.uint8), ("n_replicas", np.uint8)]
+    return np.dtype([*fields, ("replicas", schema.broker_dtype(narrow), (n_slots,))], align=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What all rows of a step share: brokers and topics as they were.
+
+    Attributes
+    ----------
+    broker_id : (B,) int32
+    broker_epoch : (B,) int64
+    registered : (B,) bool
+    topic : (T,) string
+    odd_orders : dict
+        Adding and removing lists that are not in slot order, by (field, partition row).
+    """
+
+    broker_id: Rows
+    broker_epoch: npt.NDArray[np.int64]
+    registered: npt.NDArray[np.bool_]
+    topic: pa.StringArray
+    odd_orders: dict[tuple[str, int], tuple[int, ...]] = field(repr=False)
+
+
+def see(state: ClusterState) -> Seen:
+    """Take down what all rows of a step share."""
+    registered = state.registered
+    return Seen(
+        state.broker_id.copy(), state.broker_epoch[: state.n_brokers].copy(), registered.copy(),
+        state.topic, dict(state.odd_orders),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Effects of one step, kept.
+
+    Attributes
+    ----------
+    records : (n,) structured
+        `kept_dtype` of the layout that the state had.
+    seen : Seen
+    kinds : int
+        Which bits of `kinds` occur in some effect.
+    codes : int
+        Bit c set: code c occurs.
+    ordered : bool
+        Whether rows ascend.
+    """
+
+    records: npt.NDArray[Any]
+    seen: Seen
+    kinds: int
+    codes: int
+    ordered: bool = True
+
+    def __len__(self) -> int:
+        return int(self.records.size)
+
+    @property
+    def wide(self) -> bool:
+        """Whether the effects are kept in the wide layout."""
+        return bool(self.records.dtype["isr"] == np.uint64)
+
+    @property
+    def n_slots(self) -> int:
+        """How many slots each effect has."""
+        return int(self.records.dtype["replicas"].shape[0])
+
+    @property
+    def as_bytes(self) -> Bytes:
+        """(n, w) the effects as rows of bytes: what kernels take."""
+        return self.records.view(np.uint8).reshape(self.records.size, self.records.itemsize)
+
+    def by_row(self) -> Kept:
+        """The same in the order of rows; effects of one row stay in theirs."""
+        if self.ordered:
+            return self
+        order = np.argsort(self.records["row"], kind="stable")
+        return Kept(self.records.take(order), self.seen, self.kinds, self.codes)
+
+    def pieces(self, tables_rows: int = 1) -> Iterator[Kept]:
+        """The effects in parts, each of which makes at most `tables_rows` table rows an effect."""
+        for begin, end in pieces(len(self), self.n_slots * tables_rows):
+            yield Kept(self.records[begin:end], self.seen, self.kinds, self.codes, self.ordered)
+
+    def request_counts(self) -> npt.NDArray[np.int64]:
+        """(2, B) partitions in the LeaderAndIsr and in the StopReplica request to each broker."""
+        counts = np.zeros(2 * self.seen.registered.size, np.int64)
+        kernels.count_requests(
+            self.by_row().as_bytes, self.wide, self.seen.registered.view(np.uint8), counts
+        )
+        return counts.reshape(2, -1)
+
+    def metadata_places(self) -> Rows:
+        """Places of the last effect of each partition that UpdateMetadata tells; `by_row` first."""
+        places = np.empty(len(self), np.int32)
+        n = kernels.list_metadata(self.as_bytes, self.wide, places)
+        return places[:n]
+
+
+def pieces(n: int, n_values: int) -> Iterator[tuple[int, int]]:
+    """Parts of n rows, (begin, end) each, whose lists hold no more than Arrow's offsets can count.
+
+    `n_values` is how many values a row can have at most.
+    """
+    step = max(MOST_VALUES // max(n_values, 1), 1)
+    yield from ((begin, min(begin + step, n)) for begin in range(0, n, step))
+
+
+def new_records(state: ClusterState, n: int) -> npt.NDArray[Any]:
+    """Room for n kept effects; memory is taken as it is written."""
+    return np.empty(n, kept_dtype(state.layout == "narrow", state.n_slots))
+
+
+def keep(state: ClusterState, effects: Effects) -> Kept:
+    """Keep effects with the slots, names and liveness that the state has now."""
+    records = new_records(state, effects.size)
+    kept = Kept(records, see(state), 0, 0)
+    if not effects.size:
+        return kept
+    found, ordered = kernels.keep(
+        state.records, state.replicas, state.broker_status, state.topic_row, state.partition,
+        effects, kept.as_bytes,
+    )
+    return Kept(records, kept.seen, found & 255, found >> 8, ordered)

@@ -1,0 +1,170 @@
+"""What the journal keeps of one effect: all that its tables say, with nothing left to look up.
+
+A kept effect is a struct in the layout of the state, and the partition's row of the replica matrix
+behind it, so that later changes of the state do not show. Kernels pass them as rows of bytes.
+"""
+
+from libc.stdint cimport int8_t, int32_t, uint8_t, uint16_t, uint64_t
+from libc.string cimport memcpy
+
+from kfast.kernels.slots cimport (
+    KIND_LEADER_AND_ISR,
+    Effect,
+    NarrowRecord,
+    broker_t,
+    first_slots,
+    liveness_of,
+    lowest_slot,
+    record_t,
+)
+
+cdef struct NarrowKept:
+    int32_t row
+    int32_t topic_row
+    int32_t partition
+    int32_t broker
+    int32_t leader_before
+    int32_t leader
+    int32_t leader_epoch
+    int32_t version
+    int32_t controller_epoch
+    int32_t stop_epoch
+    uint8_t isr_before
+    uint8_t isr
+    uint8_t recipients
+    uint8_t adding
+    uint8_t removing
+    uint8_t offline
+    uint8_t code
+    int8_t from_state
+    int8_t to_state
+    uint8_t kinds
+    uint8_t recovery
+    uint8_t n_replicas
+
+cdef struct WideKept:
+    int32_t row
+    int32_t topic_row
+    int32_t partition
+    int32_t broker
+    int32_t leader_before
+    int32_t leader
+    int32_t leader_epoch
+    int32_t version
+    int32_t controller_epoch
+    int32_t stop_epoch
+    uint64_t isr_before
+    uint64_t isr
+    uint64_t recipients
+    uint64_t adding
+    uint64_t removing
+    uint64_t offline
+    uint8_t code
+    int8_t from_state
+    int8_t to_state
+    uint8_t kinds
+    uint8_t recovery
+    uint8_t n_replicas
+
+ctypedef fused kept_t:
+    NarrowKept
+    WideKept
+
+# Where the kept effects of one thread's share of a step go.
+cdef struct Keeper:
+    uint8_t* place
+    Py_ssize_t stride
+    const int32_t* topic_row
+    const int32_t* partition
+    const uint8_t* status
+    int width
+    int seen
+
+
+cdef inline void write_kept(
+    kept_t* kept, const Effect* effect, int32_t topic_row, int32_t partition, uint64_t offline
+) noexcept nogil:
+    kept.row = effect.row
+    kept.topic_row = topic_row
+    kept.partition = partition
+    kept.broker = effect.broker
+    kept.leader_before = effect.leader_before
+    kept.leader = effect.leader
+    kept.leader_epoch = effect.leader_epoch
+    kept.version = effect.version
+    kept.controller_epoch = effect.controller_epoch
+    kept.stop_epoch = effect.stop_epoch
+    if kept_t is NarrowKept:
+        kept.isr_before = <uint8_t> effect.isr_before
+        kept.isr = <uint8_t> effect.isr
+        kept.recipients = <uint8_t> effect.recipients
+        kept.adding = <uint8_t> effect.adding
+        kept.removing = <uint8_t> effect.removing
+        kept.offline = <uint8_t> offline
+    else:
+        kept.isr_before = effect.isr_before
+        kept.isr = effect.isr
+        kept.recipients = effect.recipients
+        kept.adding = effect.adding
+        kept.removing = effect.removing
+        kept.offline = offline
+    kept.code = effect.code
+    kept.from_state = effect.from_state
+    kept.to_state = effect.to_state
+    kept.kinds = effect.kinds
+    kept.recovery = effect.recovery
+    kept.n_replicas = effect.n_replicas
+
+
+cdef inline void keep_effect(
+    Keeper* keeper, const Effect* effect, const record_t* record, const broker_t* brokers
+) noexcept nogil:
+    """Keep one effect with its names and slots, and go on to the next place.
+
+    `Keeper.seen` gathers the kinds in bits 0 to 7 and the codes from bit 8 on.
+    """
+    cdef uint64_t offline = 0
+    cdef Py_ssize_t row = effect.row
+    if effect.kinds & KIND_LEADER_AND_ISR:
+        offline = first_slots(record.n_replicas)
+        offline &= ~liveness_of(record, brokers, keeper.status).live
+    if record_t is NarrowRecord:
+        write_kept(<NarrowKept*> keeper.place, effect, keeper.topic_row[row],
+                   keeper.partition[row], offline)
+        memcpy(keeper.place + sizeof(NarrowKept), brokers, keeper.width * sizeof(broker_t))
+    else:
+        write_kept(<WideKept*> keeper.place, effect, keeper.topic_row[row],
+                   keeper.partition[row], offline)
+        memcpy(keeper.place + sizeof(WideKept), brokers, keeper.width * sizeof(broker_t))
+    keeper.place += keeper.stride
+    keeper.seen |= effect.kinds | (<int> 256) << effect.code
+
+
+cdef inline int32_t broker_at(const kept_t* kept, int slot) noexcept nogil:
+    """Broker row of a slot, as it was when the effect was kept."""
+    if kept_t is NarrowKept:
+        return (<const uint16_t*> (kept + 1))[slot]
+    else:
+        return (<const int32_t*> (kept + 1))[slot]
+
+
+cdef inline int32_t id_of(const int32_t* broker_id, int32_t broker) noexcept nogil:
+    """Id of a broker row; a negative one (no broker) stays as it is."""
+    return broker if broker < 0 else broker_id[broker]
+
+
+cdef inline void set_bit(uint8_t* bits, Py_ssize_t at, int value) noexcept nogil:
+    """Set one bit of a bitmap of zeros."""
+    if value:
+        bits[at >> 3] |= <uint8_t> (1 << (at & 7))
+
+
+cdef inline int32_t put_ids(
+    const kept_t* kept, const int32_t* broker_id, uint64_t slots, int32_t* values, int32_t at
+) noexcept nogil:
+    """Write the ids of some slots, in slot order; returns where they end."""
+    while slots:
+        values[at] = broker_id[broker_at(kept, lowest_slot(slots))]
+        slots &= slots - 1
+        at += 1
+    return at

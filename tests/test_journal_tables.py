@@ -1,0 +1,161 @@
+"""The journal's tables, made by kernels of what was kept, are those of plain numpy.
+
+The kernels are those of `kfast.kernels.journal` (`keep`, `kept_sizes`, `list_additions`,
+`list_metadata`, `count_requests`, `list_requests`), `journal_tables` (`fill_transitions`,
+`fill_elections`, `fill_metadata`) and `journal_requests` (`fill_requests`, `fill_recipients`,
+`fill_brokers`); their twin is `tests/plain_journal.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kfast
+from kfast import journal
+from kfast.journal import kept as keeping
+from kfast.journal.kept import kept_dtype
+from kfast.journal.steps import SCHEMAS
+from kfast.kernels import journal as kernels
+from tests import plain_journal
+from tests.random_clusters import random_context
+from tests.reference_profiles import PROFILES
+from tests.test_journal import some_events
+from tests.twin_state import state_of
+
+pytestmark = pytest.mark.kernels
+
+
+class Witness:
+    """Remembers the state and the effects of everything that is kept, and every step shown."""
+
+    def __init__(self, monkeypatch):
+        self.kept, self.steps = {}, []
+        keep, make_table = journal.keep, journal.make_table
+
+        def watched_keep(state, effects):
+            kept = keep(state, effects)
+            self.kept[id(kept)] = kept, state.copy(), effects.copy()
+            return kept
+
+        def watched_make(name, steps, announced):
+            self.steps += [step for step in steps if step not in self.steps]
+            return make_table(name, steps, announced)
+
+        monkeypatch.setattr(journal, "keep", watched_keep)
+        monkeypatch.setattr(journal, "make_table", watched_make)
+
+    def plain(self, name, step):
+        """A step's share of a table in plain numpy."""
+        _, state, effects = self.kept[id(step.kept)]
+        if name == "transitions":
+            return plain_journal.transitions(state, effects, step.number)
+        if name == "elections":
+            return plain_journal.elections(state, effects, step.number, step.strategy)
+        if name == "refusals":
+            return plain_journal.refusals(
+                state, effects, step.number, step.strategy, step.profile
+            )
+        added = plain_journal.additions_of(effects)
+        if name == "additions":
+            return plain_journal.additions_table(state, added, step.number)
+        if name == "requests":
+            sent = plain_journal.send(state, added)
+            counts = [sent.counts(kind, state.n_brokers).tolist() for kind in (0, 2)]
+            assert step.kept.request_counts().tolist() == counts
+            return plain_journal.requests_table(state, sent, step.number)
+        if step.told is not None:
+            _, state, effects = self.kept[id(step.told)]
+        if step.merges:
+            effects = plain_journal.metadata_effects(effects)
+        return plain_journal.metadata_table(state, effects, step.number)
+
+    def check(self):
+        """Compare every share of every table; returns how many rows each table had."""
+        n_rows = Counter()
+        for step in self.steps:
+            for name in step.shows:
+                found = pa.concat_tables([SCHEMAS[name].empty_table(), *step.tables(name)])
+                expected = self.plain(name, step)
+                assert found.to_pylist() == expected.to_pylist(), name
+                assert found.schema == expected.schema
+                found.validate(full=True)
+                n_rows[name] += found.num_rows
+        return n_rows
+
+
+@pytest.fixture
+def witness(monkeypatch):
+    """See `Witness`."""
+    return Witness(monkeypatch)
+
+
+@pytest.mark.parametrize("with_store", [False, True], ids=["cache", "store"])
+@pytest.mark.parametrize("layout", ["narrow", "wide"])
+def test_tables_of_random_events_are_those_of_plain_numpy(witness, layout, with_store):
+    """Every step of failovers, failures, starts, shutdowns and elections."""
+    for seed in range(12):
+        state = state_of(random_context(Random(seed)), layout)
+        store = kfast.Store(state) if with_store else None
+        for outcome in some_events(state, store=store, journal="full"):
+            assert set(outcome.tables) == set(SCHEMAS)
+    n_rows = witness.check()
+    assert all(n_rows[name] > 100 for name in SCHEMAS if name != "update_metadata_brokers")
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "zk-3.9"])
+def test_tables_of_older_controllers_are_those_of_plain_numpy(witness, profile):
+    """What older requests and error logs say differs (specification, section 8.1)."""
+    for seed in range(6):
+        state = state_of(random_context(Random(seed), PROFILES[profile]))
+        for outcome in some_events(state, journal="full", profile=profile):
+            assert set(outcome.tables) == set(SCHEMAS)
+    assert witness.check()["requests"] > 100
+
+
+def test_a_table_of_too_many_values_comes_in_pieces(witness, monkeypatch):
+    """Arrow counts the values of a list column in 32 bits."""
+    monkeypatch.setattr(keeping, "MOST_VALUES", 20)
+    outcomes = some_events(state_of(random_context(Random(3))), journal="full")
+    assert max(outcome.requests.column("isr").num_chunks for outcome in outcomes) > 5
+    assert max(outcome.elections.num_rows for outcome in outcomes) > 0
+    assert witness.check()["requests"] > 100
+
+
+def test_later_events_do_not_change_what_was_kept():
+    """Tables are made when they are first asked for, of what was true then."""
+    for seed in range(6):
+        early = [
+            outcome.tables | {"again": outcome.tables}
+            for outcome in some_events(state_of(random_context(Random(seed))), journal="full")
+        ]
+        state = state_of(random_context(Random(seed)))
+        late = some_events(state, journal="full")
+        state.set_assignment(0, [])
+        for tables, outcome in zip(early, late, strict=True):
+            for name, table in outcome.tables.items():
+                assert table.equals(tables[name])
+                assert table is getattr(outcome, name)
+
+
+@pytest.mark.parametrize("narrow", [True, False], ids=["narrow", "wide"])
+@pytest.mark.parametrize("n_slots", [1, 2, 3, 8])
+def test_a_kept_effect_is_the_same_in_numpy_and_in_c(narrow, n_slots):
+    """Size, and name, type and order of every field; slots stand right behind the struct."""
+    dtype = kept_dtype(narrow, n_slots)
+    text = (Path(kernels.__file__).parent / "kept.pxd").read_text("utf-8")
+    struct = "NarrowKept" if narrow else "WideKept"
+    body = re.search(rf"cdef struct {struct}:\n((?:    .+\n)+)", text).group(1)
+    fields = [line.split() for line in body.splitlines()]
+    assert [(name, kind.removesuffix("_t")) for kind, name in fields] == [
+        (name, str(dtype[name])) for name in dtype.names[:-1]
+    ]
+    assert kernels.kept_sizes()[0 if narrow else 1] == dtype.fields["replicas"][1]
+    assert dtype["replicas"].base == (np.uint16 if narrow else np.int32)
+    assert dtype.alignment == (4 if narrow else 8)
