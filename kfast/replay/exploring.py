@@ -19,6 +19,7 @@ from kfast.replay.inference import (
     COST,
     HOLE,
     Contest,
+    Life,
     Stretch,
     Trace,
     World,
@@ -29,8 +30,9 @@ from kfast.replay.inference import (
 )
 from kfast.replay.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
 from kfast.replay.scala import Partition
-from kfast.replay.settling import settle, shifted
+from kfast.replay.settling import settle, settle_trace, shifted
 from kfast.replay.simulation import Simulation
+from kfast.replay.written import find_writes
 
 TOGETHER, MANY = 0.8, 3
 """So much less adopting costs for partitions of which so many changed in the same way."""
@@ -83,9 +85,15 @@ class Explorer:
             last = self.next_cut(first)
             self._go(first, last)
             first = self.next_cut(first)
-            for possibility in self.world.simulation.possibility:
-                found[possibility.partition] = possibility
+            for life in list(self.world.lives(self._everywhere())):
+                _keep(found, life.possibility)
+            for partition in self.world.gone:
+                self.known.pop(partition, None)
+            self.world.gone.clear()
         return found
+
+    def _everywhere(self) -> list[Partition]:
+        return list(dict.fromkeys((*self.world.gone, *self.world.simulation.rows)))
 
     def next_cut(self, first: int) -> int:
         """Place of the next failover or hole after an event."""
@@ -108,6 +116,8 @@ class Explorer:
         self._add(self.world, point, dict.fromkeys(born), BEFORE)
         go_through(self.world, stretch)
         troubled = self._choose()
+        if troubled:
+            troubled = find_writes(self, before, first, troubled)
         if troubled:
             troubled = self._explain(before, first, troubled)
         self.known.update(troubled)
@@ -157,9 +167,8 @@ class Explorer:
         total = sum(
             COST[event.said["reason"]] for event in self.cluster.events if "reason" in event.said
         )
-        for row, possibility in enumerate(self.world.simulation.possibility):
-            if possibility.partition in partitions:
-                total += judge(possibility, self.world.traces[row])[0] + possibility.cost
+        for life in self.world.lives(partitions):
+            total += judge(life.possibility, life.trace)[0] + life.possibility.cost
         return total
 
     def save(self) -> Saved:
@@ -221,36 +230,53 @@ class Explorer:
         simulation = world.simulation
         dropped: set[int] = set()
         troubled: dict[Partition, float] = {}
-        for partition in list(simulation.rows):
-            rows = simulation.rows[partition]
-            judged = []
-            for row in rows:
-                possibility = simulation.possibility[row]
-                wrong, found = judge(possibility, world.traces.setdefault(row, Trace()))
-                wrong += self._impossible(possibility, found)
-                judged.append((wrong + possibility.cost, row, wrong, found))
-            best = min(judged, key=lambda entry: (entry[0], entry[1]))
-            winner = simulation.possibility[best[1]]
-            if len(rows) > 1 and winner.starts and winner.number:
-                losers = [world.traces[row] for row in rows if row != best[1]]
-                self.contests.setdefault(partition, []).append(Contest(
-                    winner.starts[-1].reason, self.begin, world.traces[best[1]], losers
-                ))
-            dropped |= {row for row in rows if row != best[1]}
-            self.settle(best[1], best[3])
+        for partition, lives in list(world.gone.items()):
+            best = self._best(partition, lives)
+            world.gone[partition] = [best[1], *(
+                life for life in lives if not life.possibility.number and life is not best[1]
+            )]
             if best[2] > self.known.get(partition, 0.0) + 0.5:
                 troubled[partition] = best[2]
+        for partition in list(simulation.rows):
+            rows = simulation.rows[partition]
+            best = self._best(partition, [
+                Life(simulation.possibility[row], world.traces.setdefault(row, Trace()), row)
+                for row in rows
+            ])
+            dropped |= {row for row in rows if row != best[1].row}
+            if best[2] > self.known.get(partition, 0.0) * (partition not in world.gone) + 0.5:
+                troubled[partition] = troubled.get(partition, 0.0) + best[2]
         if dropped:
             self.rebuild(world, dropped, [])
         return troubled
 
-    def settle(self, row: int, found: dict[str, int]) -> None:
-        """Give a row what lines told of its start, and note which lines were the first."""
-        possibility = self.world.simulation.possibility[row]
+    def _best(
+        self, partition: Partition, lives: Sequence[Life]
+    ) -> tuple[float, Life, float, dict[str, int]]:
+        """The possibility that costs least, settled: its cost, itself, what disagrees, its counts.
+        """
+        judged = []
+        for life in lives:
+            wrong, found = judge(life.possibility, life.trace)
+            wrong += self._impossible(life.possibility, found)
+            judged.append((wrong + life.possibility.cost, life, wrong, found))
+        best = min(judged, key=lambda entry: entry[0])
+        winner = best[1].possibility
+        if len(lives) > 1 and winner.starts and winner.number:
+            losers = [life.trace for life in lives if life is not best[1]]
+            self.contests.setdefault(partition, []).append(
+                Contest(winner.starts[-1].reason, self.begin, best[1].trace, losers)
+            )
+        self.settle(best[1], best[3])
+        return best
+
+    def settle(self, life: Life, found: dict[str, int]) -> None:
+        """Give a possibility what lines told of its start, and note which lines were the first."""
+        possibility = life.possibility
         if not found or not possibility.starts:
             return
         wanted = set(found)
-        for number, start, check in self.world.traces[row].checks:
+        for number, start, check in life.trace.checks:
             if start != len(possibility.starts) or check.counted not in wanted:
                 continue
             if check.predicted is MISSING or check.predicted is None:
@@ -263,7 +289,10 @@ class Explorer:
                 self.told.setdefault(possibility.partition, []).append(
                     (number, check.field, possibility.starts[-1].reason)
                 )
-        settle(self.world, row, found)
+        if life.row is None:
+            settle_trace(possibility, life.trace, found)
+        else:
+            settle(self.world, life.row, found)
 
     def _impossible(self, possibility: Possibility, found: dict[str, int]) -> float:
         """Cost of an adopted record that cannot have followed the one before it."""
@@ -318,18 +347,16 @@ class Explorer:
     def _together(self, stretch: Stretch, troubled: dict[Partition, float]) -> set[Partition]:
         """Partitions that lines disagree with in the same way as with several others."""
         groups: dict[tuple[object, ...], set[Partition]] = {}
-        for row, possibility in enumerate(self.world.simulation.possibility):
-            if possibility.partition not in troubled:
-                continue
+        for life in self.world.lives(troubled):
             signs = []
-            for number, _, check in self.world.traces[row].checks:
+            for number, _, check in life.trace.checks:
                 if number < stretch.begin or agrees(check) or check.predicted is None:
                     continue
                 change: object = (str(check.logged), str(check.predicted))
                 if check.counted and check.predicted is not MISSING:
                     change = check.logged - check.predicted
                 signs.append((self.statements[number].kind, check.field, change))
-            groups.setdefault(tuple(signs), set()).add(possibility.partition)
+            groups.setdefault(tuple(signs), set()).add(life.possibility.partition)
         return {p for some in groups.values() if len(some) >= MANY for p in some}
 
     def _add_others(
@@ -367,6 +394,10 @@ class Explorer:
     def merge(self, other: World, partitions: set[Partition]) -> None:
         """Take rows of some partitions from another world instead of one's own."""
         world = self.world
+        for partition in partitions:
+            world.gone.pop(partition, None)
+            if partition in other.gone:
+                world.gone[partition] = other.gone[partition]
         dropped = {
             row for row, possibility in enumerate(world.simulation.possibility)
             if possibility.partition in partitions
@@ -390,6 +421,17 @@ class Explorer:
         for name in ("memory", "handled", "cached"):
             getattr(world.brokers, name).update(getattr(other.brokers, name))
         world.brokers.used |= other.brokers.used
+
+
+def _keep(found: dict[Partition, Possibility], possibility: Possibility) -> None:
+    """Note a possibility; what was adopted for an earlier partition of its name stays."""
+    earlier = found.get(possibility.partition)
+    if earlier is not None:
+        own = {id(start) for start in possibility.starts}
+        lost = [start for start in earlier.starts if id(start) not in own]
+        if lost and earlier is not possibility:
+            possibility = dataclasses.replace(possibility, starts=[*lost, *possibility.starts])
+    found[possibility.partition] = possibility
 
 
 def _is_hole(point: Event) -> bool:

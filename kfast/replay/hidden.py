@@ -19,6 +19,7 @@ from kfast.replay.inference import (
     COST,
     WRITTEN,
     Contest,
+    Life,
     Stretch,
     World,
     copy_of,
@@ -81,12 +82,10 @@ def _earliest(
 ) -> tuple[int, set[Partition]] | None:
     """The first event from which on lines disagree: its first such line, and the partitions."""
     groups: dict[float, tuple[int, set[Partition]]] = {}
-    for row, possibility in enumerate(explorer.world.simulation.possibility):
-        partition = possibility.partition
-        if partition not in troubled or partition in given_up:
-            continue
+    for life in explorer.world.lives(set(troubled) - given_up):
+        partition = life.possibility.partition
         wrong = [
-            number for number, _, check in explorer.world.traces[row].checks
+            number for number, _, check in life.trace.checks
             if stretch.begin <= number and not agrees(check) and check.predicted is not None
         ]
         if len(wrong) < 2:
@@ -149,15 +148,13 @@ def _leaders(
     """Leaders that were predicted when a line disagreed, else preferred replicas."""
     found: dict[int, set[Partition]] = {}
     simulation = explorer.world.simulation
-    for row, possibility in enumerate(simulation.possibility):
-        if possibility.partition not in partitions:
-            continue
-        leader = simulation.preferred(row)
-        for at, _, check in explorer.world.traces[row].checks:
+    for life in explorer.world.lives(partitions):
+        leader = -1 if life.row is None else simulation.preferred(life.row)
+        for at, _, check in life.trace.checks:
             if at == number and check.field == "leader" and check.predicted is not MISSING:
                 leader = int(check.predicted)
         if leader >= 0:
-            found.setdefault(leader, set()).add(possibility.partition)
+            found.setdefault(leader, set()).add(life.possibility.partition)
     return found
 
 
@@ -192,26 +189,19 @@ def _try(
     later = [e.at for e in stretch.events if e.at > number]
     end = later[1] if len(later) > 1 else stretch.end
     own = explorer.world
-    wrong = {
-        p.partition: _wrong(own, row, stretch.begin, end)
-        for row, p in enumerate(own.simulation.possibility) if p.partition in some
-    }
     for _ in range(2):
-        world = _start(explorer, before, stretch.events[0], some)
+        world = begin_again(explorer, before, stretch.events[0], some)
         trial = Stretch(explorer.cluster, explorer.statements, 0, 0)
         trial.begin, trial.end, trial.lines = stretch.begin, stretch.end, stretch.lines
         trial.events = [*stretch.events[:place], event, *stretch.events[place:]]
         _number(trial.events, place)
         go_through(world, trial, some)
-        gains = {
-            p.partition: wrong[p.partition] - _wrong(world, row, stretch.begin, end)
-            for row, p in enumerate(world.simulation.possibility) if p.partition in some
-        }
-        helped = {p for p, gain in gains.items() if gain > 1}
-        if sum(gains[p] for p in helped) <= COST[event.said["reason"]]:
+        gained = gains(own, world, some, stretch.begin, end)
+        helped = {p for p, gain in gained.items() if gain > 1}
+        if sum(gained[p] for p in helped) <= COST[event.said["reason"]]:
             return None
         if helped == some:
-            return Tried(sum(gains.values()), event, place, world)
+            return Tried(sum(gained.values()), event, place, world)
         some = helped
         kept = event.said[named]
         event.said[named] = (
@@ -221,17 +211,26 @@ def _try(
     return None
 
 
-def _wrong(world: World, row: int, begin: int, end: int) -> int:
+def _wrong(life: Life, begin: int, end: int) -> int:
     """Number of checks of some lines that disagree."""
     unknown = dict(zip(
-        ("epoch", "version", "record_epoch"), world.simulation.possibility[row].unknown(),
-        strict=True,
+        ("epoch", "version", "record_epoch"), life.possibility.unknown(), strict=True
     ))
     return sum(
-        1 for number, _, check in world.traces[row].checks
+        1 for number, _, check in life.trace.checks
         if begin <= number < end and check.predicted is not None and not agrees(check)
         and not (unknown.get(check.counted, False) and check.predicted is not MISSING)
     )
+
+
+def gains(
+    own: World, world: World, partitions: set[Partition], begin: int, end: int
+) -> dict[Partition, int]:
+    """How many fewer checks of some lines disagree in another world, partition by partition."""
+    return {
+        p: sum(_wrong(life, begin, end) for life in own.lives([p]))
+        - sum(_wrong(life, begin, end) for life in world.lives([p])) for p in partitions
+    }
 
 
 def _number(events: list[Event], place: int) -> None:
@@ -241,7 +240,9 @@ def _number(events: list[Event], place: int) -> None:
     events[place].number = (before + after) / 2
 
 
-def _start(explorer: Explorer, before: World, point: Event, partitions: set[Partition]) -> World:
+def begin_again(
+    explorer: Explorer, before: World, point: Event, partitions: set[Partition]
+) -> World:
     """The world at the beginning of a stretch, with what was chosen there for some partitions."""
     world = copy_of(before)
     explorer.only(world, partitions)
@@ -274,17 +275,24 @@ def _accept(
     explorer.cluster.events.insert(first + place, event)
     named = "updates" if event.kind == "isr_written" else "partitions"
     partitions = set(event.said[named])
-    own = explorer.world
-    lost = {p.partition: own.traces[row] for row, p in enumerate(own.simulation.possibility)}
-    explorer.merge(world, partitions)
-    own.simulation.ran.append(Ran(event, None, []))
-    for row, possibility in enumerate(own.simulation.possibility):
-        if possibility.partition not in partitions:
-            continue
-        wrong, found = judge(possibility, own.traces[row])
-        explorer.settle(row, found)
-        troubled[possibility.partition] = wrong
-        explorer.contests.setdefault(possibility.partition, []).append(Contest(
-            event.said["reason"], stretch.begin, own.traces[row], [lost[possibility.partition]]
-        ))
+    settle_with(explorer, world, partitions, event.said["reason"], stretch.begin, troubled)
+    explorer.world.simulation.ran.append(Ran(event, None, []))
 
+
+def settle_with(
+    explorer: Explorer, world: World, partitions: set[Partition], reason: str, begin: int,
+    troubled: Troubled,
+) -> None:
+    """Take some partitions' rows from another world, and note what decided for it."""
+    own = explorer.world
+    lost = {p: [life.trace for life in own.lives([p])] for p in partitions}
+    explorer.merge(world, partitions)
+    for partition in partitions:
+        troubled[partition] = 0.0
+        for life, trace in zip(list(own.lives([partition])), lost[partition], strict=False):
+            wrong, found = judge(life.possibility, life.trace)
+            explorer.settle(life, found)
+            troubled[partition] += wrong
+            explorer.contests.setdefault(partition, []).append(
+                Contest(reason, begin, life.trace, [trace])
+            )

@@ -13,6 +13,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kfast.replay.brokers import BROKER_COMPARE, BrokerSide, Heard
 from kfast.replay.checks import MISSING, Case, Check, View, agrees
@@ -66,13 +67,43 @@ class Stretch:
         self.lines = [number for number in cluster.lines if self.begin <= number < self.end]
 
 
+class Life(NamedTuple):
+    """A possibility with its checks; `row` is None where the partition has been deleted since."""
+
+    possibility: Possibility
+    trace: Trace
+    row: int | None
+
+
 @dataclass
 class World:
-    """A simulation with what brokers remember and the traces of its rows."""
+    """A simulation with what brokers remember and the traces of its rows.
+
+    `gone` has the possibilities of partitions that were deleted in the stretch at hand.
+    """
 
     simulation: Simulation
     brokers: BrokerSide
     traces: dict[int, Trace] = field(default_factory=dict)
+    gone: dict[Partition, list[Life]] = field(default_factory=dict)
+
+    def lives(self, partitions: Iterable[Partition]) -> Iterator[Life]:
+        """All possibilities of some partitions: those there are, and those that were deleted."""
+        for partition in partitions:
+            yield from self.gone.get(partition, ())
+            for row in self.simulation.rows.get(partition, ()):
+                yield Life(self.simulation.possibility[row],
+                           self.traces.setdefault(row, Trace()), row)
+
+    def bury(self, rows: dict[Partition, list[int]], before: list[Possibility]) -> None:
+        """Keep what became of rows that were there before an event that deleted them."""
+        now = self.simulation.rows
+        for partition, some in rows.items():
+            for row in some:
+                if row not in now.get(partition, ()):
+                    self.gone.setdefault(partition, []).append(
+                        Life(before[row], self.traces.pop(row, Trace()), None)
+                    )
 
     def reset(self, before: list[Possibility]) -> None:
         """Begin anew for rows that an event gave to other partitions."""
@@ -91,6 +122,7 @@ def copy_of(world: World) -> World:
     return World(
         world.simulation.copy(), world.brokers.copy(),
         {row: Trace(list(trace.checks)) for row, trace in world.traces.items()},
+        {p: list(some) for p, some in world.gone.items()},
     )
 
 
@@ -114,7 +146,9 @@ def run_event(world: World, event: Event) -> Ran:
     simulation = world.simulation
     simulation.begin(event)
     before, registered = list(simulation.possibility), simulation.registered
+    rows = simulation.rows
     ran = run(simulation, event)
+    world.bury(rows, before)
     world.reset(before)
     if event.kind == "resume":
         _remember_all(world)

@@ -233,7 +233,7 @@ def _write_isr(
     leadership = simulation.state.leadership(row)
     assert leadership is not None
     possibility = simulation.possibility[row]
-    writes = 1
+    writes = event.said.get("writes", {}).get(possibility.partition, 1)
     ahead = event.said.get("ahead", {}).get(possibility.partition)
     if ahead is not None and not any(possibility.unknown()[:2]):
         epoch, version = ahead
@@ -342,7 +342,9 @@ def _isr_written(simulation: Simulation, event: Event) -> None:
             if leadership is None:
                 continue
             caught_up = [b for b in state.assignment(row).replicas if b in live]
-            _write_isr(simulation, row, isr or caught_up, event)
+            wanted = set(isr or caught_up)
+            ordered = [b for b in state.assignment(row).replicas if b in wanted]
+            _write_isr(simulation, row, ordered, event)
 
 
 RUN: dict[str, Callable[[Simulation, Event], Outcome | None]] = {

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from kfast.replay.checks import MISSING, Check
-from kfast.replay.inference import World
-from kfast.replay.rows import UNKNOWN_EPOCH
+from kfast.replay.inference import Trace, World
+from kfast.replay.rows import UNKNOWN_EPOCH, Possibility
 
 
 def settle(world: World, row: int, found: dict[str, int]) -> None:
@@ -16,7 +16,7 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
     possibility = simulation.possibility[row]
     if not found or not possibility.starts:
         return
-    state, start = simulation.state, possibility.starts[-1]
+    state = simulation.state
     record = state.records[row : row + 1]
     shift = {"leader_epoch": found.get("epoch", 0), "version": found.get("version", 0)}
     for name, by in shift.items():
@@ -38,7 +38,12 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
             world.brokers.memory[key] = heard._replace(
                 leader_epoch=heard.leader_epoch + shift["leader_epoch"]
             )
-    trace = world.traces[row]
+    settle_trace(possibility, world.traces[row], found)
+
+
+def settle_trace(possibility: Possibility, trace: Trace, found: Mapping[str, int]) -> None:
+    """Let checks and the start of a possibility count from what was found."""
+    start = possibility.starts[-1]
     trace.checks = [
         (n, at, shifted(check, found) if at == len(possibility.starts) else check)
         for n, at, check in trace.checks
