@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from kfast.profiles import Profile
 from kfast.replay.brokers import BrokerSide
-from kfast.replay.checks import MISSING, agrees
+from kfast.replay.checks import MISSING
 from kfast.replay.cluster import Cluster
 from kfast.replay.events import Event
 from kfast.replay.forms import Statement
 from kfast.replay.hidden import find_hidden
 from kfast.replay.inference import (
     BEFORE,
-    BETWEEN,
     COST,
     HOLE,
+    POINTS,
     Contest,
     Life,
     Stretch,
@@ -25,17 +25,16 @@ from kfast.replay.inference import (
     World,
     copy_of,
     go_through,
+    is_hole,
     judge,
     starts_of,
 )
+from kfast.replay.others import try_others
 from kfast.replay.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
 from kfast.replay.scala import Partition
 from kfast.replay.settling import settle, settle_trace, shifted
 from kfast.replay.simulation import Simulation
 from kfast.replay.written import find_writes
-
-TOGETHER, MANY = 0.8, 3
-"""So much less adopting costs for partitions of which so many changed in the same way."""
 
 IMPOSSIBLE = 3.0
 """Cost of an adopted record that cannot come after the one before."""
@@ -96,24 +95,29 @@ class Explorer:
         return list(dict.fromkeys((*self.world.gone, *self.world.simulation.rows)))
 
     def next_cut(self, first: int) -> int:
-        """Place of the next failover or hole after an event."""
+        """Place where the stretch after the one that begins with an event begins."""
         events = self.cluster.events
-        return next(
-            (at for at in range(first + 1, len(events))
-             if events[at].kind in ("failover", "resume")), len(events),
-        )
+        point = first
+        while point < len(events) and events[point].kind == "isr_written":
+            point += 1
+        cut = next((at for at in range(point + 1, len(events)) if events[at].kind in POINTS), None)
+        if cut is None:
+            return len(events)
+        while events[cut - 1].kind == "isr_written" and events[cut - 1].at == events[cut].at:
+            cut -= 1
+        return cut
 
     # --- one stretch ----------------------------------------------------------------------------
 
     def _go(self, first: int, last: int) -> None:
         stretch = Stretch(self.cluster, self.statements, first, last)
-        point = stretch.events[0]
+        point = stretch.point
         before = copy_of(self.world)
         self.begin = stretch.begin
-        if _is_hole(point):
+        if is_hole(point):
             self.unheard |= set(self.world.simulation.rows)
         born = [p for p, birth in self.cluster.births.items() if birth is point]
-        self._add(self.world, point, dict.fromkeys(born), BEFORE)
+        self.add(self.world, point, dict.fromkeys(born), BEFORE)
         go_through(self.world, stretch)
         troubled = self._choose()
         if troubled:
@@ -133,7 +137,8 @@ class Explorer:
         Both orders are tried at a hole, where records may well be others; the cheaper one stays.
         """
         ways = ("hidden", "others", "hidden") if first else ("hidden",)
-        if not first or not _is_hole(self.cluster.events[first]):
+        last = self.next_cut(first)
+        if not first or not is_hole(Stretch(self.cluster, self.statements, first, last).point):
             return self._try_ways(ways, before, first, troubled)
         kept = self.save()
         left = self._try_ways(ways, before, first, dict(troubled))
@@ -158,7 +163,7 @@ class Explorer:
                 troubled = find_hidden(self, before, first, troubled)
             else:
                 stretch = Stretch(self.cluster, self.statements, first, self.next_cut(first))
-                self._try_others(before, stretch, troubled)
+                try_others(self, before, stretch, troubled)
                 troubled = self._choose()
         return troubled
 
@@ -185,7 +190,7 @@ class Explorer:
         self.contests, self.told = saved.contests, saved.told
         self.cluster.events[:] = saved.events
 
-    def _add(
+    def add(
         self, world: World, point: Event, parents: dict[Partition, Possibility | None], reason: str
     ) -> None:
         """Add a row for everything that the records of some partitions may be at a point."""
@@ -253,8 +258,7 @@ class Explorer:
     def _best(
         self, partition: Partition, lives: Sequence[Life]
     ) -> tuple[float, Life, float, dict[str, int]]:
-        """The possibility that costs least, settled: its cost, itself, what disagrees, its counts.
-        """
+        """Settle the possibility that costs least; its cost, itself, what disagrees, its counts."""
         judged = []
         for life in lives:
             wrong, found = judge(life.possibility, life.trace)
@@ -313,76 +317,6 @@ class Explorer:
             cost += IMPOSSIBLE * (new_version < version + max(least, int(differs)))
         return cost
 
-    # --- where a partition's past does not agree with the lines -----------------------------------
-
-    def _try_others(
-        self, before: World, stretch: Stretch, troubled: dict[Partition, float]
-    ) -> None:
-        """Simulate troubled partitions again, with everything their records may have become."""
-        world = copy_of(before)
-        self.only(world, set(troubled))
-        point = stretch.events[0]
-        parents = {}
-        for row, possibility in enumerate(world.simulation.possibility):
-            parents[possibility.partition] = dataclasses.replace(
-                possibility, last_known=self._last_known(world, row),
-                inherited=list(world.traces[row].checks),
-            )
-        if not parents:
-            return
-        together = self._together(stretch, troubled)
-        for reason in (HOLE, BETWEEN):
-            some = {
-                p: parent for p, parent in parents.items()
-                if (p in self.unheard) == (reason == HOLE)
-            }
-            self._add_others(world, point, some, reason)
-        for possibility in world.simulation.possibility:
-            parent = parents[possibility.partition]
-            if possibility.partition in together and possibility.number != parent.number:
-                possibility.cost -= TOGETHER
-        go_through(world, stretch, set(parents))
-        self.merge(world, set(parents))
-
-    def _together(self, stretch: Stretch, troubled: dict[Partition, float]) -> set[Partition]:
-        """Partitions that lines disagree with in the same way as with several others."""
-        groups: dict[tuple[object, ...], set[Partition]] = {}
-        for life in self.world.lives(troubled):
-            signs = []
-            for number, _, check in life.trace.checks:
-                if number < stretch.begin or agrees(check) or check.predicted is None:
-                    continue
-                change: object = (str(check.logged), str(check.predicted))
-                if check.counted and check.predicted is not MISSING:
-                    change = check.logged - check.predicted
-                signs.append((self.statements[number].kind, check.field, change))
-            groups.setdefault(tuple(signs), set()).add(life.possibility.partition)
-        return {p for some in groups.values() if len(some) >= MANY for p in some}
-
-    def _add_others(
-        self, world: World, point: Event, parents: dict[Partition, Possibility], reason: str
-    ) -> None:
-        before = self.numbers
-        self._add(world, point, dict(parents), reason)
-        for possibility in world.simulation.possibility:
-            if possibility.number > before:
-                parent = parents[possibility.partition]
-                possibility.last_known = parent.last_known
-                possibility.inherited = parent.inherited
-        for row, possibility in enumerate(world.simulation.possibility):
-            if possibility.number > before:
-                world.traces[row] = Trace(list(possibility.inherited))
-
-    def _last_known(
-        self, world: World, row: int
-    ) -> tuple[int, tuple[int, ...], int | None, int | None] | None:
-        leadership = world.simulation.state.leadership(row)
-        if leadership is None:
-            return None
-        epoch, version, _ = world.simulation.possibility[row].unknown()
-        return (leadership.leader, leadership.isr, None if epoch else leadership.leader_epoch,
-                None if version else leadership.version)
-
     def only(self, world: World, partitions: set[Partition]) -> None:
         """Drop the rows of all other partitions from a world."""
         dropped = {
@@ -427,13 +361,8 @@ def _keep(found: dict[Partition, Possibility], possibility: Possibility) -> None
     """Note a possibility; what was adopted for an earlier partition of its name stays."""
     earlier = found.get(possibility.partition)
     if earlier is not None:
-        own = {id(start) for start in possibility.starts}
-        lost = [start for start in earlier.starts if id(start) not in own]
-        if lost and earlier is not possibility:
+        own = {id(start.point) for start in possibility.starts}
+        lost = [start for start in earlier.starts if id(start.point) not in own]
+        if lost:
             possibility = dataclasses.replace(possibility, starts=[*lost, *possibility.starts])
     found[possibility.partition] = possibility
-
-
-def _is_hole(point: Event) -> bool:
-    """Whether lines are missing before a failover, or where the log goes on."""
-    return bool(point.said.get("hole")) or point.kind == "resume" or not point.term.follows

@@ -190,11 +190,10 @@ def _try(
     end = later[1] if len(later) > 1 else stretch.end
     own = explorer.world
     for _ in range(2):
-        world = begin_again(explorer, before, stretch.events[0], some)
-        trial = Stretch(explorer.cluster, explorer.statements, 0, 0)
-        trial.begin, trial.end, trial.lines = stretch.begin, stretch.end, stretch.lines
-        trial.events = [*stretch.events[:place], event, *stretch.events[place:]]
-        _number(trial.events, place)
+        world = begin_again(explorer, before, stretch.point, some)
+        events = [*stretch.events[:place], event, *stretch.events[place:]]
+        _number(events, place)
+        trial = stretch.with_events(events)
         go_through(world, trial, some)
         gained = gains(own, world, some, stretch.begin, end)
         helped = {p for p, gain in gained.items() if gain > 1}

@@ -9,6 +9,7 @@ all others stays a contradiction.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,6 +39,10 @@ UNLIKELY = 0.05
 """Added for each thing that is not as it usually is: so that ties go to the usual."""
 
 
+POINTS = frozenset({"failover", "resume"})
+"""Events that a stretch begins with: a controller is elected, or its log goes on."""
+
+
 @dataclass
 class Trace:
     """Checks of one possibility, line by line, with the number of the start they count from."""
@@ -53,7 +58,8 @@ class Stretch:
     cluster : Cluster
     statements : sequence of Statement
     first, last : int
-        Places of its events: `first` is the failover or hole, `last` the first one after it.
+        Places of its events: `first` is the failover or hole, or what leaders wrote right before
+        it; `last` is the first event of the next stretch.
     """
 
     def __init__(
@@ -65,6 +71,13 @@ class Stretch:
         self.begin = self.events[0].at if first else -1
         self.end = cluster.events[last].at if last < len(cluster.events) else len(statements)
         self.lines = [number for number in cluster.lines if self.begin <= number < self.end]
+        self.point = next((e for e in self.events if e.kind in POINTS), self.events[0])
+
+    def with_events(self, events: list[Event]) -> Stretch:
+        """Make a stretch of the same lines with other events."""
+        other = copy.copy(self)
+        other.events = events
+        return other
 
 
 class Life(NamedTuple):
@@ -73,6 +86,11 @@ class Life(NamedTuple):
     possibility: Possibility
     trace: Trace
     row: int | None
+
+
+def is_hole(point: Event) -> bool:
+    """Whether lines are missing before a failover, or where the log goes on."""
+    return bool(point.said.get("hole")) or point.kind == "resume" or not point.term.follows
 
 
 @dataclass

@@ -6,6 +6,7 @@ Source: specification, section 2.3, for the record of a replica that leaves the 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,7 @@ class Sending:
 
 
 def items_of(
-    outcome: Outcome, places: dict[tuple[str, int], int], deleted: Mapping[int, Leadership],
+    outcome: Outcome, places: dict[tuple[str, int], int], known: Mapping[int, Leadership],
     epoch: int,
 ) -> Iterator[Made]:
     """Items of one event: row, key, step and values.
@@ -75,8 +76,9 @@ def items_of(
     outcome : Outcome
     places : dict
         Rows by topic, as the state calls it, and partition.
-    deleted : mapping of row to Leadership
-        Records of partitions that are being deleted, as they were before the event.
+    known : mapping of row to Leadership
+        Records as they were before the event, of partitions that are being deleted or that lose
+        several replicas at once.
     epoch : int
         Of the controller.
     """
@@ -84,7 +86,7 @@ def items_of(
     yield from _transitions(moved, places)
     yield from _elections(outcome, moved, places)
     yield from _refusals(outcome, places)
-    yield from _shrinks(outcome, moved, places, dict(deleted), epoch)
+    yield from _shrinks(outcome, moved, places, known, epoch)
     yield from _requests(outcome, places)
     yield from _metadata(outcome, places)
 
@@ -128,7 +130,7 @@ def _refusals(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[
 
 def _shrinks(
     outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
-    deleted: dict[int, Leadership], epoch: int,
+    known: Mapping[int, Leadership], epoch: int,
 ) -> Iterator[Made]:
     """Records after a replica became Offline: the additions of the same step, in order.
 
@@ -139,26 +141,43 @@ def _shrinks(
         if row["kind"] == "LeaderAndIsr":
             added.setdefault((row["step"], row["topic"], row["partition"]), []).append(row)
     turn: dict[tuple[int, str, int], int] = {}
-    for row in moved:
-        if row["broker_id"] is None or row["to_state"] != "OfflineReplica":
-            continue
+    gone = [row for row in moved
+            if row["broker_id"] is not None and row["to_state"] == "OfflineReplica"]
+    leaving: dict[tuple[int, str, int], set[int]] = {}
+    for row in gone:
+        leaving.setdefault((row["step"], row["topic"], row["partition"]), set()).add(
+            row["broker_id"]
+        )
+    for row in gone:
         name = (row["step"], row["topic"], row["partition"])
         number = turn.get(name, 0)
         turn[name] = number + 1
         records = added.get(name, [])
         at = _place(row, places)
-        if not records and at in deleted:
-            if row["broker_id"] in deleted[at].isr:
-                deleted[at] = _without(deleted[at], row["broker_id"])
-            said = {name: getattr(deleted[at], name) for name in ("leader", "leader_epoch", "isr",
-                                                                  "version")}
-            said["controller_epoch"] = epoch
-            yield at, ("shrunk", row["broker_id"]), row["step"], said
-        elif number < len(records):
+        key: Key = ("shrunk", row["broker_id"])
+        if number < len(records):
             said = {key: records[number][key] for key in ("leader", "leader_epoch", "version",
                                                           "controller_epoch")}
             said["isr"] = tuple(records[number]["isr"])
-            yield at, ("shrunk", row["broker_id"]), row["step"], said
+            yield at, key, row["step"], said
+        others = leaving[name] - {row["broker_id"]}
+        if at in known and (others or not records):
+            for said in _in_any_order(known[at], row["broker_id"], sorted(others)):
+                yield at, key, row["step"], {**said, "controller_epoch": epoch}
+
+
+def _in_any_order(
+    record: Leadership, broker: int, others: list[int]
+) -> Iterator[dict[str, Any]]:
+    """Records that a replica may leave when several go at once: Kafka takes them in hash order."""
+    for n in range(len(others) + 1):
+        for first in itertools.combinations(others, n):
+            after = record
+            for gone in (*first, broker):
+                if gone in after.isr:
+                    after = _without(after, gone)
+            yield {name: getattr(after, name)
+                   for name in ("leader", "leader_epoch", "isr", "version")}
 
 
 def _without(record: Leadership, broker: int) -> Leadership:

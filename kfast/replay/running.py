@@ -233,9 +233,12 @@ def _write_isr(
     leadership = simulation.state.leadership(row)
     assert leadership is not None
     possibility = simulation.possibility[row]
-    writes = event.said.get("writes", {}).get(possibility.partition, 1)
+    noted = event.said.setdefault("writes", {})
+    writes = noted.get(possibility.partition, 1)
     ahead = event.said.get("ahead", {}).get(possibility.partition)
-    if ahead is not None and not any(possibility.unknown()[:2]):
+    if any(possibility.unknown()[:2]):
+        noted.setdefault(possibility.partition, writes)  # What counts from it is found with this.
+    elif ahead is not None and possibility.partition not in noted:
         epoch, version = ahead
         told = (version - leadership.version) - (epoch - leadership.leader_epoch)
         writes = told if 1 <= told <= MOST_WRITES else 1

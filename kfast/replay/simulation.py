@@ -55,7 +55,7 @@ class Simulation:
         self.ran: list[Ran] = []
         self.leaders_before: dict[int, int] = {}
         self.leaders_at_start: dict[int, int] = {}
-        self.deleted: dict[int, Leadership] = {}
+        self.records_before: dict[int, Leadership] = {}
         self.imbalance: dict[int, tuple[int, int, float]] = {}
         self.alone = True
         self.freed: dict[Partition, list[int]] = {}
@@ -205,7 +205,9 @@ class Simulation:
                 row: int(state.broker_id[leader]) if leader >= 0 else -1
                 for row, leader in enumerate(state.records["leader"].tolist())
             }
-        self.deleted = {}
+        self.records_before = {}
+        if event.kind == "failover" and event.said["registered"] is not None:
+            self._note_doubly_dead(set(event.said["registered"]))
         names = set(event.said["topics"] or ()) if event.kind == "delete" else set()
         if not names and not state.any_queued:
             return
@@ -215,7 +217,18 @@ class Simulation:
             if leadership is not None and (
                 possibility.partition[0] in names or queued[state.topic_row[row]]
             ):
-                self.deleted[row] = leadership
+                self.records_before[row] = leadership
+
+    def _note_doubly_dead(self, registered: set[int]) -> None:
+        """Records of which a new controller takes several dead replicas out."""
+        state = self.state
+        for row in range(len(self.possibility)):
+            if int(state.partition[row]) < 0:
+                continue
+            if len(set(state.assignment(row).replicas) - registered) > 1:
+                leadership = state.leadership(row)
+                if leadership is not None:
+                    self.records_before[row] = leadership
 
     def rows_of(self, partition: Partition) -> list[int]:
         """Rows of a partition that are there."""
@@ -329,7 +342,7 @@ class Simulation:
                 (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
             }
             epoch = event.term.epoch if event.term.epoch is not None else -1
-            for row, key, step, said in items_of(outcome, places, self.deleted, epoch):
+            for row, key, step, said in items_of(outcome, places, self.records_before, epoch):
                 self.items.setdefault(row, []).append(Item(event, step, event.time, key, said))
             sendings = sendings_of(outcome)
         if event.kind == "shutdown" and outcome is not None and not any(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kfast.replay.compare import subjects
 from kfast.replay.events import Event
 from kfast.replay.hidden import Troubled, begin_again, gains, settle_with
-from kfast.replay.inference import COST, WRITTEN, Stretch, World, go_through
+from kfast.replay.inference import COST, WRITTEN, Stretch, World, go_through, is_hole
 from kfast.replay.scala import Partition
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ TIMES = 3
 
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
-    "isr_record", "all_leaders",
+    "isr_record", "all_leaders", "sent_reassignment",
 })
 """Lines of a controller that tell a record with its ISR."""
 
@@ -73,14 +73,16 @@ def find_writes(
         for write in _writes(stretch, partition, _with_base(explorer, before, stretch, partition,
                                                             mentions))
     ]
+    earlier = explorer.cluster.events[first - 1] if first else None
+    if earlier is None or is_hole(stretch.point):
+        earlier = None
+        writes = [write for write in writes if write.place > 0]
     for _ in range(TIMES):
         some = {write.partition for write in writes}
         if not some:
             return troubled
-        world = begin_again(explorer, before, stretch.events[0], some)
-        trial = Stretch(explorer.cluster, explorer.statements, 0, 0)
-        trial.begin, trial.end, trial.lines = stretch.begin, stretch.end, stretch.lines
-        trial.events = _with_writes(stretch.events, writes)
+        world = begin_again(explorer, before, stretch.point, some)
+        trial = stretch.with_events(_with_writes(stretch.events, writes, earlier))
         go_through(world, trial, some)
         gained = gains(explorer.world, world, some, stretch.begin, stretch.end)
         helped = {p for p, gain in gained.items() if gain > COST[WRITTEN]}
@@ -129,7 +131,7 @@ def _with_base(
     base: list[Mention] = []
     for row in simulation.rows_of(partition):
         starts = simulation.possibility[row].starts
-        if starts and starts[-1].point is stretch.events[0]:
+        if starts and starts[-1].point is stretch.point:
             start = starts[-1]
             if start.leader_epoch is None or start.version is None:
                 return mentions
@@ -222,21 +224,26 @@ def _place(
 # --- putting them into the script ---------------------------------------------------------------
 
 
-def _with_writes(events: Sequence[Event], writes: Sequence[Write]) -> list[Event]:
-    """Events of a stretch with one more before each that has writes before it."""
+def _with_writes(
+    events: Sequence[Event], writes: Sequence[Write], earlier: Event | None
+) -> list[Event]:
+    """Events of a stretch with one more before each that has writes before it.
+
+    `earlier` is the last event before the stretch.
+    """
     by_place: dict[int, list[Write]] = {}
     for write in writes:
-        if write.place > 0:
-            by_place.setdefault(write.place, []).append(write)
-    found = [events[0]]
-    for place, event in enumerate(events[1:], 1):
-        for rank, some in enumerate(_in_turn(by_place.get(place, ()))):
-            before = found[-1]
+        by_place.setdefault(write.place, []).append(write)
+    found: list[Event] = []
+    for place, event in enumerate(events):
+        for some in _in_turn(by_place.get(place, ())):
+            before = found[-1] if found else earlier
+            assert before is not None, "what leaders wrote before the log begins is no event"
             found.append(Event(
                 "isr_written", max(before.time, event.time - 1), event.at,
                 {"updates": {w.partition: tuple(sorted(w.isr)) for w in some},
                  "writes": {w.partition: w.times for w in some}, "reason": WRITTEN},
-                event.term, inferred=True, number=(before.number + event.number) / 2,
+                before.term, inferred=True, number=(before.number + event.number) / 2,
             ))
         found.append(event)
     return found
