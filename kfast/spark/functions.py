@@ -1,0 +1,276 @@
+"""`elect` and `fail` for columns of a user's own DataFrame, as Arrow UDFs.
+
+A batch of rows becomes a small cluster of as many partitions, kfast's machines run on it, and its
+columns go back. Partitions have nothing to do with each other in these events, so the answer does
+not depend on the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions
+from pyspark.sql.pandas.functions import arrow_udf
+
+from kfast.controller import Controller
+from kfast.errors import ArgumentError, InputError
+from kfast.machines import PartitionStateMachine, ReplicaStateMachine
+from kfast.profiles import DEFAULT_PROFILE, find_profile
+from kfast.schema import NO_LEADER, PARTITION_STATE_NAMES, PartitionState, Strategy
+from kfast.spark.columns import spark_schema
+from kfast.state import ClusterState
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+__all__ = ["elect", "fail"]
+
+_IDS = pa.list_(pa.int32())
+RESULT = pa.schema(
+    [
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("isr", _IDS),
+        ("state", pa.string()),
+    ]
+)
+"""Fields of the answers: the leader is -1 for none, the state has Kafka's name."""
+
+_TOPICS = pa.table(
+    {"topic": pa.array(["clean", "unclean"]), "unclean_leader_election": pa.array([False, True])}
+)
+
+
+def elect(
+    replicas: Column | str,
+    isr: Column | str,
+    live: Column | str,
+    *,
+    unclean: Column | str | None = None,
+    strategy: Strategy | str = Strategy.OFFLINE,
+    profile: str = DEFAULT_PROFILE,
+) -> Column:
+    """Elect a leader for each row, as the controller does for a partition without one.
+
+    Parameters
+    ----------
+    replicas, isr, live : Column or str
+        Arrays of broker ids: assigned replicas in order; replicas in sync (null: all of them);
+        brokers that are up (those that are no replica are passed over).
+    unclean : Column or str, optional
+        Boolean: whether unclean election is allowed; nowhere by default.
+    strategy : Strategy or str
+        How leaders are elected; a string is its name in lower case.
+    profile : str
+        Which controller is simulated: a name in `kfast.profiles.PROFILES`.
+
+    Returns
+    -------
+    Column
+        struct of leader (-1 for none), leader_epoch (how often a leader was elected here: 0 or 1),
+        isr and state ("OnlinePartition", "OfflinePartition"); null where `replicas` is null.
+
+    Raises
+    ------
+    ArgumentError
+        The strategy or the profile is unknown. What is wrong in a row is told when Spark runs.
+    """
+    find_profile(profile)
+    number = int(_strategy(strategy))
+
+    def run(a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array) -> pa.Array:
+        return elect_batch(a, b, c, d, Strategy(number), profile)
+
+    udf = _make_udf(run)
+    return udf(replicas, isr, live, _given(unclean, "boolean"))
+
+
+def fail(
+    replicas: Column | str,
+    isr: Column | str,
+    leader: Column | str,
+    brokers: Iterable[int],
+    *,
+    live: Column | str | None = None,
+    leader_epoch: Column | str | None = None,
+    unclean: Column | str | None = None,
+    profile: str = DEFAULT_PROFILE,
+) -> Column:
+    """Say what each row is after a controller started and some brokers failed together.
+
+    Parameters
+    ----------
+    replicas, isr, live, unclean, profile
+        As for `elect`; without `live` every broker is up before the failure.
+    leader : Column or str
+        Broker id of the leader, -1 for none; null means the first replica.
+    brokers : iterable of int
+        Ids of the brokers that fail.
+    leader_epoch : Column or str, optional
+        Epoch before; 0 by default.
+
+    Returns
+    -------
+    Column
+        As for `elect`, with the leader epoch afterwards.
+    """
+    find_profile(profile)
+    ids = sorted({int(broker) for broker in brokers})
+    if ids and ids[0] < 0:
+        raise ArgumentError(f"brokers names {ids[0]}; broker ids are 0 or more")
+
+    def run(
+        a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array, e: pa.Array, f: pa.Array
+    ) -> pa.Array:
+        return fail_batch(a, b, c, d, e, f, ids, profile)
+
+    udf = _make_udf(run)
+    return udf(
+        replicas, isr, leader, _given(live, "array<int>"), _given(leader_epoch, "int"),
+        _given(unclean, "boolean"),
+    )
+
+
+def _make_udf(run: Callable[..., pa.Array]) -> Callable[..., Column]:
+    """An Arrow UDF that answers with `RESULT`; PySpark's hints know of no struct."""
+    make: Any = arrow_udf
+    udf: Callable[..., Column] = make(run, spark_schema(RESULT))
+    return udf
+
+
+def _given(column: Column | str | None, kind: str) -> Column | str:
+    return functions.lit(None).cast(kind) if column is None else column
+
+
+def _strategy(strategy: Strategy | str) -> Strategy:
+    if isinstance(strategy, Strategy):
+        return strategy
+    names = {one.name.lower(): one for one in Strategy}
+    if strategy not in names:
+        raise ArgumentError(f"strategy {strategy!r} is unknown; allowed: {', '.join(names)}")
+    return names[strategy]
+
+
+def elect_batch(
+    replicas: pa.Array, isr: pa.Array, live: pa.Array, unclean: pa.Array, strategy: Strategy,
+    profile: str,
+) -> pa.Array:
+    """`elect` of a batch."""
+    if live.null_count > replicas.null_count:
+        raise InputError("live is null in some rows; an empty array says that no broker is up")
+    nobody = pa.array(np.full(len(replicas), NO_LEADER, np.int32))
+    batch = _Batch(replicas, isr, nobody, live, None, unclean, [])
+    machine = PartitionStateMachine(batch.state, journal="off", profile=profile)
+    machine.initialize()
+    rows = np.arange(batch.state.n_partitions, dtype=np.int32)
+    machine.handle_state_changes(rows, PartitionState.ONLINE, strategy)
+    return batch.answer()
+
+
+def fail_batch(
+    replicas: pa.Array, isr: pa.Array, leader: pa.Array, live: pa.Array, leader_epoch: pa.Array,
+    unclean: pa.Array, brokers: list[int], profile: str,
+) -> pa.Array:
+    """`fail` of a batch.
+
+    The machines are started one by one, for a failover would forget which replicas are offline.
+    """
+    batch = _Batch(replicas, isr, leader, live, leader_epoch, unclean, brokers)
+    controller = Controller(batch.state, journal="off", profile=profile)
+    ReplicaStateMachine(batch.state, journal="off", profile=profile).start()
+    machine = PartitionStateMachine(batch.state, journal="off", profile=profile)
+    machine.initialize()
+    machine.trigger_online()
+    batch.state.index_hosting()
+    controller.on_broker_failure(brokers)
+    return batch.answer()
+
+
+class _Batch:
+    """Rows as a cluster: topics `clean` and `unclean`, partitions numbered by row.
+
+    A row's dead brokers are its offline log directories: whether a replica is live is then said
+    row by row.
+    """
+
+    def __init__(
+        self, replicas: pa.Array, isr: pa.Array, leader: pa.Array, live: pa.Array,
+        leader_epoch: pa.Array | None, unclean: pa.Array, brokers: list[int],
+    ) -> None:
+        self.given = replicas.is_valid()
+        replicas, isr, leader, live, unclean = (
+            column.filter(self.given) for column in (replicas, isr, leader, live, unclean)
+        )
+        rows = len(replicas)
+        lists = {"replicas": replicas.cast(_IDS), "isr": isr.cast(_IDS)}
+        dead = _without(lists["replicas"], lists["isr"], live.cast(_IDS))
+        which = pc.fill_null(unclean, False).cast(pa.int32())
+        columns: dict[str, Any] = {
+            "topic": pa.DictionaryArray.from_arrays(which, _TOPICS["topic"].chunk(0)),
+            "partition": pa.array(np.arange(rows, dtype=np.int32)),
+            **lists,
+            "leader": leader.cast(pa.int32()),
+            "offline_dir": dead,
+        }
+        if leader_epoch is not None:
+            epochs = pc.fill_null(leader_epoch.filter(self.given), 0)
+            columns["leader_epoch"] = epochs.cast(pa.int32())
+        named = [column.flatten().to_numpy() for column in lists.values()]
+        leaders = pc.fill_null(columns["leader"], NO_LEADER).to_numpy()
+        named += [leaders[leaders >= 0], np.asarray(brokers, np.int32)]
+        known = pa.table({"broker_id": pa.array(np.unique(np.concatenate(named)))})
+        self.state = ClusterState.from_tables(
+            known, _TOPICS, pa.table(columns), source="the DataFrame"
+        )
+
+    def answer(self) -> pa.StructArray:
+        """Columns of `RESULT`, null again where `replicas` was."""
+        partitions = self.state.to_tables().partitions
+        names = pa.DictionaryArray.from_arrays(
+            partitions["partition_state"].combine_chunks().cast(pa.int32()), PARTITION_STATE_NAMES
+        )
+        fields = [_plain(partitions[name]) for name in ("leader", "leader_epoch", "isr")]
+        answer = pa.StructArray.from_arrays(
+            [*fields, names.cast(pa.string())], fields=list(RESULT)
+        )
+        if len(answer) == len(self.given):
+            return answer
+        place = pc.subtract(pc.cumulative_sum(self.given.cast(pa.int32())), 1)
+        return answer.take(pc.if_else(self.given, place, pa.scalar(None, pa.int32())))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks)
+
+
+def _without(replicas: pa.ListArray, isr: pa.ListArray, live: pa.ListArray) -> pa.ListArray:
+    """Replicas and members of the ISR that are not live, row by row; none where live is null."""
+    known = live.is_valid().to_numpy(zero_copy_only=False)
+    kept, in_sync = _keys(replicas), _keys(isr)
+    strangers = in_sync[~_is_in(in_sync, kept)]
+    everyone = np.sort(np.concatenate([kept, strangers])) if strangers.size else kept
+    owner = everyone >> 32
+    dead = ~_is_in(everyone, _keys(live)) & known[owner]
+    offsets = np.searchsorted(owner[dead], np.arange(len(replicas) + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(everyone[dead].astype(np.int32)))
+
+
+def _is_in(keys: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.is_in(pa.array(keys), value_set=pa.array(others)).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _keys(lists: pa.ListArray) -> npt.NDArray[np.int64]:
+    """Row and broker of every item, as one number each."""
+    owner = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
+    if lists.flatten().null_count:
+        raise InputError("an array of broker ids has a null in it")
+    keys: npt.NDArray[np.int64] = (owner << 32) | lists.flatten().to_numpy().astype(np.int64)
+    return keys

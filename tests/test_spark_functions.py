@@ -1,0 +1,134 @@
+"""`elect` and `fail` on columns, against the elections one by one and the controller."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kfast
+from kfast.elections import controlled_shutdown_leader, offline_leader, preferred_leader
+
+pytestmark = pytest.mark.spark
+KNOWN = {
+    "offline": offline_leader,
+    "preferred_replica": preferred_leader,
+    "controlled_shutdown": lambda ar, isr, live: controlled_shutdown_leader(ar, isr, live, ()),
+}
+
+
+def lists(rng, n):
+    """Random rows: replicas, isr, live, unclean."""
+    rows = []
+    for number in range(n):
+        ar = rng.permutation(7)[: rng.integers(1, 5)].tolist()
+        isr = [b for b in ar if rng.random() < 0.6]
+        live = [b for b in range(9) if rng.random() < 0.5]
+        rows.append((number, ar, isr, live, bool(rng.random() < 0.5)))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return lists(np.random.default_rng(3), 500)
+
+
+@pytest.fixture(scope="module")
+def frame(spark, rows):
+    types = "n int, ar array<int>, isr array<int>, live array<int>, unclean boolean"
+    return spark.createDataFrame([*rows, (500, None, [1], [1], False)], types).cache()
+
+
+@pytest.mark.parametrize("batch", [13, 10_000])
+@pytest.mark.parametrize("strategy", list(KNOWN))
+def test_elect_is_the_election_of_each_row(spark, frame, rows, strategy, batch):
+    from kfast.spark import elect
+
+    unclean = "unclean" if strategy == "offline" else None
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
+    try:
+        chosen = elect("ar", "isr", "live", unclean=unclean, strategy=strategy)
+        seen = {r.n: r.e for r in frame.select("n", chosen.alias("e")).collect()}
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert seen.pop(500) is None
+    for number, ar, isr, live, allowed in rows:
+        near = [b for b in live if b in ar]
+        extra = (allowed,) if strategy == "offline" else ()
+        choice = KNOWN[strategy](ar, isr, near, *extra)
+        got = seen[number]
+        if choice.leader is None:
+            assert (got.leader, got.leader_epoch, got.state) == (-1, 0, "OfflinePartition")
+            assert got.isr == [b for b in ar if b in isr]
+        else:
+            stays = isr if strategy != "offline" else set(isr) & set(near)
+            kept = [choice.leader] if choice.unclean else [b for b in ar if b in stays]
+            assert (got.leader, got.leader_epoch, got.isr) == (choice.leader, 1, kept)
+            assert got.state == "OnlinePartition"
+
+
+@pytest.mark.parametrize(("batch", "tasks"), [(13, 7), (10_000, 1)])
+def test_fail_is_what_the_controller_does(spark, batch, tasks):
+    from kfast.spark import fail, to_dataframe
+
+    state = kfast.generate(brokers=8, partitions=600, seed=9, unclean_topics=0.5)
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([1, 6])
+    controller.on_broker_startup([6])
+    tables = state.to_tables()
+    unclean = {t["topic"]: t["unclean_leader_election"] for t in tables.topics.to_pylist()}
+    flags = [unclean[topic] for topic in tables.partitions["topic"].to_pylist()]
+    partitions = tables.partitions.append_column("unclean", pa.array(flags, pa.bool_()))
+    up = pa.scalar([0, 2, 3, 4, 5, 6, 7], pa.list_(pa.int32()))
+    partitions = partitions.append_column("live", pa.repeat(up, partitions.num_rows))
+    controller.on_broker_failure([0, 6])
+    wanted = {
+        (p["topic"], p["partition"]): (p["leader"], p["leader_epoch"], p["isr"])
+        for p in state.to_tables().partitions.to_pylist()
+    }
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
+    try:
+        frame = to_dataframe(spark, partitions).repartition(tasks)
+        after = fail(
+            "replicas", "isr", "leader", [6, 0], live="live", leader_epoch="leader_epoch",
+            unclean="unclean",
+        )
+        seen = frame.select("topic", "partition", after.alias("after")).collect()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    got = {(r.topic, r.partition): (r.after.leader, r.after.leader_epoch, r.after.isr)
+           for r in seen}
+    assert got == wanted
+    assert {r.after.state for r in seen} == {"OnlinePartition", "OfflinePartition"}
+
+
+def test_without_live_all_are_up(spark):
+    from kfast.spark import fail
+
+    frame = spark.createDataFrame(
+        [([1, 2], [1, 2], 1), ([2, 1], [2], None)], "ar array<bigint>, isr array<int>, leader int"
+    )
+    rows = [r.f for r in frame.select(fail("ar", "isr", "leader", [2]).alias("f")).collect()]
+    assert [(r.leader, r.leader_epoch, r.isr, r.state) for r in rows] == [
+        (1, 1, [1], "OnlinePartition"),
+        (-1, 1, [2], "OfflinePartition"),
+    ]
+
+
+def test_what_is_wrong_is_told(spark):
+    from kfast.spark import elect, fail
+
+    frame = spark.createDataFrame([([1, 1], [1], 1)], "ar array<int>, isr array<int>, leader int")
+    with pytest.raises(kfast.ArgumentError, match="strategy 'best' is unknown; allowed: offline"):
+        elect("ar", "isr", "isr", strategy="best")
+    with pytest.raises(kfast.ArgumentError, match="profile 'zk-9'"):
+        elect("ar", "isr", "isr", profile="zk-9")
+    with pytest.raises(kfast.ArgumentError, match="brokers names -2"):
+        fail("ar", "isr", "leader", [-2])
+    with pytest.raises(Exception, match="broker 1 twice"):
+        frame.select(elect("ar", "isr", "isr")).collect()
+    with pytest.raises(Exception, match="live is null in some rows"):
+        frame.selectExpr("ar", "isr", "cast(null as array<int>) live").select(
+            elect("ar", "isr", "live")
+        ).collect()
