@@ -20,7 +20,7 @@ PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=
 
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
-KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd)
+KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd kfast/kernels/*.h)
 IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 COPIED := kfast pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml MANIFEST.in LICENSE \
 	README.md CHANGELOG.md Makefile .ci .gitignore

@@ -104,10 +104,12 @@ def extensions() -> list[Extension]:
     settings, digest = write_settings()
     build_dir = os.path.join("build", f"cython-{digest}")
     shared_c = os.path.join(*SHARED.split(".")) + ".c"
+    headers = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "kfast" / "kernels").glob("*.h"))
     options = {
         "extra_compile_args": compile_flags(),
         "extra_link_args": link_flags(),
-        "depends": [os.path.relpath(settings, ROOT)],
+        "depends": [os.path.relpath(settings, ROOT), *headers],
+        "include_dirs": [os.path.join("kfast", "kernels")],
     }
     modules = [
         Extension(f"kfast.kernels.{name}", [f"kfast/kernels/{name}.pyx"], **options)

@@ -12,6 +12,17 @@ from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.planning import restart_plan
 from kfast.readiness import may_restart
 from kfast.replay import replay
+from kfast.scenarios import (
+    Scenarios,
+    bursts,
+    every_broker,
+    every_rack,
+    every_rack_and_broker,
+    independent_brokers,
+    independent_racks,
+    random_brokers,
+    scenarios_from_table,
+)
 from kfast.schema import (
     AlterCode,
     Code,
@@ -22,6 +33,7 @@ from kfast.schema import (
 )
 from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, generate, open
 from kfast.store import UNDECODABLE, Store
+from kfast.sweeps import SweepPlan, prepare_sweep, sweep, sweep_reader
 
 __version__ = "0.1.0"
 
@@ -45,21 +57,34 @@ __all__ = [
     "ReplicaStateMachine",
     "Replicas",
     "RowError",
+    "Scenarios",
     "Store",
     "Strategy",
+    "SweepPlan",
     "Tables",
+    "bursts",
     "delete_topics",
+    "every_broker",
+    "every_rack",
+    "every_rack_and_broker",
     "execute_plan",
     "explain",
     "fail_brokers",
     "generate",
     "impact",
+    "independent_brokers",
+    "independent_racks",
     "may_restart",
     "open",
+    "prepare_sweep",
+    "random_brokers",
     "read",
     "read_plan",
     "replay",
     "restart_plan",
+    "scenarios_from_table",
+    "sweep",
+    "sweep_reader",
     "take_census",
     "write",
 ]

@@ -57,6 +57,8 @@ ORDER = (
     "risk",
     "changes",
     "explain",
+    "scenarios",
+    "sweeps",
     "replay",
     "io",
     "spark",

@@ -1,0 +1,355 @@
+"""Sweeps: what many scenarios do to every partition, one bit per scenario.
+
+A partition becomes the sequence of its live brokers in the order in which they would lead
+(`sweep_rules.h` tells the parts). Partitions of one shape lie together, so that the loops over them
+have no branches. Counts per scenario are kept as binary digits, one vector per digit, and added to
+by carry-save adders.
+
+Source: specification, sections 2.6, 3, 4 and 6.2; Harley and Seal's counting of bits: Mula, Kurz,
+Lemire, "Faster population counts using AVX2 instructions", 2018.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kfast.kernels.slots cimport (
+    FLAG_ASSIGNED,
+    FLAG_HAS_LEADERSHIP,
+    P_NEW,
+    P_OFFLINE,
+    P_ONLINE,
+    TOPIC_QUEUED,
+    TOPIC_UNCLEAN,
+    broker_t,
+    const_record_t,
+    first_slots,
+    liveness_of,
+    slot_of,
+)
+
+
+cdef extern from "sweep.h" nogil:
+    enum:
+        COUNTS
+        GROUP_FIELDS
+        SHAPE_HAS_LEADER
+        SHAPE_LEADER_IN_ISR
+        SHAPE_LEADER_ASSIGNED
+        SHAPE_ELECTS
+        SHAPE_INITIAL
+    int kfast_widest()
+    void kfast_count_tile(
+        int words, const int64_t* groups, int64_t n_groups, const int32_t* sequences,
+        const uint64_t* up, int want, int64_t* counts, int64_t stride
+    )
+    void kfast_count_leaders(
+        int words, int64_t n_brokers, const int64_t* led, int depths, const int64_t* entry,
+        const int64_t* begin, const int32_t* before, const uint64_t* up, int n, int32_t* most,
+        int32_t* fullest, const int64_t* histogram_begin, int64_t* histogram
+    )
+
+cdef enum:
+    MOST_BROKERS = 65
+    NO_SHAPE = 0
+
+
+def widest():
+    """Words of 64 bits in the widest vector of this machine: 8 (AVX-512), 4 (AVX2) or 1."""
+    return kfast_widest()
+
+
+def layout():
+    """Numbers that Python must know: counts per scenario, and fields of a group."""
+    return {"counts": COUNTS, "fields": GROUP_FIELDS}
+
+
+cdef inline int put_slots(
+    uint64_t slots, const broker_t* brokers, int n_slots, int32_t* sequence, int at
+) noexcept nogil:
+    cdef int s
+    for s in range(n_slots):
+        if (slots >> s) & 1:
+            sequence[at] = <int32_t> brokers[s]
+            at += 1
+    return at
+
+
+cdef inline uint64_t shape_of(
+    const const_record_t* record, const broker_t* brokers, const uint8_t* status,
+    uint8_t topic_flags, int32_t min_isr, int32_t controller_epoch, int32_t nothing_fails,
+    int32_t* sequence
+) noexcept nogil:
+    """Write a partition's sequence and return its shape; NO_SHAPE where it is no partition.
+
+    Topics queued for deletion, and records of a newer controller, are never elected for.
+    """
+    cdef uint64_t live, assigned, isr, leader, clean, blocking, rest
+    cdef int slot, state, n_clean, n_blocking, n_rest, at
+    cdef int flags = 0
+    cdef int need
+    cdef bint led, waits
+    if not record.flags & FLAG_ASSIGNED:
+        return NO_SHAPE
+    live = liveness_of(record, brokers, status).live
+    assigned = first_slots(record.n_replicas) & live
+    led = record.flags & FLAG_HAS_LEADERSHIP
+    isr = record.isr & live if led else 0
+    state = record.partition_state
+    waits = state == P_NEW or state == P_ONLINE or state == P_OFFLINE
+    waits = waits and not topic_flags & TOPIC_QUEUED
+    slot = slot_of(brokers, record.n_slots, record.leader) if led and record.leader >= 0 else -1
+    leader = ((<uint64_t> 1) << slot) & live if slot >= 0 else 0
+    if leader:
+        flags = SHAPE_HAS_LEADER
+        flags |= SHAPE_LEADER_IN_ISR if leader & isr else 0
+        flags |= SHAPE_LEADER_ASSIGNED if leader & assigned else 0
+    if led and waits and record.controller_epoch <= controller_epoch:
+        flags |= SHAPE_ELECTS
+    clean = assigned & isr & ~leader
+    blocking = isr & ~assigned & ~leader
+    rest = assigned & ~isr & ~leader
+    if not led and waits and state == P_NEW:
+        flags |= SHAPE_ELECTS | SHAPE_INITIAL
+        clean = assigned
+        rest = 0
+    sequence[0] = <int32_t> brokers[slot] if leader else nothing_fails
+    at = put_slots(clean, brokers, record.n_slots, sequence, 1)
+    n_clean = at - 1
+    at = put_slots(blocking, brokers, record.n_slots, sequence, at)
+    n_blocking = at - 1 - n_clean
+    at = put_slots(rest, brokers, record.n_slots, sequence, at)
+    n_rest = at - 1 - n_clean - n_blocking
+    need = max(min(min_isr, <int32_t> record.n_replicas), -1)
+    if flags & SHAPE_ELECTS and topic_flags & TOPIC_UNCLEAN:
+        slot = 24
+    else:
+        slot = 32
+    return (
+        <uint64_t> 1 << 63 | <uint64_t> flags | <uint64_t> n_clean << 8
+        | <uint64_t> n_blocking << 16 | <uint64_t> n_rest << slot | <uint64_t> (need + 1) << 40
+    )
+
+
+def find_shapes(
+    const_record_t[::1] records,        # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
+    const uint8_t[::1] broker_status,   # IN      (B,)    registered, shutting down
+    const int32_t[::1] topic_row,       # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,     # IN      (T,)    queued, unclean, ...
+    const int32_t[::1] min_isr,         # IN      (T,)    min.insync.replicas in force
+    int32_t controller_epoch,
+    uint64_t[::1] shapes,               # IN OUT  (h,)    hash table of shapes, 0 where free
+    int32_t[::1] numbers,               # OUT     (h,)    number of the shape at each place
+    int64_t[::1] sizes,                 # OUT     (h/2,)  partitions of each shape
+    int32_t[::1] group,                 # OUT     (P,)    number of each row's shape, -1 for none
+):
+    """Number the shapes that occur; returns how many, or -1 where the table is too small."""
+    cdef Py_ssize_t row
+    cdef uint64_t shape, at
+    cdef uint64_t last = <uint64_t> shapes.shape[0] - 1
+    cdef int32_t n = 0
+    cdef int32_t t
+    cdef int32_t sequence[MOST_BROKERS]
+    with nogil:
+        for row in range(records.shape[0]):
+            t = topic_row[row]
+            shape = shape_of(
+                &records[row], &replicas[row, 0], &broker_status[0],
+                topic_flags[t] if t >= 0 else 0, min_isr[t] if t >= 0 else 0, controller_epoch,
+                0, sequence,
+            )
+            if shape == NO_SHAPE:
+                group[row] = -1
+                continue
+            at = (shape * <uint64_t> 0x9E3779B97F4A7C15ULL) >> 32 & last
+            while shapes[at] and shapes[at] != shape:
+                at = (at + 1) & last
+            if not shapes[at]:
+                if n >= sizes.shape[0]:
+                    n = -1
+                    break
+                shapes[at] = shape
+                numbers[at] = n
+                sizes[n] = 0
+                n += 1
+            group[row] = numbers[at]
+            sizes[numbers[at]] += 1
+    return n
+
+
+def write_sequences(
+    const_record_t[::1] records,        # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
+    const uint8_t[::1] broker_status,   # IN      (B,)    registered, shutting down
+    const int32_t[::1] topic_row,       # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,     # IN      (T,)    queued, unclean, ...
+    int32_t controller_epoch,
+    int32_t nothing_fails,              # the row that is "up" where nothing fails
+    const int32_t[::1] group,           # IN      (P,)    number of each row's shape, -1 for none
+    const int64_t[::1] width,           # IN      (G,)    length of a shape's sequences
+    const int64_t[::1] begin,           # IN      (G,)    where each shape's sequences begin
+    int64_t[::1] place,                 # IN OUT  (G,)    where each shape's next partition goes
+    const int64_t[::1] first,           # IN      (G,)    where each shape's partitions begin
+    int32_t[::1] sequences,             # OUT             sequences, shape by shape
+    int32_t[::1] rows,                  # OUT     (n,)    row of each partition, shape by shape
+):
+    """Write the sequence of every partition to its place."""
+    cdef Py_ssize_t row
+    cdef int64_t at
+    cdef int32_t g, i
+    cdef int32_t sequence[MOST_BROKERS]
+    with nogil:
+        for row in range(records.shape[0]):
+            g = group[row]
+            if g < 0:
+                continue
+            shape_of(
+                &records[row], &replicas[row, 0], &broker_status[0], topic_flags[topic_row[row]],
+                0, controller_epoch, nothing_fails, sequence,
+            )
+            rows[place[g]] = <int32_t> row
+            at = begin[g] + (place[g] - first[g]) * width[g]
+            for i in range(<int32_t> width[g]):
+                sequences[at + i] = sequence[i]
+            place[g] += 1
+
+
+cdef inline void fill_tile(
+    const int64_t* offsets, const int32_t* down, int64_t n, int64_t n_brokers, int words,
+    uint64_t* up
+) noexcept nogil:
+    """One bit per scenario and broker: up. The last row is "up" where nothing fails."""
+    cdef int64_t i, at
+    for i in range(n_brokers * words):
+        up[i] = ~(<uint64_t> 0)
+    for i in range(n_brokers * words, (n_brokers + 1) * words):
+        up[i] = ~(<uint64_t> 0)
+    for i in range(n):
+        if offsets[i + 1] > offsets[i]:
+            up[n_brokers * words + (i >> 6)] &= ~((<uint64_t> 1) << (i & 63))
+        for at in range(offsets[i], offsets[i + 1]):
+            up[down[at] * words + (i >> 6)] &= ~((<uint64_t> 1) << (i & 63))
+
+
+def count_dense(
+    const int64_t[:, ::1] groups,    # IN      (G, F)  shapes: see `sweep.h`
+    const int32_t[::1] sequences,    # IN              sequences, shape by shape
+    int64_t n_brokers,
+    const int64_t[::1] offsets,      # IN      (n+1,)  where each scenario begins
+    const int32_t[::1] down,         # IN      (d,)    broker rows that fail, from offsets[0] = 0
+    int words,                       # width of a vector: 1, 4 or 8
+    int want,                        # bit m: count m is asked for
+    uint64_t[::1] up,                # scratch ((B + 1) * words,)
+    int64_t[:, ::1] counts,          # IN OUT  (COUNTS, n rounded up to vectors)  added to
+):
+    """Count every scenario over all partitions, one vector of scenarios at a time."""
+    cdef int64_t i, m
+    cdef int64_t n = offsets.shape[0] - 1
+    cdef int64_t lanes = 64 * words
+    with nogil:
+        i = 0
+        while i < n:
+            m = min(lanes, n - i)
+            fill_tile(&offsets[i], &down[0], m, n_brokers, words, &up[0])
+            kfast_count_tile(
+                words, &groups[0, 0], groups.shape[0], &sequences[0], &up[0], want,
+                &counts[0, i], counts.shape[1],
+            )
+            i += lanes
+
+
+def count_heirs(
+    const int64_t[:, ::1] groups,  # IN      (G, F)     shapes: see `sweep.h`
+    const int32_t[::1] sequences,  # IN                 sequences, shape by shape
+    int64_t[::1] led,              # IN OUT  (B,)       partitions that each broker leads
+    int64_t[:, ::1] heirs,         # IN OUT  (D, B+1)   those that it leads where d others are down
+):
+    """Count, per broker, what it leads at the start and what it may take over."""
+    cdef Py_ssize_t g
+    cdef int j, n_clean, n_blocking, n_unclean
+    cdef int64_t at
+    with nogil:
+        for g in range(groups.shape[0]):
+            n_clean = <int> groups[g, 1]
+            n_blocking = <int> groups[g, 2]
+            n_unclean = <int> groups[g, 3]
+            at = groups[g, 8]
+            for _ in range(groups[g, 7]):
+                if groups[g, 0] & SHAPE_HAS_LEADER:
+                    led[sequences[at]] += 1
+                if groups[g, 0] & SHAPE_ELECTS:
+                    for j in range(1, n_clean + 1):
+                        heirs[j - 1, sequences[at + j]] += 1
+                    for j in range(1 + n_clean + n_blocking, 1 + n_clean + n_blocking + n_unclean):
+                        heirs[j - 1, sequences[at + j]] += 1
+                at += groups[g, 6]
+
+
+def list_heirs(
+    const int64_t[:, ::1] groups,  # IN      (G, F)  shapes: see `sweep.h`
+    const int32_t[::1] sequences,  # IN              sequences, shape by shape
+    int64_t[:, ::1] place,         # IN OUT  (D, B)  where each broker's next entry goes
+    const int64_t[::1] begin,      # IN      (D,)    where the names of each depth begin
+    int32_t[::1] before,           # OUT             for each entry, who must be down
+):
+    """List, per depth and broker, who must be down for the broker to take a partition over."""
+    cdef Py_ssize_t g
+    cdef int j, n_clean, first_unclean, last
+    cdef int64_t at
+    with nogil:
+        for g in range(groups.shape[0]):
+            if not groups[g, 0] & SHAPE_ELECTS:
+                continue
+            n_clean = <int> groups[g, 1]
+            first_unclean = <int> (1 + n_clean + groups[g, 2])
+            last = <int> (first_unclean + groups[g, 3])
+            at = groups[g, 8]
+            for _ in range(groups[g, 7]):
+                for j in range(1, n_clean + 1):
+                    put_heir(&sequences[at], j, place, begin, &before[0])
+                for j in range(first_unclean, last):
+                    put_heir(&sequences[at], j, place, begin, &before[0])
+                at += groups[g, 6]
+
+
+cdef inline void put_heir(
+    const int32_t* sequence, int depth, int64_t[:, ::1] place, const int64_t[::1] begin,
+    int32_t* before
+) noexcept nogil:
+    cdef int i
+    cdef int64_t entry = place[depth - 1, sequence[depth]]
+    place[depth - 1, sequence[depth]] = entry + 1
+    for i in range(depth):
+        before[begin[depth - 1] + entry * depth + i] = sequence[i]
+
+
+def lead_dense(
+    const int64_t[::1] led,          # IN      (B,)      partitions that each broker leads
+    const int64_t[:, ::1] entry,     # IN      (D, B+1)  where each broker's entries begin
+    const int64_t[::1] begin,        # IN      (D,)      where the names of each depth begin
+    const int32_t[::1] before,       # IN                for each entry, who must be down
+    const int64_t[::1] offsets,      # IN      (n+1,)    where each scenario begins
+    const int32_t[::1] down,         # IN      (d,)      broker rows that fail
+    int words,                       # width of a vector: 1, 4 or 8
+    uint64_t[::1] up,                # scratch ((B + 1) * words,)
+    int32_t[::1] most,               # OUT     (n,)      leaders on the fullest broker
+    int32_t[::1] fullest,            # OUT     (n,)      its row, the first of equals; -1 for none
+    const int64_t[::1] histogram_begin,  # IN  (B,)      where each broker's histogram begins
+    int64_t[::1] histogram,          # IN OUT            scenarios by leaders; or empty
+):
+    """Count leaders per broker in every scenario, one vector of scenarios at a time."""
+    cdef int64_t i, m
+    cdef int64_t n = offsets.shape[0] - 1
+    cdef int64_t lanes = 64 * words
+    cdef int64_t n_brokers = led.shape[0]
+    cdef int64_t* counted = &histogram[0] if histogram.shape[0] else NULL
+    with nogil:
+        i = 0
+        while i < n:
+            m = min(lanes, n - i)
+            fill_tile(&offsets[i], &down[0], m, n_brokers, words, &up[0])
+            kfast_count_leaders(
+                words, n_brokers, &led[0], <int> entry.shape[0], &entry[0, 0], &begin[0],
+                &before[0], &up[0], <int> m, &most[i], &fullest[i],
+                &histogram_begin[0] if counted else NULL, counted,
+            )
+            i += lanes

@@ -1,0 +1,283 @@
+/* What becomes of a partition in many scenarios at once: one bit per scenario.
+ *
+ * Included once per target. Before it, define
+ *   VEC       type of a vector: uint64_t, or a vector of uint64_t
+ *   NAME(x)   the name x with the target's ending
+ *   TARGET    attribute of every function
+ *   XOR3, MAJORITY   of three vectors
+ *
+ * A partition is the sequence of its live brokers in the order in which they would lead, from the
+ * leader on; `up` holds one vector per broker. Brokers that are down already are left out. A
+ * partition without a live leader begins with a row that is "up" where nothing happens at all, as
+ * an election needs an event. The brokers behind the leader come in four parts:
+ *   clean     in sync and assigned: the first that is up leads
+ *   blocking  in sync, not assigned: where it is up, nobody is elected unclean
+ *   unclean   assigned, not in sync, unclean election allowed: the first that is up leads
+ *   other     assigned, not in sync, never elected
+ *
+ * Source: specification, sections 2.6, 3.2 to 3.6, 4 and 6.2; Kafka 3.9,
+ * `PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection`.
+ */
+
+/* Decide one partition. `need` is min ISR in force, or -1 where in-sync counts never equal it. */
+TARGET static inline __attribute__((always_inline)) void NAME(decide)(
+    const int32_t *sequence, const VEC *up, int flags, int n_clean, int n_blocking, int n_unclean,
+    int n_other, int need, int want, VEC *out)
+{
+    const VEC none = {0};
+    const VEC all = ~none;
+    const VEC *first = up + sequence[0];
+    const VEC head = *first;
+    const int has_leader = flags & SHAPE_HAS_LEADER;
+    VEC clean = none, blocking = none, elected = none, unclean = none, other = none;
+    VEC moves = none, alone_is_at = none, alone_is_enough = none, enough = all, more = all;
+    VEC at_least[66];
+    int i, level, at = 1;
+    const int counted = need < 0 ? 0 : need + 1;
+    const int counts_isr = want & (WANT_UNDER | WANT_AT);
+    if (counts_isr)
+        for (i = 1; i <= counted; i++)
+            at_least[i] = none;
+    at_least[0] = all;
+    if (counts_isr && (flags & SHAPE_LEADER_IN_ISR) && counted >= 1)
+        at_least[1] = head;
+    for (i = 0; i < n_clean; i++, at++) {
+        const VEC x = up[sequence[at]];
+        clean |= x;
+        if (counts_isr)
+            for (level = counted; level >= 1; level--)
+                at_least[level] |= at_least[level - 1] & x;
+    }
+    for (i = 0; i < n_blocking; i++, at++) {
+        const VEC x = up[sequence[at]];
+        blocking |= x;
+        if (counts_isr)
+            for (level = counted; level >= 1; level--)
+                at_least[level] |= at_least[level - 1] & x;
+    }
+    for (i = 0; i < n_unclean; i++, at++)
+        unclean |= up[sequence[at]];
+    for (i = 0; i < n_other; i++, at++)
+        other |= up[sequence[at]];
+    if (has_leader)
+        moves = all;
+    if (need == 1)
+        alone_is_at = all;
+    if (need <= 1)
+        alone_is_enough = all;
+    if (flags & SHAPE_ELECTS)
+        elected = ~head & clean;
+    const VEC by_force = ~head & ~clean & ~blocking & unclean;
+    const VEC chosen = elected | by_force;
+    VEC online = chosen, led = none;
+    if (has_leader) {
+        online |= head;
+        led = head;
+    }
+    out[COUNT_OFFLINE] = ~online;
+    if (want & WANT_MOVED)
+        out[COUNT_MOVED] = chosen & moves;
+    if (want & WANT_UNCLEAN)
+        out[COUNT_UNCLEAN] = by_force;
+    if (want & WANT_OFFLINE_IF_CLEAN) {
+        VEC in_sync = blocking;
+        if (!(flags & SHAPE_INITIAL))
+            in_sync |= clean;
+        if (flags & SHAPE_LEADER_IN_ISR)
+            in_sync |= led;
+        out[COUNT_OFFLINE_IF_CLEAN] = ~in_sync;
+    }
+    if (want & WANT_NO_LIVE_REPLICA) {
+        VEC live = clean | unclean | other;
+        if (flags & SHAPE_LEADER_ASSIGNED)
+            live |= led;
+        out[COUNT_NO_LIVE_REPLICA] = ~live;
+    }
+    if (counts_isr) {
+        if (need >= 0) {
+            enough = at_least[need];
+            more = at_least[need + 1];
+        }
+        /* An unclean leader is alone in its ISR. */
+        out[COUNT_UNDER] = ~online | (~enough & ~(by_force & alone_is_enough));
+        out[COUNT_AT] =
+            online & ((enough & ~more & ~by_force) | (by_force & alone_is_at));
+    }
+}
+
+/* One vector's worth of counters: after m pairs of carries, the sum of all that was added. */
+typedef struct {
+    VEC ones, twos, fours;
+    VEC plane[PLANES], pending[PLANES];
+    uint64_t blocks;
+} NAME(counter);
+
+/* Add a carry of weight 8: planes hold binary digits, and each level waits for a second carry. */
+TARGET static inline void NAME(carry_on)(NAME(counter) *c, VEC carry)
+{
+    uint64_t before = c->blocks++;
+    int level = 3;
+    while (before & 1) {
+        const VEC a = c->plane[level], b = c->pending[level];
+        c->plane[level] = XOR3(a, b, carry);
+        carry = MAJORITY(a, b, carry);
+        level++;
+        before >>= 1;
+    }
+    c->pending[level] = carry;
+}
+
+/* Add eight bits per scenario to one counter. */
+TARGET static inline __attribute__((always_inline)) VEC NAME(add_eight)(
+    VEC *ones, VEC *twos, VEC *fours, const VEC *x)
+{
+    VEC a, b, c, d;
+    a = MAJORITY(*ones, x[0], x[1]);
+    *ones = XOR3(*ones, x[0], x[1]);
+    b = MAJORITY(*ones, x[2], x[3]);
+    *ones = XOR3(*ones, x[2], x[3]);
+    c = MAJORITY(*twos, a, b);
+    *twos = XOR3(*twos, a, b);
+    a = MAJORITY(*ones, x[4], x[5]);
+    *ones = XOR3(*ones, x[4], x[5]);
+    b = MAJORITY(*ones, x[6], x[7]);
+    *ones = XOR3(*ones, x[6], x[7]);
+    d = MAJORITY(*twos, a, b);
+    *twos = XOR3(*twos, a, b);
+    a = MAJORITY(*fours, c, d);
+    *fours = XOR3(*fours, c, d);
+    return a;
+}
+
+/* Add what a counter holds to one count per scenario. */
+TARGET static void NAME(read_counter)(const NAME(counter) *c, int64_t *counts)
+{
+    const int words = sizeof(VEC) / 8;
+    const uint64_t *digits[2 * PLANES + 3];
+    int weight[2 * PLANES + 3], n = 0, level, i, w, k;
+    digits[n] = (const uint64_t *) &c->ones, weight[n++] = 0;
+    digits[n] = (const uint64_t *) &c->twos, weight[n++] = 1;
+    digits[n] = (const uint64_t *) &c->fours, weight[n++] = 2;
+    for (level = 3; level < PLANES && c->blocks >> (level - 3); level++) {
+        digits[n] = (const uint64_t *) &c->plane[level], weight[n++] = level;
+        if (c->blocks >> (level - 3) & 1)
+            digits[n] = (const uint64_t *) &c->pending[level], weight[n++] = level;
+    }
+    for (w = 0; w < words; w++)
+        for (i = 0; i < n; i++) {
+            const uint64_t word = digits[i][w];
+            if (word)
+                for (k = 0; k < 64; k++)
+                    counts[64 * w + k] += (int64_t) (word >> k & 1) << weight[i];
+        }
+}
+
+/* Partitions of any one shape: eight at a time into buffers, then into the counters asked for. */
+TARGET static void NAME(count_shape)(
+    const int64_t *group, const int32_t *sequence, const VEC *up, int want,
+    NAME(counter) *counters)
+{
+    const int flags = group[0], n_clean = group[1], n_blocking = group[2], n_unclean = group[3];
+    const int n_other = group[4], need = group[5], width = group[6];
+    const int64_t n = group[7];
+    const VEC none = {0};
+    VEC x[COUNTS][8], out[COUNTS];
+    int64_t i;
+    int j, m;
+    memset(out, 0, sizeof out);
+    for (i = 0; i < n; i += 8) {
+        for (j = 0; j < 8; j++) {
+            if (i + j < n)
+                NAME(decide)(sequence + (i + j) * width, up, flags, n_clean, n_blocking,
+                             n_unclean, n_other, need, want | WANT_OFFLINE, out);
+            for (m = 0; m < COUNTS; m++)
+                if (want >> m & 1)
+                    x[m][j] = i + j < n ? out[m] : none;
+        }
+        for (m = 0; m < COUNTS; m++)
+            if (want >> m & 1) {
+                NAME(counter) *c = counters + m;
+                NAME(carry_on)(c, NAME(add_eight)(&c->ones, &c->twos, &c->fours, x[m]));
+            }
+    }
+}
+
+/* Count one vector of scenarios; counts are (COUNTS, stride), `up` one vector per broker row. */
+TARGET static void NAME(count_tile)(
+    const int64_t *groups, int64_t n_groups, const int32_t *sequences, const uint64_t *up,
+    int want, int64_t *counts, int64_t stride)
+{
+    NAME(counter) counters[COUNTS];
+    int64_t g;
+    int m;
+    memset(counters, 0, sizeof counters);
+    for (g = 0; g < n_groups; g++)
+        NAME(count_shape)(groups + g * GROUP_FIELDS, sequences + groups[g * GROUP_FIELDS + 8],
+                          (const VEC *) up, want, counters);
+    for (m = 0; m < COUNTS; m++)
+        if (want >> m & 1)
+            NAME(read_counter)(counters + m, counts + m * stride);
+}
+
+/* How many of some brokers' partitions each broker leads, and which broker leads the most.
+ *
+ * `entry` lists, per depth and broker, who must be down for the broker to take a partition over:
+ * `depth` brokers for each. What a broker leads from the start, it leads wherever it is up.
+ */
+TARGET static void NAME(count_leaders)(
+    int64_t n_brokers, const int64_t *led, int depths, const int64_t *entry, const int64_t *begin,
+    const int32_t *before, const uint64_t *bits, int n, int32_t *most, int32_t *fullest,
+    const int64_t *histogram_begin, int64_t *histogram)
+{
+    const VEC *up = (const VEC *) bits;
+    const VEC none = {0};
+    const int lanes = sizeof(VEC) * 8;
+    int64_t b, i, digits[512];
+    int d, j, k;
+    for (k = 0; k < n; k++)
+        most[k] = 0, fullest[k] = -1;
+    for (b = 0; b < n_brokers; b++) {
+        NAME(counter) c;
+        VEC x[8];
+        c.ones = c.twos = c.fours = none;
+        c.blocks = 0;
+        /* Only planes that the entries of this broker can reach are read. */
+        for (i = depths, d = 1; d <= depths; d++)
+            i += entry[(d - 1) * (n_brokers + 1) + b + 1] - entry[(d - 1) * (n_brokers + 1) + b];
+        for (d = 3; d < PLANES && i >> (d - 3); d++)
+            c.plane[d] = none;
+        for (d = 1; d <= depths; d++) {
+            const int64_t *range = entry + (d - 1) * (n_brokers + 1) + b;
+            const int32_t *names = before + begin[d - 1];
+            for (i = range[0]; i < range[1]; i += 8) {
+                const int32_t *name = names + i * d;
+                const int m = range[1] - i < 8 ? (int) (range[1] - i) : 8;
+                if (d == 1 && m == 8)
+                    for (j = 0; j < 8; j++)
+                        x[j] = ~up[name[j]];
+                else if (d == 2 && m == 8)
+                    for (j = 0; j < 8; j++)
+                        x[j] = ~(up[name[2 * j]] | up[name[2 * j + 1]]);
+                else
+                    for (j = 0; j < 8; j++) {
+                        VEC any = none;
+                        for (k = 0; j < m && k < d; k++)
+                            any |= up[name[j * d + k]];
+                        x[j] = j < m ? ~any : none;
+                    }
+                NAME(carry_on)(&c, NAME(add_eight)(&c.ones, &c.twos, &c.fours, x));
+            }
+        }
+        for (k = 0; k < lanes; k++)
+            digits[k] = led[b];
+        NAME(read_counter)(&c, digits);
+        for (k = 0; k < n; k++) {
+            const int alive = bits[b * (lanes / 64) + (k >> 6)] >> (k & 63) & 1;
+            const int32_t count = alive ? (int32_t) digits[k] : 0;
+            if (count > most[k])
+                most[k] = count, fullest[k] = (int32_t) b;
+            if (histogram && alive)
+                histogram[histogram_begin[b] + count]++;
+        }
+    }
+}

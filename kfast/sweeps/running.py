@@ -1,0 +1,269 @@
+"""Sweeps: one row of counts per scenario.
+
+Scenarios are taken in ranges; threads share nothing but what they read, and results come in order.
+
+Source: specification, sections 6.1 and 6.2: a scenario is `on_controller_failover`, then
+`on_broker_failure` of all its brokers in one event; `docs/sweeps.md` defines the counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.errors import ArgumentError
+from kfast.kernels import sweep as kernel
+from kfast.scenarios import Offsets, Scenarios
+from kfast.state import ClusterState
+from kfast.state.records import Rows
+from kfast.sweeps.leaders import Heirs
+from kfast.sweeps.plan import SweepPlan, prepare_sweep
+from kfast.sweeps.tiles import new_tile, padded
+
+__all__ = ["SWEEP_COUNTS", "SWEEP_METHODS", "sweep", "sweep_reader", "sweep_schema"]
+
+Source: TypeAlias = ClusterState | SweepPlan
+Progress: TypeAlias = Callable[[int, int], None]
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+SWEEP_COUNTS = {
+    "offline": "partitions without a leader afterwards",
+    "offline_if_clean": "partitions none of whose in-sync replicas is live",
+    "no_live_replica": "partitions none of whose assigned replicas is live",
+    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
+    "offline ones included",
+    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
+    "leaders_moved": "partitions with a leader before and after, and they differ",
+    "unclean": "leaders that were chosen outside the ISR",
+    "fullest_broker_leaders": "partitions that the broker with the most leaders leads",
+}
+"""What a sweep counts per scenario; the first seven have the places of `kernels/sweep.h`."""
+
+SWEEP_METHODS = ("dense",)
+"""How a sweep may be done; the counts are the same."""
+
+VECTORS = {"words": 1, "avx2": 4, "avx512": 8}
+"""Kinds of vectors, and the words of 64 bits in one."""
+
+VECTORS_VARIABLE = "KFAST_VECTORS"
+"""Environment variable that chooses the vectors where no argument does."""
+
+RANGE_SCENARIOS = 2048
+"""Scenarios that a thread takes at a time: a few vectors, so that results stay small."""
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What every thread needs to count a range of scenarios."""
+
+    plan: SweepPlan
+    scenarios: Scenarios
+    counts: tuple[str, ...]
+    words: int
+    heirs: Heirs | None
+
+    @property
+    def wanted(self) -> int:
+        """Bit m set: count m of the kernel is asked for."""
+        return sum(1 << m for m, name in enumerate(SWEEP_COUNTS) if m < 7 and name in self.counts)
+
+    def count(self, start: int, stop: int) -> pa.RecordBatch:
+        """Count one range of scenarios."""
+        offsets, down = self.scenarios.down(start, stop)
+        n = stop - start
+        columns: dict[str, pa.Array] = {
+            "scenario": pa.array(np.arange(start, stop, dtype=np.int64)),
+            "brokers_down": pa.array(np.diff(offsets).astype(np.int32)),
+        }
+        wanted = self.wanted
+        if wanted:
+            counts = self._dense(offsets, down, n)
+            for m, name in enumerate(SWEEP_COUNTS):
+                if wanted >> m & 1:
+                    columns[name] = pa.array(counts[m, :n])
+        if self.heirs is not None:
+            most, fullest = self.heirs.lead(offsets, down, self.words)
+            ids = np.append(self.plan.broker_id, np.int32(-1))[fullest]
+            columns["fullest_broker"] = pa.array(ids)
+            columns["fullest_broker_leaders"] = pa.array(most.astype(np.int64))
+        schema = sweep_schema(self.counts)
+        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+
+    def _dense(self, offsets: Offsets, down: Rows, n: int) -> Counts:
+        plan, lanes = self.plan, 64 * self.words
+        counts = np.zeros((kernel.layout()["counts"], -(-n // lanes) * lanes), np.int64)
+        if not plan.n_partitions:
+            return counts
+        kernel.count_dense(
+            plan.groups, plan.sequences, plan.n_brokers, offsets, padded(down), self.words,
+            self.wanted, new_tile(plan.n_brokers, self.words), counts,
+        )
+        return counts
+
+
+def sweep_schema(counts: Collection[str] = tuple(SWEEP_COUNTS)) -> pa.Schema:
+    """Schema of a sweep's rows with these counts."""
+    fields = [pa.field("scenario", pa.int64()), pa.field("brokers_down", pa.int32())]
+    for name in SWEEP_COUNTS:
+        if name in counts:
+            if name == "fullest_broker_leaders":
+                fields.append(pa.field("fullest_broker", pa.int32()))
+            fields.append(pa.field(name, pa.int64()))
+    return pa.schema(fields)
+
+
+def sweep(
+    state: Source,
+    scenarios: Scenarios,
+    threads: int = 1,
+    method: str | None = None,
+    *,
+    counts: Collection[str] | None = None,
+    vectors: str | None = None,
+    progress: Progress | None = None,
+) -> pa.Table:
+    """Count what each scenario would do to the cluster, which is not changed.
+
+    Parameters
+    ----------
+    state : ClusterState or SweepPlan
+        The cluster as it is, or what `prepare_sweep` made of it.
+    scenarios : Scenarios
+        Made for this cluster; a slice gives the rows of its numbers.
+    threads : int
+        Threads to use; results do not depend on it.
+    method : {"dense"}, optional
+        How to count; by default what is expected to be faster. Results do not depend on it.
+    counts : collection of str, optional
+        Which of `SWEEP_COUNTS` to count; all of them by default.
+    vectors : {"words", "avx2", "avx512"}, optional
+        Width of the vectors; by default the environment variable KFAST_VECTORS, or else the widest
+        that this machine has. Results do not depend on it.
+    progress : callable, optional
+        Is given the scenarios that are done, and all.
+
+    Returns
+    -------
+    pa.Table
+        One row per scenario, in order: scenario (int64), brokers_down (int32), the counts (int64),
+        and before `fullest_broker_leaders` the id of that broker, `fullest_broker` (int32): the
+        lowest id where several lead as many, -1 where nobody leads.
+
+    Raises
+    ------
+    ArgumentError
+        An argument has another value, or the scenarios are of another cluster.
+    """
+    with sweep_reader(
+        state, scenarios, threads, method, counts=counts, vectors=vectors, progress=progress
+    ) as reader:
+        return reader.read_all()
+
+
+def sweep_reader(
+    state: Source,
+    scenarios: Scenarios,
+    threads: int = 1,
+    method: str | None = None,
+    *,
+    counts: Collection[str] | None = None,
+    vectors: str | None = None,
+    progress: Progress | None = None,
+) -> pa.RecordBatchReader:
+    """Give the rows of `sweep`, batch by batch, in memory that does not grow with their number.
+
+    Arguments and errors are those of `sweep`; errors are raised before the work starts.
+    """
+    asked = _check_counts(counts)
+    words = _words_of(vectors)
+    if method is not None and method not in SWEEP_METHODS:
+        raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
+    if threads < 1:
+        raise ArgumentError(f"threads is {threads}; at least 1 is needed")
+    check_same_brokers(state, scenarios)
+    plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
+    heirs = Heirs.of(plan) if "fullest_broker_leaders" in asked else None
+    work = _Work(plan, scenarios, asked, words, heirs)
+    ranges = _ranges(scenarios)
+    batches = _in_order(work.count, ranges, threads, len(scenarios), progress)
+    return pa.RecordBatchReader.from_batches(sweep_schema(asked), batches)
+
+
+def _check_counts(counts: Collection[str] | None) -> tuple[str, ...]:
+    if counts is None:
+        return tuple(SWEEP_COUNTS)
+    unknown = [name for name in counts if name not in SWEEP_COUNTS]
+    if isinstance(counts, str) or unknown:
+        raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
+    return tuple(name for name in SWEEP_COUNTS if name in counts)
+
+
+def _words_of(vectors: str | None) -> int:
+    asked = vectors or os.environ.get(VECTORS_VARIABLE) or None
+    widest = kernel.widest()
+    if asked is None:
+        return widest
+    here = [name for name, words in VECTORS.items() if words <= widest]
+    if asked not in here:
+        raise ArgumentError(f"vectors is {asked!r}; this machine has {', '.join(here)}")
+    return VECTORS[asked]
+
+
+def check_same_brokers(state: Source, scenarios: Scenarios) -> None:
+    """Refuse scenarios of another cluster: rows would mean other brokers."""
+    if not np.array_equal(state.broker_id, scenarios.broker_id):
+        raise ArgumentError(
+            f"the scenarios are of a cluster with {scenarios.broker_id.size} brokers, this one has "
+            f"{state.broker_id.size} or other ids; make them from the same state"
+        )
+
+
+def _ranges(scenarios: Scenarios) -> Iterator[tuple[int, int]]:
+    """Ranges of scenario numbers, in order; never all at once."""
+    for start in range(scenarios.start, scenarios.stop, RANGE_SCENARIOS):
+        yield start, min(start + RANGE_SCENARIOS, scenarios.stop)
+
+
+def _in_order(
+    count: Callable[[int, int], pa.RecordBatch],
+    ranges: Iterator[tuple[int, int]],
+    threads: int,
+    n: int,
+    progress: Progress | None,
+) -> Iterator[pa.RecordBatch]:
+    """Count ranges on some threads, never many ahead of who reads, and give them in order."""
+    done = 0
+    if threads == 1:
+        for start, stop in ranges:
+            yield count(start, stop)
+            done += stop - start
+            if progress is not None:
+                progress(done, n)
+        return
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for start, stop in ranges:
+                waiting.append(pool.submit(count, start, stop))
+                if len(waiting) > 2 * threads:
+                    batch = waiting.popleft().result()
+                    yield batch
+                    done += batch.num_rows
+                    if progress is not None:
+                        progress(done, n)
+            while waiting:
+                batch = waiting.popleft().result()
+                yield batch
+                done += batch.num_rows
+                if progress is not None:
+                    progress(done, n)
+        finally:
+            for future in waiting:
+                future.cancel()
