@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 import kfast
-from kfast import profiles
+from kfast import machines, profiles
+from kfast.events import visits
 from tests.random_clusters import random_context
 from tests.twin_state import state_of
 
@@ -42,25 +43,58 @@ def failures(state, seed, **options):
     return outcomes
 
 
+def stepwise(monkeypatch, seed, layout, **options):
+    """The state and the outcomes of `failures` where every step is taken on all rows at once."""
+    state = open_cluster(seed, layout)
+    with monkeypatch.context() as patched:
+        patched.setattr(visits, "can_visit", lambda controller: False)
+        return state, failures(state, seed, **options)
+
+
+@pytest.mark.parametrize(("level", "seeds"), [("counts", 16), ("full", 4)])
 @pytest.mark.parametrize("layout", ["narrow", "wide"])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_failure_in_one_visit_is_the_failure_step_by_step(layout, profile):
-    """States, steps, counts and requests are the same; a full journal goes step by step."""
+def test_a_failure_in_one_visit_is_the_failure_step_by_step(
+    monkeypatch, layout, profile, level, seeds
+):
+    """States, steps, counts, requests and tables are the same."""
     n_visited = 0
-    for seed in range(16):
-        together, apart = open_cluster(seed, layout), open_cluster(seed, layout)
-        threads = 1 + seed % 2
-        fused = failures(together, seed, journal="counts", profile=profile, threads=threads)
-        stepwise = failures(apart, seed, journal="full", profile=profile)
+    for seed in range(seeds):
+        together, threads = open_cluster(seed, layout), 1 + seed % 2
+        fused = failures(together, seed, journal=level, profile=profile, threads=threads)
+        apart, single = stepwise(monkeypatch, seed, layout, journal=level, profile=profile)
         assert together.difference(apart) is None
         assert together.digest() == apart.digest()
-        for one, other in zip(fused, stepwise, strict=True):
+        for one, other in zip(fused, single, strict=True):
             assert one.actions == other.actions
             assert one.counts == other.counts
             assert one.remaining.tolist() == other.remaining.tolist()
             assert one.request_counts == other.request_counts
+            assert one.batches == other.batches
+            for name in one.tables:
+                assert one.tables[name].equals(other.tables[name]), name
             n_visited += one.event == "on_broker_failure"
-    assert n_visited == 64
+    assert n_visited == 4 * seeds
+
+
+@pytest.mark.parametrize("layout", ["narrow", "wide"])
+def test_threads_keep_what_one_thread_keeps(monkeypatch, layout):
+    """What threads kept is put together in the order of the rows."""
+    monkeypatch.setattr(machines, "ROWS_PER_THREAD", 64)
+    tables = []
+    for threads in (1, 2, 7):
+        made = kfast.generate(brokers=12, partitions=3000, replication_factor=3, racks=3, seed=5)
+        tables_of = made.to_tables()
+        state = kfast.ClusterState.from_tables(
+            tables_of.brokers, tables_of.topics, tables_of.partitions, layout=layout
+        )
+        controller = kfast.Controller(state, journal="full", threads=threads)
+        controller.on_controller_failover()
+        outcomes = [controller.on_broker_failure([0, 3, 4, 7])]
+        outcomes += [controller.on_broker_startup([3, 7]), controller.on_broker_failure([1])]
+        tables.append([outcome.tables for outcome in outcomes])
+    assert tables[0][0]["requests"].num_rows > 1000
+    assert tables[0] == tables[1] == tables[2]
 
 
 def test_without_a_journal_the_state_is_the_same():

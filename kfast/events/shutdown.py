@@ -45,7 +45,7 @@ def controlled_shutdown(
     remaining: list[Rows] = []
 
     def steps() -> None:
-        if visits.can_visit(controller):
+        if visits.can_visit(controller) and not controller.journal.full:
             remaining.append(visits.shut_down_broker(controller, broker))
         else:
             remaining.append(_step_by_step(controller, broker_id, broker))

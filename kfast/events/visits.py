@@ -2,8 +2,7 @@
 
 Where the cache is the store and no topic is queued for deletion, partitions have nothing to do with
 each other, so all steps of an event can be taken on one partition before the next. What happens,
-and what the journal counts, is the same as step by step; a journal that keeps every row goes step
-by step.
+and what the journal says, is the same as step by step.
 
 Source: specification, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
@@ -31,10 +30,10 @@ NOTHING = np.empty(0, np.int32)
 
 
 def can_visit(controller: Controller) -> bool:
-    """Whether partitions have nothing to do with each other, and no row is to be kept."""
+    """Whether partitions have nothing to do with each other."""
     state, profile = controller.state, controller.profile
     return not (
-        controller.store is not None or controller.journal.full or state.any_queued
+        controller.store is not None or state.any_queued
         or profile.item_by_item or profile.blames_dead_brokers
     )
 
@@ -50,28 +49,28 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     counts = np.zeros((threads, 8), np.int64)
     chosen = np.zeros(state.n_brokers, np.uint8)
     chosen[brokers] = 1
+    room = journal.new_room(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
     visits.fail_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.pending, chosen, rows,
+        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
         previous_mask(valid[PartitionState.OFFLINE]), previous_mask(valid[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
         state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
-        recovers, journal.counting, offline, online, gone, counts,
+        recovers, journal.counting, offline, online, gone, counts, room.as_bytes,
     )
-    empty = journal.new_effects(0)
-    n = counts.sum(axis=0)
+    n, kept = counts.sum(axis=0), room.steps(counts)
     if n[0]:
         action = f"partitions to {PartitionState.OFFLINE.label}"
-        journal.add_step(action, offline, empty, replicas=False)
+        journal.add_step(action, offline, kept[0], replicas=False)
     if n[1]:
         action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
-        journal.add_step(action, online, empty, replicas=False, strategy=Strategy.OFFLINE)
+        journal.add_step(action, online, kept[1], replicas=False, strategy=Strategy.OFFLINE)
     if n[2]:
         action = f"replicas to {ReplicaState.OFFLINE.label}"
-        journal.add_step(action, gone, empty, replicas=True)
+        journal.add_step(action, gone, kept[2], replicas=True)
     if profile.announces_unless_elected:
         announced = not n[2] and not online[:, LAYOUT["codes"] + Code.ELECTED].any()
     else:
@@ -89,23 +88,23 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
     counts = np.zeros((threads, 8), np.int64)
     chosen = np.zeros(state.n_brokers, np.uint8)
     chosen[brokers] = 1
+    room = journal.new_room(rows.size, 2, brokers.size)
     visits.start_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.pending, chosen, rows,
+        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
         previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
         previous_mask(profile.partition_previous[PartitionState.ONLINE]),
         profile.kernel_strategy(Strategy.OFFLINE), state.controller_epoch,
         state.leader_recovery_supported and profile.marks_recovery, journal.counting,
-        back, online, counts,
+        back, online, counts, room.as_bytes,
     )
-    empty = journal.new_effects(0)
-    n = counts.sum(axis=0)
-    if n[0]:
-        action = f"replicas to {ReplicaState.ONLINE.label}"
-        journal.add_step(action, back, empty, replicas=True)
+    n, kept = counts.sum(axis=0), room.steps(counts)
     if n[1]:
+        action = f"replicas to {ReplicaState.ONLINE.label}"
+        journal.add_step(action, back, kept[1], replicas=True)
+    if n[0]:
         action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
-        journal.add_step(action, online, empty, replicas=False, strategy=Strategy.OFFLINE)
+        journal.add_step(action, online, kept[0], replicas=False, strategy=Strategy.OFFLINE)
 
 
 def shut_down_broker(controller: Controller, broker: int) -> Rows:

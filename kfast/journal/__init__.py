@@ -18,7 +18,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.kept import Kept, keep
+from kfast.journal.kept import Kept, Room, keep
 from kfast.journal.outcome import Counts, Outcome, Sent, SentSteps, StepTotals, sent_to
 from kfast.journal.steps import CHANGES, SENDS, Step, make_table
 from kfast.profiles import ZK_3_9, Profile
@@ -101,6 +101,11 @@ class Journal:
     def new_effects(self, n: int, *, always: bool = False) -> Effects:
         """Room for the effects of n targets; empty where no row is kept."""
         return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
+
+    def new_room(self, rows: int, steps: int, replicas: int) -> Room:
+        """Room for an event that visits each partition once; none where no row is kept."""
+        keeps_new = self.profile.marks_new_replicas
+        return Room(self.state, rows if self.full else 0, steps, replicas, keeps_new)
 
     def add_step(
         self, action: str, tally: Tally, effects: Effects | Kept, *, replicas: bool,

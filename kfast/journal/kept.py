@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal.effects import Effects
+from kfast.journal.effects import KIND_IS_NEW, Effects
 from kfast.kernels import journal as kernels
 from kfast.state.records import Rows
 
@@ -62,6 +62,12 @@ class Seen:
     registered: npt.NDArray[np.bool_]
     topic: pa.StringArray
     odd_orders: dict[tuple[str, int], tuple[int, ...]] = field(repr=False)
+
+
+NOTHING_SEEN = Seen(
+    np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_), pa.array([], pa.string()),
+    {},
+)
 
 
 def see(state: ClusterState) -> Seen:
@@ -112,7 +118,7 @@ class Kept:
     @property
     def as_bytes(self) -> Bytes:
         """(n, w) the effects as rows of bytes: what kernels take."""
-        return self.records.view(np.uint8).reshape(self.records.size, self.records.itemsize)
+        return as_bytes(self.records)
 
     def by_row(self) -> Kept:
         """The same in the order of rows; effects of one row stay in theirs."""
@@ -141,6 +147,11 @@ class Kept:
         return places[:n]
 
 
+def as_bytes(records: npt.NDArray[Any]) -> Bytes:
+    """(n, w) records as rows of bytes."""
+    return records.view(np.uint8).reshape(records.size, records.itemsize)
+
+
 def pieces(n: int, n_values: int) -> Iterator[tuple[int, int]]:
     """Parts of n rows, (begin, end) each, whose lists hold no more than Arrow's offsets can count.
 
@@ -166,3 +177,47 @@ def keep(state: ClusterState, effects: Effects) -> Kept:
         effects, kept.as_bytes,
     )
     return Kept(records, kept.seen, found & 255, found >> 8, ordered)
+
+
+class Room:
+    """Room for the effects of all steps of an event that visits each partition once.
+
+    Parameters
+    ----------
+    state : ClusterState
+    rows : int
+        Partitions that are visited; 0 where nothing is to be kept.
+    steps : int
+        Every step but the last has an effect for each partition at most.
+    replicas : int
+        Most replicas of a partition that the last step moves.
+    keeps_new : bool
+        Whether the version that is simulated tells that a replica is new.
+    """
+
+    def __init__(
+        self, state: ClusterState, rows: int, steps: int, replicas: int, keeps_new: bool
+    ) -> None:
+        each = min(replicas, state.n_slots)
+        self._begins = [step * rows for step in range(steps)]
+        self._keeps_new = keeps_new
+        self._seen = see(state) if rows else NOTHING_SEEN
+        self._records = new_records(state, (steps - 1 + each) * rows)
+
+    @property
+    def as_bytes(self) -> Bytes:
+        """(n, w) the room as rows of bytes: what kernels take."""
+        return as_bytes(self._records)
+
+    def steps(self, counts: npt.NDArray[np.int64]) -> list[Kept]:
+        """The effects of each step, from the counts that a kernel of one visit made."""
+        found = np.bitwise_or.reduce(counts[:, 3:], axis=0).tolist()
+        kept = []
+        for step, begin in enumerate(self._begins):
+            records = self._records[begin : begin + int(counts[:, step].sum())]
+            kinds = found[step] & 255
+            if kinds & KIND_IS_NEW and not self._keeps_new:
+                records["kinds"] &= 255 - KIND_IS_NEW
+                kinds &= 255 - KIND_IS_NEW
+            kept.append(Kept(records, self._seen, kinds, found[step] >> 8))
+        return kept

@@ -15,6 +15,7 @@ from kfast.kernels.kept cimport (
     broker_at,
     keep_effect,
     kept_t,
+    new_keeper,
 )
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -66,13 +67,9 @@ def keep(
     cdef Keeper keeper
     if n == 0:
         return 0, True
-    keeper.place = &kept[0, 0]
-    keeper.stride = kept.shape[1]
-    keeper.topic_row = &topic_row[0]
-    keeper.partition = &partition[0]
-    keeper.status = &broker_status[0]
-    keeper.width = <int> replicas.shape[1]
-    keeper.seen = 0
+    keeper = new_keeper(
+        &kept[0, 0], kept.shape[1], topic_row, partition, broker_status, <int> replicas.shape[1]
+    )
     with nogil:
         for i in range(n):
             row = effects[min(i + AHEAD, n - 1)].row

@@ -4,14 +4,15 @@ A kept effect is a struct in the layout of the state, and the partition's row of
 behind it, so that later changes of the state do not show. Kernels pass them as rows of bytes.
 """
 
-from libc.stdint cimport int8_t, int32_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.string cimport memcpy, memmove
 
 from kfast.kernels.slots cimport (
     KIND_LEADER_AND_ISR,
     Effect,
     NarrowRecord,
     broker_t,
+    chunk_start,
     first_slots,
     liveness_of,
     lowest_slot,
@@ -79,6 +80,71 @@ cdef struct Keeper:
     const uint8_t* status
     int width
     int seen
+
+
+cdef inline Keeper new_keeper(
+    uint8_t* place, Py_ssize_t stride, const int32_t[::1] topic_row,
+    const int32_t[::1] partition, const uint8_t[::1] status, int width
+) noexcept nogil:
+    """A keeper that begins at one place of an array of kept effects."""
+    cdef Keeper keeper
+    keeper.place = place
+    keeper.stride = stride
+    keeper.topic_row = &topic_row[0]
+    keeper.partition = &partition[0]
+    keeper.status = &status[0]
+    keeper.width = width
+    keeper.seen = 0
+    return keeper
+
+
+# Effects of the steps of an event in one visit share an array: every step has room for one effect
+# of each row, and the last step, that of the replicas, has the rest of the array.
+
+cdef inline void begin_steps(
+    Keeper* keepers, int n_steps, uint8_t[:, ::1] kept, Py_ssize_t n_rows, Py_ssize_t row,
+    const int32_t[::1] topic_row, const int32_t[::1] partition, const uint8_t[::1] status,
+    int width
+) noexcept nogil:
+    """Keepers of all steps for a thread whose share of the rows begins at the given one."""
+    cdef Py_ssize_t stride = kept.shape[1]
+    cdef uint8_t* first = &kept[0, 0] if kept.shape[0] else NULL
+    cdef Py_ssize_t each = kept.shape[0] // n_rows - (n_steps - 1) if kept.shape[0] else 0
+    cdef Py_ssize_t at
+    cdef int k
+    for k in range(n_steps):
+        at = k * n_rows + row * (each if k == n_steps - 1 else 1)
+        keepers[k] = new_keeper(
+            first + stride * at if first != NULL else NULL, stride, topic_row, partition, status,
+            width,
+        )
+
+
+cdef inline void end_steps(const Keeper* keepers, int n_steps, int64_t* counts) noexcept nogil:
+    """Say what each step's effects were like, in columns 3 and on of the counts."""
+    cdef int k
+    for k in range(n_steps):
+        counts[3 + k] = keepers[k].seen
+
+
+cdef inline void close_gaps(
+    int n_steps, uint8_t[:, ::1] kept, const int32_t[::1] rows, const int64_t[:, ::1] counts
+) noexcept nogil:
+    """Move the effects of each step together: behind what one thread kept, what the next did."""
+    cdef Py_ssize_t n_rows = rows.shape[0]
+    cdef Py_ssize_t each, first, end
+    cdef int threads = <int> counts.shape[0]
+    cdef int k, t
+    if not kept.shape[0]:
+        return
+    for k in range(n_steps):
+        each = kept.shape[0] // n_rows - (n_steps - 1) if k == n_steps - 1 else 1
+        end = k * n_rows
+        for t in range(threads):
+            first = k * n_rows + chunk_start(rows, t, threads) * each
+            if counts[t, k] and first != end:
+                memmove(&kept[end, 0], &kept[first, 0], counts[t, k] * kept.shape[1])
+            end += counts[t, k]
 
 
 cdef inline void write_kept(

@@ -13,6 +13,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
+from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
 from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
@@ -24,6 +25,7 @@ from kfast.kernels.slots cimport (
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
+    Effect,
     broker_t,
     chunk_start,
     kfast_prefetch,
@@ -79,13 +81,21 @@ cdef void fail_chunk(
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
     const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* offline,
-    int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers
+    int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers,
+    const int32_t[::1] partition, uint8_t[:, ::1] kept
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef uint64_t slots
     cdef uint8_t flags
     cdef uint8_t codes[64]
+    cdef Effect scratch[64]
+    cdef bint keeping = kept.shape[0] != 0
+    cdef Effect* effects = scratch if keeping else NULL
+    cdef Keeper keepers[3]
+    cdef int k, n
     cdef record_t* record
+    begin_steps(keepers, 3, kept, rows.shape[0], begin, topic_row, partition, status,
+                <int> replicas.shape[1])
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -96,25 +106,33 @@ cdef void fail_chunk(
         record = &records[row]
         if is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0]):
             move_partition(record, row, 0, P_OFFLINE, rules.partition_offline, &pending[0],
-                           codes, NULL, offline)
+                           codes, effects, offline)
             counts[0] += 1
+            if keeping:
+                keep_effect(&keepers[0], effects, record, &replicas[row, 0])
         if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
             bring_one_online(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
                 rules.strategy, rules.partition_online, rules.controller_epoch,
                 rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
-                NULL, online,
+                effects, online,
             )
             counts[1] += 1
+            if keeping:
+                keep_effect(&keepers[1], effects, record, &replicas[row, 0])
         slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
         if slots:
             flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
-            counts[2] += change_row(
+            n = <int> change_row(
                 record, &replicas[row, 0], &states[row, 0], row, slots, flags, R_OFFLINE,
                 rules.replica, rules.controller_epoch, False, rules.without_leadership,
-                rules.empties_unclean, rules.counting, &leader_offline[0], codes, NULL, replica,
+                rules.empties_unclean, rules.counting, &leader_offline[0], codes, effects, replica,
                 n_brokers,
             )
+            counts[2] += n
+            for k in range(n if keeping else 0):
+                keep_effect(&keepers[2], &effects[k], record, &replicas[row, 0])
+    end_steps(keepers, 3, counts)
 
 
 def fail_hosted(
@@ -123,6 +141,7 @@ def fail_hosted(
     uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
     const uint8_t[::1] broker_status,  # IN      (B,)    the failed ones are not registered
     const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const int32_t[::1] partition,      # IN      (P,)    partition number
     const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
@@ -140,7 +159,8 @@ def fail_hosted(
     int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)  partitions to Offline
     int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
     int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)      targets of each step
+    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step; `Keeper.seen`
+    uint8_t[:, ::1] kept,              # OUT     kept effects, step after step; or no rows
 ):
     """Brokers failed: leaderless partitions go Offline, are elected, and lose replicas.
 
@@ -164,8 +184,9 @@ def fail_hosted(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
             leader_offline, pending, chosen, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
-            &replica_tally[t, 0], &counts[t, 0], n_brokers,
+            &replica_tally[t, 0], &counts[t, 0], n_brokers, partition, kept,
         )
+    close_gaps(3, kept, rows, counts)
 
 
 cdef void start_chunk(
@@ -173,12 +194,20 @@ cdef void start_chunk(
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
     const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* replica,
-    int64_t* online, int64_t* counts, Py_ssize_t n_brokers
+    int64_t* online, int64_t* counts, Py_ssize_t n_brokers,
+    const int32_t[::1] partition, uint8_t[:, ::1] kept
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef uint64_t slots
     cdef uint8_t codes[64]
+    cdef Effect scratch[64]
+    cdef bint keeping = kept.shape[0] != 0
+    cdef Effect* effects = scratch if keeping else NULL
+    cdef Keeper keepers[2]
+    cdef int k, n
     cdef record_t* record
+    begin_steps(keepers, 2, kept, rows.shape[0], begin, topic_row, partition, status,
+                <int> replicas.shape[1])
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -190,20 +219,26 @@ cdef void start_chunk(
         is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
         slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
         if slots:
-            counts[0] += change_row(
+            n = <int> change_row(
                 record, &replicas[row, 0], &states[row, 0], row, slots, 0, R_ONLINE,
                 rules.replica, rules.controller_epoch, False, rules.without_leadership,
-                rules.empties_unclean, rules.counting, &leader_offline[0], codes, NULL, replica,
+                rules.empties_unclean, rules.counting, &leader_offline[0], codes, effects, replica,
                 n_brokers,
             )
+            counts[1] += n
+            for k in range(n if keeping else 0):
+                keep_effect(&keepers[1], &effects[k], record, &replicas[row, 0])
         if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
             bring_one_online(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
                 rules.strategy, rules.partition_online, rules.controller_epoch,
                 rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
-                NULL, online,
+                effects, online,
             )
-            counts[1] += 1
+            counts[0] += 1
+            if keeping:
+                keep_effect(&keepers[0], effects, record, &replicas[row, 0])
+    end_steps(keepers, 2, counts)
 
 
 def start_hosted(
@@ -212,6 +247,7 @@ def start_hosted(
     uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
     const uint8_t[::1] broker_status,  # IN      (B,)    the started ones are registered
     const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const int32_t[::1] partition,      # IN      (P,)    partition number
     const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
@@ -225,7 +261,8 @@ def start_hosted(
     bint counting,                     # fill all of the tallies, not only the counters
     int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Online
     int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)      targets of each step
+    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step; `Keeper.seen`
+    uint8_t[:, ::1] kept,              # OUT     kept effects, step after step; or no rows
 ):
     """Brokers started: their replicas go Online, and waiting partitions are elected.
 
@@ -249,8 +286,9 @@ def start_hosted(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
             leader_offline, pending, chosen, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &replica_tally[t, 0], &online_tally[t, 0],
-            &counts[t, 0], n_brokers,
+            &counts[t, 0], n_brokers, partition, kept,
         )
+    close_gaps(2, kept, rows, counts)
 
 
 cdef Py_ssize_t shut_down_chunk(
