@@ -42,7 +42,7 @@ def frame(spark, rows):
 @pytest.mark.parametrize("batch", [13, 10_000])
 @pytest.mark.parametrize("strategy", list(KNOWN))
 def test_elect_is_the_election_of_each_row(spark, frame, rows, strategy, batch):
-    from kfast.spark import elect
+    from kfast.spark.functions import elect
 
     unclean = "unclean" if strategy == "offline" else None
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
@@ -69,7 +69,8 @@ def test_elect_is_the_election_of_each_row(spark, frame, rows, strategy, batch):
 
 @pytest.mark.parametrize(("batch", "tasks"), [(13, 7), (10_000, 1)])
 def test_fail_is_what_the_controller_does(spark, batch, tasks):
-    from kfast.spark import fail, to_dataframe
+    from kfast.spark import to_dataframe
+    from kfast.spark.functions import fail
 
     state = kfast.generate(brokers=8, partitions=600, seed=9, unclean_topics=0.5)
     controller = kfast.Controller(state)
@@ -104,7 +105,7 @@ def test_fail_is_what_the_controller_does(spark, batch, tasks):
 
 
 def test_without_live_all_are_up(spark):
-    from kfast.spark import fail
+    from kfast.spark.functions import fail
 
     frame = spark.createDataFrame(
         [([1, 2], [1, 2], 1), ([2, 1], [2], None)], "ar array<bigint>, isr array<int>, leader int"
@@ -117,7 +118,7 @@ def test_without_live_all_are_up(spark):
 
 
 def test_what_is_wrong_is_told(spark):
-    from kfast.spark import elect, fail
+    from kfast.spark.functions import elect, fail
 
     frame = spark.createDataFrame([([1, 1], [1], 1)], "ar array<int>, isr array<int>, leader int")
     with pytest.raises(kfast.ArgumentError, match="strategy 'best' is unknown; allowed: offline"):

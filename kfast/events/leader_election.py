@@ -191,7 +191,9 @@ def _replies(
     return pa.concat_tables([table, pa.Table.from_pylist(absent, REPLIES)])
 
 
-def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome:
+def rebalance_leaders(
+    controller: Controller, percentage: float = 10, *, counts: pa.Table | None = None
+) -> Outcome:
     """Give partitions back to their preferred replicas, broker by broker (6.8, auto).
 
     Parameters
@@ -199,27 +201,36 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
     percentage : float, default 10
         `leader.imbalance.per.broker.percentage`: a broker is acted on where the share of its
         preferred partitions that others lead is greater.
+    counts : pa.Table, optional
+        broker_id, preferred, led_by_others of the whole cluster, where the state is a part of it:
+        the sum of what `count_preferred` gives of each part.
 
     Returns
     -------
     Outcome
-        `imbalance` is a table broker_id, preferred, led_by_others, ratio.
+        `imbalance` is a table broker_id, preferred, led_by_others, ratio; `rebalanced` are the
+        brokers whose partitions were asked for, one step each.
     """
     if not controller.active:
         return controller.refused("rebalance_leaders", "NOT_CONTROLLER")
     state = controller.state
     preferred, others, rows = _survey(state)
+    if counts is not None:
+        preferred, others = _counts_of(state, counts)
     ratio = others / np.maximum(preferred, 1)
     brokers = np.flatnonzero(preferred)
     candidates = _candidates(controller, rows)
     preferred_broker = state.replicas[candidates, 0].astype(np.int32)
     order = np.argsort(preferred_broker, kind="stable")
     candidates, preferred_broker = candidates[order], preferred_broker[order]
+    rebalanced = []
     try:
         with context.batches(controller):
             for broker in brokers[ratio[brokers] > percentage / 100].tolist():
                 begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
                 elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
+                if begin < end:
+                    rebalanced.append(int(state.broker_id[broker]))
     except ControllerMoved:
         return controller.resigned("rebalance_leaders")
     outcome = controller.journal.finish("rebalance_leaders")
@@ -227,7 +238,38 @@ def rebalance_leaders(controller: Controller, percentage: float = 10) -> Outcome
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
         "led_by_others": pa.array(others[brokers]), "ratio": pa.array(ratio[brokers]),
     })
+    outcome.rebalanced = tuple(rebalanced)
     return outcome
+
+
+def count_preferred(state: ClusterState) -> pa.Table:
+    """Partitions that each broker should lead, and those of them that others lead.
+
+    Returns
+    -------
+    pa.Table
+        broker_id, preferred, led_by_others; brokers that should lead nothing are left out.
+    """
+    preferred, others, _ = _survey(state)
+    brokers = np.flatnonzero(preferred)
+    return pa.table({
+        "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
+        "led_by_others": pa.array(others[brokers]),
+    })
+
+
+def _counts_of(
+    state: ClusterState, counts: pa.Table
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Given counts in the order of the state's brokers; of brokers that it has."""
+    at = state.broker_rows(counts["broker_id"].to_numpy())
+    known = at >= 0
+    both = []
+    for name in ("preferred", "led_by_others"):
+        values = np.zeros(state.n_brokers, np.int64)
+        values[at[known]] = counts[name].to_numpy()[known]
+        both.append(values)
+    return both[0], both[1]
 
 
 def _survey(

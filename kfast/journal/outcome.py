@@ -217,6 +217,8 @@ class Outcome:
         Of a reassignment: `schema.ReassignmentCode` per partition, in the order given.
     imbalance : pa.Table
         Of a rebalance: broker_id, preferred, led_by_others, ratio.
+    rebalanced : tuple of int
+        Of a rebalance: ids of the brokers whose partitions were asked for, one step each.
     alter_codes : (n,) uint8
         Of `alter_partition`: `schema.AlterCode` per partition, in the order given.
     altered : (n,) int32
@@ -239,6 +241,7 @@ class Outcome:
         self.remaining: Rows = np.empty(0, np.int32)
         self.replies: pa.Table | None = None
         self.imbalance: pa.Table | None = None
+        self.rebalanced: tuple[int, ...] = ()
         self.altered: Rows = np.empty(0, np.int32)
         self.alter_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.reassignment_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)

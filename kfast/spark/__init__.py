@@ -15,6 +15,13 @@ except ImportError as error:
     ) from error
 
 from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
-from kfast.spark.functions import elect, fail
+from kfast.spark.sharded import ShardedOutcome, fail
 
-__all__ = ["ClusterFrames", "elect", "fail", "from_dataframes", "to_dataframe", "to_dataframes"]
+__all__ = [
+    "ClusterFrames",
+    "ShardedOutcome",
+    "fail",
+    "from_dataframes",
+    "to_dataframe",
+    "to_dataframes",
+]

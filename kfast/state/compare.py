@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from kfast.errors import ArgumentError
 from kfast.kernels import census
 from kfast.state import freeing
 
@@ -97,8 +100,79 @@ def difference(state: ClusterState, other: ClusterState) -> str | None:
     return None
 
 
-def digest(state: ClusterState) -> int:
-    """See `ClusterState.digest`."""
+@dataclass(frozen=True)
+class DigestParts:
+    """What a digest is made of; those of the parts of one cluster can be put together.
+
+    Attributes
+    ----------
+    partitions, topics : int
+        Sums over rows, modulo 2**64, in whatever order.
+    brokers : bytes
+        Ids, states and epochs of the brokers that are registered or shutting down.
+    controller : tuple of int
+        Controller id, controller epoch and version of the stored epoch.
+    offline_partition_count, preferred_imbalance_count, unclean_elections : int
+    """
+
+    partitions: int
+    topics: int
+    brokers: bytes
+    controller: tuple[int, int, int]
+    offline_partition_count: int
+    preferred_imbalance_count: int
+    unclean_elections: int
+
+    def together(self) -> int:
+        """One number (64 bits)."""
+        parts = hashlib.blake2b(digest_size=8)
+        parts.update(self.partitions.to_bytes(8, "little"))
+        parts.update(self.topics.to_bytes(8, "little"))
+        parts.update(self.brokers)
+        scalars = (
+            *self.controller, self.offline_partition_count, self.preferred_imbalance_count,
+            self.unclean_elections,
+        )
+        parts.update(repr(scalars).encode())
+        return int.from_bytes(parts.digest(), "little")
+
+
+def join_digests(parts: Sequence[DigestParts], unclean_before: int = 0) -> DigestParts:
+    """Digest of a cluster from those of its shards, each of which holds whole topics.
+
+    Parameters
+    ----------
+    parts : sequence of DigestParts
+        At least one. All shards know all brokers, and had the same events.
+    unclean_before : int
+        The cluster's counter of unclean elections that every shard began with.
+
+    Raises
+    ------
+    ArgumentError
+        The brokers or the controllers of two shards differ.
+    """
+    first = parts[0]
+    for number, part in enumerate(parts):
+        if (part.brokers, part.controller) != (first.brokers, first.controller):
+            raise ArgumentError(
+                f"shard {number} has other brokers or another controller than shard 0: they are"
+                " not shards of one cluster"
+            )
+    wrap = (1 << 64) - 1
+    return replace(
+        first,
+        partitions=sum(part.partitions for part in parts) & wrap,
+        topics=sum(part.topics for part in parts) & wrap,
+        offline_partition_count=sum(part.offline_partition_count for part in parts),
+        preferred_imbalance_count=sum(part.preferred_imbalance_count for part in parts),
+        unclean_elections=unclean_before
+        + sum(part.unclean_elections - unclean_before for part in parts),
+    )
+
+
+def digest_parts(state: ClusterState) -> DigestParts:
+    """What `ClusterState.digest` is made of."""
     names = state.topic if state.topic.offset == 0 else pa.concat_arrays([state.topic])
     topics = np.zeros(max(state.n_topics, 1), np.uint64)
     if state.n_topics:
@@ -111,19 +185,22 @@ def digest(state: ClusterState) -> int:
         state.records, state.replicas, state.replica_state, broker_id, state.topic_row, topics,
         state.partition,
     )
-    parts = hashlib.blake2b(digest_size=8)
-    parts.update(int(partitions).to_bytes(8, "little"))
-    parts.update(_digest_topics(state, topics).to_bytes(8, "little"))
     known = state.registered | state.shutting_down
-    parts.update(state.broker_id[known].astype("<i4").tobytes())
-    parts.update(state.broker_status[: state.n_brokers][known].tobytes())
-    parts.update(state.broker_epoch[known].astype("<i8").tobytes())
-    scalars = (
-        state.controller_id, state.controller_epoch, state.epoch_store_version,
+    brokers = (
+        state.broker_id[known].astype("<i4").tobytes()
+        + state.broker_status[: state.n_brokers][known].tobytes()
+        + state.broker_epoch[known].astype("<i8").tobytes()
+    )
+    return DigestParts(
+        int(partitions), _digest_topics(state, topics), brokers,
+        (state.controller_id, state.controller_epoch, state.epoch_store_version),
         state.offline_partition_count, state.preferred_imbalance_count, state.unclean_elections,
     )
-    parts.update(repr(scalars).encode())
-    return int.from_bytes(parts.digest(), "little")
+
+
+def digest(state: ClusterState) -> int:
+    """See `ClusterState.digest`."""
+    return digest_parts(state).together()
 
 
 def _digest_topics(state: ClusterState, names: np.ndarray) -> int:

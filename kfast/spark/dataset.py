@@ -1,0 +1,260 @@
+"""A cluster that lies in many files, each with whole topics: what it has in common.
+
+The files are Parquet, Arrow or describe texts. Brokers and settings are those of the whole cluster,
+so a first look gathers them from every file; of a Parquet file that kfast wrote it reads the footer
+only. A file `_cluster.arrow` beside the others, which `kfast.spark.fail` writes, has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kfast.errors import InputError
+from kfast.io import SourceTables, read_tables
+from kfast.io.arrow import extract
+from kfast.io.tables import add_defaults, registered
+from kfast.kernels import census
+from kfast.spark.columns import spark_schema
+from kfast.spark.paths import deal, find_files
+from kfast.state import ClusterState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["CLUSTER_FILE", "Dataset", "look_at", "over_hands"]
+
+CLUSTER_FILE = "_cluster.arrow"
+"""Name of the file with the brokers and settings of a dataset; it has no partitions."""
+
+TASK_BYTES = 32 << 20
+"""Size of the files that a task is given, about: seconds of work."""
+
+_LOOK = pa.schema(
+    [
+        ("file", pa.string()),
+        ("brokers", pa.binary()),
+        ("said", pa.bool_()),
+        ("weak", pa.list_(pa.int32())),
+        ("cluster", pa.binary()),
+        ("topics", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Files of one cluster, and what they have in common.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Sorted; a shard's number is its place here.
+    hands : tuple of tuple of int
+        Numbers of the shards that each task takes.
+    brokers, cluster : pa.Table
+        Of the whole cluster.
+    """
+
+    files: tuple[str, ...]
+    hands: tuple[tuple[int, ...], ...]
+    brokers: pa.Table
+    cluster: pa.Table | None
+
+
+def over_hands(
+    spark: SparkSession, n: int, run: Any, wanted: pa.Schema
+) -> DataFrame:
+    """Run something for the numbers 0 to n, one task for each."""
+    return spark.range(0, n, 1, n).mapInArrow(partial(_each, run), spark_schema(wanted))
+
+
+def _each(run: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from run(number)
+
+
+def look_at(
+    spark: SparkSession, where: str | Path, *, tasks: int | None = None,
+    defaults: Mapping[str, object] | None = None,
+) -> Dataset:
+    """Find a dataset's files, brokers and settings.
+
+    Parameters
+    ----------
+    where : path
+        A folder or a glob.
+    tasks : int, optional
+        At most so many tasks; by default one for each 32 MiB of files.
+    defaults : mapping, optional
+        As for `kfast.read`.
+
+    Raises
+    ------
+    InputError
+        A topic stands in two files, or two files contradict each other.
+    """
+    files = find_files(where)
+    size = sum(Path(name).stat().st_size for name in files)
+    n = tasks if tasks is not None else max(1, min(len(files), 16), size // TASK_BYTES)
+    number = {name: at for at, name in enumerate(files)}
+    hands = tuple(tuple(number[name] for name in hand) for hand in deal(files, n))
+    looked = over_hands(spark, len(hands), partial(_look_at_hand, files, hands), _LOOK).toArrow()
+    looked = looked.sort_by("file")
+    _check_topics(looked)
+    common = _common_file(where)
+    if common is not None:
+        tables = read_tables(common)
+        brokers, cluster = tables.brokers, tables.cluster
+    else:
+        brokers, cluster = _merge_brokers(looked), _merge_clusters(looked)
+    said = add_defaults(SourceTables("", pa.table({}), cluster=cluster), defaults)
+    return Dataset(tuple(files), hands, brokers, said.cluster)
+
+
+def _common_file(where: str | Path) -> Path | None:
+    path = Path(str(where).removeprefix("file:")) / CLUSTER_FILE
+    return path if path.is_file() else None
+
+
+def _look_at_hand(
+    files: Sequence[str], hands: Sequence[Sequence[int]], hand: int
+) -> Iterator[pa.RecordBatch]:
+    for number in hands[hand]:
+        yield _look(files[number])
+
+
+def _look(name: str) -> pa.RecordBatch:
+    """What a file says of brokers, settings and topics."""
+    tables = _footer(name) or read_tables(name)
+    said = tables.brokers is not None
+    state = None
+    if not said or tables.topics is None:
+        state = ClusterState.from_tables(
+            tables.brokers, tables.topics, tables.partitions, tables.cluster, source=name
+        )
+    brokers = tables.brokers if state is None or said else state.to_tables().brokers
+    topics = state.topic if state is not None else _in_one(tables.topics, "topic")
+    row = {
+        "file": name,
+        "brokers": _packed(brokers),
+        "said": said,
+        "weak": list(tables.taken_for_down),
+        "cluster": None if tables.cluster is None else _packed(tables.cluster),
+        "topics": _digests(topics).tobytes(),
+    }
+    return pa.RecordBatch.from_pylist([row], schema=_LOOK)
+
+
+def _footer(name: str) -> SourceTables | None:
+    """The small tables of a Parquet file that kfast wrote; None for any other file."""
+    with Path(name).open("rb") as file:
+        if file.read(4) != b"PAR1":
+            return None
+    try:
+        schema = pq.read_schema(name)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{name}: damaged Parquet file: {error}") from error
+    if not {b"kfast.brokers", b"kfast.topics"} <= set(schema.metadata or {}):
+        return None
+    return extract(name, schema.empty_table())
+
+
+def _in_one(table: pa.Table, name: str) -> pa.StringArray:
+    return pa.concat_arrays(table[name].chunks) if table.num_rows else pa.array([], pa.string())
+
+
+def _digests(names: pa.StringArray) -> npt.NDArray[np.uint64]:
+    """(T,) 64 bits that stand for each name."""
+    digests = np.zeros(len(names), np.uint64)
+    if len(names):
+        names = pa.concat_arrays([names])
+        _, offsets, data = names.buffers()
+        ends = np.frombuffer(offsets, np.int32)[names.offset : names.offset + len(names) + 1]
+        census.digest_bytes(ends, np.frombuffer(data or b"\0", np.uint8), digests)
+    return digests
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _check_topics(looked: pa.Table) -> None:
+    """Refuse a topic that stands in two files."""
+    parts = [np.frombuffer(item, np.uint64) for item in looked["topics"].to_pylist()]
+    owner = np.repeat(np.arange(len(parts)), [part.size for part in parts])
+    everything = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    order = np.argsort(everything, kind="stable")
+    twice = np.flatnonzero(everything[order][1:] == everything[order][:-1])
+    for at in twice.tolist():
+        files = [looked["file"][int(owner[order[at + k]])].as_py() for k in (0, 1)]
+        names = [set(read_tables(name).partitions["topic"].to_pylist()) for name in files]
+        both = sorted(names[0] & names[1])
+        if both:
+            raise InputError(
+                f"topic {both[0]} stands in {files[0]} and in {files[1]}; each file of a dataset"
+                " must hold whole topics"
+            )
+
+
+def _merge_brokers(looked: pa.Table) -> pa.Table:
+    """Brokers of all files: of those that list them, or all that appear where none does."""
+    rows = looked.drop_columns("topics").to_pylist()
+    some = any(row["said"] for row in rows)
+    merged: dict[int, dict[str, Any]] = {}
+    source: dict[int, str] = {}
+    doubted: set[int] = set()
+    seen: set[tuple[bytes, tuple[int, ...]]] = set()
+    for row in rows:
+        key = (row["brokers"], tuple(row["weak"]))
+        if row["said"] != some or key in seen:
+            continue
+        seen.add(key)
+        table = _unpacked(row["brokers"])
+        up = registered(table)
+        for at, broker in enumerate(table.to_pylist()):
+            number, broker["registered"] = broker["broker_id"], bool(up[at])
+            weak = not broker["registered"] and number in row["weak"]
+            known = merged.get(number)
+            if known is None or (number in doubted and not weak):
+                merged[number], source[number] = broker, row["file"]
+                doubted = doubted | {number} if weak else doubted - {number}
+            elif not weak and known != broker:
+                raise InputError(
+                    f"broker {number} is {broker} in {row['file']}, but {known} in"
+                    f" {source[number]}; the files of a dataset must agree"
+                )
+    return pa.Table.from_pylist([merged[number] for number in sorted(merged)])
+
+
+def _merge_clusters(looked: pa.Table) -> pa.Table | None:
+    """Settings of all files, which must be the same."""
+    found: pa.Table | None = None
+    whence = ""
+    for row in looked.filter(pc.is_valid(looked["cluster"])).to_pylist():
+        table = _unpacked(row["cluster"])
+        if found is None:
+            found, whence = table, row["file"]
+        elif table.to_pylist() != found.to_pylist():
+            raise InputError(
+                f"the cluster is {table.to_pylist()} in {row['file']}, but {found.to_pylist()} in"
+                f" {whence}; the files of a dataset must agree"
+            )
+    return found

@@ -1,0 +1,264 @@
+"""Events of a cluster too big for one machine: `kfast.spark.fail`.
+
+Elections and state changes are local to a partition, so every shard goes its own way. Three things
+are not: a broker gets one request where many shards have something to tell it; the brokers are told
+of each other only where no shard has told them already; and a rebalance asks what share of a
+broker's partitions others lead. The first two are put together afterwards, the third is counted
+before.
+
+Source: specification, sections 5, 6.2 and 6.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import functions
+
+from kfast.controller import Controller
+from kfast.errors import ArgumentError
+from kfast.io import SourceTables, write
+from kfast.journal import LEVELS
+from kfast.profiles import DEFAULT_PROFILE, find_profile
+from kfast.spark.columns import spark_schema
+from kfast.spark.dataset import CLUSTER_FILE, Dataset, look_at, over_hands
+from kfast.spark.shards import (
+    COUNTS,
+    DONE,
+    PREFERRED,
+    REBALANCE,
+    REQUESTS,
+    Event,
+    Run,
+    count_hand,
+    parse_events,
+    run_hand,
+)
+from kfast.state import ClusterState
+from kfast.state.compare import DigestParts, join_digests
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ShardedOutcome", "fail"]
+
+ANNOUNCEMENT = "announce the live brokers"
+"""Action that a failure takes only where it has nothing else to tell."""
+
+FOLDERS = ("state", "requests", "brokers", "transitions", "elections")
+
+
+@dataclass(frozen=True)
+class ShardedOutcome:
+    """What events did to a sharded cluster.
+
+    Attributes
+    ----------
+    digest : int
+        That of the whole cluster afterwards, as `ClusterState.digest` on one machine.
+    partitions : int
+    census : dict of str to int
+        `kfast.census.CENSUS_METRICS` of the whole cluster afterwards.
+    counts : pa.Table
+        event (number), name, kind (transition, code, total), item, count.
+    imbalance : tuple of pa.Table
+        Of each rebalance: what it was decided on, broker_id, preferred, led_by_others.
+    brokers : pa.Table
+        broker_id, leaders, replicas, in_sync afterwards.
+    requests : DataFrame
+        event, action, occurrence (in a rebalance: the broker that gets its partitions back), kind,
+        broker_id, requests, partitions.
+    state : str
+        Folder of the new state, which is a dataset again.
+    transitions, elections : DataFrame or None
+        Every row, where the journal was `full`.
+    """
+
+    digest: int
+    partitions: int
+    census: dict[str, int]
+    counts: pa.Table
+    imbalance: tuple[pa.Table, ...]
+    brokers: pa.Table
+    requests: DataFrame
+    state: str
+    transitions: DataFrame | None
+    elections: DataFrame | None
+
+    @property
+    def fullest_broker(self) -> tuple[int, int]:
+        """Id of the broker that leads most (the lowest of equals), and how many it leads."""
+        leaders = self.brokers["leaders"].to_numpy()
+        at = int(leaders.argmax())
+        return self.brokers["broker_id"][at].as_py(), int(leaders[at])
+
+
+def fail(
+    spark: SparkSession,
+    dataset: str | Path,
+    *,
+    output: str | Path,
+    brokers: Iterable[int] = (),
+    events: Iterable[str | tuple[str, Any]] | None = None,
+    journal: str = "counts",
+    profile: str = DEFAULT_PROFILE,
+    defaults: Mapping[str, object] | None = None,
+    tasks: int | None = None,
+) -> ShardedOutcome:
+    """Let events happen to a cluster that lies in many files, each with whole topics.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect. Driver and workers must see the files under the same names.
+    dataset : path
+        Folder or glob of Parquet, Arrow or describe files. It is only read.
+    output : path
+        Folder for what comes out; new or empty, or of an earlier run, which is replaced.
+    brokers : iterable of int
+        Brokers that fail together after the controller's start: short for the events
+        `["on_controller_failover", ("on_broker_failure", brokers)]`.
+    events : iterable of str or (str, argument), optional
+        Events instead: names of `shards.EVENTS`, with their argument.
+    journal : {"off", "counts", "full"}
+        With "full", every transition and election is written too.
+    profile : str
+        Which controller is simulated.
+    defaults : mapping, optional
+        As for `kfast.read`.
+    tasks : int, optional
+        At most so many tasks; the results do not depend on it.
+
+    Raises
+    ------
+    ArgumentError
+        An event cannot be, for these brokers; the output is in the way. Nothing was run.
+    InputError
+        The files are not shards of one cluster.
+    """
+    find_profile(profile)
+    if journal not in LEVELS:
+        raise ArgumentError(f"journal {journal!r} is unknown; allowed: {', '.join(LEVELS)}")
+    ids = [int(broker) for broker in brokers]
+    if bool(ids) == (events is not None):
+        raise ArgumentError("give brokers that fail, or events: one of the two")
+    wanted = parse_events(
+        ["on_controller_failover", ("on_broker_failure", ids)] if events is None else events
+    )
+    whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
+    common = _rehearse(whole, wanted, profile)
+    folder = _empty_folder(output, dataset)
+    decided: list[Event] = []
+    for event in wanted:
+        if event.name == REBALANCE:
+            run = Run(whole, tuple(decided), "off", profile, folder)
+            event = replace(event, counts=_count_preferred(spark, run))
+        decided.append(event)
+    run = Run(whole, tuple(decided), journal, profile, folder)
+    done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
+    return _put_together(spark, run, done.sort_by("shard"), common)
+
+
+def _rehearse(whole: Dataset, events: Iterable[Event], profile: str) -> ClusterState:
+    """Let the events happen to the brokers alone: the controller then checks the arguments."""
+    state = ClusterState.from_tables(whole.brokers, None, None, whole.cluster)
+    controller = Controller(state, journal="off", profile=profile)
+    for event in events:
+        event.happen(controller)
+    return state
+
+
+def _empty_folder(output: str | Path, dataset: str | Path) -> str:
+    """Make the folders of the output, without what an earlier run left there."""
+    root = Path(str(output).removeprefix("file:")).absolute()
+    source = Path(str(dataset).removeprefix("file:")).absolute()
+    if root == source or root in source.parents:
+        raise ArgumentError(f"output {root} holds the dataset {source}, which would be replaced")
+    strange = [p.name for p in root.iterdir() if p.name not in FOLDERS] if root.is_dir() else []
+    if strange:
+        raise ArgumentError(f"output {root} holds something else: {', '.join(sorted(strange)[:5])}")
+    for name in FOLDERS:
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for old in (root / name).iterdir():
+            old.unlink()
+    return str(root)
+
+
+def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:
+    """Counts of all shards after the events so far, by broker."""
+    counts = over_hands(spark, len(run.dataset.hands), partial(count_hand, run), PREFERRED)
+    summed = counts.groupBy("broker_id").agg(
+        functions.sum("preferred").alias("preferred"),
+        functions.sum("led_by_others").alias("led_by_others"),
+    )
+    return summed.toArrow().cast(PREFERRED).sort_by("broker_id").combine_chunks()
+
+
+def _put_together(
+    spark: SparkSession, run: Run, done: pa.Table, common: ClusterState
+) -> ShardedOutcome:
+    said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
+    began = run.dataset.cluster
+    before = 0
+    if began is not None and "unclean_elections" in began.column_names:
+        before = began["unclean_elections"][0].as_py() or 0
+    parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
+    digest = join_digests(parts, before)
+    common.unclean_elections = digest.unclean_elections
+    tables = common.to_tables()
+    folder = Path(run.folder)
+    write(
+        SourceTables("", tables.partitions, tables.topics, tables.brokers, tables.cluster),
+        folder / "state" / CLUSTER_FILE,
+    )
+    counts = pa.concat_tables(
+        pa.Table.from_pylist(item["counts"], schema=COUNTS) for item in said
+    )
+    keys = ["event", "name", "kind", "item"]
+    summed = counts.group_by(keys).aggregate([("count", "sum")])
+    summed = summed.rename_columns([*keys, "count"]).sort_by([(key, "ascending") for key in keys])
+    full = run.journal == "full" and bool(run.events)
+    return ShardedOutcome(
+        digest.together(),
+        sum(done["partitions"].to_pylist()),
+        {key: sum(item["census"][key] for item in said) for key in said[0]["census"]},
+        summed.cast(COUNTS),
+        tuple(event.counts for event in run.events if event.counts is not None),
+        _brokers(spark, folder),
+        _requests(spark, run),
+        str(folder / "state"),
+        spark.read.parquet(str(folder / "transitions")) if full else None,
+        spark.read.parquet(str(folder / "elections")) if full else None,
+    )
+
+
+def _brokers(spark: SparkSession, folder: Path) -> pa.Table:
+    """Loads of every broker, over all shards."""
+    loads = spark.read.parquet(str(folder / "brokers")).groupBy("broker_id")
+    sums = [functions.sum(name).alias(name) for name in ("leaders", "replicas", "in_sync")]
+    return loads.agg(*sums).toArrow().sort_by("broker_id").combine_chunks()
+
+
+def _requests(spark: SparkSession, run: Run) -> DataFrame:
+    """Requests to every broker: in one batch, all shards share one request.
+
+    Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
+    """
+    keys = ["event", "action", "occurrence", "kind", "broker_id"]
+    joined = functions.when(
+        functions.bool_or("alone"), functions.sum("requests")
+    ).otherwise(functions.max("requests"))
+    rows = spark.read.schema(spark_schema(REQUESTS)).parquet(str(Path(run.folder) / "requests"))
+    merged = rows.groupBy(*keys).agg(
+        joined.alias("requests"),
+        functions.sum("partitions").alias("partitions"),
+        functions.count("*").alias("shards"),
+    )
+    every = merged["shards"] == len(run.dataset.files)
+    return merged.where((merged["action"] != ANNOUNCEMENT) | every).drop("shards")

@@ -1,0 +1,247 @@
+"""A cluster in many files: events on every shard are the events on the whole, digest for digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import kfast
+from kfast.census import take_census
+from kfast.io import SourceTables, read_tables, write
+
+pytestmark = pytest.mark.spark
+EVENTS = [
+    "on_controller_failover",
+    ("controlled_shutdown", 2),
+    ("on_broker_failure", [2]),
+    ("on_broker_failure", [5, 9]),
+    ("on_broker_startup", [2, 9]),
+    ("rebalance_leaders", 5),
+    "enable_unclean_leader_election",
+    ("on_broker_startup", {5: 77}),
+    ("on_broker_failure", [0]),
+    ("rebalance_leaders", 10.0),
+]
+KEYS = ["event", "action", "occurrence", "kind", "broker_id"]
+
+
+def split(state: kfast.ClusterState, folder, shards: int) -> None:
+    """Write a cluster as shards of whole topics, each with all brokers and its own topics."""
+    folder.mkdir(parents=True)
+    tables = state.to_tables()
+    names = tables.topics["topic"].to_pylist()
+    for number in range(shards):
+        mine = pa.array(names[number::shards], pa.string())
+        partitions = tables.partitions.filter(pc.is_in(tables.partitions["topic"], mine))
+        topics = tables.topics.filter(pc.is_in(tables.topics["topic"], mine))
+        write(
+            SourceTables("", partitions, topics, tables.brokers, tables.cluster),
+            folder / f"{number}.parquet",
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Give a cluster that has been through something."""
+    state = kfast.generate(
+        brokers=11, partitions=900, racks=3, topics=40, seed=8, unclean_topics=0.4,
+        min_insync_replicas=2,
+    )
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([6, 7, 8])
+    controller.on_broker_startup([6, 8])
+    controller.on_broker_failure([0, 1, 2, 3, 4, 5])
+    controller.on_broker_startup([0, 1, 2, 3, 4, 5])
+    assert state.unclean_elections > 0
+    return state
+
+
+def alone(state, events, journal, profile):
+    """Outcomes of the events on one machine, and the state afterwards."""
+    after = state.copy()
+    controller = kfast.Controller(after, journal=journal, profile=profile)
+    outcomes = []
+    for event in events:
+        name, arguments = (event, ()) if isinstance(event, str) else (event[0], (event[1],))
+        outcomes.append(getattr(controller, name)(*arguments))
+    return after, outcomes
+
+
+def requests_alone(outcomes) -> list[tuple]:
+    """Requests per event, action, occurrence (or broker of a rebalance), kind and broker."""
+    rows = []
+    for at, outcome in enumerate(outcomes):
+        seen: dict[str, int] = {}
+        number = []
+        for step, action in enumerate(outcome.actions):
+            number.append(seen.get(action, 0))
+            seen[action] = number[-1] + 1
+            if outcome.rebalanced:
+                number[-1] = outcome.rebalanced[step]
+        for r in outcome.request_counts.to_pylist():
+            rows.append((
+                at, outcome.actions[r["step"]], number[r["step"]], r["kind"], r["broker_id"],
+                r["requests"], r["partitions"],
+            ))
+    return sorted(rows)
+
+
+def counts_alone(outcomes) -> list[tuple]:
+    rows = []
+    for at, outcome in enumerate(outcomes):
+        counts = outcome.counts
+        items = [("transition", f"{a} -> {b}", n) for (a, b), n in counts.transitions.items()]
+        items += [("code", code, n) for code, n in counts.codes.items()]
+        items += [
+            ("total", "leaders_moved", counts.leaders_moved),
+            ("total", "unclean_elections", counts.unclean_elections),
+            ("total", "remaining", outcome.remaining.size),
+        ]
+        rows += [(at, outcome.event, *item) for item in items]
+    return sorted(rows)
+
+
+@pytest.mark.parametrize(
+    ("shards", "tasks", "profile"),
+    [(1, 1, "zk-3.9"), (7, 2, "zk-3.9"), (16, 16, "zk-3.9"), (7, 7, "zk-2.4"), (5, 2, "zk-1.0")],
+)
+def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profile):
+    import kfast.spark
+
+    split(cluster, tmp_path / "in", shards)
+    after, outcomes = alone(cluster, EVENTS, "counts", profile)
+    done = kfast.spark.fail(
+        spark, tmp_path / "in", events=EVENTS, output=tmp_path / "out", tasks=tasks,
+        profile=profile,
+    )
+    assert done.digest == after.digest()
+    assert done.partitions == after.n_partitions
+    census = take_census(after)
+    assert done.census == census.counts
+    assert [tuple(row.values()) for row in done.counts.to_pylist()] == counts_alone(outcomes)
+    assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(outcomes)
+    wanted = census.brokers.select(["broker_id", "leaders", "replicas", "in_sync"])
+    assert done.brokers.to_pylist() == wanted.to_pylist()
+    leaders = wanted["leaders"].to_numpy()
+    assert done.fullest_broker == (int(leaders.argmax()), int(leaders.max()))
+    for table, outcome in zip(done.imbalance, (outcomes[5], outcomes[9]), strict=True):
+        assert table.to_pylist() == outcome.imbalance.drop_columns("ratio").to_pylist()
+    assert joined(done.state).digest() == after.digest()
+
+
+def joined(folder) -> kfast.ClusterState:
+    """A dataset that `fail` wrote, on one machine."""
+    parts = [read_tables(path) for path in sorted(Path(folder).glob("*.parquet"))]
+    common = read_tables(Path(folder) / "_cluster.arrow")
+    return kfast.ClusterState.from_tables(
+        common.brokers,
+        pa.concat_tables([part.topics for part in parts]),
+        pa.concat_tables([part.partitions for part in parts]),
+        common.cluster,
+    )
+
+
+def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp_path):
+    import kfast.spark
+
+    split(cluster, tmp_path / "in", 5)
+    first = kfast.spark.fail(spark, tmp_path / "in", brokers=[3, 4], output=tmp_path / "one")
+    events = [("on_broker_startup", [3]), ("on_broker_failure", [1, 6])]
+    second = kfast.spark.fail(
+        spark, first.state, events=events, output=tmp_path / "two", journal="full"
+    )
+    both = ["on_controller_failover", ("on_broker_failure", [3, 4]), *events]
+    after, outcomes = alone(cluster, both, "full", "zk-3.9")
+    assert second.digest == after.digest()
+    for kind in ("transitions", "elections"):
+        rows = getattr(second, kind).toArrow()
+        for at, outcome in enumerate(outcomes[2:]):
+            mine = rows.filter(pc.equal(rows["event"], at))
+            own = getattr(outcome, kind)
+            actions = [outcome.actions[step] for step in own["step"].to_pylist()]
+            names = [name for name in own.column_names if name != "step"]
+            wanted = [
+                (action, *(row[name] for name in names))
+                for action, row in zip(actions, own.to_pylist(), strict=True)
+            ]
+            seen = [tuple(r[name] for name in ["action", *names]) for r in mine.to_pylist()]
+            assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
+
+
+def test_files_that_list_no_brokers_are_taken_together(spark, tmp_path):
+    """Describe texts: a broker that seems down in one file is up where another shows it in sync."""
+    import kfast.spark
+
+    state = kfast.generate(brokers=6, partitions=60, topics=6, seed=3)
+    texts = tmp_path / "in"
+    texts.mkdir()
+    whole = tmp_path / "whole.txt"
+    kfast.write(state, whole)
+    lines = whole.read_text().splitlines(keepends=True)
+    for number in range(6):
+        name = f"topic-{number}"
+        mine = [line for line in lines if name in line]
+        (texts / f"{number}.txt").write_text("".join(mine))
+    after, _ = alone(
+        kfast.read(whole), ["on_controller_failover", ("on_broker_failure", [1])], "off", "zk-3.9"
+    )
+    done = kfast.spark.fail(spark, texts, brokers=[1], output=tmp_path / "out", tasks=3)
+    assert done.digest == after.digest()
+
+
+def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path):
+    import kfast.spark
+
+    split(cluster, tmp_path / "in", 2)
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / "notes.txt").write_text("mine")
+
+    def run(**arguments):
+        given = {"output": tmp_path / "out", **arguments}
+        kfast.spark.fail(spark, tmp_path / "in", **given)
+
+    for message, arguments in (
+        ("give brokers that fail, or events", {}),
+        ("broker 7 is not registered", {"brokers": [7]}),
+        ("'delete_topics' is not one of a sharded cluster", {"events": ["delete_topics"]}),
+        ("controlled_shutdown takes int", {"events": [("controlled_shutdown", [1])]}),
+        ("holds something else: notes.txt", {"brokers": [1], "output": tmp_path / "busy"}),
+        ("holds the dataset", {"brokers": [1], "output": tmp_path / "in"}),
+        ("journal 'all' is unknown", {"brokers": [1], "journal": "all"}),
+    ):
+        with pytest.raises(kfast.ArgumentError, match=message):
+            run(**arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shards_of_different_clusters_are_refused(cluster, tmp_path):
+    from kfast.spark import dataset
+
+    split(cluster, tmp_path / "in", 2)
+    files = sorted((tmp_path / "in").iterdir())
+
+    def look():
+        looked = pa.Table.from_batches([dataset._look(str(name)) for name in files])
+        dataset._check_topics(looked)
+        dataset._merge_clusters(looked)
+        return dataset._merge_brokers(looked)
+
+    assert look().num_rows == 11
+    tables = read_tables(files[1])
+    epochs = pa.array([5] + [0] * 10, pa.int64())
+    other = tables.brokers.set_column(4, "epoch", epochs)
+    write(SourceTables("", tables.partitions, tables.topics, other, tables.cluster), files[1])
+    with pytest.raises(kfast.InputError, match=r"broker 0 is .* must agree"):
+        look()
+    settings = tables.cluster.set_column(4, "default_min_insync_replicas", pa.array([2], "int32"))
+    write(SourceTables("", tables.partitions, tables.topics, tables.brokers, settings), files[1])
+    with pytest.raises(kfast.InputError, match=r"the cluster is .* must agree"):
+        look()
+    pq.write_table(pq.read_table(files[0]), files[1])
+    with pytest.raises(kfast.InputError, match=r"stands in .*0\.parquet and in .*1\.parquet"):
+        look()
