@@ -12,6 +12,7 @@ from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.planning import restart_plan
 from kfast.readiness import may_restart
 from kfast.replay import replay
+from kfast.risk import loss_probability, risk
 from kfast.scenarios import (
     Scenarios,
     bursts,
@@ -74,6 +75,7 @@ __all__ = [
     "impact",
     "independent_brokers",
     "independent_racks",
+    "loss_probability",
     "may_restart",
     "open",
     "prepare_sweep",
@@ -82,6 +84,7 @@ __all__ = [
     "read_plan",
     "replay",
     "restart_plan",
+    "risk",
     "scenarios_from_table",
     "sweep",
     "sweep_reader",

@@ -53,7 +53,6 @@ ORDER = (
     "batching",
     "readiness",
     "planning",
-    "chance",
     "risk",
     "changes",
     "explain",

@@ -12,29 +12,11 @@ Source: Kafka 3.9, AdminUtils.java, `assignReplicasToBrokersRackAware` and
 
 from cython.parallel cimport prange
 
+from kfast.kernels.splitmix cimport below, draw
 from kfast.kernels.slots cimport broker_t, int32_t, int64_t, uint64_t
 
 cdef enum:
     MAX_REPLICAS = 64
-
-
-cdef inline uint64_t draw(uint64_t seed, uint64_t stream, uint64_t i) noexcept nogil:
-    """Number i of a stream of random numbers, whatever was drawn before: SplitMix64, twice."""
-    cdef uint64_t x = mix(seed + stream * <uint64_t> 0x9E3779B97F4A7C15)
-    return mix(x + i * <uint64_t> 0x9E3779B97F4A7C15)
-
-
-cdef inline uint64_t mix(uint64_t x) noexcept nogil:
-    """Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014."""
-    x += <uint64_t> 0x9E3779B97F4A7C15
-    x = (x ^ (x >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return x ^ (x >> 31)
-
-
-cdef inline int32_t below(uint64_t x, int32_t bound) noexcept nogil:
-    """Spread 64 random bits over 0..bound-1."""
-    return <int32_t> (((x >> 32) * <uint64_t> bound) >> 32)
 
 
 cdef inline bint holds(const int32_t* taken, int n, int32_t value) noexcept nogil:
