@@ -43,6 +43,8 @@ class Batch:
         Brokers that UpdateMetadata went to; None where no line says so.
     n_told : int
         Partitions in it.
+    online_again : set of int
+        Brokers whose replicas were made Online though they were.
     """
 
     time: int
@@ -57,6 +59,7 @@ class Batch:
     led: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     shrunk: dict[Partition, int] = field(default_factory=dict)
+    online_again: set[int] = field(default_factory=set)
 
     @property
     def only_metadata(self) -> bool:
@@ -111,5 +114,7 @@ def _take(batch: Batch, statement: Statement, number: int) -> None:
         batch.led.append(number)
     elif kind in ("partition_failed", "replica_failed"):
         batch.failed.append(number)
+    elif kind == "replica_moved" and said["before"] == said["after"] == "OnlineReplica":
+        batch.online_again.add(said["replica"])
     elif kind == "shrunk":
         batch.shrunk[said["partition"]] = said["replica"]

@@ -348,6 +348,9 @@ class Explorer:
         moved = {row: first + at for at, row in enumerate(taken)}
         for row, to in moved.items():
             world.simulation.stored[to] = other.simulation.stored[row]
+            for name in ("unread", "waiting"):
+                if row in getattr(other.simulation, name):
+                    getattr(world.simulation, name)[to] = getattr(other.simulation, name)[row]
         for row, to in moved.items():
             world.simulation.items[to] = other.simulation.items.get(row, [])
             world.traces[to] = other.traces.get(row, Trace())

@@ -86,6 +86,12 @@ class Guesser:
             return self._event("election", batch, {
                 "type": "PREFERRED", "partitions": elected, "trigger": "",
             }), place + 1
+        if len(batch.online_again) == 1:
+            # Up to 2.1 no line announces that a log directory failed; all its broker's replicas
+            # are asked for.
+            return self._event("dir_failure", batch, {
+                "brokers": tuple(batch.online_again),
+            }), place + 1
         failed = self._failure(near)
         if failed:
             live = tuple(sorted(self.registered - failed))

@@ -67,7 +67,7 @@ class Sending:
 
 def items_of(
     outcome: Outcome, places: dict[tuple[str, int], int], known: Mapping[int, Leadership],
-    epoch: int,
+    epoch: int, leaders: Mapping[int, int], *, tells_all: bool,
 ) -> Iterator[Made]:
     """Items of one event: row, key, step and values.
 
@@ -81,13 +81,20 @@ def items_of(
         several replicas at once.
     epoch : int
         Of the controller.
+    leaders : mapping of row to int
+        Leader of each row after the event.
+    tells_all : bool
+        Whether requests are logged that go nowhere, as their broker is gone (before 2.2).
     """
     moved = outcome.transitions.to_pylist()
     yield from _transitions(moved, places)
     yield from _elections(outcome, moved, places)
+    yield from _not_needed(outcome, moved, places, leaders)
     yield from _refusals(outcome, places)
     yield from _shrinks(outcome, moved, places, known, epoch)
     yield from _requests(outcome, places)
+    if tells_all:
+        yield from _unsent(outcome, places)
     yield from _metadata(outcome, places)
 
 
@@ -120,6 +127,23 @@ def _elections(
         said["isr"] = tuple(row["isr"])
         said["leader_before"] = row["leader_before"]
         yield _place(row, places), ("led", state, "OnlinePartition"), row["step"], said
+
+
+def _not_needed(
+    outcome: Outcome, moved: list[dict[str, Any]], places: dict[tuple[str, int], int],
+    leaders: Mapping[int, int],
+) -> Iterator[Made]:
+    """Partitions put Online without an election: their preferred replica leads (before 1.1)."""
+    tried = {
+        (row["step"], row["topic"], row["partition"]) for row in outcome.elections.to_pylist()
+    }
+    for row in moved:
+        if row["broker_id"] is None and row["to_state"] == "OnlinePartition" and (
+            (row["step"], row["topic"], row["partition"]) not in tried
+        ):
+            at = _place(row, places)
+            key: Key = ("led", row["from_state"], row["to_state"])
+            yield at, key, row["step"], {"leader": leaders.get(at)}
 
 
 def _refusals(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
@@ -200,6 +224,22 @@ def _requests(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[
         else:
             said = {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
             yield at, ("stop", broker), row["step"], said
+
+
+def _unsent(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:
+    """LeaderAndIsr requests to brokers that are not registered."""
+    up = {batch["step"]: frozenset(batch["registered"]) for batch in outcome.batches}
+    found: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for row in outcome.additions.to_pylist():
+        if row["kind"] != "LeaderAndIsr":
+            continue
+        for broker in set(row["to"]) - up.get(row["step"], frozenset()):
+            key = row["step"], _place(row, places), broker
+            said = {name: _value(row[name]) for name in _RECORD}
+            said["is_new"] = said["is_new"] or found.get(key, said)["is_new"]
+            found[key] = {**said, "up": up.get(row["step"], frozenset()), "unsent": True}
+    for (step, at, broker), said in found.items():
+        yield at, ("lead", broker), step, said
 
 
 def _metadata(outcome: Outcome, places: dict[tuple[str, int], int]) -> Iterator[Made]:

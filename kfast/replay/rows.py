@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from kfast.replay.events import Event
 from kfast.replay.scala import Partition
 
@@ -112,3 +114,20 @@ def with_states(row: dict[str, Any], up: Iterable[int]) -> dict[str, Any]:
     row["replica_state_broker_ids"] = list(row["replicas"])
     row["replica_states"] = [2 if broker in live else 3 for broker in row["replicas"]]
     return row
+
+
+def brokers_table(table: pa.Table, brokers: dict[int, int], partitions: pa.Table) -> pa.Table:
+    """Table of brokers in which exactly some are registered."""
+    ids = set(table.column("broker_id").to_pylist()) | set(brokers)
+    for name in ("replicas", "isr"):
+        for listed in partitions.column(name).to_pylist():
+            ids.update(listed or ())
+    known = dict(zip(table.column("broker_id").to_pylist(),
+                     table.column("epoch").to_pylist(), strict=True))
+    ordered = sorted(ids)
+    return pa.table({
+        "broker_id": pa.array(ordered, pa.int32()),
+        "registered": pa.array([b in brokers for b in ordered]),
+        "shutting_down": pa.array([False] * len(ordered)),
+        "epoch": pa.array([brokers.get(b) or known.get(b) or 0 for b in ordered], pa.int64()),
+    })

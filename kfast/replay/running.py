@@ -11,6 +11,7 @@ from kfast.journal import Outcome
 from kfast.replay.events import Event
 from kfast.replay.scala import Partition
 from kfast.replay.simulation import Ran, Simulation
+from kfast.replay.stored import lent, stored, write_isr
 from kfast.schema import FLAG_BEING_REASSIGNED
 
 MOST_WRITES = 8
@@ -21,7 +22,10 @@ def run(simulation: Simulation, event: Event) -> Ran:
     """Run one event; what it did is kept in the simulation."""
     outcome: Outcome | None = None
     if simulation.has_room_for(event):
-        outcome = RUN[event.kind](simulation, event)
+        before = BEFORE.get(event.kind)
+        simulation.written = before(simulation, event) if before is not None else []
+        with lent(simulation, event):
+            outcome = RUN[event.kind](simulation, event)
     return simulation.note(event, outcome)
 
 
@@ -108,18 +112,23 @@ def _exists(simulation: Simulation, topic: str) -> bool:
 
 def _isr(simulation: Simulation, event: Event) -> Outcome | None:
     """Leaders changed ISRs: by request, or by themselves with a notification."""
+    if _is_notified(event):
+        return _notified(simulation, event)
+    return _altered(simulation, _wanted(simulation, event))
+
+
+def _is_notified(event: Event) -> bool:
+    return bool(event.said.get("notified") or event.inferred)
+
+
+def _wanted(simulation: Simulation, event: Event) -> dict[int, tuple[Any, int | None]]:
+    """ISR and version that each row is to have; None where no line says it."""
     updates = event.said.get("updates", {})
-    wanted = {
+    return {
         row: updates.get(partition, (None, None))
         for partition in event.said["partitions"] for row in simulation.rows_of(partition)
-    }
-    wanted = {
-        row: said for row, said in wanted.items()
         if simulation.state.leadership(row) is not None
     }
-    if event.said.get("notified") or event.inferred:
-        return _notified(simulation, wanted)
-    return _altered(simulation, wanted)
 
 
 def _altered(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
@@ -141,24 +150,12 @@ def _altered(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
     return outcome
 
 
-def _notified(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
-    """The record changed in the store; the controller reads it again."""
-    for row, (isr, version) in wanted.items():
-        leadership = simulation.state.leadership(row)
-        if leadership is None:
-            continue
-        unknown = simulation.possibility[row].unknown()[1]
-        kept = set(leadership.isr) == set(isr) if isr is not None else True
-        moved = leadership.version + (0 if kept else 1)
-        simulation.state.set_leadership(
-            row, leader=leadership.leader, isr=isr if isr is not None else leadership.isr,
-            leader_epoch=leadership.leader_epoch,
-            version=moved if unknown or version is None else max(version, leadership.version),
-            controller_epoch=leadership.controller_epoch, recovery=leadership.recovery,
-        )
-    if not wanted:
+def _notified(simulation: Simulation, _event: Event) -> Outcome | None:
+    """Records changed in the store; the controller reads them again."""
+    if not simulation.written:
         return None
-    return simulation.controller.on_isr_change_notification(np.array(sorted(wanted), np.int32))
+    rows = np.array(sorted(simulation.written), np.int32)
+    return simulation.controller.on_isr_change_notification(rows)
 
 
 def _rebalance(simulation: Simulation, event: Event) -> Outcome | None:
@@ -192,60 +189,31 @@ def _election(simulation: Simulation, event: Event) -> Outcome | None:
     return simulation.controller.elect_leaders(np.array(sorted(rows), np.int32), kind, trigger)
 
 
-def _reassign(simulation: Simulation, event: Event) -> Outcome:
+def _reassign(simulation: Simulation, event: Event) -> Outcome | None:
     simulation.targets.update(event.said["targets"])
     targets = {
         (simulation.possibility[row].topic, partition[1]): list(target)
         for partition, target in event.said["targets"].items()
         for row in simulation.rows_of(partition)
+        if simulation.waiting.get(row) != tuple(target)  # A failover has gone on with it.
     }
-    return simulation.controller.reassign_partitions(targets)
+    return simulation.controller.reassign_partitions(targets) if targets else None
 
 
 def _caught_up(simulation: Simulation, event: Event) -> Outcome | None:
     """All targets of a reassignment are in the ISR, which its leader wrote: it goes on."""
-    state = simulation.state
-    rows = []
-    for row in simulation.rows_of(event.said["partition"]):
-        leadership, assigned = state.leadership(row), state.assignment(row)
-        if leadership is None or not int(state.records["flags"][row]) & FLAG_BEING_REASSIGNED:
-            continue
-        rows.append(row)
-        target = event.said["replicas"] or simulation.targets.get(
-            event.said["partition"], assigned.target
-        )
-        missing = [b for b in target if b not in leadership.isr]
-        if missing:
-            _write_isr(simulation, row, (*leadership.isr, *missing), event)
+    rows = _moving(simulation, event)
     if not rows:
         return None
-    return simulation.controller.on_partition_reassignment(np.array(sorted(rows), np.int32))
+    return simulation.controller.on_partition_reassignment(np.array(rows, np.int32))
 
 
-def _write_isr(
-    simulation: Simulation, row: int, isr: Sequence[int], event: Event
-) -> None:
-    """A leader writes its ISR into the store.
-
-    How many writes it took, the next line tells that says epoch and version: all other writes
-    raise both.
-    """
-    leadership = simulation.state.leadership(row)
-    assert leadership is not None
-    possibility = simulation.possibility[row]
-    noted = event.said.setdefault("writes", {})
-    writes = noted.get(possibility.partition, 1)
-    ahead = event.said.get("ahead", {}).get(possibility.partition)
-    if any(possibility.unknown()[:2]):
-        noted.setdefault(possibility.partition, writes)  # What counts from it is found with this.
-    elif ahead is not None and possibility.partition not in noted:
-        epoch, version = ahead
-        told = (version - leadership.version) - (epoch - leadership.leader_epoch)
-        writes = told if 1 <= told <= MOST_WRITES else 1
-    simulation.state.set_leadership(
-        row, leader=leadership.leader, isr=isr, leader_epoch=leadership.leader_epoch,
-        version=leadership.version + writes, controller_epoch=leadership.controller_epoch,
-        recovery=leadership.recovery,
+def _moving(simulation: Simulation, event: Event) -> list[int]:
+    flags = simulation.state.records["flags"]
+    return sorted(
+        row for row in simulation.rows_of(event.said["partition"])
+        if simulation.state.leadership(row) is not None
+        and int(flags[row]) & FLAG_BEING_REASSIGNED
     )
 
 
@@ -301,7 +269,64 @@ def _modified(simulation: Simulation, _event: Event) -> Outcome:
     return simulation.controller.on_broker_modification(sorted(simulation.registered))
 
 
-def _hidden_isr(simulation: Simulation, event: Event) -> Outcome | None:
+# --- what leaders wrote before an event -----------------------------------------------------------
+
+
+def _leaders_wrote(simulation: Simulation, event: Event) -> list[int]:
+    """ISRs that leaders wrote before they notified the controller; the rows concerned."""
+    if not _is_notified(event):
+        return []
+    wanted = _wanted(simulation, event)
+    for row, (isr, version) in wanted.items():
+        record = stored(simulation, row)
+        assert record is not None
+        members = record.isr if isr is None else isr
+        least = record.version + (set(members) != set(record.isr))
+        unknown = simulation.possibility[row].unknown()[1]
+        now = least if unknown or version is None else max(version, record.version)
+        if now != record.version:
+            write_isr(simulation, row, members, now)
+    return list(wanted)
+
+
+def _targets_caught_up(simulation: Simulation, event: Event) -> list[int]:
+    """The leader wrote an ISR with all targets of a reassignment."""
+    for row in _moving(simulation, event):
+        record, assigned = stored(simulation, row), simulation.state.assignment(row)
+        assert record is not None
+        target = event.said["replicas"] or simulation.targets.get(
+            event.said["partition"], assigned.target
+        )
+        missing = [b for b in target if b not in record.isr]
+        if missing:
+            _write_isr(simulation, row, (*record.isr, *missing), event)
+    return []
+
+
+def _write_isr(
+    simulation: Simulation, row: int, isr: Sequence[int], event: Event
+) -> None:
+    """A leader writes its ISR into the store.
+
+    How many writes it took, the next line tells that says epoch and version: all other writes
+    raise both.
+    """
+    record = stored(simulation, row)
+    assert record is not None
+    possibility = simulation.possibility[row]
+    noted = event.said.setdefault("writes", {})
+    writes = noted.get(possibility.partition, 1)
+    ahead = event.said.get("ahead", {}).get(possibility.partition)
+    if any(possibility.unknown()[:2]):
+        noted.setdefault(possibility.partition, writes)  # What counts from it is found with this.
+    elif ahead is not None and possibility.partition not in noted:
+        epoch, version = ahead
+        told = (version - record.version) - (epoch - record.leader_epoch)
+        writes = told if 1 <= told <= MOST_WRITES else 1
+    write_isr(simulation, row, isr, record.version + writes)
+
+
+def _hidden_isr(simulation: Simulation, event: Event) -> list[int]:
     """Leaders changed the ISRs of so many partitions; which ones, no line says.
 
     Where exactly so many partitions have a live replica out of sync, it is they: their leaders
@@ -312,43 +337,42 @@ def _hidden_isr(simulation: Simulation, event: Event) -> Outcome | None:
     behind: dict[Partition, list[int]] = {}
     for partition in list(simulation.rows):
         for row in simulation.rows_of(partition):
-            leadership = state.leadership(row)
+            record = stored(simulation, row)
             up = set(state.assignment(row).replicas) & live
-            if leadership is not None and leadership.leader in up and up != set(leadership.isr):
+            if record is not None and record.leader in up and up != set(record.isr):
                 behind.setdefault(partition, []).append(row)
     simulation.hidden += event.said["n"]
     if simulation.hidden < len(behind):
-        return None
+        return []
     simulation.hidden = 0
     rows = [row for some in behind.values() for row in some]
     for row in rows:
-        leadership = state.leadership(row)
-        assert leadership is not None
-        state.set_leadership(
-            row, leader=leadership.leader, leader_epoch=leadership.leader_epoch,
-            isr=[b for b in state.assignment(row).replicas if b in live],
-            version=leadership.version + 1, controller_epoch=leadership.controller_epoch,
-        )
-    return simulation.controller.on_isr_change_notification(np.array(sorted(rows), np.int32))
+        record = stored(simulation, row)
+        assert record is not None
+        isr = [b for b in state.assignment(row).replicas if b in live]
+        write_isr(simulation, row, isr, record.version + 1)
+    return rows
 
 
-def _isr_written(simulation: Simulation, event: Event) -> None:
-    """Leaders wrote ISRs into the store, and the controller has not heard of it yet.
-
-    It reads the store whenever it elects, so it is as good as known.
-    """
+def _isr_written(simulation: Simulation, event: Event) -> list[int]:
+    """Leaders wrote ISRs into the store, and the controller has not heard of it yet."""
     live = simulation.registered - simulation.shutting_down
-    state = simulation.state
     for partition, isr in event.said["updates"].items():
         for row in simulation.rows_of(partition):
-            leadership = state.leadership(row)
-            if leadership is None:
+            if stored(simulation, row) is None:
                 continue
-            caught_up = [b for b in state.assignment(row).replicas if b in live]
+            caught_up = [b for b in simulation.state.assignment(row).replicas if b in live]
             wanted = set(isr or caught_up)
-            ordered = [b for b in state.assignment(row).replicas if b in wanted]
+            ordered = [b for b in simulation.state.assignment(row).replicas if b in wanted]
             _write_isr(simulation, row, ordered, event)
+    return []
 
+
+BEFORE: dict[str, Callable[[Simulation, Event], list[int]]] = {
+    "isr": _leaders_wrote, "caught_up": _targets_caught_up, "hidden_isr": _hidden_isr,
+    "isr_written": _isr_written,
+}
+"""What leaders write before each kind of event; gives the rows that the event is about."""
 
 RUN: dict[str, Callable[[Simulation, Event], Outcome | None]] = {
     "failover": _failover, "resume": _resume, "brokers": _brokers, "shutdown": _shutdown,
@@ -356,6 +380,6 @@ RUN: dict[str, Callable[[Simulation, Event], Outcome | None]] = {
     "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": _delete,
     "deleted": _deleted,
     "dir_failure": _dir_failure, "dir_answer": _dir_answer, "unclean": _unclean,
-    "modified": _modified, "hidden_isr": _hidden_isr, "isr_written": _isr_written,
+    "modified": _modified, "hidden_isr": _notified, "isr_written": lambda _simulation, _event: None,
 }
 """What runs each kind of event."""

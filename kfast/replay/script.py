@@ -24,6 +24,9 @@ from kfast.replay.forms import Statement
 from kfast.replay.guessing import Guesser
 from kfast.replay.terms import OPENING, Term
 
+MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
+"""Events that may make replicas Online that are so already."""
+
 
 def write_script(statements: Sequence[Statement], term: Term) -> list[Event]:
     """Events of a term, in order."""
@@ -121,6 +124,11 @@ class _Writer:
         said = statement.said
         if statement.kind == "reassign":
             target = said["replicas"]
+            last = self.events[-1] if self.events else None
+            if last is not None and last.kind == "reassign":
+                # Up to 2.3 one node asks for all of them, and they go one after the other.
+                last.said["targets"][said["partition"]] = target
+                return
         else:
             after = said["after"]
             target = tuple(b for b in after.replicas if b not in after.removing)
@@ -151,7 +159,9 @@ class _Writer:
                 self._give(current, batch)
                 continue
             inferred = None
-            if not self._covered(current, batch) or self.guess.is_lone_isr(batch):
+            if not self._covered(current, batch) or self.guess.is_lone_isr(batch) or (
+                batch.online_again
+            ):
                 until = marks[at].time if at < len(marks) else None
                 inferred = self.guess.infer(batches, place, until, self.events)
             if inferred is None:
@@ -200,6 +210,8 @@ class _Writer:
         if batch.time - last > CLAIM_MS or batch.time < event.time - TIE_MS:
             return False
         kind, said = event.kind, event.said
+        if batch.online_again and kind not in MAKES_ONLINE:
+            return False
         if batch.created:
             wanted = said.get("created", ())
             return kind in ("topics", "partitions") and any(p in wanted for p in batch.created)

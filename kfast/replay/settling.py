@@ -24,6 +24,14 @@ def settle(world: World, row: int, found: dict[str, int]) -> None:
     own = found.get("record_epoch")
     if own is not None and int(record["controller_epoch"][0]) == UNKNOWN_EPOCH:
         record["controller_epoch"] = own
+    unread = simulation.unread.get(row)
+    if unread is not None:
+        simulation.unread[row] = dataclasses.replace(
+            unread, leader_epoch=unread.leader_epoch + shift["leader_epoch"],
+            version=unread.version + shift["version"],
+            controller_epoch=own if own is not None and unread.controller_epoch == UNKNOWN_EPOCH
+            else unread.controller_epoch,
+        )
     simulation.stored[row, 0] += shift["version"]
     if own is not None and simulation.stored[row, 1] == UNKNOWN_EPOCH:
         simulation.stored[row, 1] = own

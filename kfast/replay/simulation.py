@@ -20,8 +20,9 @@ from kfast.journal import Outcome
 from kfast.profiles import Profile
 from kfast.replay.events import TIE_MS, Event
 from kfast.replay.items import Item, Key, Sending, items_of, sendings_of
-from kfast.replay.rows import Possibility, plain_topic
+from kfast.replay.rows import Possibility, brokers_table, plain_topic
 from kfast.replay.scala import Partition
+from kfast.replay.stored import read_all, stored
 from kfast.state import ClusterState, Leadership, mutators
 
 
@@ -60,8 +61,10 @@ class Simulation:
         self.alone = True
         self.freed: dict[Partition, list[int]] = {}
         self.hidden = 0
+        self.written: list[int] = []
         self.targets: dict[Partition, tuple[int, ...]] = {}
         self.stored = np.zeros((0, 2), np.int64)
+        self.unread: dict[int, Leadership] = {}
         self.controller = self._controller()
 
     def _controller(self) -> Controller:
@@ -107,14 +110,19 @@ class Simulation:
         names = set(partitions.column("topic").to_pylist())
         there = [topic in names for topic in tables.topics.column("topic").to_pylist()]
         topics = tables.topics.filter(pa.array(there, pa.bool_()))
-        table = tables.brokers if brokers is None else _brokers_table(
+        table = tables.brokers if brokers is None else brokers_table(
             tables.brokers, brokers, partitions
         )
         unclean = self.state.default_unclean_leader_election
+        targets = self.state.reassignment_targets
         self.state = ClusterState.from_tables(table, topics, partitions, tables.cluster)
+        self.state.reassignment_targets = {
+            old[row]: ids for row, ids in targets.items() if row in old
+        }
         self.state.default_unclean_leader_election = unclean
         self.controller = self._controller()
         self.items = {old[row]: items for row, items in self.items.items() if row in old}
+        self.unread = {old[row]: record for row, record in self.unread.items() if row in old}
         self.leaders_before = {}
         records = self.state.records
         stored = np.stack([records["version"], records["controller_epoch"]], 1).astype(np.int64)
@@ -178,13 +186,17 @@ class Simulation:
         n = min(len(now), len(self.stored))
         written = np.ones(len(now), np.bool_)
         written[:n] = now[:n, 0] != self.stored[:n, 0]
+        there = (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
+        now[~there] = -1  # A row is used again for another partition, which begins at 0 too.
+        written |= ~there
         stored = now.copy()
         stored[:n][~written[:n]] = self.stored[:n][~written[:n]]
         self.stored = stored
 
     def read_records(self) -> None:
-        """What a new controller reads: the controller epochs that are stored."""
+        """What a new controller reads: the records and controller epochs that are stored."""
         self.state.records["controller_epoch"] = self.stored[:, 1]
+        read_all(self)
 
     def preferred(self, row: int) -> int:
         """Id of a row's preferred replica; -1 where it has none."""
@@ -197,14 +209,24 @@ class Simulation:
         """Whether a row has a cached record."""
         return bool(int(self.state.records["flags"][row]) & schema.FLAG_HAS_LEADERSHIP)
 
+    @property
+    def waiting(self) -> dict[int, tuple[int, ...]]:
+        """Targets of reassignments that are under way, by row, where they are kept apart."""
+        return self.state.reassignment_targets
+
+    def _leaders(self) -> dict[int, int]:
+        """Id of each row's leader; -1 for none."""
+        ids = self.state.broker_id
+        return {
+            row: int(ids[leader]) if leader >= 0 else -1
+            for row, leader in enumerate(self.state.records["leader"].tolist())
+        }
+
     def begin(self, event: Event) -> None:
         """Take down what an event may change, before it does."""
         state = self.state
         if event.kind != "caught_up":  # The ISR change before it may have done all of it.
-            self.leaders_at_start = {
-                row: int(state.broker_id[leader]) if leader >= 0 else -1
-                for row, leader in enumerate(state.records["leader"].tolist())
-            }
+            self.leaders_at_start = self._leaders()
         self.records_before = {}
         if event.kind == "failover" and event.said["registered"] is not None:
             self._note_doubly_dead(set(event.said["registered"]))
@@ -213,7 +235,7 @@ class Simulation:
             return
         queued = state.topic_queued_for_deletion
         for row, possibility in enumerate(self.possibility):
-            leadership = state.leadership(row) if int(state.partition[row]) >= 0 else None
+            leadership = stored(self, row) if int(state.partition[row]) >= 0 else None
             if leadership is not None and (
                 possibility.partition[0] in names or queued[state.topic_row[row]]
             ):
@@ -226,7 +248,7 @@ class Simulation:
             if int(state.partition[row]) < 0:
                 continue
             if len(set(state.assignment(row).replicas) - registered) > 1:
-                leadership = state.leadership(row)
+                leadership = stored(self, row)
                 if leadership is not None:
                     self.records_before[row] = leadership
 
@@ -267,6 +289,7 @@ class Simulation:
         }
         other.ran = list(self.ran)
         other.stored = self.stored.copy()
+        other.unread = dict(self.unread)
         other.targets = dict(self.targets)
         return other
 
@@ -309,7 +332,7 @@ class Simulation:
         for item in self.items.get(row, ()):
             if item.key[0] == kind and item.time <= until + TIE_MS and (
                 broker is None or item.key[1] == broker
-            ):
+            ) and not item.said.get("unsent"):
                 yield item
 
     # --- brokers --------------------------------------------------------------------------------
@@ -342,7 +365,11 @@ class Simulation:
                 (p.topic, p.partition[1]): row for row, p in enumerate(self.possibility)
             }
             epoch = event.term.epoch if event.term.epoch is not None else -1
-            for row, key, step, said in items_of(outcome, places, self.records_before, epoch):
+            made = items_of(
+                outcome, places, self.records_before, epoch, self._leaders(),
+                tells_all=not self.controller.profile.has_broker_epochs,
+            )
+            for row, key, step, said in made:
                 self.items.setdefault(row, []).append(Item(event, step, event.time, key, said))
             sendings = sendings_of(outcome)
         if event.kind == "shutdown" and outcome is not None and not any(
@@ -359,20 +386,3 @@ def _agreement(said: dict[str, Any], logged: dict[str, Any] | None) -> int:
     if not logged:
         return 0
     return sum(1 for name, value in logged.items() if said.get(name) == value)
-
-
-def _brokers_table(table: pa.Table, brokers: dict[int, int], partitions: pa.Table) -> pa.Table:
-    """Table of brokers in which exactly some are registered."""
-    ids = set(table.column("broker_id").to_pylist()) | set(brokers)
-    for name in ("replicas", "isr"):
-        for listed in partitions.column(name).to_pylist():
-            ids.update(listed or ())
-    known = dict(zip(table.column("broker_id").to_pylist(),
-                     table.column("epoch").to_pylist(), strict=True))
-    ordered = sorted(ids)
-    return pa.table({
-        "broker_id": pa.array(ordered, pa.int32()),
-        "registered": pa.array([b in brokers for b in ordered]),
-        "shutting_down": pa.array([False] * len(ordered)),
-        "epoch": pa.array([brokers.get(b) or known.get(b) or 0 for b in ordered], pa.int64()),
-    })
