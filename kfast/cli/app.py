@@ -26,6 +26,7 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Answer, busy, check_conditions, check_output
 from kfast.cli.replay import replay_command
+from kfast.cli.sweep import sweep_command
 from kfast.explain import explain
 from kfast.impact import CHANGE_METRICS, fail_brokers
 from kfast.state import ClusterState
@@ -207,6 +208,7 @@ def _who_fails(
 
 commands.add_command(reassign)
 commands.add_command(delete)
+commands.add_command(sweep_command)
 commands.add_command(replay_command)
 commands.add_command(generate_command)
 commands.add_command(convert)

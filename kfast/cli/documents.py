@@ -19,9 +19,11 @@ from kfast.state import ClusterState
 
 __all__ = [
     "Document",
+    "checked",
     "columns_document",
     "deletion_document",
     "failure_document",
+    "head",
     "reassignment_document",
     "show_document",
 ]
@@ -43,11 +45,11 @@ def show_document(
     """What `kfast show` answers."""
     summary = census.counts
     return {
-        **_head("show", source, state),
+        **head("show", source, state),
         "summary": summary,
         "brokers": census.brokers.to_pylist(),
         **_worst(census, top),
-        "fail_on": _checked(conditions, summary),
+        "fail_on": checked(conditions, summary),
     }
 
 
@@ -64,7 +66,7 @@ def failure_document(
     """What `kfast fail` answers."""
     summary = failure.impact.summary
     return {
-        **_head("fail", source, state),
+        **head("fail", source, state),
         "controller": failure.title,
         "notes": [*notes, *(note for e in failure.events for note in e.outcome.notes)],
         "scenario": {
@@ -80,7 +82,7 @@ def failure_document(
         "brokers": failure.impact.brokers.to_pylist(),
         **_worst(failure.impact, top),
         "explanations": [_explained(explanation) for explanation in explanations],
-        "fail_on": _checked(conditions, summary),
+        "fail_on": checked(conditions, summary),
     }
 
 
@@ -97,7 +99,7 @@ def reassignment_document(
     partitions = found.partitions
     status = partitions["status"].to_numpy()
     return {
-        **_head("reassign", source, state),
+        **head("reassign", source, state),
         "controller": found.title,
         "notes": [*found.notes, *(n for event in found.events for n in event.outcome.notes)],
         "scenario": {"plan": plan, "brokers": list(found.broker_ids), "pending": found.pending},
@@ -111,7 +113,7 @@ def reassignment_document(
         **_listed("refused", partitions.filter(status == "refused"), top),
         **_listed("pending", partitions.filter(status == "pending"), top),
         **_listed("topics", found.topics, top),
-        "fail_on": _checked(conditions, summary),
+        "fail_on": checked(conditions, summary),
     }
 
 
@@ -126,7 +128,7 @@ def deletion_document(
     """What `kfast delete` answers."""
     summary = found.summary
     return {
-        **_head("delete", source, state),
+        **head("delete", source, state),
         "controller": found.title,
         "notes": list(found.notes),
         "scenario": {"topics": list(topics), "brokers": list(found.broker_ids)},
@@ -136,7 +138,7 @@ def deletion_document(
         "brokers": found.brokers.to_pylist(),
         "top": top,
         **_listed("topics", found.topics, top),
-        "fail_on": _checked(conditions, summary),
+        "fail_on": checked(conditions, summary),
     }
 
 
@@ -161,7 +163,7 @@ def columns_document() -> Document:
     }
 
 
-def _head(command: str, source: str, state: ClusterState) -> Document:
+def head(command: str, source: str, state: ClusterState) -> Document:
     """How every answer on a cluster begins."""
     n_replicas = state.records["n_replicas"]
     factors = np.bincount(n_replicas)
@@ -206,7 +208,8 @@ def _explained(explanation: Explanation) -> Document:
     }
 
 
-def _checked(conditions: Sequence[Condition], summary: Mapping[str, int]) -> list[Document]:
+def checked(conditions: Sequence[Condition], summary: Mapping[str, int]) -> list[Document]:
+    """Conditions that were asked about, and whether each holds."""
     return [
         {
             "condition": condition.text,

@@ -16,6 +16,7 @@ from kfast.profiles import DEFAULT_PROFILE, PROFILES
 __all__ = [
     "Condition",
     "broker_ids",
+    "fail_on_option",
     "input_options",
     "names",
     "profile_option",
@@ -196,15 +197,20 @@ def report_options(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
                 help="How many topics to list, the worst first. Texts list as many brokers, but "
                 "at least 16; JSON lists them all.",
             ),
-            click.option(
-                "--fail-on",
-                "conditions",
-                type=condition_on(metrics),
-                multiple=True,
-                metavar="CONDITION",
-                help="Exit with 4 if this holds, as in 'offline>0'. May be given more than once; "
-                f"one that holds is enough. Metrics: {', '.join(metrics)}. Operators: "
-                f"{' '.join(_OPERATORS)}.",
-            ),
+            fail_on_option(metrics),
         )
+    )
+
+
+def fail_on_option(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
+    """Option that compares some metrics with numbers, for the exit code."""
+    return click.option(
+        "--fail-on",
+        "conditions",
+        type=condition_on(metrics),
+        multiple=True,
+        metavar="CONDITION",
+        help="Exit with 4 if this holds, as in 'offline>0'. May be given more than once; "
+        f"one that holds is enough. Metrics: {', '.join(metrics)}. Operators: "
+        f"{' '.join(_OPERATORS)}.",
     )

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-__all__ = ["Answer", "busy", "check_conditions", "check_format", "check_output", "progress_bar"]
+__all__ = [
+    "Answer", "busy", "check_conditions", "check_format", "check_output", "check_parquet",
+    "progress_bar",
+]
 
 WIDE = 1 << 16
 """Columns of a text that goes to a file or a pipe: nothing is ever folded there."""
@@ -57,6 +60,13 @@ def check_format(output: Path, format: str | None) -> None:
         raise click.UsageError(
             f"the name of {output} tells no format: give --format, or end it as one of: {listed}"
         )
+    _check_place(output)
+
+
+def check_parquet(output: Path) -> None:
+    """Refuse a file of rows that is not named as Parquet, or cannot be written."""
+    if output.suffix.lower() != ".parquet":
+        raise click.UsageError(f"{output}: rows are written as Parquet; end the name in .parquet")
     _check_place(output)
 
 

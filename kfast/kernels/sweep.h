@@ -34,7 +34,8 @@ enum {
     SHAPE_LEADER_IN_ISR = 2,
     SHAPE_LEADER_ASSIGNED = 4,
     SHAPE_ELECTS = 8,
-    SHAPE_INITIAL = 16
+    SHAPE_INITIAL = 16,
+    SHAPE_SIMPLE = 15
 };
 /* flags, clean, blocking, unclean, other, need, width, partitions, where its sequences begin */
 #define GROUP_FIELDS 9

@@ -41,10 +41,12 @@ TARGET static inline __attribute__((always_inline)) void NAME(decide)(
     at_least[0] = all;
     if (counts_isr && (flags & SHAPE_LEADER_IN_ISR) && counted >= 1)
         at_least[1] = head;
+#pragma GCC unroll 4
     for (i = 0; i < n_clean; i++, at++) {
         const VEC x = up[sequence[at]];
         clean |= x;
         if (counts_isr)
+#pragma GCC unroll 8
             for (level = counted; level >= 1; level--)
                 at_least[level] |= at_least[level - 1] & x;
     }
@@ -52,6 +54,7 @@ TARGET static inline __attribute__((always_inline)) void NAME(decide)(
         const VEC x = up[sequence[at]];
         blocking |= x;
         if (counts_isr)
+#pragma GCC unroll 8
             for (level = counted; level >= 1; level--)
                 at_least[level] |= at_least[level - 1] & x;
     }
@@ -172,9 +175,78 @@ TARGET static void NAME(read_counter)(const NAME(counter) *c, int64_t *counts)
         }
 }
 
+/* A shape that is common: the leader leads, all that are live are in sync, in one short sequence.
+ *
+ * Everything but the data is a constant where this is inlined, so nothing is left of `decide` but
+ * its logic. Where all are in sync, offline, offline if clean and no live replica are one count.
+ */
+TARGET static inline __attribute__((always_inline)) void NAME(count_simple)(
+    const int32_t *sequence, int64_t n, const VEC *up, const int width, const int need,
+    const int want, NAME(counter) *alone, NAME(counter) *counters)
+{
+    VEC o1 = alone->ones, o2 = alone->twos, o4 = alone->fours;
+    NAME(counter) *u = counters + COUNT_UNDER, *m = counters + COUNT_MOVED;
+    NAME(counter) *a = counters + COUNT_AT;
+    VEC u1 = u->ones, u2 = u->twos, u4 = u->fours, m1 = m->ones, m2 = m->twos, m4 = m->fours;
+    VEC a1 = a->ones, a2 = a->twos, a4 = a->fours;
+    VEC offline[8], under[8], moved[8], at[8], out[COUNTS];
+    int64_t i;
+    int j;
+    for (i = 0; i + 8 <= n; i += 8, sequence += 8 * width) {
+#pragma GCC unroll 8
+        for (j = 0; j < 8; j++) {
+            NAME(decide)(sequence + j * width, up, SHAPE_SIMPLE, width - 1, 0, 0, 0, need, want,
+                         out);
+            offline[j] = out[COUNT_OFFLINE];
+            under[j] = out[COUNT_UNDER];
+            moved[j] = out[COUNT_MOVED];
+            if (want & WANT_AT)
+                at[j] = out[COUNT_AT];
+        }
+        NAME(carry_on)(alone, NAME(add_eight)(&o1, &o2, &o4, offline));
+        NAME(carry_on)(u, NAME(add_eight)(&u1, &u2, &u4, under));
+        NAME(carry_on)(m, NAME(add_eight)(&m1, &m2, &m4, moved));
+        if (want & WANT_AT)
+            NAME(carry_on)(a, NAME(add_eight)(&a1, &a2, &a4, at));
+    }
+    alone->ones = o1, alone->twos = o2, alone->fours = o4;
+    u->ones = u1, u->twos = u2, u->fours = u4;
+    m->ones = m1, m->twos = m2, m->fours = m4;
+    a->ones = a1, a->twos = a2, a->fours = a4;
+}
+
+/* Partitions of a common shape, but for the last few; returns how many were counted. */
+TARGET static int64_t NAME(count_common)(
+    const int64_t *group, const int32_t *sequence, const VEC *up, int want, NAME(counter) *alone,
+    NAME(counter) *counters)
+{
+    const int64_t n = group[7];
+    const int three = WANT_OFFLINE | WANT_UNDER | WANT_MOVED;
+    if (group[0] != SHAPE_SIMPLE || group[2] + group[3] + group[4])
+        return 0;
+#define CASE(width, need)                                                                        \
+    if (group[6] == width && group[5] == need) {                                                 \
+        if (want & WANT_AT)                                                                      \
+            NAME(count_simple)(sequence, n, up, width, need, three | WANT_AT, alone, counters); \
+        else                                                                                     \
+            NAME(count_simple)(sequence, n, up, width, need, three, alone, counters);           \
+        return n & ~(int64_t) 7;                                                                 \
+    }
+    CASE(1, 1)
+    CASE(2, 1)
+    CASE(2, 2)
+    CASE(3, 1)
+    CASE(3, 2)
+    CASE(3, 3)
+    CASE(4, 2)
+    CASE(4, 3)
+#undef CASE
+    return 0;
+}
+
 /* Partitions of any one shape: eight at a time into buffers, then into the counters asked for. */
 TARGET static void NAME(count_shape)(
-    const int64_t *group, const int32_t *sequence, const VEC *up, int want,
+    const int64_t *group, const int32_t *sequence, const VEC *up, int want, int64_t begin,
     NAME(counter) *counters)
 {
     const int flags = group[0], n_clean = group[1], n_blocking = group[2], n_unclean = group[3];
@@ -185,7 +257,7 @@ TARGET static void NAME(count_shape)(
     int64_t i;
     int j, m;
     memset(out, 0, sizeof out);
-    for (i = 0; i < n; i += 8) {
+    for (i = begin; i < n; i += 8) {
         for (j = 0; j < 8; j++) {
             if (i + j < n)
                 NAME(decide)(sequence + (i + j) * width, up, flags, n_clean, n_blocking,
@@ -207,16 +279,23 @@ TARGET static void NAME(count_tile)(
     const int64_t *groups, int64_t n_groups, const int32_t *sequences, const uint64_t *up,
     int want, int64_t *counts, int64_t stride)
 {
-    NAME(counter) counters[COUNTS];
-    int64_t g;
+    NAME(counter) counters[COUNTS], alone;
+    int64_t g, done;
     int m;
     memset(counters, 0, sizeof counters);
-    for (g = 0; g < n_groups; g++)
-        NAME(count_shape)(groups + g * GROUP_FIELDS, sequences + groups[g * GROUP_FIELDS + 8],
-                          (const VEC *) up, want, counters);
+    memset(&alone, 0, sizeof alone);
+    for (g = 0; g < n_groups; g++) {
+        const int64_t *group = groups + g * GROUP_FIELDS;
+        const int32_t *sequence = sequences + group[8];
+        done = NAME(count_common)(group, sequence, (const VEC *) up, want, &alone, counters);
+        NAME(count_shape)(group, sequence, (const VEC *) up, want, done, counters);
+    }
     for (m = 0; m < COUNTS; m++)
         if (want >> m & 1)
             NAME(read_counter)(counters + m, counts + m * stride);
+    for (m = 0; m <= COUNT_NO_LIVE_REPLICA; m++)
+        if (want >> m & 1)
+            NAME(read_counter)(&alone, counts + m * stride);
 }
 
 /* How many of some brokers' partitions each broker leads, and which broker leads the most.

@@ -1,9 +1,16 @@
 """Sweeps: what many failures would do, without changing the cluster."""
 
 from kfast.sweeps.plan import SweepPlan, prepare_sweep
-from kfast.sweeps.running import SWEEP_COUNTS, SWEEP_METHODS, sweep, sweep_reader, sweep_schema
+from kfast.sweeps.running import (
+    SWEEP_COUNTS,
+    SWEEP_METHODS,
+    Progress,
+    sweep,
+    sweep_reader,
+    sweep_schema,
+)
 
 __all__ = [
-    "SWEEP_COUNTS", "SWEEP_METHODS", "SweepPlan", "prepare_sweep", "sweep", "sweep_reader",
-    "sweep_schema",
+    "SWEEP_COUNTS", "SWEEP_METHODS", "Progress", "SweepPlan", "prepare_sweep", "sweep",
+    "sweep_reader", "sweep_schema",
 ]
