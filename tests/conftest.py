@@ -24,14 +24,14 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def spark():
-    """Give a classic session of two tasks; without Java the test is skipped, but fails in CI."""
+    """Give a session of two tasks, four tries each; skip without Java, but fail in CI."""
     from tests import spark_session
 
     spark_session.need_java()
     spark_session.set_environment(os.environ)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master("local[2,4]")
     for name, value in spark_session.SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

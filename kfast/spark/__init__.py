@@ -16,12 +16,15 @@ except ImportError as error:
 
 from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
 from kfast.spark.sharded import ShardedOutcome, fail
+from kfast.spark.sweeps import scenario_rows, sweep
 
 __all__ = [
     "ClusterFrames",
     "ShardedOutcome",
     "fail",
     "from_dataframes",
+    "scenario_rows",
+    "sweep",
     "to_dataframe",
     "to_dataframes",
 ]

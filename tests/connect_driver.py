@@ -1,0 +1,62 @@
+"""What a user's driver script does on Spark Connect, run by itself: `test_spark_connect.py`.
+
+It starts a local Connect server, asks everything of kfast.spark that touches the session, and
+writes the answers as Arrow files into the folder that it is given.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather as feather
+from pyspark.sql import SparkSession
+
+import kfast
+import kfast.spark
+from kfast.spark import functions
+from tests.spark_session import SETTINGS
+from tests.test_spark_sharded import EVENTS
+
+NOT_FOR_CONNECT = ("spark.driver.bindAddress", "spark.driver.host")
+
+
+def main(folder: Path) -> None:
+    """Ask, and write the answers."""
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in SETTINGS.items():
+        if name not in NOT_FOR_CONNECT:
+            builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    assert "connect" in type(spark).__module__
+    state = kfast.read(folder / "cluster.arrow")
+    partitions = spark.read.format("kfast").load(str(folder / "cluster.arrow"))
+    frames = kfast.spark.to_dataframes(spark, state)
+    after = functions.fail("replicas", "isr", "leader", [2], leader_epoch="leader_epoch")
+    done = kfast.spark.fail(
+        spark, folder / "shards", events=EVENTS, output=folder / "out", tasks=3
+    )
+    scenarios = kfast.random_brokers(state, k=3, n=2000, seed=6)
+    answers = {
+        "read": partitions.toArrow(),
+        "digests": pa.table(
+            {
+                "name": ["dataframes", "shards"],
+                "digest": [
+                    str(kfast.spark.from_dataframes(frames).digest()), str(done.digest),
+                ],
+            }
+        ),
+        "after": partitions.select("topic", "partition", after.alias("after")).toArrow(),
+        "requests": done.requests.toArrow(),
+        "sweep": kfast.spark.sweep(spark, state, scenarios, tasks=3).toArrow(),
+        "again": kfast.spark.sweep(spark, state, scenarios.slice(5, 9)).toArrow(),
+    }
+    for name, table in answers.items():
+        feather.write_feather(table, str(folder / f"{name}.answer"), compression="uncompressed")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

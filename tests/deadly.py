@@ -1,0 +1,25 @@
+"""Scenarios whose worker dies in mid-task, once: what Spark must then do again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfast.scenarios.kinds import Samples
+
+FATAL = 700
+
+
+@dataclass(frozen=True, eq=False)
+class Deadly(Samples):
+    """Random scenarios; whoever makes number 700 is killed, unless the marker is there."""
+
+    marker: str = ""
+
+    def _down(self, start, stop):
+        if start <= FATAL < stop and not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._down(start, stop)

@@ -1,0 +1,73 @@
+"""Spark Connect: a driver script with a live local server gets the bits of one machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pytest
+
+import kfast
+from tests.conftest import ROOT
+from tests.spark_session import need_java, set_environment
+from tests.test_spark_sharded import EVENTS, alone, cluster, requests_alone, split
+
+pytestmark = pytest.mark.spark
+__all__ = ["cluster"]
+
+
+@pytest.fixture(scope="module")
+def answers(cluster, tmp_path_factory):
+    """Run the script in a process of its own: a session of each kind cannot share one."""
+    need_java()
+    folder = tmp_path_factory.mktemp("connect")
+    kfast.write(cluster, folder / "cluster.arrow")
+    split(cluster, folder / "shards", 4)
+    environ = dict(os.environ)
+    set_environment(environ)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.connect_driver", str(folder)],
+        capture_output=True, text=True, cwd=ROOT, env=environ, timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {path.stem: feather.read_table(str(path)) for path in folder.glob("*.answer")}
+
+
+def test_tables_are_those_of_one_machine(answers, cluster):
+    keys = [("topic", "ascending"), ("partition", "ascending")]
+    wanted = cluster.to_tables().partitions.sort_by(keys)
+    seen = answers["read"].drop_columns("source").sort_by(keys).cast(wanted.schema)
+    assert seen.equals(wanted)
+
+
+def test_states_and_shards_have_the_digests_of_one_machine(answers, cluster):
+    digests = dict(zip(*answers["digests"].to_pydict().values(), strict=True))
+    after, outcomes = alone(cluster, EVENTS, "counts", "zk-3.9")
+    assert digests == {"dataframes": str(cluster.digest()), "shards": str(after.digest())}
+    seen = sorted(tuple(row.values()) for row in answers["requests"].to_pylist())
+    assert seen == requests_alone(outcomes)
+
+
+def test_columns_fail_alike(answers, cluster):
+    from kfast.spark.functions import fail_batch
+
+    partitions = cluster.to_tables().partitions.combine_chunks()
+    lists = {name: pa.concat_arrays(partitions[name].chunks) for name in partitions.column_names}
+    n = partitions.num_rows
+    wanted = fail_batch(
+        lists["replicas"], lists["isr"], lists["leader"], pa.nulls(n, pa.list_(pa.int32())),
+        lists["leader_epoch"], pa.nulls(n, pa.bool_()), [2], "zk-3.9",
+    )
+    names = zip(lists["topic"].to_pylist(), lists["partition"].to_pylist(), strict=True)
+    seen = {(r["topic"], r["partition"]): r["after"] for r in answers["after"].to_pylist()}
+    assert seen == dict(zip(names, wanted.to_pylist(), strict=True))
+
+
+def test_sweeps_count_alike(answers, cluster):
+    scenarios = kfast.random_brokers(cluster, k=3, n=2000, seed=6)
+    for name, asked in (("sweep", scenarios), ("again", scenarios.slice(5, 9))):
+        wanted = kfast.sweep(cluster, asked)
+        assert answers[name].sort_by("scenario").cast(wanted.schema).equals(wanted)
