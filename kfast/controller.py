@@ -104,11 +104,7 @@ class Controller:
             reassignment_requests.load_node(self, requests)
             context.load_context(self)
             self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
-            started = self.replica_state_machine.start(reset=True)
-            reassignment_requests.mark_waiting(self)
-            self.checked(started)
-            state.index_hosting()
-            self.partition_state_machine.initialize()
+            self._start_machines()
             self.checked(self.partition_state_machine.trigger_online())
             reassignment_requests.resume(self, requests)
             deletion.resume_deletions(self)
@@ -118,6 +114,18 @@ class Controller:
         outcome = self.attempt("on_controller_failover", steps)
         self.active = self.active and outcome.error is None
         return outcome
+
+    def _start_machines(self) -> None:
+        """Steps 7 and 8 of section 6.1, as far as no partition needs a leader."""
+        if visits.can_start(self):
+            visits.start_machines(self)
+            reassignment_requests.mark_waiting(self)
+            return
+        started = self.replica_state_machine.start(reset=True)
+        reassignment_requests.mark_waiting(self)
+        self.checked(started)
+        self.state.index_hosting()
+        self.partition_state_machine.initialize()
 
     def _elect_self(self) -> None:
         state = self.state

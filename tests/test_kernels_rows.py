@@ -11,9 +11,9 @@ import pytest
 
 from kfast import schema
 from kfast.journal.effects import EFFECT
-from kfast.kernels import census, hosting, tables
+from kfast.kernels import census, hosting, startup, tables
 
-from .kernel_calls import LAYOUTS, all_rows, row_names
+from .kernel_calls import LAYOUTS, THREADS, all_rows, row_names
 from .random_clusters import random_context
 from .states import read_state
 from .twin_state import state_of
@@ -58,14 +58,16 @@ def test_the_hosting_index_lists_the_rows_of_each_broker(layout):
             [row for row in range(state.n_partitions) if b in tracked(state, row)]
             for b in range(state.n_brokers)
         ]
-        counts = np.zeros(state.n_brokers, np.int64)
-        hosting.count_hosted(state.records, state.replicas, counts)
-        assert counts.tolist() == [len(rows) for rows in wanted]
-        begin = np.concatenate([[0], np.cumsum(counts)])
-        position, hosted = begin[:-1].copy(), np.empty(begin[-1], np.int32)
-        hosting.list_hosted(state.records, state.replicas, position, hosted)
-        assert hosted.tolist() == [row for rows in wanted for row in rows]
-        assert position.tolist() == begin[1:].tolist()
+        for threads in THREADS:
+            counts = np.zeros((threads, state.n_brokers), np.int64)
+            startup.count_hosted(state.records, state.replicas, counts)
+            assert counts.sum(axis=0).tolist() == [len(rows) for rows in wanted]
+            begin = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+            position = begin[:-1] + np.cumsum(counts, axis=0) - counts
+            hosted = np.empty(begin[-1], np.int32)
+            startup.list_hosted(state.records, state.replicas, position, hosted)
+            assert hosted.tolist() == [row for rows in wanted for row in rows]
+            assert position[-1].tolist() == begin[1:].tolist()
 
 
 @pytest.mark.parametrize("assigned_only", [True, False])

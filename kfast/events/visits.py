@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kfast.journal.effects import LAYOUT
-from kfast.kernels import hosting, visits
+from kfast.kernels import hosting, startup, visits
 from kfast.machines import threads_for
 from kfast.results import online_action
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
@@ -36,6 +36,33 @@ def can_visit(controller: Controller) -> bool:
         controller.store is not None or state.any_queued
         or profile.item_by_item or profile.blames_dead_brokers
     )
+
+
+def can_start(controller: Controller) -> bool:
+    """Whether both machines may start on one partition before the next."""
+    return controller.store is None and not controller.journal.keeps_effects
+
+
+def start_machines(controller: Controller) -> None:
+    """Start the machines of a new controller (2.2, 3.2), as far as it takes no election."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    threads = threads_for(state.n_partitions, controller.replica_state_machine.threads)
+    online, offline, first = (journal.new_tally(threads) for _ in range(3))
+    healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
+    moving = profile.offlines_dead_at_startup
+    startup.start_machines(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.topic_flags, state.leader_offline, state.pending,
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), state.controller_epoch,
+        moving, state.any_queued, journal.counting, online, offline, first, healthy, hosted,
+    )
+    state.n_reassigned = int(online[:, LAYOUT["reassigned"]].sum())
+    empty = journal.new_effects(0)
+    journal.add_step("replicas to OnlineReplica", online, empty, replicas=True)
+    if moving:
+        journal.add_step("replicas to OfflineReplica", offline, empty, replicas=True)
+    state.index_hosting(hosted)
+    journal.add_step("partition states at startup", first, empty, replicas=False)
 
 
 def fail_brokers(controller: Controller, brokers: Rows) -> None:

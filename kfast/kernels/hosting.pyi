@@ -6,8 +6,6 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
-def count_hosted(records: _Array, replicas: _Array, counts: _Array) -> None: ...
-def list_hosted(records: _Array, replicas: _Array, position: _Array, hosted: _Array) -> None: ...
 def select_slots(
     records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
     chosen: _Array, candidates: _Array, assigned_only: bool, refresh: bool,

@@ -7,7 +7,7 @@ the whole cluster.
 Source: specification, section 1.5.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -31,38 +31,6 @@ from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     NarrowRecord,  # no-cython-lint
     WideRecord,  # no-cython-lint
 )
-
-
-def count_hosted(
-    const_record_t[::1] records,      # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
-    int64_t[::1] counts,              # OUT  (B,)    partitions that track each broker
-):
-    """Count the partitions that track each broker."""
-    cdef Py_ssize_t row
-    cdef int s
-    with nogil:
-        for row in range(records.shape[0]):
-            for s in range(records[row].n_slots):
-                counts[replicas[row, s]] += 1
-
-
-def list_hosted(
-    const_record_t[::1] records,      # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
-    int64_t[::1] position,            # IN OUT  (B,)    where each broker's list begins, then ends
-    int32_t[::1] hosted,              # OUT     (m,)    partition rows, broker after broker
-):
-    """List the partitions that track each broker, ascending."""
-    cdef Py_ssize_t row
-    cdef int s
-    cdef int64_t at
-    with nogil:
-        for row in range(records.shape[0]):
-            for s in range(records[row].n_slots):
-                at = position[replicas[row, s]]
-                hosted[at] = <int32_t> row
-                position[replicas[row, s]] = at + 1
 
 
 def select_slots(

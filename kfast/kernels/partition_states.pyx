@@ -6,28 +6,20 @@ Source: specification, sections 3.2 and 3.4; Kafka 3.9, `PartitionStateMachine`.
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kfast.kernels.effects cimport put_partition_state
 from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.slots cimport (
     AHEAD,
-    FLAG_ASSIGNED,
-    FLAG_HAS_LEADERSHIP,
-    P_NEW,
-    P_OFFLINE,
-    P_ONLINE,
     Effect,
     broker_t,
     chunk_start,
     kfast_prefetch,
-    leader_is_online,
-    liveness_of,
     record_t,
-    write_bit,
 )
 from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     NarrowRecord,  # no-cython-lint
     WideRecord,  # no-cython-lint
 )
+from kfast.kernels.starting cimport initialize_partition
 
 
 def change_partitions(
@@ -87,21 +79,3 @@ def initialize_partitions(
                 &records[row], &replicas[row, 0], &broker_status[0], row,
                 topic_flags[topic_row[row]] if any_queued else 0, &pending[0], &tally[t, 0],
             )
-
-
-cdef inline void initialize_partition(
-    record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
-    uint8_t flags, uint64_t* pending, int64_t* tally
-) noexcept nogil:
-    cdef int state
-    if not record.flags & FLAG_ASSIGNED:
-        write_bit(pending, row,
-                  record.partition_state == P_NEW or record.partition_state == P_OFFLINE)
-        return
-    if not record.flags & FLAG_HAS_LEADERSHIP:
-        state = P_NEW
-    elif leader_is_online(record, brokers, liveness_of(record, brokers, status).live):
-        state = P_ONLINE
-    else:
-        state = P_OFFLINE
-    put_partition_state(record, row, state, flags, pending, tally)

@@ -9,24 +9,15 @@ Source: specification, sections 2.2 to 2.6; Kafka 3.9, `ReplicaStateMachine`.
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kfast.kernels.effects cimport count_requests
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
-    FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
     LEADERLESS_MOVED,
-    MOVED,
-    P_NO_ENTRY,
     R_DELETION_INELIGIBLE,
-    R_NO_ENTRY,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
-    TALLY_CELLS,
-    TALLY_CODES,
-    TALLY_METADATA,
-    TALLY_REASSIGNED,
     Effect,
     broker_t,
     chunk_start,
@@ -45,6 +36,7 @@ from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     NarrowRecord,  # no-cython-lint
     WideRecord,  # no-cython-lint
 )
+from kfast.kernels.starting cimport announce_row, forget_row
 
 
 cdef void change_chunk(
@@ -134,35 +126,6 @@ def change_replicas(
                 controller_epoch, defer_shrink, without_leadership, empties_unclean, any_queued,
                 counting, codes, effects, &tally[t, 0], n_brokers,
             )
-
-
-cdef inline void forget_row(record_t* record, uint8_t* states, int64_t* tally) noexcept nogil:
-    """Forget what the last controller knew of a partition (6.1, step 4)."""
-    cdef bint moving = record.adding != 0 or record.removing != 0
-    cdef int s
-    for s in range(record.n_replicas, record.n_slots):
-        states[s] = R_NO_ENTRY
-    record.partition_state = P_NO_ENTRY
-    record.offline_dir = 0
-    record.flags &= ~FLAG_BEING_REASSIGNED
-    if moving:
-        record.flags |= FLAG_BEING_REASSIGNED
-        tally[TALLY_REASSIGNED] += 1
-
-
-cdef inline void announce_row(
-    const record_t* record, const broker_t* brokers, uint64_t online, int64_t* tally
-) noexcept nogil:
-    """What `change_row` counts where replicas that are Online become Online (2.4).
-
-    At startup nearly every replica is such a one, and there is nothing else to do for it.
-    """
-    cdef int n = kfast_count(online)
-    tally[TALLY_CODES + MOVED] += n
-    tally[TALLY_CELLS + 8 * R_ONLINE + R_ONLINE] += n
-    if record.flags & FLAG_HAS_LEADERSHIP and online:
-        tally[TALLY_METADATA] += 1
-        count_requests(tally + TALLY_BROKERS, brokers, online)
 
 
 def start_replicas(

@@ -317,10 +317,13 @@ class ClusterState:
         index = self.index_hosting()
         return index.select(self, brokers, assigned_only=assigned_only, refresh=refresh)
 
-    def index_hosting(self) -> HostingIndex:
-        """The hosting index; made where there is none, or where too much was appended."""
+    def index_hosting(self, counts: npt.NDArray[np.int64] | None = None) -> HostingIndex:
+        """The hosting index; made where there is none, or where too much was appended.
+
+        `counts` as for `HostingIndex`, from a caller that has counted.
+        """
         if self._index is None or self._index.is_stale:
-            self._index = HostingIndex(self)
+            self._index = HostingIndex(self, counts)
         return self._index
 
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> Replicas:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kfast.kernels import hosting
+from kfast.kernels import hosting, startup
 from kfast.state.records import Replicas, Rows
 
 if TYPE_CHECKING:
@@ -30,15 +30,23 @@ class HostingIndex:
     ----------
     state : ClusterState
         The cluster as it is now.
+    counts : (threads, B) int64, optional
+        What `startup.count_hosted` counts, where that is known already; its rows are the threads
+        to use.
     """
 
-    def __init__(self, state: ClusterState) -> None:
-        counts = np.zeros(state.n_brokers, np.int64)
-        hosting.count_hosted(state.records, state.replicas, counts)
+    def __init__(
+        self, state: ClusterState, counts: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        if counts is None:
+            counts = np.zeros((1, state.n_brokers), np.int64)
+            startup.count_hosted(state.records, state.replicas, counts)
         self.begin = np.zeros(state.n_brokers + 1, np.int64)
-        np.cumsum(counts, out=self.begin[1:])
+        np.cumsum(counts.sum(axis=0), out=self.begin[1:])
         self.hosted = np.empty(int(self.begin[-1]), np.int32)
-        hosting.list_hosted(state.records, state.replicas, self.begin[:-1].copy(), self.hosted)
+        # Each share of the rows writes its part of a broker's list behind those before it.
+        position = np.ascontiguousarray(self.begin[:-1] + np.cumsum(counts, axis=0) - counts)
+        startup.list_hosted(state.records, state.replicas, position, self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
 
