@@ -97,6 +97,7 @@ class ReplicaStateMachine:
         both may become what is asked.
         """
         state, journal = self.state, self.journal
+        state.forget_survey()
         valid, moving = self.profile.replica_previous, self.profile.offlines_dead_at_startup
         threads = 1 if journal.keeps_effects else self.threads
         online, offline = (
@@ -174,6 +175,10 @@ class ReplicaStateMachine:
         if not len(replicas):
             return nothing()
         state, journal, profile = self.state, self.journal, self.profile
+        if self.store is None and target == ReplicaState.OFFLINE:
+            state.mark_led(replicas.rows)
+        else:
+            state.forget_survey()
         if self.store is not None and target == ReplicaState.OFFLINE:
             return conversation.take_offline(state, self.store, journal, replicas, profile)
         asks = target == ReplicaState.NEW and profile.new_replica_reads_store
@@ -281,6 +286,10 @@ class PartitionStateMachine:
         if not rows.size:
             return nothing()
         state, journal, profile = self.state, self.journal, self.profile
+        if self.store is not None:
+            state.forget_survey()
+        elif target == PartitionState.ONLINE:
+            state.mark_led(rows)
         number = profile.kernel_strategy(strategy)
         if self.store is not None and target == PartitionState.ONLINE:
             return conversation.bring_online(state, self.store, journal, rows, strategy, profile)

@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from kfast import schema
 from kfast.errors import ArgumentError
+from kfast.events import visits
 from kfast.events.reassignment import cannot_fail
 from kfast.events.reassignment_requests import complete_some
 from kfast.kernels import election, isr, tables
 from kfast.profiles import UNSUPPORTED
 from kfast.results import EventFailed
 from kfast.schema import AlterCode
-from kfast.state import mutators
+from kfast.state import Replicas, mutators
 from kfast.state.records import Rows
 from kfast.store import Answer, CallFailed, ControllerMoved
 
@@ -163,6 +164,7 @@ def take(controller: Controller, rows: Rows, records: npt.NDArray[Any]) -> None:
         state.leader_offline, rows, records, tally[0],
     )
     controller.journal.take_counters(tally)
+    state.mark_led(rows)
 
 
 def reload_records(controller: Controller, rows: Rows) -> None:
@@ -190,9 +192,20 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
         `alter_codes` and `altered` (rows): what the controller answered, over all requests.
     """
     state = controller.state
-    hosted = state.replicas_on_brokers(broker_ids)
+    brokers = state.find_brokers(broker_ids)
     if not controller.active:
         return controller.refused("catch_up", "NOT_CONTROLLER")
+    if visits.can_catch_up(controller):
+        altered, answers = visits.catch_up_brokers(controller, brokers)
+        outcome = controller.journal.finish("catch_up")
+        outcome.alter_codes, outcome.altered = answers, altered
+        return outcome
+    return _report_each(controller, state.replicas_on(brokers))
+
+
+def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
+    """Every leader's request on its own, or all together where none can fail."""
+    state = controller.state
     joined = np.empty(len(hosted), np.uint64)
     isr.propose_catch_up(
         state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined

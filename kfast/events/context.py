@@ -30,6 +30,7 @@ def load_context(controller: Controller) -> None:
     every row anyway.
     """
     state, store = controller.state, controller.store
+    state.forget_survey()
     state.broker_status &= mutators.REGISTERED
     state.offline_partition_count = 0
     if state.any_offline_dir:

@@ -17,11 +17,12 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.events import context
-from kfast.kernels import census, hosting
+from kfast.kernels import hosting
 from kfast.profiles import UNSUPPORTED, Profile
 from kfast.results import Result
 from kfast.schema import Code, PartitionState, Strategy
 from kfast.state.records import Rows
+from kfast.state.survey import survey_leaders
 from kfast.state.tables import broker_ids, topic_names
 from kfast.store import ControllerMoved
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from kfast.state import ClusterState
 
 ELECTION_TYPES = ("preferred", "unclean")
-FEW = 65536
-"""Partitions led by others that are listed in one pass; more take two."""
-
 TRIGGERS = ("AdminClient", "ZkTriggered", "AutoTriggered")
 _UNAVAILABLE = {
     "preferred": "PREFERRED_LEADER_NOT_AVAILABLE", "unclean": "ELIGIBLE_LEADERS_NOT_AVAILABLE",
@@ -214,7 +212,7 @@ def rebalance_leaders(
     if not controller.active:
         return controller.refused("rebalance_leaders", "NOT_CONTROLLER")
     state = controller.state
-    preferred, others, rows = _survey(state)
+    preferred, others, rows = survey_leaders(state)
     if counts is not None:
         preferred, others = _counts_of(state, counts)
     ratio = others / np.maximum(preferred, 1)
@@ -250,7 +248,7 @@ def count_preferred(state: ClusterState) -> pa.Table:
     pa.Table
         broker_id, preferred, led_by_others; brokers that should lead nothing are left out.
     """
-    preferred, others, _ = _survey(state)
+    preferred, others, _ = survey_leaders(state)
     brokers = np.flatnonzero(preferred)
     return pa.table({
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
@@ -270,23 +268,6 @@ def _counts_of(
         values[at[known]] = counts[name].to_numpy()[known]
         both.append(values)
     return both[0], both[1]
-
-
-def _survey(
-    state: ClusterState,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Rows]:
-    """Per broker row its preferred partitions and those led by others, and the rows of these."""
-    room = FEW
-    while True:
-        preferred, others = np.zeros(state.n_brokers, np.int64), np.zeros(state.n_brokers, np.int64)
-        rows = np.empty(room, np.int32)
-        n = census.survey_leaders(
-            state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
-            preferred, others, rows,
-        )
-        if n <= room:
-            return preferred, others, rows[:n]
-        room = n
 
 
 def _candidates(controller: Controller, rows: Rows) -> Rows:

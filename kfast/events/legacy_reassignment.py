@@ -104,6 +104,7 @@ def _drop(state: ClusterState, row: int) -> None:
 
 def reassign_legacy(controller: Controller, row: int) -> None:
     """Begin or complete one reassignment; what Kafka's handler would raise, this raises."""
+    controller.state.forget_survey()
     if is_complete_legacy(controller, row):
         _complete(controller, row)
     else:
@@ -173,6 +174,7 @@ def _assign_targets(controller: Controller, row: Rows, targets: tuple[int, ...])
     )
     others = np.empty(1, np.uint64)
     offsets = np.asarray([0, brokers.size], np.int32)
+    state.forget_survey()
     reassign.start_reassignments(*columns, offsets, brokers, others, tally)
     reassign.assign_targets(*columns, others, tally)
     controller.journal.take_counters(tally)

@@ -78,6 +78,7 @@ def cannot_fail(controller: Controller, rows: Rows) -> Mask:
 
 def _reassign(controller: Controller, rows: Rows, targets: Targets | None) -> None:
     state = controller.state
+    state.forget_survey()
     if state.any_queued:
         state.mark_topics_ineligible(np.unique(state.topic_row[rows]))
     if targets is not None:
@@ -149,6 +150,7 @@ def _begin(controller: Controller, rows: Rows) -> None:
 def _complete(controller: Controller, rows: Rows) -> None:
     """Phase B: the targets take over, and those that are removed go."""
     state, store = controller.state, controller.store
+    state.forget_survey()
     added = state.records["adding"][rows].astype(np.uint64)
     move(controller, "B1", ReplicaState.ONLINE, rows[added != 0], added[added != 0])
     for row in rows.tolist() if store is not None or rows.size == 1 else ():

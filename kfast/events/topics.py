@@ -159,6 +159,7 @@ def remove_topics(controller: Controller, topics: Rows) -> None:
     mutators.flag_topics(state, topics, mutators.QUEUED)
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     rows = np.sort(np.concatenate(parts))
+    state.forget_survey()
     state.n_led -= deletion.forget_partitions(state.records, rows)
     for row in [r for r in state.unwritten_assignments if state.topic_row[r] in topics]:
         del state.unwritten_assignments[row]

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kfast.journal.effects import LAYOUT
-from kfast.kernels import hosting, startup, visits
+from kfast.kernels import hosting, isr, startup, visits
 from kfast.machines import threads_for
 from kfast.results import online_action
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
@@ -80,6 +81,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
+    state.mark_led(rows)
     visits.fail_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
         state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
@@ -116,6 +118,7 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
     chosen = np.zeros(state.n_brokers, np.uint8)
     chosen[brokers] = 1
     room = journal.new_room(rows.size, 2, brokers.size)
+    state.mark_led(rows)
     visits.start_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
         state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
@@ -142,6 +145,7 @@ def shut_down_broker(controller: Controller, broker: int) -> Rows:
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
+    state.mark_led(rows)
     left = visits.shut_down_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
         state.topic_flags, state.leader_offline, state.pending, broker, rows,
@@ -172,3 +176,31 @@ def _concerned(state: ClusterState, brokers: Rows) -> Rows:
     marked = state.leader_offline | state.pending
     hosting.mark_rows(index.candidates(state, brokers), marked)
     return state.list_marked(marked)
+
+
+def can_catch_up(controller: Controller) -> bool:
+    """Whether what one leader reports concerns no other, completes nothing, and no row is kept."""
+    state = controller.state
+    return not (
+        controller.store is not None or controller.journal.full or state.any_queued
+        or state.n_reassigned
+    )
+
+
+def catch_up_brokers(
+    controller: Controller, brokers: Rows
+) -> tuple[Rows, npt.NDArray[np.uint8]]:
+    """Leaders report ISRs with some broker rows (6.10); the rows reported, and the answers."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    rows = state.index_hosting().candidates(state, brokers)
+    chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
+    chosen[brokers] = 1
+    sizes, tally = np.zeros(state.n_brokers, np.int64), journal.new_tally()
+    reported, codes = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint8)
+    n = isr.catch_up_hosted(
+        state.records, state.replicas, state.broker_status, chosen, rows, state.leader_offline,
+        state.controller_epoch, profile.has_alter_partition, sizes, reported, codes, tally[0],
+    )
+    journal.take_counters(tally)
+    journal.add_metadata_counts("announce the ISRs", state.registered, sizes[sizes > 0].tolist())
+    return reported[:n], codes[:n]

@@ -16,6 +16,7 @@ from kfast.invariants import journals, steps
 from kfast.invariants.states import (
     after_broker_failure,
     counters_are_what_they_count,
+    kept_survey_is_current,
     masks_fit_the_slots,
     started_topics_are_queued,
 )
@@ -35,6 +36,7 @@ def check(state: ClusterState, *, offline: bool = True) -> None:
     again, or when somebody moves partitions of a started topic by hand.
     """
     counters_are_what_they_count(state, offline=offline)
+    kept_survey_is_current(state)
     started_topics_are_queued(state)
     masks_fit_the_slots(state)
 

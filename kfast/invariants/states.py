@@ -12,6 +12,7 @@ from kfast import schema
 from kfast.errors import InvariantError
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import ClusterState
+from kfast.state.survey import survey_leaders
 from kfast.state.tables import first_slots
 
 Mask = npt.NDArray[np.bool_]
@@ -61,6 +62,17 @@ def counters_are_what_they_count(state: ClusterState, *, offline: bool = True) -
     for name in ("leader_offline", "pending"):
         if not np.array_equal(getattr(state, name), getattr(fresh, name)):
             raise InvariantError(f"the bitmap {name} differs from what the columns say")
+
+
+def kept_survey_is_current(state: ClusterState) -> None:
+    """What serves the automatic rebalance (6.8): every row that another leads is marked."""
+    if state.survey is None or not state.survey.speaks_of(state):
+        return
+    fresh = state.copy()
+    preferred, _, rows = survey_leaders(fresh)
+    marked = np.unpackbits(state.survey.bits.view(np.uint8), bitorder="little")
+    if not np.array_equal(state.survey.preferred, preferred) or not marked[rows].all():
+        raise InvariantError("the survey of preferred leaders differs from what the columns say")
 
 
 def started_topics_are_queued(state: ClusterState) -> None:

@@ -16,6 +16,9 @@ def survey_leaders(
     records: _Array, replicas: _Array, topic_row: _Array, topic_flags: _Array, any_queued: bool,
     preferred: _Array, others: _Array, rows: _Array,
 ) -> int: ...
+def recheck_leaders(
+    records: _Array, replicas: _Array, marked: _Array, bits: _Array, others: _Array, rows: _Array,
+) -> int: ...
 def digest(
     records: _Array, replicas: _Array, replica_state: _Array, broker_id: _Array,
     topic_row: _Array, topic_digest: _Array, partition: _Array,

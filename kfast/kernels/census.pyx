@@ -6,6 +6,7 @@ Source: specification, sections 1.5 and 1.6.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
+    AHEAD,
     FLAG_ASSIGNED,
     FLAG_HAS_LEADERSHIP,
     P_NEW,
@@ -33,6 +34,7 @@ from kfast.kernels.slots cimport (
     first_slots,
     is_imbalanced,
     kfast_count,
+    kfast_prefetch,
     leader_is_online,
     liveness_of,
     record_t,
@@ -158,6 +160,41 @@ def survey_leaders(
                 if n < rows.shape[0]:
                     rows[n] = <int32_t> row
                 n += 1
+    return n
+
+
+def recheck_leaders(
+    const_record_t[::1] records,       # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
+    const int32_t[::1] marked,         # IN      (m,)    rows that others may lead, ascending
+    uint64_t[::1] bits,                # IN OUT  bitmap  the same; kept for those that others lead
+    int64_t[::1] others,               # IN OUT  (B,)    partitions that others lead, by preferred
+    int32_t[::1] rows,                 # OUT     (m,)    rows that others lead, ascending
+):
+    """What `survey_leaders` finds, where only some rows may have changed their leader.
+
+    Returns how many are led by another than the preferred replica. No topic is queued.
+    """
+    cdef Py_ssize_t i, row
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t n_marked = marked.shape[0]
+    cdef int32_t first
+    with nogil:
+        for i in range(n_marked):
+            if i + AHEAD < n_marked:
+                row = marked[i + AHEAD]
+                kfast_prefetch(<const void*> &records[row])
+                kfast_prefetch(<const void*> &replicas[row, 0])
+            row = marked[i]
+            first = <int32_t> replicas[row, 0]
+            if records[row].n_replicas and records[row].flags & FLAG_HAS_LEADERSHIP and (
+                records[row].leader != first
+            ):
+                others[first] += 1
+                rows[n] = <int32_t> row
+                n += 1
+            else:
+                write_bit(&bits[0], row, False)
     return n
 
 

@@ -19,3 +19,8 @@ def propose_catch_up(
     records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, slots: _Array,
     isr: _Array,
 ) -> None: ...
+def catch_up_hosted(
+    records: _Array, replicas: _Array, broker_status: _Array, chosen: _Array, candidates: _Array,
+    leader_offline: _Array, controller_epoch: int, asks_controller: bool, sizes: _Array,
+    rows: _Array, codes: _Array, tally: _Array,
+) -> int: ...

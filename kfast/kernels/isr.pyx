@@ -4,24 +4,29 @@ Source: specification, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachine` a
 `KafkaController.processAlterPartition`.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.isr cimport Shrunk, shrink_one
 from kfast.kernels.slots cimport (
+    AHEAD,
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
     FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
     NO_LEADER,
+    TALLY_IMBALANCE,
     Liveness,
     bit,
     broker_t,
     const_record_t,
     first_slots,
+    is_imbalanced,
     kfast_count,
+    kfast_prefetch,
     leader_is_online,
     liveness_of,
     record_t,
+    write_bit,
 )
 from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     ConstNarrowRecord,  # no-cython-lint
@@ -152,3 +157,95 @@ def propose_catch_up(
         joined &= ~(<uint64_t> records[row].isr)
         if joined and leader_is_online(&records[row], &replicas[row, 0], seen.live):
             isr[i] = joined | records[row].isr
+
+def catch_up_hosted(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
+    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
+    const uint8_t[::1] chosen,         # IN      (B,)    1: the broker caught up
+    const int32_t[::1] candidates,     # IN      (n,)    rows that may track one, ascending
+    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    int controller_epoch,
+    bint asks_controller,              # the controller decides and writes; otherwise the leader
+    int64_t[::1] sizes,                # IN OUT  (B,)    partitions that each leader reports
+    int32_t[::1] rows,                 # OUT     (n,)    rows that are reported, ascending
+    uint8_t[::1] codes,                # OUT     (n,)    `schema.AlterCode` of each
+    int64_t[::1] tally,                # IN OUT  (width,)
+):
+    """Live leaders report the ISRs with followers that caught up, and they are written.
+
+    `propose_catch_up`, `check_alterations` and `election.adopt` in one visit to each partition,
+    where the cache is the store and no topic is queued. Returns how many are reported.
+
+    Source: specification, section 6.10.
+    """
+    cdef Py_ssize_t i, row
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t n_candidates = candidates.shape[0]
+    cdef uint64_t isr
+    cdef int code
+    cdef record_t* record
+    with nogil:
+        for i in range(n_candidates):
+            if i + AHEAD < n_candidates:
+                row = candidates[i + AHEAD]
+                kfast_prefetch(&records[row])
+                kfast_prefetch(<const void*> &replicas[row, 0])
+            row = candidates[i]
+            record = &records[row]
+            isr = caught_up(record, &replicas[row, 0], &broker_status[0], &chosen[0])
+            if not isr:
+                continue
+            code = WRITTEN
+            if asks_controller:
+                code = check_alteration(
+                    record, &replicas[row, 0], &broker_status[0], record.leader,
+                    record.leader_epoch, record.version, isr, False, False,
+                )
+            rows[n] = <int32_t> row
+            codes[n] = <uint8_t> code
+            sizes[record.leader] += 1
+            n += 1
+            if code == WRITTEN:
+                adopt_isr(record, &replicas[row, 0], isr, controller_epoch, asks_controller,
+                          &tally[0])
+                write_bit(&leader_offline[0], row, False)
+    return n
+
+
+cdef inline uint64_t caught_up(
+    const record_t* record, const broker_t* brokers, const uint8_t* status, const uint8_t* chosen
+) noexcept nogil:
+    """The ISR with the assigned replicas that caught up; 0 where no live leader has to report."""
+    cdef Liveness seen
+    cdef uint64_t joined = 0
+    cdef int s
+    if not record.flags & FLAG_HAS_LEADERSHIP:
+        return 0
+    for s in range(record.n_replicas):
+        joined |= (<uint64_t> chosen[brokers[s]]) << s
+    joined &= ~(<uint64_t> record.isr)
+    if not joined:
+        return 0
+    seen = liveness_of(record, brokers, status)
+    joined &= seen.live
+    if joined and leader_is_online(record, brokers, seen.live):
+        return joined | record.isr
+    return 0
+
+
+cdef inline void adopt_isr(
+    record_t* record, const broker_t* brokers, uint64_t isr, int controller_epoch,
+    bint by_controller, int64_t* tally
+) noexcept nogil:
+    """Take an ISR into the cache as it was written (1.6); only the controller leaves its epoch."""
+    cdef bint imbalanced = is_imbalanced(record, brokers)
+    if record_t is WideRecord:
+        record.isr = isr
+    else:
+        record.isr = <uint8_t> isr
+    record.version += 1
+    if by_controller:
+        record.controller_epoch = controller_epoch
+        record.flags &= ~FLAG_RECOVERY
+    tally[TALLY_IMBALANCE] += is_imbalanced(record, brokers) - imbalanced

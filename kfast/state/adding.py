@@ -97,6 +97,7 @@ def assign(state: ClusterState, rows: Rows, lists: pa.ListArray) -> None:
     lists : (n,) list of int32
         Broker ids, each once within a list.
     """
+    state.forget_survey()
     used = state.records["n_slots"][rows] > 0
     for at in np.flatnonzero(used).tolist():
         state.set_assignment(int(rows[at]), lists[at].as_py())

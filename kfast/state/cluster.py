@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.kernels import census, hosting
-from kfast.state import adding, freeing, mutators, names, queries, saving
+from kfast.state import adding, freeing, mutators, names, queries, saving, survey
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment, Replicas, Rows, Tables
 
@@ -85,6 +85,7 @@ class ClusterState:
         self.assumptions: tuple[str, ...] = ()
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
+        self.survey: survey.Survey | None = None
 
     @classmethod
     def from_tables(
@@ -179,6 +180,7 @@ class ClusterState:
         other.odd_orders = dict(self.odd_orders)
         other.unwritten_assignments = dict(self.unwritten_assignments)
         other.reassignment_targets = dict(self.reassignment_targets)
+        other.survey = None
         other._index = None if self._index is None else self._index.copy()
         return other
 
@@ -357,6 +359,8 @@ class ClusterState:
         moving = self.records["flags"] & schema.FLAG_BEING_REASSIGNED
         self.n_reassigned = int(np.count_nonzero(moving))
 
+    mark_led = survey.mark_led
+    forget_survey = survey.forget_survey
     compact = freeing.compact
     save = saving.save
     find_replicas = mutators.find_replicas

@@ -27,6 +27,7 @@ NO_PARTITION = -1
 def free(state: ClusterState, rows: Rows) -> None:
     """Free those of some rows of which nothing is left."""
     freed = np.empty(rows.size, np.int32)
+    state.forget_survey()
     n = deletion.free_partitions(
         state.records, state.replicas, state.replica_state, state.partition, rows, freed
     )

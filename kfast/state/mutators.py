@@ -86,7 +86,7 @@ def _insert_brokers(state: ClusterState, new: Rows) -> None:
     where[moved] = np.arange(moved.size)
     state.rack = state.rack.take(pa.array(where, mask=where < 0))
     state.broker_id, state.broker_status, state.broker_epoch = merged, status, epoch
-    state._index = None
+    state._index, state.survey = None, None
 
 
 def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
@@ -157,6 +157,7 @@ def set_assignment(
             raise ArgumentError(f"{listed} names a broker twice; nothing was changed")
     before = _imbalance(state, row)
     leadership = state.leadership(row)
+    state.forget_survey()
     states = state.replica_states_of(row)
     offline = state.ids_of(row, int(state.records["offline_dir"][row]))
     named = list(dict.fromkeys([
@@ -194,6 +195,7 @@ def set_leadership(
 ) -> None:
     """Replace a partition's cached leadership (`put_leadership` of section 1.6)."""
     members = list(dict.fromkeys(isr))
+    state.forget_survey()
     before = _imbalance(state, row)
     brokers = add_brokers(state, [*members, *([leader] if leader >= 0 else [])])
     at = np.full(brokers.size, row, np.int32)
@@ -333,6 +335,7 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
     Queueing takes their imbalanced partitions out of the count; starting keeps the offline count
     as it is, as Kafka does.
     """
+    state.forget_survey()
     fresh = rows[(state.topic_flags[rows] & QUEUED) == 0] if flag == QUEUED and value else rows[:0]
     if fresh.size:
         parts = [state.lookup.rows_of_topic(topic) for topic in np.unique(fresh).tolist()]
