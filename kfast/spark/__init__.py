@@ -14,6 +14,7 @@ except ImportError as error:
         f"kfast.spark needs PySpark 4.1 or later and pandas 2 ({error}): pip install 'kfast[spark]'"
     ) from error
 
+from kfast.spark.fleets import fleet
 from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
 from kfast.spark.sharded import ShardedOutcome, fail
 from kfast.spark.sweeps import scenario_rows, sweep
@@ -22,6 +23,7 @@ __all__ = [
     "ClusterFrames",
     "ShardedOutcome",
     "fail",
+    "fleet",
     "from_dataframes",
     "scenario_rows",
     "sweep",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import glob
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kfast.errors import InputError
 
-__all__ = ["deal", "find_files"]
+__all__ = ["deal", "deal_sizes", "find_files"]
+
+Item = TypeVar("Item", bound=Any)
 
 _HIDDEN = (".", "_")
 
@@ -49,11 +52,15 @@ def deal(files: Sequence[str], hands: int) -> list[list[str]]:
     So a huge cluster has a task for itself, and tiny ones share one: a task costs 40 ms whatever it
     does. The hands do not depend on the order of the files.
     """
-    sizes = sorted(((Path(name).stat().st_size, name) for name in files), reverse=True)
-    heap = [(0, at) for at in range(max(1, min(hands, len(files))))]
-    dealt: list[list[str]] = [[] for _ in heap]
-    for size, name in sizes:
+    return deal_sizes({name: Path(name).stat().st_size for name in files}, hands)
+
+
+def deal_sizes(sizes: Mapping[Item, int], hands: int) -> list[list[Item]]:
+    """`deal` for anything that has a size and an order."""
+    heap = [(0, at) for at in range(max(1, min(hands, len(sizes))))]
+    dealt: list[list[Item]] = [[] for _ in heap]
+    for size, item in sorted(((size, item) for item, size in sizes.items()), reverse=True):
         held, at = heapq.heappop(heap)
-        dealt[at].append(name)
+        dealt[at].append(item)
         heapq.heappush(heap, (held + size + 1, at))
     return [sorted(hand) for hand in dealt if hand]
