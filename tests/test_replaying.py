@@ -26,6 +26,7 @@ REASONS = {
     "decided by a partition's leader",
     "given to a broker when it registered",
     "remembered by a broker from before the log",
+    "sent by a controller whose log is not here",
 }
 """All reasons there are for taking a fact from the log."""
 

@@ -30,6 +30,8 @@ from kfast.replay.rows import Possibility, Start, row_of, with_states
 from kfast.replay.scala import Partition
 from kfast.replay.simulation import Simulation
 from kfast.replay.spoken import Said, Whole
+from kfast.replay.strangers import strange_facts
+from kfast.replay.terms import Term
 from kfast.replay.timeline import Timeline
 from kfast.replay.whole import WHOLE
 from kfast.schema import PartitionState, ReplicaState
@@ -90,6 +92,8 @@ class Checker:
             self._check_line(line, number)
         for event in pending:
             self._run(event)
+        for number in self.cluster.strange:
+            self.facts += strange_facts(self.statements[number], number)
         self.timeline.finish()
         return self.facts
 
@@ -317,8 +321,14 @@ def _true_epochs(
 ) -> dict[int, dict[int, int]]:
     """Epoch of every broker at each line that lists them: what most lines of a registration say."""
     runs: dict[int, list[list[tuple[int, int]]]] = {}
+    last_term: Term | None = None
     for number in cluster.lines:
         line = statements[number]
+        term = cluster.term_of.get(number, last_term)
+        if term is not last_term and term is not None and not term.follows:
+            for some in runs.values():
+                some.append([])
+        last_term = term
         if line.kind == "broker_epochs":
             listed = line.said["epochs"]
             for broker in runs:

@@ -16,6 +16,7 @@ from kfast.replay.events import Event, first_registered
 from kfast.replay.forms import Statement
 from kfast.replay.scala import Partition
 from kfast.replay.script import write_script
+from kfast.replay.strangers import find_strange
 from kfast.replay.terms import Term
 from kfast.replay.unclean import unclean_topics
 
@@ -53,6 +54,10 @@ class Cluster:
         Partitions whose assignment is known in its order.
     unclean : frozenset of str
         Topics whose own configuration enables unclean elections.
+    strange : list of int
+        Numbers of statements of brokers about requests of a controller that is not in the logs.
+    absent : set of int
+        Broker ids of such controllers.
     """
 
     number: int
@@ -65,21 +70,30 @@ class Cluster:
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
     unclean: frozenset[str] = frozenset()
+    strange: list[int] = field(default_factory=list)
+    absent: set[int] = field(default_factory=set)
 
 
 def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[Cluster]:
     """Clusters of the logs, each with its lines and events."""
     owners = _owners(statements, terms)
+    strange = find_strange(statements, terms)
     clusters = []
     for number in sorted({term.cluster for term in terms}):
         own = [term for term in terms if term.cluster == number]
-        lines = [at for at, owner in enumerate(owners) if owner == number]
+        all_lines = [at for at, owner in enumerate(owners) if owner == number]
+        lines = [at for at in all_lines if at not in strange]
         events = [event for term in own for event in write_script(statements, term)]
         events += _holes(statements, own, events)
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
         renumber(events)
         _note_silences(statements, own, events)
         cluster = Cluster(number, own, lines, events)
+        cluster.strange = [at for at in all_lines if at in strange]
+        cluster.absent = {
+            statements[at].said["controller"] for at in cluster.strange
+            if "controller_epoch" in statements[at].said
+        }
         cluster.term_of = {at: term for term in own for at in term.statements}
         note_sessions([statements[number] for number in lines])
         _give_epochs(statements, cluster)

@@ -14,6 +14,7 @@ PREDICTED, ADOPTED, CONTRADICTED = "predicted", "adopted", "contradicted"
 REPORTED = "decided by a partition's leader"
 REGISTERED = "given to a broker when it registered"
 REMEMBERED = "remembered by a broker from before the log"
+ABSENT = "sent by a controller whose log is not here"
 UNNAMED = "an ISR change whose partitions no line names"
 """Reasons for adopting, besides those of `inference.py`."""
 

@@ -172,7 +172,7 @@ def run_event(world: World, event: Event) -> Ran:
         _remember_all(world)
     if event.kind == "failover":
         for broker in simulation.registered:
-            if event.said.get("hole") or broker not in registered:
+            if is_hole(event) or broker not in registered:
                 world.brokers.register(broker, event.time)
     if event.kind == "brokers":
         for broker in (*event.said["added"], *event.said["bounced"]):

@@ -11,7 +11,7 @@ from typing import Any
 
 from kfast.replay.checks import MISSING
 from kfast.replay.counting import COUNTS
-from kfast.replay.facts import REGISTERED, name_of
+from kfast.replay.facts import ABSENT, REGISTERED, name_of
 from kfast.replay.forms import Statement
 from kfast.replay.inference import BEFORE, HOLE
 from kfast.replay.spoken import Said, Speech, Whole, same
@@ -70,6 +70,9 @@ def _other_elected(whole: Whole, line: Statement) -> Iterator[Said]:
         return
     logged = line.said["controller"]
     ids = {terms[-1].controller, *(t.controller for t in soon)}
+    if logged not in ids and logged in whole.cluster.absent:
+        yield Said("controller", "controller", logged, None, ABSENT)
+        return
     predicted = logged if logged in ids else terms[-1].controller
     yield same("controller", "controller", logged, predicted)
 
