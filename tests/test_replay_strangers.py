@@ -9,15 +9,15 @@ from kfast.replay.facts import ABSENT
 
 CONTROLLER = (
     ("10:00:00,000", "INFO",
-        "[Controller id=1] 1 successfully elected as the controller. Epoch incremented "
-        "to 1 and epoch zk version is now 1"),
+        ("[Controller id=1] 1 successfully elected as the controller. Epoch incremented "
+        "to 1 and epoch zk version is now 1")),
     ("10:00:00,100", "INFO",
         "[Controller id=1] Initialized broker epochs cache: HashMap(1 -> 24, 2 -> 40)"),
     ("10:00:10,000", "INFO",
-        "[Controller id=1] New topics: [Set(t)], deleted topics: [HashSet()], new "
+        ("[Controller id=1] New topics: [Set(t)], deleted topics: [HashSet()], new "
         "partition replica assignment "
         "[Set(TopicIdReplicaAssignment(t,Some(AAAAAAAAAAAAAAAAAAAAAA),Map(t-0 -> "
-        "ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=))))]"),
+        "ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=))))]")),
     ("10:00:10,010", "INFO",
         "[Controller id=1] New partition creation callback for t-0"),
     ("11:00:00,000", "DEBUG",
@@ -26,37 +26,39 @@ CONTROLLER = (
 
 STATE_CHANGE = (
     ("10:00:10,050", "INFO",
-        "[Controller id=1 epoch=1] Changed partition t-0 state from "
-        "NonExistentPartition to NewPartition with assigned replicas 1,2"),
+        ("[Controller id=1 epoch=1] Changed partition t-0 state from "
+        "NonExistentPartition to NewPartition with assigned replicas 1,2")),
     ("10:00:10,060", "INFO",
-        "[Controller id=1 epoch=1] Changed partition t-0 from NewPartition to "
+        ("[Controller id=1 epoch=1] Changed partition t-0 from NewPartition to "
         "OnlinePartition with state LeaderAndIsr(leader=1, leaderEpoch=0, isr=List(1, "
-        "2), zkVersion=0)"),
+        "2), zkVersion=0)")),
     ("10:00:10,070", "INFO",
-        "[Controller id=1 epoch=1] Sending LeaderAndIsr request to broker 1 with 1 "
-        "become-leader and 0 become-follower partitions"),
+        ("[Controller id=1 epoch=1] Sending LeaderAndIsr request to broker 1 with 1 "
+        "become-leader and 0 become-follower partitions")),
     ("11:00:10,000", "INFO",
-        "[Broker id=1] Handling LeaderAndIsr request correlationId 7 from controller 2 "
-        "for 1 partitions"),
+        ("[Broker id=1] Handling LeaderAndIsr request correlationId 7 from controller 2 "
+        "for 1 partitions")),
     ("11:00:10,010", "INFO",
-        "[Broker id=1] Stopped fetchers as part of become-follower request from "
-        "controller 2 epoch 2 with correlation id 7 for 1 partitions"),
+        ("[Broker id=1] Stopped fetchers as part of become-follower request from "
+        "controller 2 epoch 2 with correlation id 7 for 1 partitions")),
     ("11:00:10,020", "INFO",
-        "[Broker id=1] Follower t-0 starts at leader epoch 4 from offset 0 with high "
-        "watermark 0. Previous leader epoch was 3."),
+        ("[Broker id=1] Follower t-0 starts at leader epoch 4 from offset 0 with high "
+        "watermark 0. Previous leader epoch was 3.")),
     ("11:00:10,030", "INFO",
-        "[Broker id=1] Finished LeaderAndIsr request in 20ms correlationId 7 from "
-        "controller 2 for 1 partitions"),
+        ("[Broker id=1] Finished LeaderAndIsr request in 20ms correlationId 7 from "
+        "controller 2 for 1 partitions")),
     ("11:00:10,040", "INFO",
-        "[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache "
+        ("[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache "
         "in response to UpdateMetadata request sent by controller 2 epoch 2 with "
-        "correlation id 8"),
+        "correlation id 8")),
 )
 
 
 def text_of(entries, logger):
     """Entries as log4j writes them."""
-    return "".join(f"[2021-05-01 {time}] {level} {said} ({logger})\n" for time, level, said in entries)
+    return "".join(
+        f"[2021-05-01 {time}] {level} {said} ({logger})\n" for time, level, said in entries
+    )
 
 
 def write(folder, state_change=STATE_CHANGE):
@@ -96,8 +98,8 @@ def test_one_line_alone_makes_no_missing_controller(epoch, contradicted, tmp_pat
     """An epoch that a single line of a broker says is a mistake, not another controller's."""
     told = (
         "10:00:10,200", "INFO",
-        "[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache in response "
-        f"to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation id 3",
+        ("[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache in response "
+        f"to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation id 3"),
     )
     found = replay(write(tmp_path, [*STATE_CHANGE[:3], told]), profile="2.8")
     assert strange(found) == []
