@@ -3,7 +3,14 @@
 from kfast.census import take_census
 from kfast.changes import delete_topics, execute_plan
 from kfast.controller import Controller
-from kfast.errors import ArgumentError, InputError, InvariantError, KfastError, RowError
+from kfast.errors import (
+    ArgumentError,
+    InputError,
+    InvariantError,
+    KfastError,
+    PolicyError,
+    RowError,
+)
 from kfast.explain import explain
 from kfast.impact import fail_brokers, impact
 from kfast.io import read, read_plan, write
@@ -53,6 +60,7 @@ __all__ = [
     "Outcome",
     "PartitionState",
     "PartitionStateMachine",
+    "PolicyError",
     "ReassignmentCode",
     "ReplicaState",
     "ReplicaStateMachine",

@@ -6,6 +6,7 @@ Kafka's handler, in snake case.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -21,10 +22,12 @@ from kfast.events import (
     reassignment_requests,
     shutdown,
     topics,
+    undo,
     visits,
 )
 from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
+from kfast.policy import Policy, Rule
 from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.results import EventFailed, Result
 from kfast.schema import Code, PartitionState, ReplicaState
@@ -51,11 +54,16 @@ class Controller:
         Threads to use; results do not depend on it.
     profile : str or Profile
         Which controller is simulated: a name in `profiles.PROFILES`.
+    policy : function or Policy, optional
+        A rule that chooses the leader among those that an election may take (`kfast.policy`);
+        without one it is the first, as in Kafka. An event whose rule fails raises `PolicyError`
+        and changes nothing.
     """
 
     def __init__(
         self, state: ClusterState, *, store: Store | None = None, journal: str = "counts",
         threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
+        policy: Rule | Policy | None = None,
     ) -> None:
         self.profile = check_profile(state, profile)
         if state.is_read_only:
@@ -71,7 +79,7 @@ class Controller:
             state, store, journal=self.journal, threads=threads, profile=self.profile
         )
         self.partition_state_machine = PartitionStateMachine(
-            state, store, journal=self.journal, threads=threads, profile=self.profile
+            state, store, journal=self.journal, threads=threads, profile=self.profile, policy=policy
         )
 
     @property
@@ -81,6 +89,7 @@ class Controller:
 
     # --- 6.1 -------------------------------------------------------------------------------------
 
+    @undo.all_or_nothing
     def on_controller_failover(
         self, preferred_election: Sequence[tuple[str, int]] | None = None,
         reassignments: reassignment_requests.Reassignments | None = None,
@@ -137,6 +146,7 @@ class Controller:
 
     # --- 6.2 -------------------------------------------------------------------------------------
 
+    @functools.partial(undo.all_or_nothing, may_fail_late=undo.changes_late)
     def on_broker_change(
         self, started: Iterable[int] | Mapping[int, int] = (),
         bounced: Iterable[int] | Mapping[int, int] = (), failed: Iterable[int] = (),
@@ -227,7 +237,8 @@ class Controller:
     def _broker_startup(self, epochs: Mapping[int, int]) -> None:
         """`onBrokerStartup` of section 6.2, for brokers that register with these epochs."""
         state = self.state
-        fused = visits.can_visit(self)
+        ruled = self.partition_state_machine.decider.policy is not None
+        fused = visits.can_visit(self) and not (ruled and state.pending.any())
         hosted = state.add_live_brokers(epochs, find=not fused)
         brokers = state.find_brokers(sorted(epochs))
         chosen = np.zeros(state.n_brokers, np.bool_)
@@ -287,22 +298,28 @@ class Controller:
 
     # --- 6.3 to 6.12 ------------------------------------------------------------------------------
 
-    controlled_shutdown = shutdown.controlled_shutdown
-    on_topic_change = topics.on_topic_change
-    on_partition_modifications = topics.on_partition_modifications
-    alter_partition_reassignments = reassignment_requests.alter_partition_reassignments
-    reassign_partitions = reassignment_requests.reassign_partitions
-    on_partition_reassignment = reassignment_requests.on_partition_reassignment
+    controlled_shutdown = undo.all_or_nothing(shutdown.controlled_shutdown, undo.shuts_down_late)
+    on_topic_change = undo.all_or_nothing(topics.on_topic_change)
+    on_partition_modifications = undo.all_or_nothing(topics.on_partition_modifications)
+    alter_partition_reassignments = undo.all_or_nothing(
+        reassignment_requests.alter_partition_reassignments
+    )
+    reassign_partitions = undo.all_or_nothing(reassignment_requests.reassign_partitions)
+    on_partition_reassignment = undo.all_or_nothing(reassignment_requests.on_partition_reassignment)
     list_partition_reassignments = reassignment_requests.list_partition_reassignments
-    elect_leaders = leader_election.elect_leaders
+    elect_leaders = undo.all_or_nothing(leader_election.elect_leaders, undo.asks_a_store)
     rebalance_leaders = leader_election.rebalance_leaders
-    enable_unclean_leader_election = leader_election.enable_unclean_leader_election
-    alter_partition = alteration.alter_partition
-    catch_up = alteration.catch_up
-    on_broker_log_dir_failure = log_dirs.on_broker_log_dir_failure
-    on_leader_and_isr_response = log_dirs.on_leader_and_isr_response
-    on_log_dir_failure = log_dirs.on_log_dir_failure
-    on_isr_change_notification = alteration.on_isr_change_notification
+    enable_unclean_leader_election = undo.all_or_nothing(
+        leader_election.enable_unclean_leader_election
+    )
+    alter_partition = undo.all_or_nothing(alteration.alter_partition, undo.completes_reassignments)
+    catch_up = undo.all_or_nothing(alteration.catch_up, undo.completes_reassignments)
+    on_broker_log_dir_failure = undo.all_or_nothing(log_dirs.on_broker_log_dir_failure)
+    on_leader_and_isr_response = undo.all_or_nothing(log_dirs.on_leader_and_isr_response)
+    on_log_dir_failure = undo.all_or_nothing(log_dirs.on_log_dir_failure)
+    on_isr_change_notification = undo.all_or_nothing(
+        alteration.on_isr_change_notification, undo.completes_reassignments
+    )
     delete_topics = deletion.delete_topics
     on_stop_replica_response = deletion.on_stop_replica_response
     acknowledge_deletions = deletion.acknowledge_deletions

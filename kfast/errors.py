@@ -7,7 +7,9 @@ What Kafka itself would refuse is never an exception: it is a `schema.Code` in t
 
 from __future__ import annotations
 
-__all__ = ["ArgumentError", "InputError", "InvariantError", "KfastError", "RowError"]
+__all__ = [
+    "ArgumentError", "InputError", "InvariantError", "KfastError", "PolicyError", "RowError",
+]
 
 
 class KfastError(Exception):
@@ -24,6 +26,10 @@ class RowError(KfastError, IndexError):
 
 class InputError(KfastError, ValueError):
     """A file or a table cannot be read, or contradicts itself."""
+
+
+class PolicyError(KfastError, ValueError):
+    """A user's election rule cannot be compiled, raised, or elected whom it may not."""
 
 
 class InvariantError(AssertionError):

@@ -10,6 +10,7 @@ Source: specification, sections 2 and 3; Kafka 3.9, `ZkReplicaStateMachine` and
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -17,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import conversation
+from kfast.deciding import Decider, Occasion
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, partition_states, replica_states
+from kfast.policy import Policy, Rule
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.results import Result, nothing, online_action, online_result
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
@@ -199,22 +202,29 @@ class ReplicaStateMachine:
 
 
 class PartitionStateMachine:
-    """Moves partitions between the states of section 3.1; parameters as `ReplicaStateMachine`."""
+    """Moves partitions between the states of section 3.1.
+
+    Parameters are those of `ReplicaStateMachine`, and `policy`: a rule that chooses the leader
+    among those that an election may take (`kfast.policy`).
+    """
 
     def __init__(
         self, state: ClusterState, store: Store | None = None, *, journal: str | Journal = "full",
         threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
+        policy: Rule | Policy | None = None,
     ) -> None:
         self.profile = check_profile(state, profile)
         self.state = state
         self.store = store
         self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
+        self.decider = Decider(state, policy, self.profile)
 
     def startup(self) -> Outcome:
         """Give every assigned partition a state, then try to bring New and Offline ones Online."""
-        self.initialize()
-        result = self.trigger_online()
+        with self._all_or_nothing(late=True):
+            self.initialize()
+            result = self.trigger_online()
         return _outcome(self.journal, "partition machine startup", result)
 
     def initialize(self) -> None:
@@ -232,7 +242,15 @@ class PartitionStateMachine:
         self, topics: Sequence[str] | None = None
     ) -> Outcome:
         """Try to bring every New or Offline partition Online, of some topics or of all (3.2)."""
-        return _outcome(self.journal, "trigger online", self.trigger_online(topics))
+        with self._all_or_nothing(late=self.store is not None):
+            result = self.trigger_online(topics)
+        return _outcome(self.journal, "trigger online", result)
+
+    def _all_or_nothing(self, *, late: bool) -> contextlib.AbstractContextManager[None]:
+        """A call by itself, outside an event: a rule that fails leaves everything as it was."""
+        return self.decider.all_or_nothing(
+            self.store, self.journal, late=late, threads=self.threads
+        )
 
     def trigger_online(self, topics: Sequence[str] | None = None) -> Result:
         """`trigger_online` of section 3.2, as a step of an event."""
@@ -273,7 +291,8 @@ class PartitionStateMachine:
         """
         rows = self.state.check_rows(partitions)
         order = np.argsort(rows, kind="stable")
-        result = self.run(rows[order], _target(target, PartitionState), strategy)
+        with self._all_or_nothing(late=self.store is not None):
+            result = self.run(rows[order], _target(target, PartitionState), strategy)
         codes, inside = np.empty_like(result.codes), np.empty_like(result.in_result)
         codes[order], inside[order] = result.codes, result.in_result
         asked = f"partitions to {target.label}"
@@ -292,9 +311,12 @@ class PartitionStateMachine:
             state.mark_led(rows)
         number = profile.kernel_strategy(strategy)
         if self.store is not None and target == PartitionState.ONLINE:
-            return conversation.bring_online(state, self.store, journal, rows, strategy, profile)
+            return conversation.bring_online(
+                state, self.store, journal, rows, strategy, self.decider
+            )
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
-        tally = journal.new_tally(threads_for(rows.size, self.threads))
+        threads = threads_for(rows.size, self.threads)
+        tally = journal.new_tally(threads)
         previous = previous_mask(profile.partition_previous[target])
         if target != PartitionState.ONLINE:
             partition_states.change_partitions(
@@ -303,12 +325,13 @@ class PartitionStateMachine:
             )
             journal.add_step(f"partitions to {target.label}", tally, effects, replicas=False)
             return Result(codes, np.zeros(rows.size, np.bool_))
+        decided = self.decider.decide(rows, number, Occasion.LISTED, threads)
         election.bring_online(
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, state.leader_offline, state.pending, rows,
             number, previous, state.controller_epoch,
             state.leader_recovery_supported and profile.marks_recovery, state.any_queued,
-            journal.counting, codes, effects, tally,
+            journal.counting, decided, codes, effects, tally,
         )
         failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
         journal.add_step(

@@ -72,6 +72,8 @@ class Sequence:
     with_store: bool
     profile: str = "zk-3.9"
     settings: tuple[Setting, ...] = SETTINGS
+    policy: Any = None
+    rule: Any = None
     coverage: Coverage = field(default_factory=Coverage)
     log: list[str] = field(default_factory=list)
     undisturbed: bool = True
@@ -82,7 +84,10 @@ class Sequence:
         generator = Random(self.seed)
         ctx = random_context(generator, PROFILES[self.profile])
         store = store_like(ctx) if self.with_store else None
-        self.kfast = [KfastRun(ctx, store, setting) for setting in self.settings]
+        ctx.rule = self.rule
+        self.kfast = [KfastRun(ctx, store, setting, self.policy) for setting in self.settings]
+        first = self.kfast[0].state
+        ctx.racks = dict(zip(first.broker_id.tolist(), first.rack.to_pylist(), strict=True))
         self.twin = TwinRun(ctx, store)
         source = Generator(generator, ctx, store, self.twin.controller)
         self.step(source.failover(), 0)

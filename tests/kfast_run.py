@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from kfast import Controller, PartitionStateMachine, ReplicaStateMachine
 from kfast.errors import ArgumentError
 
@@ -30,11 +32,17 @@ SETTINGS = (
 )
 
 
+def racks_of(broker_ids: list[int]) -> pa.StringArray:
+    """Racks that the brokers of a random cluster stand in; Kafka's own rules never ask."""
+    return pa.array([f"rack {broker % 3}" for broker in broker_ids], pa.string())
+
+
 class KfastRun:
     """kfast, and how events are done to it through its public interface."""
 
     def __init__(
-        self, ctx: reference.Context, store: reference.TwinStore | None, setting: Setting
+        self, ctx: reference.Context, store: reference.TwinStore | None, setting: Setting,
+        policy: Any = None,
     ) -> None:
         self.setting = setting
         self.state = state_of(ctx, setting.layout)
@@ -42,9 +50,12 @@ class KfastRun:
         options = {
             "journal": setting.journal, "threads": setting.threads, "profile": ctx.profile.name,
         }
-        self.controller = Controller(self.state, store=self.store, **options)
+        self.state.rack = racks_of(self.state.broker_id.tolist())
+        self.controller = Controller(self.state, store=self.store, policy=policy, **options)
         self.replicas = ReplicaStateMachine(self.state, self.store, **options)
-        self.partitions = PartitionStateMachine(self.state, self.store, **options)
+        self.partitions = PartitionStateMachine(
+            self.state, self.store, policy=policy, **options
+        )
 
     def apply(self, event: Event) -> Any:
         """Do one event."""

@@ -6,7 +6,8 @@ section 1 of the specification, which the kernels are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -148,6 +149,11 @@ class Context:
     preferred_imbalance_count: int = 0
     unclean_elections: int = 0
     profile: Profile = ZK_3_9
+    rule: Callable[[Context, Partition, Record, list[int]], int | None] | None = None
+    """A user's rule: which of an election's candidates, broker ids in AR order, is to lead."""
+    racks: dict[int, str] = field(default_factory=dict)
+    led: Counter[int] = field(default_factory=Counter)
+    """Racks by broker, and partitions led when the event began: only a rule asks for them."""
 
     def copy(self) -> Context:
         """An independent copy; records and assignments never change."""

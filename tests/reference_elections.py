@@ -80,11 +80,24 @@ def unclean_permitted(ctx: Context, p: Partition, record: Record, strategy: Stra
     return ctx.unclean_allowed(p[0])
 
 
+def overruled(
+    ctx: Context, p: Partition, record: Record, candidates: list[int], leader: int | None
+) -> int | None:
+    """The leader that a user's rule takes instead of the first candidate."""
+    if ctx.rule is None or leader is None:
+        return leader
+    assert leader == candidates[0]
+    return ctx.rule(ctx, p, record, candidates)
+
+
 def elect_offline(ctx: Context, p: Partition, record: Record, permitted: bool) -> Election:
     """4.1, Offline: marks `unclean_elections` before anything is written."""
     assigned = ctx.assignment(p).replicas
     live = online(ctx, assigned, p)
     leader, unclean = offline_leader(assigned, record.isr, live, permitted)
+    candidates = [b for b in assigned if b in live and (unclean or b in record.isr)]
+    leader = overruled(ctx, p, record, candidates, leader)
+    unclean = unclean and leader is not None
     ctx.unclean_elections += unclean
     if leader is None:
         return Election(None, live)
@@ -99,7 +112,9 @@ def elect_offline(ctx: Context, p: Partition, record: Record, permitted: bool) -
 def elect_reassign(ctx: Context, p: Partition, record: Record) -> Election:
     """4.1, Reassign: the ISR stays, and every target replica is told."""
     target = ctx.assignment(p).target
-    leader = reassign_leader(target, record.isr, online(ctx, target, p))
+    live = online(ctx, target, p)
+    leader = reassign_leader(target, record.isr, live)
+    leader = overruled(ctx, p, record, [b for b in live if b in record.isr], leader)
     return Election(None if leader is None else record.new_leader(leader), target)
 
 
@@ -116,6 +131,8 @@ def elect_controlled_shutdown(ctx: Context, p: Partition, record: Record) -> Ele
     leaving = not ctx.profile.shutdown_among_live
     up = tuple(b for b in assigned if ctx.is_replica_online(b, p, include_shutting_down=leaving))
     leader = controlled_shutdown_leader(assigned, record.isr, up, ctx.shutting_down)
+    candidates = [b for b in without(up, ctx.shutting_down) if b in record.isr]
+    leader = overruled(ctx, p, record, candidates, leader)
     if leader is None:
         return Election(None, up)
     isr = without(record.isr, ctx.shutting_down)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ class TwinRun:
 
     def apply(self, event: Event) -> Happened:
         """Do one event."""
+        self.ctx.led = Counter(record.leader for record in self.ctx.leadership.values())
         handler: Callable[..., Happened] | None = getattr(self, f"_{event.name}", None)
         if handler is not None:
             return handler(**event.args)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.conversation.talk import Codes, Talk, UndecodableRecord
+from kfast.deciding import NOT_DECIDED, Decider, Occasion
 from kfast.journal import Journal
 from kfast.journal.effects import (
     KIND_ELECTION,
@@ -21,7 +22,6 @@ from kfast.journal.effects import (
     LAYOUT,
 )
 from kfast.kernels import election
-from kfast.profiles import Profile
 from kfast.results import Result, online_action
 from kfast.schema import FLAG_HAS_LEADERSHIP, Code, PartitionState, Strategy
 from kfast.state import ClusterState
@@ -33,11 +33,12 @@ Mask = npt.NDArray[np.bool_]
 
 def bring_online(
     state: ClusterState, store: Store, journal: Journal, rows: Rows, strategy: Strategy | None,
-    profile: Profile,
+    decider: Decider,
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (3.4)."""
+    profile = decider.profile
     store.make_known(rows)
-    talk = Talk(state, store, journal.new_tally(), profile)
+    talk = Talk(state, store, journal.new_tally(), profile, decider)
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
     states[missing] = PartitionState.NON_EXISTENT
@@ -187,11 +188,14 @@ def _elect_once(
         chosen, told = np.empty(usable.size, np.uint8), np.empty(usable.size, np.uint64)
         unclean = np.empty(usable.size, np.uint8)
         proposed = stored[usable]
+        number, unreadable = profile.kernel_strategy(strategy), talk.store.unreadable_topics()
+        decided = NOT_DECIDED if talk.decider is None else talk.decider.decide(
+            rows[usable], number, Occasion.STORED, records=proposed, unreadable=unreadable
+        )
         election.choose(
             state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows[usable],
-            proposed, profile.kernel_strategy(strategy),
-            state.leader_recovery_supported and profile.marks_recovery,
-            talk.store.unreadable_topics(), chosen, told, unclean,
+            proposed, number, state.leader_recovery_supported and profile.marks_recovery,
+            unreadable, decided, chosen, told, unclean,
         )
         talk.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
         try:

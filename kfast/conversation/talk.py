@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
+from kfast.deciding import Decider
 from kfast.journal import Tally
 from kfast.journal.effects import EFFECT, KIND_ELECTION, KIND_QUEUED, LAYOUT, Effects
 from kfast.kernels import election
@@ -33,12 +34,14 @@ class Talk:
     """One call of a machine with a store: what it counts and what became of each target."""
 
     def __init__(
-        self, state: ClusterState, store: Store, tally: Tally, profile: Profile = ZK_3_9
+        self, state: ClusterState, store: Store, tally: Tally, profile: Profile = ZK_3_9,
+        decider: Decider | None = None,
     ) -> None:
         self.state = state
         self.store = store
         self.tally = tally
         self.profile = profile
+        self.decider = decider
         self.effects: list[Effects] = []
 
     def tell(self, effects: Effects) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kfast.deciding import Occasion
+from kfast.errors import PolicyError
 from kfast.journal.effects import LAYOUT
 from kfast.kernels import hosting, isr, startup, visits
 from kfast.machines import threads_for
@@ -69,6 +71,7 @@ def start_machines(controller: Controller) -> None:
 def fail_brokers(controller: Controller, brokers: Rows) -> None:
     """`onBrokerFailure` for some broker rows that are still registered."""
     state, journal, profile = controller.state, controller.journal, controller.profile
+    before = state.broker_status[brokers]
     state.broker_status[brokers] &= 255 - REGISTERED - SHUTTING_DOWN
     state.clear_offline_dir(brokers)
     rows = _concerned(state, brokers)
@@ -79,6 +82,12 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     chosen[brokers] = 1
     room = journal.new_room(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
+    decider = controller.partition_state_machine.decider
+    try:
+        decided = decider.decide(rows, strategy, Occasion.FAILED, threads)
+    except PolicyError:
+        state.broker_status[brokers] = before
+        raise
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
     state.mark_led(rows)
@@ -88,7 +97,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
         previous_mask(valid[PartitionState.OFFLINE]), previous_mask(valid[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
         state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
-        recovers, journal.counting, offline, online, gone, counts, room.as_bytes,
+        recovers, journal.counting, decided, offline, online, gone, counts, room.as_bytes,
     )
     n, kept = counts.sum(axis=0), room.steps(counts)
     if n[0]:
@@ -140,19 +149,27 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
 def shut_down_broker(controller: Controller, broker: int) -> Rows:
     """Steps 4 to 9 of a controlled shutdown (6.3); returns the rows that the broker still leads."""
     state, journal, profile = controller.state, controller.journal, controller.profile
+    before = state.broker_status[broker]
     state.broker_status[broker] |= SHUTTING_DOWN
     rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
+    number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
+    decider = controller.partition_state_machine.decider
+    try:
+        decided = decider.decide(rows, number, Occasion.SHUT_DOWN, threads, broker=broker)
+    except PolicyError:
+        state.broker_status[broker] = before
+        raise
     state.mark_led(rows)
     left = visits.shut_down_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
         state.topic_flags, state.leader_offline, state.pending, broker, rows,
         previous_mask(profile.partition_previous[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]),
-        profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN), state.controller_epoch,
-        state.leader_recovery_supported and profile.marks_recovery, journal.counting, led,
+        number, state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting, decided, led,
         followed, counts, remaining,
     )
     empty = journal.new_effects(0)

@@ -20,6 +20,7 @@ from kfast.kernels.election cimport (
     WRITE_BACK,
     Choice,
     elect_one,
+    overrule,
 )
 from kfast.kernels.slots cimport (
     ELECTED,
@@ -127,7 +128,7 @@ cdef inline void initial_record(
 cdef inline void elect_for(
     record_t* record, const broker_t* brokers, Liveness seen, int strategy,
     const int32_t* topic_row, const uint8_t* topic_flags, int controller_epoch,
-    bint recovery_supported, Effect* effect
+    bint recovery_supported, int decided, Effect* effect
 ) noexcept nogil:
     """Source: specification, section 3.6, where the cached record is the stored one.
 
@@ -151,6 +152,7 @@ cdef inline void elect_for(
     if needs_permission(strategy, record.isr, seen):
         unclean = topic_flags[topic_row[0]] & TOPIC_UNCLEAN
     choice = choose_for(record, strategy, seen, unclean)
+    overrule(&choice, decided)
     if choice.slot == NO_SLOT and strategy != WRITE_BACK:
         effect.code = NO_ELIGIBLE_LEADER
         return
@@ -179,7 +181,7 @@ cdef inline void count_adopted(
 cdef inline uint8_t bring_one_online(
     record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
     const int32_t* topic_row, const uint8_t* topic_flags, int strategy, uint32_t valid_previous,
-    int controller_epoch, bint recovery_supported, bint any_queued, bint counting,
+    int controller_epoch, bint recovery_supported, int decided, bint any_queued, bint counting,
     uint64_t* leader_offline, uint64_t* pending, Effect* out, int64_t* tally
 ) noexcept nogil:
     """One partition to Online, by initialisation from New and by election otherwise (3.4)."""
@@ -201,7 +203,7 @@ cdef inline uint8_t bring_one_online(
             tally[TALLY_LED] += effect.code == INITIALIZED
         else:
             elect_for(record, brokers, seen, strategy, topic_row, topic_flags,
-                      controller_epoch, recovery_supported, &effect)
+                      controller_epoch, recovery_supported, decided, &effect)
         if effect.code <= ELECTED:
             put_partition_state(record, row, P_ONLINE, flags, pending, tally)
             write_bit(leader_offline, row, not leader_is_online(record, brokers, seen.live))

@@ -15,11 +15,16 @@ cdef enum:
     WRITE_BACK = 6
     PREFERRED_IF_NEEDED = 7
 
+# What a user's rule says of a row: a slot, NO_SLOT, or that it is not asked.
+cdef enum:
+    NOT_ASKED_RULE = -2
+
 cdef struct Choice:
     int slot
     bint unclean
     uint64_t isr
     uint64_t recipients
+    uint64_t candidates
 
 
 cdef inline Choice elect_one(
@@ -58,7 +63,19 @@ cdef inline Choice elect_one(
         choice.recipients = assigned & (seen.live if strategy == SHUTDOWN_AMONG_LIVE else seen.up)
         candidates = choice.recipients & isr & ~seen.shutting_down
         choice.isr = isr & ~seen.shutting_down
+    choice.candidates = candidates
     choice.slot = lowest_slot(candidates) if candidates else NO_SLOT
     if choice.unclean:
         choice.isr = (<uint64_t> 1) << choice.slot
     return choice
+
+
+cdef inline void overrule(Choice* choice, int decided) noexcept nogil:
+    """Take the slot that a user's rule decided on, one of the candidates, or none."""
+    if decided == NOT_ASKED_RULE:
+        return
+    choice.slot = decided
+    if decided == NO_SLOT:
+        choice.unclean = False
+    elif choice.unclean:
+        choice.isr = (<uint64_t> 1) << decided

@@ -10,12 +10,12 @@ def bring_online(
     records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
     topic_flags: _Array, leader_offline: _Array, pending: _Array, rows: _Array, strategy: int,
     valid_previous: int, controller_epoch: int, recovery_supported: bool, any_queued: bool,
-    counting: bool, codes: _Array, effects: _Array, tally: _Array,
+    counting: bool, decided: _Array, codes: _Array, effects: _Array, tally: _Array,
 ) -> None: ...
 def choose(
     replicas: _Array, broker_status: _Array, topic_row: _Array, topic_flags: _Array, rows: _Array,
-    stored: _Array, strategy: int, recovery_supported: bool, lookup_failed: _Array, codes: _Array,
-    recipients: _Array, unclean: _Array,
+    stored: _Array, strategy: int, recovery_supported: bool, lookup_failed: _Array,
+    decided: _Array, codes: _Array, recipients: _Array, unclean: _Array,
 ) -> None: ...
 def propose_initial(
     replicas: _Array, broker_status: _Array, rows: _Array, proposed: _Array,

@@ -9,7 +9,7 @@ Source: specification, sections 3.5, 3.6 and 4; Kafka 3.9, `ZkPartitionStateMach
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport (
     bring_one_online,
@@ -18,7 +18,14 @@ from kfast.kernels.bring_online cimport (
     lead_anew,
     needs_permission,
 )
-from kfast.kernels.election cimport Choice, OFFLINE_ALLOW_UNCLEAN, WRITE_BACK, elect_one
+from kfast.kernels.election cimport (
+    Choice,
+    NOT_ASKED_RULE,
+    OFFLINE_ALLOW_UNCLEAN,
+    WRITE_BACK,
+    elect_one,
+    overrule,
+)
 from kfast.kernels.slots cimport (
     AHEAD,
     CONFIG_LOOKUP_FAILED,
@@ -65,6 +72,7 @@ def bring_online(
     bint recovery_supported,           # an unclean leader starts in recovery
     bint any_queued,                   # some topic is queued: look at topic_flags
     bint counting,                     # fill all of the tally, not only the counters
+    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
     uint8_t[::1] codes,                # OUT     (n,)    `schema.Code`
     Effect[::1] effects,               # OUT     (n,)    what became of each; or (0,)
     int64_t[:, ::1] tally,             # IN OUT  (threads, width)
@@ -85,7 +93,8 @@ def bring_online(
             codes[i] = bring_one_online(
                 &records[row], &replicas[row, 0], &broker_status[0], row,
                 &topic_row[row], &topic_flags[0], strategy, valid_previous, controller_epoch,
-                recovery_supported, any_queued, counting, &leader_offline[0], &pending[0],
+                recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
+                any_queued, counting, &leader_offline[0], &pending[0],
                 &effects[i] if effects.shape[0] else NULL, &tally[t, 0],
             )
 
@@ -100,6 +109,7 @@ def choose(
     int strategy,                      # `Profile.kernel_strategy`
     bint recovery_supported,
     const uint8_t[::1] lookup_failed,  # IN      (T,)    the topic's configuration is unreadable
+    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
     uint8_t[::1] codes,                # OUT     (n,)    MOVED where a leader was chosen
     uint64_t[::1] recipients,          # OUT     (n,)    slots to tell
     uint8_t[::1] unclean,              # OUT     (n,)    chosen outside the ISR
@@ -124,6 +134,7 @@ def choose(
             codes[i] = CONFIG_LOOKUP_FAILED
             continue
         choice = choose_for(&stored[i], strategy, seen, permitted)
+        overrule(&choice, decided[i] if decided.shape[0] else NOT_ASKED_RULE)
         if choice.slot == NO_SLOT and strategy != WRITE_BACK:
             codes[i] = NO_ELIGIBLE_LEADER
             continue

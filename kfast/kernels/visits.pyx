@@ -10,9 +10,10 @@ Source: specification, sections 6.2 and 6.3; Kafka 3.9, `KafkaController.onRepli
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
+from kfast.kernels.election cimport NOT_ASKED_RULE
 from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
 from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.replica_states cimport change_row
@@ -80,9 +81,9 @@ cdef void fail_chunk(
     record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
-    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* offline,
-    int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers,
-    const int32_t[::1] partition, uint8_t[:, ::1] kept
+    const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
+    Rules rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
+    Py_ssize_t n_brokers, const int32_t[::1] partition, uint8_t[:, ::1] kept
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef uint64_t slots
@@ -114,8 +115,8 @@ cdef void fail_chunk(
             bring_one_online(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
                 rules.strategy, rules.partition_online, rules.controller_epoch,
-                rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
-                effects, online,
+                rules.recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
+                False, rules.counting, &leader_offline[0], &pending[0], effects, online,
             )
             counts[1] += 1
             if keeping:
@@ -156,6 +157,7 @@ def fail_hosted(
     bint empties_unclean,              # `Profile.empties_unclean_isr`
     bint recovery_supported,           # an unclean leader starts in recovery
     bint counting,                     # fill all of the tallies, not only the counters
+    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
     int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)  partitions to Offline
     int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
     int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Offline
@@ -182,7 +184,7 @@ def fail_hosted(
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         fail_chunk(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, pending, chosen, rows, chunk_start(rows, t, threads),
+            leader_offline, pending, chosen, rows, decided, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
             &replica_tally[t, 0], &counts[t, 0], n_brokers, partition, kept,
         )
@@ -232,8 +234,8 @@ cdef void start_chunk(
             bring_one_online(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
                 rules.strategy, rules.partition_online, rules.controller_epoch,
-                rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
-                effects, online,
+                rules.recovery_supported, NOT_ASKED_RULE,
+                False, rules.counting, &leader_offline[0], &pending[0], effects, online,
             )
             counts[0] += 1
             if keeping:
@@ -295,7 +297,8 @@ cdef Py_ssize_t shut_down_chunk(
     record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, uint64_t[::1] pending, int32_t broker,
-    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* led,
+    const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
+    Rules rules, int64_t* led,
     int64_t* followed, int64_t* counts, Py_ssize_t n_brokers, int32_t* remaining
 ) noexcept nogil:
     cdef Py_ssize_t i, row
@@ -321,7 +324,8 @@ cdef Py_ssize_t shut_down_chunk(
             bring_one_online(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
                 rules.strategy, rules.partition_online, rules.controller_epoch,
-                rules.recovery_supported, False, rules.counting, &leader_offline[0], &pending[0],
+                rules.recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
+                False, rules.counting, &leader_offline[0], &pending[0],
                 NULL, led,
             )
             counts[0] += 1
@@ -354,6 +358,7 @@ def shut_down_hosted(
     int controller_epoch,
     bint recovery_supported,           # an unclean leader starts in recovery
     bint counting,                     # fill all of the tallies, not only the counters
+    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
     int64_t[:, ::1] led_tally,         # IN OUT  (threads, width)  partitions to Online
     int64_t[:, ::1] followed_tally,    # IN OUT  (threads, width)  replicas to Offline
     int64_t[:, ::1] counts,            # IN OUT  (threads, 8)      targets of each step
@@ -388,7 +393,7 @@ def shut_down_hosted(
         if rows.shape[0]:
             found[t] = shut_down_chunk(
                 records, replicas, replica_state, broker_status, topic_row, topic_flags,
-                leader_offline, pending, broker, rows, chunk_start(rows, t, threads),
+                leader_offline, pending, broker, rows, decided, chunk_start(rows, t, threads),
                 chunk_start(rows, t + 1, threads), rules, &led_tally[t, 0], &followed_tally[t, 0],
                 &counts[t, 0], n_brokers, &remaining[0] + chunk_start(rows, t, threads),
             )

@@ -1,0 +1,235 @@
+"""Ask a user's election rule, before anything changes, whom each partition is to be led by.
+
+The rule is a C function that a row's masks and brokers are given to; it runs without the GIL. It
+is asked for exactly the rows that an event elects for and only where somebody may lead. Its answers
+are checked here and kept, one slot per row; the kernels that elect take them from there.
+
+Source: specification, section 4: the candidates of an election, of which Kafka takes the first.
+"""
+
+from cython.parallel cimport prange
+from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+
+from kfast.kernels.bring_online cimport choose_for, needs_permission
+from kfast.kernels.election cimport (
+    Choice,
+    NOT_ASKED_RULE,
+    OFFLINE_ALLOW_UNCLEAN,
+    PREFERRED_IF_NEEDED,
+    PREFERRED_REPLICA,
+    WRITE_BACK,
+)
+from kfast.kernels.slots cimport (
+    AHEAD,
+    FLAG_HAS_LEADERSHIP,
+    NO_SLOT,
+    P_NEW,
+    P_NON_EXISTENT,
+    P_NO_ENTRY,
+    P_OFFLINE,
+    TOPIC_UNCLEAN,
+    Liveness,
+    broker_t,
+    chunk_start,
+    const_record_t,
+    kfast_prefetch,
+    leader_is_online,
+    liveness_of,
+    slot_of,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+)
+
+# What is about to happen to the rows; `policy.Occasion`.
+cdef enum:
+    LISTED = 0
+    STORED = 1
+    FAILED = 2
+    SHUT_DOWN = 3
+
+# `policy.CALLBACK` has the same arguments in the same order.
+ctypedef int64_t (*rule_t)(
+    int32_t leader, int32_t n_replicas, int64_t candidates, int64_t isr, int64_t live,
+    int32_t n_slots, const int32_t* brokers, const int32_t* racks, const int64_t* led,
+) noexcept nogil
+
+# What every row is asked with, decided before the loop.
+cdef struct Question:
+    rule_t rule
+    const int32_t* rack
+    const int64_t* led
+    int occasion
+    int strategy
+    int32_t broker
+    int controller_epoch
+    uint32_t offline_from
+    uint32_t online_from
+
+
+cdef inline bint is_elected(
+    const_record_t* record, const broker_t* brokers, const Liveness* seen, const Question* question
+) noexcept nogil:
+    """Whether the event runs an election for this row, as the kernels of the event decide it."""
+    cdef int state = record.partition_state
+    if question.occasion == STORED:
+        return True
+    if not record.flags & FLAG_HAS_LEADERSHIP:
+        return False
+    if record.controller_epoch > question.controller_epoch:
+        return False
+    if state == P_NO_ENTRY:
+        state = P_NON_EXISTENT
+    if question.occasion == FAILED:
+        if (question.offline_from >> state) & 1 and not leader_is_online(
+            record, brokers, seen.live
+        ):
+            state = P_OFFLINE
+        if state != P_OFFLINE:
+            return False
+    elif question.occasion == SHUT_DOWN:
+        if record.n_replicas < 2 or record.leader != question.broker:
+            return False
+        if slot_of(brokers, record.n_replicas, question.broker) == NO_SLOT:
+            return False
+    return state != P_NEW and (question.online_from >> state) & 1
+
+
+cdef inline bint is_bad(const Choice* choice, int64_t answer) noexcept nogil:
+    """Whether an answer is neither a candidate nor NO_SLOT."""
+    if answer < 0 or answer > 63:
+        return answer != NO_SLOT
+    return not (choice.candidates >> answer) & 1
+
+
+cdef inline int64_t call_rule(
+    const_record_t* record, const broker_t* brokers, const Liveness* seen, const Choice* choice,
+    const Question* question
+) noexcept nogil:
+    cdef int32_t rows[64]
+    cdef int32_t racks[64]
+    cdef int64_t led[64]
+    cdef int s
+    for s in range(record.n_slots):
+        rows[s] = <int32_t> brokers[s]
+    if question.rack != NULL:
+        for s in range(record.n_slots):
+            racks[s] = question.rack[rows[s]]
+    if question.led != NULL:
+        for s in range(record.n_slots):
+            led[s] = question.led[rows[s]]
+    return question.rule(
+        slot_of(brokers, record.n_slots, record.leader), record.n_replicas,
+        <int64_t> choice.candidates, <int64_t> record.isr, <int64_t> seen.live, record.n_slots,
+        rows, racks, led,
+    )
+
+
+cdef void decide_chunk(
+    const_record_t[::1] records, const broker_t[:, ::1] replicas, const uint8_t[::1] status,
+    const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
+    const uint8_t[::1] lookup_failed, const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end,
+    const Question* question, int8_t[::1] decided, int64_t* failure
+) noexcept nogil:
+    cdef Py_ssize_t i, row, at, ahead
+    cdef bint unclean
+    cdef bint stored = question.occasion == STORED
+    cdef Liveness seen
+    cdef Choice choice
+    cdef int64_t answer
+    for i in range(begin, end):
+        if i + AHEAD < end:
+            ahead = rows[i + AHEAD]
+            kfast_prefetch(&records[i + AHEAD if stored else ahead])
+            kfast_prefetch(&replicas[ahead, 0])
+        row = rows[i]
+        at = i if stored else row
+        decided[i] = NOT_ASKED_RULE
+        seen = liveness_of(&records[at], &replicas[row, 0], &status[0])
+        if not is_elected(&records[at], &replicas[row, 0], &seen, question):
+            continue
+        unclean = question.strategy == OFFLINE_ALLOW_UNCLEAN
+        if needs_permission(question.strategy, records[at].isr, seen):
+            if lookup_failed.shape[0] and lookup_failed[topic_row[row]]:
+                continue
+            unclean = topic_flags[topic_row[row]] & TOPIC_UNCLEAN
+        choice = choose_for(&records[at], question.strategy, seen, unclean)
+        if choice.slot == NO_SLOT:
+            continue
+        answer = call_rule(&records[at], &replicas[row, 0], &seen, &choice, question)
+        if is_bad(&choice, answer):
+            failure[0] = i
+            failure[1] = answer
+            failure[2] = <int64_t> choice.candidates
+            return
+        decided[i] = <int8_t> answer
+
+
+def decide(
+    const_record_t[::1] records,          # IN   (P,)    hot records; of a store: (n,)
+    const broker_t[:, ::1] replicas,      # IN   (P, S)  broker rows
+    const uint8_t[::1] broker_status,     # IN   (B,)    as the election will see it
+    const int32_t[::1] topic_row,         # IN   (P,)    row of the topic
+    const uint8_t[::1] topic_flags,       # IN   (T,)    unclean, ...
+    const uint8_t[::1] lookup_failed,     # IN   (T,)    configuration is unreadable; or (0,)
+    const int32_t[::1] rows,              # IN   (n,)    partition rows, ascending
+    uintptr_t address,                    # the rule, a `rule_t`
+    const int32_t[::1] rack,              # IN   (B,)    rack of each broker; or (0,)
+    const int64_t[::1] led,               # IN   (B,)    partitions led at the start; or (0,)
+    int occasion,                         # `policy.Occasion`
+    int strategy,                         # `Profile.kernel_strategy`
+    int32_t broker,                       # SHUT_DOWN: row of the broker
+    int controller_epoch,
+    uint32_t offline_from,                # bit f set: a partition in state f may become Offline
+    uint32_t online_from,                 # bit f set: a partition in state f may become Online
+    int8_t[::1] decided,                  # OUT  (n,)    slot, -1 for nobody, -2: was not asked
+    int64_t[:, ::1] failures,             # OUT  (threads, 3)  item, answer, candidates; item -1
+):
+    """Ask the rule for every row that an election is about to run for.
+
+    A thread stops at the first answer that is no candidate and not -1 and reports it; INT64_MIN
+    means that the rule raised. Elections of the preferred replica leave nothing to decide.
+    """
+    cdef int threads = <int> failures.shape[0]
+    cdef Question question
+    cdef int t
+    question.rule = <rule_t> <void*> address
+    question.rack = &rack[0] if rack.shape[0] else NULL
+    question.led = &led[0] if led.shape[0] else NULL
+    question.occasion = occasion
+    question.strategy = strategy
+    question.broker = broker
+    question.controller_epoch = controller_epoch
+    question.offline_from = offline_from
+    question.online_from = online_from
+    failures[:, 0] = -1
+    if strategy < 0 or strategy in (PREFERRED_REPLICA, PREFERRED_IF_NEEDED, WRITE_BACK):
+        decided[:] = NOT_ASKED_RULE
+        return
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        decide_chunk(
+            records, replicas, broker_status, topic_row, topic_flags, lookup_failed, rows,
+            chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads), &question, decided,
+            &failures[t, 0],
+        )
+
+
+def count_led(
+    const_record_t[::1] records,      # IN      (P,)    hot records
+    int64_t[:, ::1] led,              # IN OUT  (threads, B)  partitions that each broker leads
+):
+    """Count the partitions that each broker leads, one share of the rows per thread."""
+    cdef int threads = <int> led.shape[0]
+    cdef Py_ssize_t n = records.shape[0]
+    cdef Py_ssize_t row
+    cdef int t
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        for row in range(n * t // threads, n * (t + 1) // threads):
+            if records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader >= 0:
+                led[t, records[row].leader] += 1
+
+
+def raised():
+    """The answer by which a compiled rule says that it raised."""
+    return INT64_MIN
