@@ -273,16 +273,11 @@ def start_hosted(
     cdef int threads = <int> replica_tally.shape[0]
     cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
     cdef int t
-    cdef Rules rules
-    rules.partition_offline = 0
-    rules.partition_online = partition_online
-    rules.replica = replica_online
-    rules.strategy = strategy
-    rules.controller_epoch = controller_epoch
-    rules.without_leadership = 0
-    rules.empties_unclean = False
-    rules.recovery_supported = recovery_supported
-    rules.counting = counting
+    cdef Rules rules = Rules(
+        partition_offline=0, partition_online=partition_online, replica=replica_online,
+        strategy=strategy, controller_epoch=controller_epoch, without_leadership=0,
+        empties_unclean=False, recovery_supported=recovery_supported, counting=counting,
+    )
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_chunk(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
@@ -298,8 +293,8 @@ cdef Py_ssize_t shut_down_chunk(
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, uint64_t[::1] pending, int32_t broker,
     const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
-    Rules rules, int64_t* led,
-    int64_t* followed, int64_t* counts, Py_ssize_t n_brokers, int32_t* remaining
+    Rules rules, int64_t* led, int64_t* followed, int64_t* counts, Py_ssize_t n_brokers,
+    int32_t* remaining
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
@@ -325,8 +320,7 @@ cdef Py_ssize_t shut_down_chunk(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
                 rules.strategy, rules.partition_online, rules.controller_epoch,
                 rules.recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                False, rules.counting, &leader_offline[0], &pending[0],
-                NULL, led,
+                False, rules.counting, &leader_offline[0], &pending[0], NULL, led,
             )
             counts[0] += 1
         else:
@@ -378,16 +372,11 @@ def shut_down_hosted(
     cdef Py_ssize_t i, begin
     cdef Py_ssize_t n = 0
     cdef int t
-    cdef Rules rules
-    rules.partition_offline = 0
-    rules.partition_online = partition_online
-    rules.replica = replica_offline
-    rules.strategy = strategy
-    rules.controller_epoch = controller_epoch
-    rules.without_leadership = 0
-    rules.empties_unclean = False
-    rules.recovery_supported = recovery_supported
-    rules.counting = counting
+    cdef Rules rules = Rules(
+        partition_offline=0, partition_online=partition_online, replica=replica_offline,
+        strategy=strategy, controller_epoch=controller_epoch, without_leadership=0,
+        empties_unclean=False, recovery_supported=recovery_supported, counting=counting,
+    )
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         found[t] = 0
         if rows.shape[0]:
