@@ -41,7 +41,14 @@ from kfast.schema import (
 )
 from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, generate, open
 from kfast.store import UNDECODABLE, Store
-from kfast.sweeps import SweepPlan, prepare_sweep, sweep, sweep_reader
+from kfast.sweeps import (
+    SweepPlan,
+    prepare_sweep,
+    sweep,
+    sweep_brokers,
+    sweep_partitions,
+    sweep_reader,
+)
 
 __version__ = "0.1.0"
 
@@ -95,6 +102,8 @@ __all__ = [
     "risk",
     "scenarios_from_table",
     "sweep",
+    "sweep_brokers",
+    "sweep_partitions",
     "sweep_reader",
     "take_census",
     "write",

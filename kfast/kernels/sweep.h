@@ -52,6 +52,18 @@ enum {
 #endif
 #endif
 
+#ifdef __GNUC__
+#define KFAST_POPCOUNT(word) __builtin_popcountll(word)
+#else
+static int KFAST_POPCOUNT(uint64_t word)
+{
+    int n = 0;
+    for (; word; word &= word - 1)
+        n++;
+    return n;
+}
+#endif
+
 #define VEC uint64_t
 #define NAME(x) x##_words
 #define TARGET
@@ -70,7 +82,7 @@ typedef uint64_t kfast_v512 __attribute__((vector_size(64), aligned(8), may_alia
 
 #define VEC kfast_v256
 #define NAME(x) x##_avx2
-#define TARGET __attribute__((target("avx2")))
+#define TARGET __attribute__((target("avx2,popcnt")))
 #define XOR3(a, b, c) ((a) ^ (b) ^ (c))
 #define MAJORITY(a, b, c) (((a) & (b)) | (((a) ^ (b)) & (c)))
 #include "sweep_rules.h"
@@ -82,7 +94,7 @@ typedef uint64_t kfast_v512 __attribute__((vector_size(64), aligned(8), may_alia
 
 #define VEC kfast_v512
 #define NAME(x) x##_avx512
-#define TARGET __attribute__((target("avx512f")))
+#define TARGET __attribute__((target("avx512f,popcnt")))
 #define XOR3(a, b, c) \
     ((kfast_v512) _mm512_ternarylogic_epi64((__m512i) (a), (__m512i) (b), (__m512i) (c), 0x96))
 #define MAJORITY(a, b, c) \
@@ -144,6 +156,23 @@ static void kfast_count_leaders(
 #endif
     count_leaders_words(n_brokers, led, depths, entry, begin, before, up, n, most, fullest,
                         histogram_begin, histogram);
+}
+
+static void kfast_count_rows(
+    int words, const int64_t *group, const int32_t *sequence, const uint64_t *up,
+    const uint64_t *counted, int64_t *offline, int64_t *under)
+{
+#if KFAST_VECTORS
+    if (words == 8) {
+        count_rows_avx512(group, sequence, up, counted, offline, under);
+        return;
+    }
+    if (words == 4) {
+        count_rows_avx2(group, sequence, up, counted, offline, under);
+        return;
+    }
+#endif
+    count_rows_words(group, sequence, up, counted, offline, under);
 }
 
 #endif

@@ -31,3 +31,7 @@ def lead_dense(
     words: int, up: _Array, most: _Array, fullest: _Array, histogram_begin: _Array,
     histogram: _Array,
 ) -> None: ...
+def count_partitions(
+    groups: _Array, sequences: _Array, first: _Array, n_brokers: int, offsets: _Array,
+    down: _Array, words: int, up: _Array, counts: _Array,
+) -> None: ...

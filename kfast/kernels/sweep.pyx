@@ -46,6 +46,10 @@ cdef extern from "sweep.h" nogil:
         const int64_t* begin, const int32_t* before, const uint64_t* up, int n, int32_t* most,
         int32_t* fullest, const int64_t* histogram_begin, int64_t* histogram
     )
+    void kfast_count_rows(
+        int words, const int64_t* group, const int32_t* sequence, const uint64_t* up,
+        const uint64_t* counted, int64_t* offline, int64_t* under
+    )
 
 cdef enum:
     MOST_BROKERS = 65
@@ -352,4 +356,37 @@ def lead_dense(
                 &before[0], &up[0], <int> m, &most[i], &fullest[i],
                 &histogram_begin[0] if counted else NULL, counted,
             )
+            i += lanes
+
+
+def count_partitions(
+    const int64_t[:, ::1] groups,    # IN      (G, F)  shapes: see `sweep.h`
+    const int32_t[::1] sequences,    # IN              sequences, shape by shape
+    const int64_t[::1] first,        # IN      (G,)    where each shape's partitions begin
+    int64_t n_brokers,
+    const int64_t[::1] offsets,      # IN      (n+1,)  where each scenario begins
+    const int32_t[::1] down,         # IN      (d,)    broker rows that fail
+    int words,                       # width of a vector: 1, 4 or 8
+    uint64_t[::1] up,                # scratch ((B + 1) * words,)
+    int64_t[:, ::1] counts,          # IN OUT  (2, m)  scenarios offline, under min ISR
+):
+    """Count, for every partition, the scenarios in which it is offline or under min ISR."""
+    cdef int64_t i, m, g, k
+    cdef int64_t n = offsets.shape[0] - 1
+    cdef int64_t lanes = 64 * words
+    cdef uint64_t counted[8]
+    with nogil:
+        i = 0
+        while i < n:
+            m = min(lanes, n - i)
+            fill_tile(&offsets[i], &down[0], m, n_brokers, words, &up[0])
+            for k in range(8):
+                counted[k] = 0
+            for k in range(m):
+                counted[k >> 6] |= (<uint64_t> 1) << (k & 63)
+            for g in range(groups.shape[0]):
+                kfast_count_rows(
+                    words, &groups[g, 0], &sequences[groups[g, 8]], &up[0], counted,
+                    &counts[0, first[g]], &counts[1, first[g]],
+                )
             i += lanes

@@ -360,3 +360,25 @@ TARGET static void NAME(count_leaders)(
         }
     }
 }
+
+/* Add, for every partition of one shape, in how many of some scenarios it is offline or under. */
+TARGET static void NAME(count_rows)(
+    const int64_t *group, const int32_t *sequence, const uint64_t *bits, const uint64_t *counted,
+    int64_t *offline, int64_t *under)
+{
+    const int width = group[6], words = sizeof(VEC) / 8;
+    VEC out[COUNTS];
+    int64_t i;
+    int w;
+    for (i = 0; i < group[7]; i++) {
+        const uint64_t *found;
+        NAME(decide)(sequence + i * width, (const VEC *) bits, group[0], group[1], group[2],
+                     group[3], group[4], group[5], WANT_OFFLINE | WANT_UNDER, out);
+        found = (const uint64_t *) &out[COUNT_OFFLINE];
+        for (w = 0; w < words; w++)
+            offline[i] += KFAST_POPCOUNT(found[w] & counted[w]);
+        found = (const uint64_t *) &out[COUNT_UNDER];
+        for (w = 0; w < words; w++)
+            under[i] += KFAST_POPCOUNT(found[w] & counted[w]);
+    }
+}

@@ -1,5 +1,6 @@
 """Sweeps: what many failures would do, without changing the cluster."""
 
+from kfast.sweeps.details import sweep_brokers, sweep_partitions
 from kfast.sweeps.plan import SweepPlan, prepare_sweep
 from kfast.sweeps.running import (
     SWEEP_COUNTS,
@@ -11,6 +12,14 @@ from kfast.sweeps.running import (
 )
 
 __all__ = [
-    "SWEEP_COUNTS", "SWEEP_METHODS", "Progress", "SweepPlan", "prepare_sweep", "sweep",
-    "sweep_reader", "sweep_schema",
+    "SWEEP_COUNTS",
+    "SWEEP_METHODS",
+    "Progress",
+    "SweepPlan",
+    "prepare_sweep",
+    "sweep",
+    "sweep_brokers",
+    "sweep_partitions",
+    "sweep_reader",
+    "sweep_schema",
 ]

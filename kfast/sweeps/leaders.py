@@ -55,13 +55,19 @@ class Heirs:
         kernel.list_heirs(plan.groups, sequences, entry.copy(), begin, before)
         return cls(led, entry, begin, before)
 
-    def lead(self, offsets: Offsets, down: Rows, words: int) -> tuple[Rows, Rows]:
-        """Leaders on the fullest broker of every scenario, and its row: -1 where nobody leads."""
+    def lead(
+        self, offsets: Offsets, down: Rows, words: int, begin: Offsets = NOTHING,
+        histogram: Offsets = NOTHING,
+    ) -> tuple[Rows, Rows]:
+        """Leaders on the fullest broker of every scenario, and its row: -1 where nobody leads.
+
+        Scenarios by leaders are added to a histogram per broker, where one is given.
+        """
         n = offsets.size - 1
         most, fullest = np.zeros(n, np.int32), np.full(n, -1, np.int32)
         if self.led.size and n:
             kernel.lead_dense(
                 self.led, self.entry, self.begin, self.before, offsets, padded(down), words,
-                new_tile(self.led.size, words), most, fullest, NOTHING, NOTHING,
+                new_tile(self.led.size, words), most, fullest, begin, histogram,
             )
         return most, fullest
