@@ -11,6 +11,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import kfast
 from kfast import ArgumentError, ClusterState, generate, loss_probability
@@ -210,6 +211,20 @@ def test_what_is_drawn_is_near_what_is_counted(monkeypatch):
         assert (counted.method, drawn.method) == ("exact", "sampled")
         assert drawn.low <= counted.probability <= drawn.high
         assert drawn == kfast.risk(state, confidence=0.999).chance(4, metric)
+
+
+def test_the_interval_is_that_of_clopper_and_pearson(monkeypatch):
+    """As `scipy.stats` has it; also where every scenario is hit, and where none is."""
+    monkeypatch.setattr(chances, "EXACT_WORK", -1)
+    state = generate(brokers=40, partitions=300, placement="uniform")
+    for down, scenarios in ((4, 400), (5, 7), (36, 50)):
+        drawn = kfast.risk(state, scenarios=scenarios, confidence=0.95).chance(down)
+        hits = round(drawn.probability * scenarios)
+        interval = binomtest(hits, scenarios).proportion_ci(0.95, method="exact")
+        assert (drawn.method, drawn.scenarios) == ("sampled", scenarios)
+        assert isclose(drawn.low, interval.low, rel_tol=1e-9)
+        assert isclose(drawn.high, interval.high, rel_tol=1e-9)
+    assert drawn.probability == drawn.high == 1.0
 
 
 def test_without_scipy_what_must_be_drawn_is_refused(monkeypatch):

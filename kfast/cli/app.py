@@ -25,6 +25,7 @@ from kfast.cli.options import (
     topic_partition,
 )
 from kfast.cli.output import Answer, busy, check_conditions, check_output
+from kfast.cli.planning import restart_command, risk_command
 from kfast.cli.replay import replay_command
 from kfast.cli.sweep import sweep_command
 from kfast.explain import explain
@@ -209,6 +210,8 @@ def _who_fails(
 commands.add_command(reassign)
 commands.add_command(delete)
 commands.add_command(sweep_command)
+commands.add_command(restart_command)
+commands.add_command(risk_command)
 commands.add_command(replay_command)
 commands.add_command(generate_command)
 commands.add_command(convert)

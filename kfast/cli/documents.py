@@ -24,6 +24,7 @@ __all__ = [
     "deletion_document",
     "failure_document",
     "head",
+    "listed",
     "reassignment_document",
     "show_document",
 ]
@@ -110,9 +111,9 @@ def reassignment_document(
         "requests": found.requests.to_pylist(),
         "brokers": found.brokers.to_pylist(),
         "top": top,
-        **_listed("refused", partitions.filter(status == "refused"), top),
-        **_listed("pending", partitions.filter(status == "pending"), top),
-        **_listed("topics", found.topics, top),
+        **listed("refused", partitions.filter(status == "refused"), top),
+        **listed("pending", partitions.filter(status == "pending"), top),
+        **listed("topics", found.topics, top),
         "fail_on": checked(conditions, summary),
     }
 
@@ -137,7 +138,7 @@ def deletion_document(
         "requests": found.requests.to_pylist(),
         "brokers": found.brokers.to_pylist(),
         "top": top,
-        **_listed("topics", found.topics, top),
+        **listed("topics", found.topics, top),
         "fail_on": checked(conditions, summary),
     }
 
@@ -189,10 +190,10 @@ def head(command: str, source: str, state: ClusterState) -> Document:
 
 def _worst(counted: Census | Impact, top: int) -> Document:
     """The worst topics, and how many there are that something holds of."""
-    return {"top": top, **_listed("topics", counted.topics, top)}
+    return {"top": top, **listed("topics", counted.topics, top)}
 
 
-def _listed(name: str, table: pa.Table, top: int) -> Document:
+def listed(name: str, table: pa.Table, top: int) -> Document:
     """The first rows of a table, and how many there are."""
     return {f"{name}_listed_of": table.num_rows, name: table.slice(0, top).to_pylist()}
 

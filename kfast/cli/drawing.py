@@ -47,7 +47,10 @@ CHANGES = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "
 FEWEST_BROKERS = 16
 """So many brokers are always listed; of more, as many as there are topics."""
 
-FOLDED = ("topic", "rack", "arrow", "meaning", "error", "reason")
+FOLDED = (
+    "topic", "rack", "arrow", "meaning", "error", "reason", "brokers", "racks", "topics", "isr",
+    "replicas",
+)
 
 
 def draw_head(console: Console, document: Document, title: str) -> None:

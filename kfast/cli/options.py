@@ -177,9 +177,9 @@ def report_options(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
                 "--format",
                 "kind",
                 type=click.Choice(("table", "json", "parquet")),
-                help="How to answer. parquet is one row per partition (delete: per topic), with "
-                "the summary in the file's metadata.  [default: as the name in -o ends, else "
-                "table]",
+                help="How to answer. parquet is one row per partition (delete: per topic, restart: "
+                "per broker, risk: per pair), with the summary in the file's metadata.  [default: "
+                "as the name in -o ends, else table]",
             ),
             click.option(
                 "-o",

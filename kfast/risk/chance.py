@@ -26,7 +26,7 @@ from kfast.state.records import Rows
 
 __all__ = ["Chance", "Sets", "any_lost", "loss_probability", "mean_lost", "tail"]
 
-EXACT_WORK = 1_000_000_000
+EXACT_WORK = 300_000_000
 """Cells that an exact count may look at: about one second."""
 
 MOST_PARTS = 5_000_000
@@ -140,7 +140,7 @@ def loss_probability(
     one = Fraction(comb(down, replication_factor), comb(brokers, replication_factor))
     if one == 1:
         return 1.0 if copysets else 0.0
-    return -expm1(copysets * log1p(-float(one)))
+    return 0.0 - expm1(copysets * log1p(-float(one)))
 
 
 def mean_lost(sets: Sets, brokers: int, down: int) -> float:
@@ -159,7 +159,7 @@ def if_random(sets: Sets, brokers: int, down: int) -> float:
         if one == 1.0:
             return 1.0
         kept += partitions * log1p(-one)
-    return -expm1(kept)
+    return 0.0 - expm1(kept)
 
 
 def any_lost(
@@ -282,7 +282,7 @@ def _sample(
     sets: Sets, brokers: int, down: int, scenarios: int, seed: int, confidence: float
 ) -> Chance:
     try:
-        from scipy.stats import binomtest
+        from scipy.special import betaincinv
     except ImportError as error:
         raise ArgumentError(
             f"with {down} of {brokers} brokers down the chance cannot be counted, and the interval "
@@ -298,7 +298,7 @@ def _sample(
             hit[start : start + SLICE],
         )
     hits = int(hit.sum())
-    interval = binomtest(hits, scenarios).proportion_ci(confidence, method="exact")
-    return Chance(
-        hits / scenarios, float(interval.low), float(interval.high), "sampled", scenarios
-    )
+    beyond = (1 - confidence) / 2
+    low = betaincinv(hits, scenarios - hits + 1, beyond) if hits else 0.0
+    high = betaincinv(hits + 1, scenarios - hits, 1 - beyond) if hits < scenarios else 1.0
+    return Chance(hits / scenarios, float(low), float(high), "sampled", scenarios)
