@@ -2,8 +2,8 @@
 
 The kernels are those of `kfast.kernels.journal` (`keep`, `kept_sizes`, `list_additions`,
 `list_metadata`, `count_requests`, `list_requests`), `journal_tables` (`fill_transitions`,
-`fill_elections`, `fill_metadata`) and `journal_requests` (`fill_requests`, `fill_recipients`,
-`fill_brokers`); their twin is `tests/plain_journal.py`.
+`fill_elections`, `fill_metadata`, `list_codes`) and `journal_requests` (`fill_requests`,
+`fill_recipients`, `fill_brokers`); their twin is `tests/plain_journal.py`.
 """
 
 from __future__ import annotations
@@ -164,3 +164,4 @@ def test_a_kept_effect_is_the_same_in_numpy_and_in_c(narrow, n_slots):
     assert kernels.kept_sizes()[0 if narrow else 1] == dtype.fields["replicas"][1]
     assert dtype["replicas"].base == (np.uint16 if narrow else np.int32)
     assert dtype.alignment == (4 if narrow else 8)
+    assert dtype.itemsize == 64 if narrow and n_slots <= 6 else dtype.itemsize > 64

@@ -46,12 +46,10 @@ _UNSAID = sum(1 << code for code in (
 def transitions(kept: Kept, step: StepNumber) -> pa.Table:
     """State changes that happened, in the order (row, broker id)."""
     numbers = np.empty((5, len(kept)), np.int32)
-    valid, found = columns.bitmap(len(kept)), np.zeros(2, np.int64)
-    journal_tables.fill_transitions(
-        kept.as_bytes, kept.wide, kept.seen.broker_id, _SUCCEEDED, numbers, valid, found
+    n = journal_tables.fill_transitions(
+        kept.as_bytes, kept.wide, kept.seen.broker_id, _SUCCEEDED, numbers
     )
-    n, n_brokers = found.tolist()
-    nulls = columns.Nulls(valid, n, n_brokers)
+    nulls = columns.Nulls(numbers[2, :n] >= 0)
     return pa.table(
         [
             step.column(n), columns.named(numbers[0, :n], kept.seen.topic),
@@ -72,11 +70,11 @@ def _elections(kept: Kept, step: StepNumber, strategy: Strategy | None) -> pa.Ta
     room = len(kept)
     numbers, offsets = np.empty((8, room), np.int32), np.zeros((2, room + 1), np.int32)
     values = np.empty((2, max(room * kept.n_slots, 1)), np.int32)
-    recovery, unclean = np.zeros(room, np.int8), columns.bitmap(room)
+    recovery, unclean = np.zeros(room, np.int8), np.zeros(room, np.bool_)
     found = np.zeros(3, np.int64)
     journal_tables.fill_elections(
-        kept.as_bytes, kept.wide, kept.seen.broker_id, numbers, offsets, values, recovery,
-        unclean, found,
+        kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, numbers, offsets, values,
+        recovery, unclean.view(np.uint8), found,
     )
     n, *ends = found.tolist()
     names = (INITIALIZATION, "" if strategy is None else strategy.name)
@@ -87,28 +85,32 @@ def _elections(kept: Kept, step: StepNumber, strategy: Strategy | None) -> pa.Ta
             columns.named(how, names), columns.values(before), columns.values(leader),
             columns.lists(offsets[0], values[0], n, ends[0]),
             columns.lists(offsets[1], values[1], n, ends[1]), columns.values(epoch),
-            columns.values(version), columns.values(recovery[:n]), columns.booleans(unclean, n),
+            columns.values(version), columns.values(recovery[:n]), columns.booleans(unclean[:n]),
             columns.named(code, CODE_NAMES),
         ],
         schema=ELECTIONS,
     )
 
 
+_LOGGED = (1 << len(Code)) - 1 & ~_SUCCEEDED & ~_UNSAID
+"""Bit c set: Kafka logs a code c."""
+
+
 def refused(kept: Kept) -> bool:
     """Whether Kafka's error log names some target."""
-    return bool(kept.codes & ~_SUCCEEDED & ~_UNSAID)
+    return bool(kept.codes & _LOGGED)
 
 
 def refusals(
     kept: Kept, step: StepNumber, strategy: Strategy | None, profile: Profile
 ) -> pa.Table:
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
-    said = ~_SUCCEEDED & ~_UNSAID
-    logs = np.array([bool(said >> code & 1) for code in Code])
-    some = kept.records[logs[kept.records["code"]]]
+    places = np.empty(len(kept), np.int32)
+    n = journal_tables.list_codes(kept.as_bytes, kept.wide, _LOGGED, places)
+    some = kept.records.take(places[:n])
     lookups = np.flatnonzero(some["code"] == Code.CONFIG_LOOKUP_FAILED)
     order = np.sort(np.concatenate([np.arange(some.size), lookups]), kind="stable")
-    some = some[order]
+    some = some.take(order) if lookups.size else some
     classes = ("StateChangeFailed", "IllegalState", "StoreError", "NoReplicaOnline")
     errors = {code: profile.error_of(code, strategy) for code in Code}
     error = np.array([classes.index(errors[c]) if errors[c] in classes else 0 for c in Code])
@@ -125,11 +127,12 @@ def refusals(
         logged["to_state"][wrong] = schema.ReplicaState.OFFLINE
         logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
     broker = some["broker"]
-    ids = np.append(kept.seen.broker_id, -1)[np.where(broker < 0, -1, broker)]
+    ids = np.append(kept.seen.broker_id, np.int32(-1))[np.maximum(broker, -1)]
     return pa.table(
         [
             step.column(some.size), columns.named(some["topic_row"].copy(), kept.seen.topic),
-            columns.values(some["partition"].copy()), pa.array(ids, mask=broker < 0),
+            columns.values(some["partition"].copy()),
+            columns.values(ids, columns.Nulls(broker >= 0)),
             _states(some, "from_state"), _states(logged, "to_state"),
             columns.named(logged["code"].astype(np.int32), CODE_NAMES),
             columns.named(which, classes),

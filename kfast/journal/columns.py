@@ -17,26 +17,21 @@ class Nulls:
 
     Parameters
     ----------
-    valid : bitmap of uint8
-        Bit i set: row i has a value.
-    n : int
-        Rows.
-    n_valid : int
-        Rows with a value.
+    valid : (n,) bool
     """
 
-    def __init__(self, valid: npt.NDArray[np.uint8], n: int, n_valid: int) -> None:
-        self.count = n - n_valid
-        self.buffer = pa.py_buffer(valid) if self.count else None
+    def __init__(self, valid: npt.NDArray[np.bool_]) -> None:
+        self.count = valid.size - int(np.count_nonzero(valid))
+        self.buffer = pa.py_buffer(bitmap(valid)) if self.count else None
 
 
-NONE = Nulls(np.empty(0, np.uint8), 0, 0)
+NONE = Nulls(np.empty(0, np.bool_))
 """No row is null."""
 
 
-def bitmap(*shape: int) -> npt.NDArray[np.uint8]:
-    """Make bitmaps of zeros; the last axis counts bits."""
-    return np.zeros((*shape[:-1], (shape[-1] + 7) // 8), np.uint8)
+def bitmap(bits: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Pack a bit for each row, the first of a byte lowest."""
+    return np.packbits(bits, bitorder="little")
 
 
 def values(array: npt.NDArray[Any], nulls: Nulls = NONE) -> pa.Array:
@@ -46,10 +41,10 @@ def values(array: npt.NDArray[Any], nulls: Nulls = NONE) -> pa.Array:
     return pa.Array.from_buffers(kind, array.size, buffers, nulls.count)
 
 
-def booleans(bits: npt.NDArray[np.uint8], n: int, nulls: Nulls = NONE) -> pa.Array:
-    """A column of n booleans from a bitmap."""
-    buffers = [nulls.buffer, pa.py_buffer(bits)]
-    return pa.Array.from_buffers(pa.bool_(), n, buffers, nulls.count)
+def booleans(bits: npt.NDArray[np.bool_], nulls: Nulls = NONE) -> pa.Array:
+    """A column of booleans."""
+    buffers = [nulls.buffer, pa.py_buffer(bitmap(bits))]
+    return pa.Array.from_buffers(pa.bool_(), bits.size, buffers, nulls.count)
 
 
 def lists(

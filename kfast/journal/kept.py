@@ -7,7 +7,7 @@ of them when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from kfast.state.records import Rows
 if TYPE_CHECKING:
     from kfast.state import ClusterState
 
+CACHE_LINE = 64
+"""Bytes that come from memory at once; a kept effect that fits is not spread over two."""
 MOST_VALUES = 2**27
 """Values of one list column of one Arrow array, at most; its offsets could count to 2**31."""
 Bytes = npt.NDArray[np.uint8]
@@ -40,7 +42,16 @@ def kept_dtype(narrow: bool, n_slots: int) -> np.dtype[Any]:
     fields += [(name, mask) for name in masks]
     fields += [("code", np.uint8), ("from_state", np.int8), ("to_state", np.int8),
                ("kinds", np.uint8), ("recovery", np.uint8), ("n_replicas", np.uint8)]
-    return np.dtype([*fields, ("replicas", schema.broker_dtype(narrow), (n_slots,))], align=True)
+    fields.append(("replicas", schema.broker_dtype(narrow), (n_slots,)))
+    packed = np.dtype(fields, align=True)
+    if packed.itemsize > CACHE_LINE:
+        return packed
+    places: Mapping[str, Any] = packed.fields or {}
+    names = list(places)
+    return np.dtype({
+        "names": names, "formats": [places[name][0] for name in names],
+        "offsets": [places[name][1] for name in names], "itemsize": CACHE_LINE,
+    }, align=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +174,10 @@ def pieces(n: int, n_values: int) -> Iterator[tuple[int, int]]:
 
 def new_records(state: ClusterState, n: int) -> npt.NDArray[Any]:
     """Room for n kept effects; memory is taken as it is written."""
-    return np.empty(n, kept_dtype(state.layout == "narrow", state.n_slots))
+    dtype = kept_dtype(state.layout == "narrow", state.n_slots)
+    room = np.empty(n * dtype.itemsize + CACHE_LINE, np.uint8)
+    begin = -room.ctypes.data % CACHE_LINE
+    return room[begin : begin + n * dtype.itemsize].view(dtype)
 
 
 def keep(state: ClusterState, effects: Effects) -> Kept:

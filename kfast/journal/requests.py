@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kfast.journal import columns
 from kfast.journal.columns import IDS, NAME, Nulls, StepNumber
+from kfast.journal.effects import KIND_DELETE, KIND_IS_NEW
 from kfast.journal.kept import Kept, pieces
 from kfast.journal.outcome import KINDS
 from kfast.kernels import journal as kernels
@@ -20,6 +21,8 @@ from kfast.kernels import journal_requests, journal_tables
 from kfast.state.records import Rows
 
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
+KIND_BITS = 3
+"""Bits of a flag that say which of these it is."""
 _RECORD = [
     ("leader", pa.int32()), ("leader_epoch", pa.int32()), ("isr", IDS), ("recovery", pa.int8()),
     ("version", pa.int32()), ("controller_epoch", pa.int32()), ("replicas", IDS),
@@ -51,23 +54,23 @@ class _Said:
         self.numbers = np.empty((7, n), np.int32)
         offsets = np.zeros((4, n + 1), np.int32)
         values = np.empty((4, max(n * kept.n_slots, 1)), np.int32)
-        recovery, bits = np.zeros(n, np.int8), columns.bitmap(5, n)
-        found = np.zeros(6, np.int64)
+        recovery, found = np.zeros(n, np.int8), np.zeros(4, np.int64)
         journal_requests.fill_requests(
-            kept.as_bytes, kept.wide, kept.seen.broker_id, places, flags, self.numbers, offsets,
-            values, recovery, bits, found,
+            kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, flags,
+            self.numbers, offsets, values, recovery, found,
         )
-        *ends, n_leads, n_stops = found.tolist()
-        self.leads, self.stops = Nulls(bits[0], n, n_leads), Nulls(bits[1], n, n_stops)
-        self.either = Nulls(bits[2], n, n_leads + n_stops)
+        ends = found.tolist()
+        leads, stops = (flags & KIND_BITS) == LEADER_AND_ISR, (flags & KIND_BITS) == STOP_REPLICA
+        self.leads, self.stops = Nulls(leads), Nulls(stops)
+        self.either = Nulls(leads | stops)
         self._order("adding", offsets[2], values[2])
         self._order("removing", offsets[3], values[3])
         self.lists = [
             columns.lists(offsets[k], values[k], n, ends[k], self.leads) for k in range(4)
         ]
         self.recovery = columns.values(recovery, self.leads)
-        self.is_new = columns.booleans(bits[3], n, self.leads)
-        self.delete = columns.booleans(bits[4], n, self.stops)
+        self.is_new = columns.booleans((flags & KIND_IS_NEW) != 0, self.leads)
+        self.delete = columns.booleans((flags & KIND_DELETE) != 0, self.stops)
 
     def _order(self, name: str, offsets: Rows, values: Rows) -> None:
         """Put lists into the order they were given in, where it is not that of the slots."""
@@ -115,7 +118,7 @@ def _additions(kept: Kept, step: StepNumber) -> pa.Table:
     offsets = np.empty(n + 1, np.int32)
     values = np.empty(n * kept.n_slots + 1, np.int32)
     end = journal_requests.fill_recipients(
-        kept.as_bytes, kept.wide, kept.seen.broker_id, places, flags, offsets, values
+        kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, flags, offsets, values
     )
     return pa.table(
         [
@@ -171,7 +174,8 @@ def _metadata(kept: Kept, places: Rows, step: StepNumber) -> pa.Table:
     values = np.empty((3, max(n * kept.n_slots, 1)), np.int32)
     found = np.zeros(3, np.int64)
     journal_tables.fill_metadata(
-        kept.as_bytes, kept.wide, kept.seen.broker_id, places, numbers, offsets, values, found
+        kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, numbers, offsets,
+        values, found,
     )
     topic, partition, controller_epoch, leader, leader_epoch, version = numbers
     isr, replicas, offline = (

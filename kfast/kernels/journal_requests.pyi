@@ -7,12 +7,11 @@ import numpy.typing as npt
 _Array: TypeAlias = npt.NDArray[Any]
 
 def fill_requests(
-    effects: _Array, wide: bool, broker_id: _Array, places: _Array, flags: _Array,
-    numbers: _Array, offsets: _Array, values: _Array, recovery: _Array, bits: _Array,
-    found: _Array,
+    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, places: _Array, flags: _Array,
+    numbers: _Array, offsets: _Array, values: _Array, recovery: _Array, found: _Array,
 ) -> None: ...
 def fill_recipients(
-    effects: _Array, wide: bool, broker_id: _Array, places: _Array, flags: _Array,
+    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, places: _Array, flags: _Array,
     offsets: _Array, values: _Array,
 ) -> int: ...
 def fill_brokers(

@@ -1,11 +1,12 @@
 """What the journal keeps of one effect: all that its tables say, with nothing left to look up.
 
 A kept effect is a struct in the layout of the state, and the partition's row of the replica matrix
-behind it, so that later changes of the state do not show. Kernels pass them as rows of bytes.
+behind it, so that later changes of the state do not show. Slots that are not in use name broker
+row 0, so that they can be looked up like others. Kernels pass kept effects as rows of bytes.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcpy, memmove
+from libc.string cimport memmove
 
 from kfast.kernels.slots cimport (
     KIND_LEADER_AND_ISR,
@@ -191,17 +192,21 @@ cdef inline void keep_effect(
     """
     cdef uint64_t offline = 0
     cdef Py_ssize_t row = effect.row
+    cdef broker_t* slots
+    cdef int s
     if effect.kinds & KIND_LEADER_AND_ISR:
         offline = first_slots(record.n_replicas)
         offline &= ~liveness_of(record, brokers, keeper.status).live
     if record_t is NarrowRecord:
         write_kept(<NarrowKept*> keeper.place, effect, keeper.topic_row[row],
                    keeper.partition[row], offline)
-        memcpy(keeper.place + sizeof(NarrowKept), brokers, keeper.width * sizeof(broker_t))
+        slots = <broker_t*> (keeper.place + sizeof(NarrowKept))
     else:
         write_kept(<WideKept*> keeper.place, effect, keeper.topic_row[row],
                    keeper.partition[row], offline)
-        memcpy(keeper.place + sizeof(WideKept), brokers, keeper.width * sizeof(broker_t))
+        slots = <broker_t*> (keeper.place + sizeof(WideKept))
+    for s in range(keeper.width):
+        slots[s] = brokers[s] if s < record.n_slots else 0
     keeper.place += keeper.stride
     keeper.seen |= effect.kinds | (<int> 256) << effect.code
 
@@ -225,12 +230,31 @@ cdef inline void set_bit(uint8_t* bits, Py_ssize_t at, int value) noexcept nogil
         bits[at >> 3] |= <uint8_t> (1 << (at & 7))
 
 
+cdef inline int32_t put_few_ids(
+    const NarrowKept* kept, const int32_t* broker_id, uint64_t slots, int n_slots, int32_t* values,
+    int32_t at
+) noexcept nogil:
+    """`put_ids` of few slots: every id is written and the wanted ones are counted.
+
+    There is room for all of them, and no branch to guess wrong.
+    """
+    cdef int s
+    for s in range(n_slots):
+        values[at] = broker_id[broker_at(kept, s)]
+        at += (slots >> s) & 1
+    return at
+
+
 cdef inline int32_t put_ids(
-    const kept_t* kept, const int32_t* broker_id, uint64_t slots, int32_t* values, int32_t at
+    const kept_t* kept, const int32_t* broker_id, uint64_t slots, int n_slots, int32_t* values,
+    int32_t at
 ) noexcept nogil:
     """Write the ids of some slots, in slot order; returns where they end."""
-    while slots:
-        values[at] = broker_id[broker_at(kept, lowest_slot(slots))]
-        slots &= slots - 1
-        at += 1
-    return at
+    if kept_t is NarrowKept:
+        return put_few_ids(kept, broker_id, slots, n_slots, values, at)
+    else:
+        while slots:
+            values[at] = broker_id[broker_at(kept, lowest_slot(slots))]
+            slots &= slots - 1
+            at += 1
+        return at
