@@ -162,7 +162,12 @@ def _writes(
     last: Mention | None = None
     lead: int | None = None
     owners = [event.at for event in stretch.events]
+    seen: set[tuple[int, frozenset[int]]] = set()
     for mention in _smooth(mentions):
+        record = mention.leader_epoch, mention.isr
+        if last is not None and mention.leader_epoch < last.leader_epoch and record in seen:
+            continue  # Up to 2.3 a raised epoch is not cached, and the old record is sent again.
+        seen.add(record)
         if mention.created or last is None:
             last, lead = mention, mention.ahead
             continue
