@@ -111,6 +111,8 @@ TOPICS = (
 )
 
 PARTITIONS = (
+    Form("elects_unclean", "No broker in ISR is alive for {partition:partition}. {:rest}", "",
+         "1.0"),
     Form("replica_states", "Started replica state machine with initial state -> "
          "{states:replica_states}"),
     Form("partition_states", "Started partition state machine with initial state -> "

@@ -31,6 +31,8 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
         line = statements[number]
         if line.kind in ("unclean_enabled_topic", "unclean_enabled"):
             announced.add(line.said.get("topic", ""))
+        if line.kind == "elects_unclean":  # Up to 1.0, only where it is allowed.
+            found.add(line.said["partition"][0])
         if line.kind == "election" and line.said["type"] == "UNCLEAN":
             asked.update(dict.fromkeys(line.said["partitions"], line.entry.time))
         if line.actor != "controller":

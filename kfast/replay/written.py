@@ -12,7 +12,7 @@ Source: specification, sections 1.4 and 6.10, for who writes what.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -103,9 +103,10 @@ def find_writes(
 def _mentions(stretch: Stretch, partitions: set[Partition]) -> dict[Partition, list[Mention]]:
     """Records of some partitions, in the order of the log."""
     found: dict[Partition, list[Mention]] = {}
+    kinds = KINDS if _tells_versions(stretch) else KINDS | {"received"}
     for number in stretch.lines:
         line = stretch.statements[number]
-        if line.actor != "controller" or line.kind not in KINDS:
+        if line.kind not in kinds:
             continue
         for partition, said in subjects(line):
             record = said.get("record")
@@ -120,6 +121,14 @@ def _mentions(stretch: Stretch, partitions: set[Partition]) -> dict[Partition, l
                 number, frozenset(record.isr), record.leader_epoch, ahead, left, created
             ))
     return found
+
+
+def _tells_versions(stretch: Stretch) -> bool:
+    """Whether the controller says versions; up to 0.11 only those that get its requests do."""
+    return any(
+        stretch.statements[number].said["record"].version is not None for number in stretch.lines
+        if stretch.statements[number].kind == "sent_leader_and_isr_partition"
+    )
 
 
 def _with_base(
@@ -157,10 +166,12 @@ def _smooth(mentions: Sequence[Mention]) -> list[Mention]:
 
 def _writes(
     stretch: Stretch, partition: Partition, mentions: Sequence[Mention]
-) -> Iterator[Write]:
+) -> list[Write]:
     """Writes of a partition that the lines give away."""
+    found: list[Write] = []
     last: Mention | None = None
     lead: int | None = None
+    guessed: tuple[Write, tuple[int, frozenset[int]]] | None = None
     owners = [event.at for event in stretch.events]
     seen: set[tuple[int, frozenset[int]]] = set()
     for mention in _smooth(mentions):
@@ -180,15 +191,20 @@ def _writes(
             known = lead if lead is not None else mention.ahead
             times = mention.ahead - known
             lead = max(known, mention.ahead)
+            if times > 0 and guessed is not None and guessed[1] == record:
+                guessed[0].times += times  # This line tells how many writes it took.
+                times = 0
         elif not isr <= last.isr:
             times = 1
         if mention.ahead is None and times and lead is not None:
             lead += times
         changes = mention.isr != last.isr if not moved else not isr <= last.isr or times > 1
         if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
-            yield Write(partition, isr, times,
-                        _place(stretch, owners, partition, last.number, mention.number))
+            found.append(Write(partition, isr, times,
+                               _place(stretch, owners, partition, last.number, mention.number)))
+            guessed = (found[-1], record) if mention.ahead is None else None
         last = mention
+    return found
 
 
 def _taken_out(
