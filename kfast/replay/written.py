@@ -51,6 +51,7 @@ class Mention(NamedTuple):
     ahead: int | None
     left: frozenset[int] = frozenset()
     created: bool = False
+    leader: int | None = None
 
 
 @dataclass
@@ -118,7 +119,8 @@ def _mentions(stretch: Stretch, partitions: set[Partition]) -> dict[Partition, l
             left = frozenset({said["replica"]}) if line.kind == "shrunk" else frozenset()
             created = line.kind == "partition_led" and said["before"] == "NewPartition"
             found.setdefault(partition, []).append(Mention(
-                number, frozenset(record.isr), record.leader_epoch, ahead, left, created
+                number, frozenset(record.isr), record.leader_epoch, ahead, left, created,
+                record.leader,
             ))
     return found
 
@@ -168,6 +170,7 @@ def _writes(
     stretch: Stretch, partition: Partition, mentions: Sequence[Mention]
 ) -> list[Write]:
     """Writes of a partition that the lines give away."""
+    unclean = partition[0] in stretch.cluster.unclean
     found: list[Write] = []
     last: Mention | None = None
     lead: int | None = None
@@ -185,7 +188,7 @@ def _writes(
         isr = mention.isr
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
-            isr |= mention.left or _taken_out(stretch, owners, mention.number, last)
+            isr |= mention.left or _taken_out(stretch, owners, mention, last)
         times = 0
         if mention.ahead is not None:
             known = lead if lead is not None else mention.ahead
@@ -194,7 +197,7 @@ def _writes(
             if times > 0 and guessed is not None and guessed[1] == record:
                 guessed[0].times += times  # This line tells how many writes it took.
                 times = 0
-        elif not isr <= last.isr:
+        elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
             times = 1
         if mention.ahead is None and times and lead is not None:
             lead += times
@@ -208,14 +211,17 @@ def _writes(
 
 
 def _taken_out(
-    stretch: Stretch, owners: Sequence[int], number: int, last: Mention
+    stretch: Stretch, owners: Sequence[int], mention: Mention, last: Mention
 ) -> frozenset[int]:
-    """Brokers of the last ISR that the event of a line takes out of it."""
-    event = stretch.events[max(bisect.bisect_right(owners, number) - 1, 0)]
+    """Brokers that the event of a line takes out of the ISR."""
+    event = stretch.events[max(bisect.bisect_right(owners, mention.number) - 1, 0)]
     if event.kind == "shutdown":
         return frozenset({event.said["broker"]})
     if event.kind == "brokers":
-        return last.isr & frozenset((*event.said["deleted"], *event.said["bounced"]))
+        gone = frozenset((*event.said["deleted"], *event.said["bounced"]))
+        if mention.leader == last.leader and mention.isr == last.isr:
+            return gone  # Its leader had put it back after its controlled shutdown.
+        return last.isr & gone
     return frozenset()
 
 
