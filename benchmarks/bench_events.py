@@ -1,129 +1,126 @@
-"""How long Kafka's events take, beside the same work in plain numpy.
+"""How long Kafka's events take, beside the same work in plain numpy and in loops of numba.
 
-Both forms start from the same cluster, and both must end with the same columns and have sent the
-same requests: `digest` in the results. Their ratio, in one run, is what to look at.
+All forms start from the same cluster, and must end with the same columns and have sent the same
+requests: `digest` in the results. Their ratio, in one run, is what to look at, and the ratio to the
+time that the bytes to be moved take (`of_limit`).
 """
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow.compute as pc
 import pytest
 
 import kfast
-from benchmarks import plain_numpy
+from benchmarks import cases
+from kfast import policy
 
 ROUNDS = 9
-
-
-def sent(outcome, n_brokers):
-    """LeaderAndIsr partitions per broker; ids are rows in these clusters."""
-    counts = outcome.request_counts
-    counts = counts.filter(pc.equal(counts["kind"], "LeaderAndIsr"))
-    brokers, partitions = counts["broker_id"].to_numpy(), counts["partitions"].to_numpy()
-    return np.bincount(brokers, weights=partitions, minlength=n_brokers).astype(np.int64)
-
-
-def digest(state, leader_and_isr):
-    """The digest that `plain_numpy.Columns` gives."""
-    fields = ("leader", "isr", "leader_epoch", "version", "partition_state")
-    columns = [state.records[name] for name in fields]
-    return plain_numpy.digest(*columns, state.replica_state, leader_and_isr)
+FORMS = [("kfast", 1), ("kfast", 2), ("numpy", 1), ("numba", 1)]
 
 
 @pytest.fixture(scope="session")
-def started(cluster):
-    """The cluster after the controller's start; copy it before use."""
-    state = cluster.copy()
-    kfast.Controller(state).on_controller_failover()
-    return state
+def bench(cluster):
+    """The cluster, ready for each event."""
+    return cases.Bench(cluster)
 
 
 @pytest.fixture(scope="session")
-def started_columns(cluster, n_brokers):
-    """The same as plain columns, nothing sent yet."""
-    columns = plain_numpy.fresh(cluster.replicas, n_brokers)
-    plain_numpy.start(columns)
-    columns.leader_and_isr[:] = 0
-    return columns
+def bandwidth():
+    """Bytes per second of a copy, in this run."""
+    return cases.copy_bandwidth()
 
 
-@pytest.fixture(scope="session")
-def victims(n_brokers):
-    """Broker rows that fail: one; a third of all, so that some partitions lose all replicas."""
-    return {"one": np.array([n_brokers // 2]), "third": np.arange(n_brokers // 3)}
+def measure(benchmark, prepare, **more):
+    """Run an event some times on fresh copies; its digest."""
+    ends = []
+
+    def setup():
+        return (prepare(),), {}
+
+    def run(prepared):
+        ends[:] = [(prepared, prepared.act())]
+
+    benchmark.pedantic(run, setup=setup, rounds=ROUNDS, warmup_rounds=1)
+    prepared, outcome = ends[0]
+    found = prepared.digest(outcome)
+    benchmark.extra_info.update(digest=found, **more)
+    return found
 
 
-def report(benchmark, n_partitions, found, **more):
-    benchmark.extra_info.update(partitions=n_partitions, digest=found, **more)
+@pytest.mark.parametrize(("form", "threads"), FORMS)
+@pytest.mark.parametrize("event", cases.EVENTS)
+def test_event(benchmark, bench, bandwidth, event, form, threads):
+    """A start, failures and a preferred election; every form ends as plain numpy does."""
+    benchmark.group = event
+    found = measure(
+        benchmark, lambda: bench.prepare(event, form, threads), partitions=bench.n_partitions,
+        rows=bench.affected_rows(event), limit_s=bench.moved_bytes(event) / bandwidth,
+    )
+    expected = bench.prepare(event, "numpy")
+    assert found == expected.digest(expected.act())
+    if benchmark.enabled:
+        info = benchmark.extra_info
+        info["of_limit"] = benchmark.stats.stats.median / info["limit_s"]
 
 
-class TestStart:
-    """A controller takes over a healthy cluster."""
-
-    def test_kfast(self, benchmark, cluster, n_partitions, n_brokers):
-        ends = []
-
-        def setup():
-            return (kfast.Controller(cluster.copy()),), {}
-
-        def run(controller):
-            ends[:] = [(controller.state, controller.on_controller_failover())]
-
-        benchmark.group = "controller start"
-        benchmark.pedantic(run, setup=setup, rounds=ROUNDS)
-        state, outcome = ends[0]
-        expected = plain_numpy.fresh(cluster.replicas, n_brokers)
-        plain_numpy.start(expected)
-        found = digest(state, sent(outcome, n_brokers))
-        assert found == expected.digest()
-        report(benchmark, n_partitions, found)
-
-    def test_numpy(self, benchmark, cluster, n_partitions, n_brokers):
-        ends = []
-
-        def setup():
-            ends[:] = [plain_numpy.fresh(cluster.replicas, n_brokers)]
-            return (ends[0],), {}
-
-        benchmark.group = "controller start"
-        benchmark.pedantic(plain_numpy.start, setup=setup, rounds=ROUNDS)
-        report(benchmark, n_partitions, ends[0].digest())
+@pytest.mark.parametrize("rule", ["none", "first_candidate", "stay_in_rack", "led_least"])
+def test_policy(benchmark, bench, rule):
+    """A third of the brokers fails, and a rule of the user's elects."""
+    benchmark.group = "third, with a rule"
+    function = getattr(policy, rule, None)
+    found = measure(
+        benchmark, lambda: bench.prepare("third", "kfast", policy=function),
+        partitions=bench.n_partitions,
+    )
+    expected = bench.prepare("third", "kfast")
+    if rule == "first_candidate":
+        assert found == expected.digest(expected.act())
 
 
-@pytest.mark.parametrize("many", ["one", "third"])
-class TestFailure:
-    """Brokers fail together: elections, ISR shrinks, requests."""
+def restart(controller, broker):
+    """A broker is restarted with care."""
+    controller.controlled_shutdown(broker)
+    controller.on_broker_failure([broker])
+    controller.on_broker_startup([broker])
+    controller.catch_up([broker])
+    controller.rebalance_leaders(0)
 
-    @pytest.mark.parametrize("threads", [1, 2])
-    def test_kfast(
-        self, benchmark, started, started_columns, victims, many, threads, n_partitions, n_brokers
-    ):
-        ends = []
-        failed = started.broker_id[victims[many]].tolist()
 
-        def setup():
-            return (kfast.Controller(started.copy(), threads=threads),), {}
+def test_rolling_restart(benchmark, bench):
+    """All brokers restart, one after the other; every partition is led as before."""
+    ends = []
 
-        def run(controller):
-            ends[:] = [(controller.state, controller.on_broker_failure(failed))]
+    def setup():
+        state = bench.started.copy()
+        return (kfast.Controller(state), state.broker_id.tolist()), {}
 
-        benchmark.group = f"failure of {many}"
-        benchmark.pedantic(run, setup=setup, rounds=ROUNDS, warmup_rounds=1)
-        state, outcome = ends[0]
-        expected = started_columns.copy()
-        plain_numpy.fail(expected, victims[many])
-        found = digest(state, sent(outcome, n_brokers))
-        assert found == expected.digest()
-        report(benchmark, n_partitions, found, offline=state.offline_partition_count)
+    def run(controller, brokers):
+        for broker in brokers:
+            restart(controller, broker)
+        ends[:] = [controller.state]
 
-    def test_numpy(self, benchmark, started_columns, victims, many, n_partitions):
-        ends = []
+    benchmark.group = "rolling restart"
+    benchmark.pedantic(run, setup=setup, rounds=3)
+    state = ends[0]
+    assert (state.records["leader"] == bench.started.records["leader"]).all()
+    assert (state.records["isr"] == bench.started.records["isr"]).all()
+    benchmark.extra_info.update(partitions=bench.n_partitions, digest=state.digest())
 
-        def setup():
-            ends[:] = [started_columns.copy()]
-            return (ends[0], victims[many]), {}
 
-        benchmark.group = f"failure of {many}"
-        benchmark.pedantic(plain_numpy.fail, setup=setup, rounds=ROUNDS, warmup_rounds=1)
-        report(benchmark, n_partitions, ends[0].digest(), offline=int(ends[0].offline.size))
+def test_one_rack(benchmark, bench):
+    """A rack fails: a third of the brokers, but each partition has one replica there."""
+    racks = bench.started.rack.to_pylist()
+    failed = [b for b, rack in zip(bench.started.broker_id.tolist(), racks, strict=True)
+              if rack == racks[0]]
+    ends = []
+
+    def setup():
+        return (kfast.Controller(bench.started.copy()),), {}
+
+    def run(controller):
+        controller.on_broker_failure(failed)
+        ends[:] = [controller.state]
+
+    benchmark.group = "rack"
+    benchmark.pedantic(run, setup=setup, rounds=ROUNDS, warmup_rounds=1)
+    assert ends[0].offline_partition_count == 0
+    benchmark.extra_info.update(partitions=bench.n_partitions, digest=ends[0].digest())

@@ -212,3 +212,16 @@ def place_kafka(
             replicas[waiting[~clash], slot] = place[~clash]
             waiting = waiting[clash]
     return replicas
+
+
+def prefer(columns: Columns) -> None:
+    """Give partitions back to their preferred replicas: section 6.8, `rebalance_leaders(0)`."""
+    first = columns.replicas[:, 0].astype(np.int32)
+    waiting = np.flatnonzero(columns.leader != first)
+    ready = columns.registered.take(first[waiting]) & (columns.isr.take(waiting) & 1 != 0)
+    rows = waiting[ready]
+    columns.leader[rows] = first[rows]
+    columns.leader_epoch[rows] += 1
+    columns.version[rows] += 1
+    columns.partition_state[rows] = ONLINE
+    _send(columns, columns.replicas.take(rows, axis=0))

@@ -245,6 +245,7 @@ class Kept:
                 now[...] = value
             else:
                 setattr(self.state, name, value)
+        self.state.forget_survey()
         if self._stored is not None:
             vars(self.store).update(self._stored)
 
