@@ -6,11 +6,14 @@
 #   make lint      ruff, mypy, stubtest, cython-lint
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the address and undefined sanitizers
-#   make bench     the benchmarks, PARTITIONS=1000000 of them
+#   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
+#   make guard     kernels beside their numpy and numba twins: has one lost a third of its speed?
 #   make clean     remove all that the above made
 
 PYTHON ?= python3
 PARTITIONS ?= 1000000
+# The largest cluster in the table and the plot of `make bench`.
+MOST ?= 10000000
 BENCH ?=
 # Files of tests side by side; JOBS=0 runs them one after another.
 JOBS ?= 2
@@ -25,7 +28,7 @@ IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 COPIED := kfast pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml MANIFEST.in LICENSE \
 	README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint debug sanitize bench clean
+.PHONY: demo test slow lint debug sanitize bench guard clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -50,6 +53,10 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python -m pytest benchmarks $(BENCH) -q --benchmark-enable --partitions $(PARTITIONS) \
 		--benchmark-columns=min,median,max,rounds --benchmark-sort=name \
 		--benchmark-json=benchmarks/results/$(shell date -u +%Y%m%dT%H%M%SZ).json
+	$(BIN)/python -m benchmarks.growth --most $(MOST) --folder benchmarks/results
+
+guard: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.guard
 
 # The checked builds are made in copies of the tree, so that they never replace the real kernels.
 # build/shared stands where a copy's tests look for ../shared.
