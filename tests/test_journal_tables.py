@@ -1,9 +1,9 @@
 """The journal's tables, made by kernels of what was kept, are those of plain numpy.
 
 The kernels are those of `kfast.kernels.journal` (`keep`, `kept_sizes`, `list_additions`,
-`list_metadata`, `count_requests`, `list_requests`), `journal_tables` (`fill_transitions`,
-`fill_elections`, `fill_metadata`, `list_codes`) and `journal_requests` (`fill_requests`,
-`fill_recipients`, `fill_brokers`); their twin is `tests/plain_journal.py`.
+`list_metadata`, `count_requests`, `list_requests`, `sort_requests`), `journal_tables`
+(`fill_transitions`, `fill_elections`, `fill_metadata`, `list_codes`) and `journal_requests`
+(`fill_requests`, `fill_brokers`); their twin is `tests/plain_journal.py`.
 """
 
 from __future__ import annotations

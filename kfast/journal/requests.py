@@ -46,15 +46,18 @@ Flags = npt.NDArray[np.uint8]
 
 
 class _Said:
-    """Columns that additions and requests share: what a record says, null where it says nothing."""
+    """Columns that additions and requests share: what a record says, null where it says nothing.
 
-    def __init__(self, kept: Kept, places: Rows, flags: Flags) -> None:
+    There are four lists, or five: the fifth says whom an addition is for.
+    """
+
+    def __init__(self, kept: Kept, places: Rows, flags: Flags, n_lists: int = 4) -> None:
         n = self.n = places.size
         self.kept, self.places = kept, places
         self.numbers = np.empty((7, n), np.int32)
-        offsets = np.zeros((4, n + 1), np.int32)
-        values = np.empty((4, max(n * kept.n_slots, 1)), np.int32)
-        recovery, found = np.zeros(n, np.int8), np.zeros(4, np.int64)
+        offsets = np.zeros((n_lists, n + 1), np.int32)
+        values = np.empty((n_lists, max(n * kept.n_slots, 1)), np.int32)
+        recovery, found = np.zeros(n, np.int8), np.zeros(5, np.int64)
         journal_requests.fill_requests(
             kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, flags,
             self.numbers, offsets, values, recovery, found,
@@ -66,7 +69,8 @@ class _Said:
         self._order("adding", offsets[2], values[2])
         self._order("removing", offsets[3], values[3])
         self.lists = [
-            columns.lists(offsets[k], values[k], n, ends[k], self.leads) for k in range(4)
+            columns.lists(offsets[k], values[k], n, ends[k], self.leads if k < 4 else self.either)
+            for k in range(n_lists)
         ]
         self.recovery = columns.values(recovery, self.leads)
         self.is_new = columns.booleans((flags & KIND_IS_NEW) != 0, self.leads)
@@ -95,7 +99,7 @@ class _Said:
     def record(self) -> list[pa.Array]:
         """The columns of `_RECORD`."""
         leads, numbers = self.leads, self.numbers
-        isr, replicas, adding, removing = self.lists
+        isr, replicas, adding, removing = self.lists[:4]
         return [
             columns.values(numbers[3], leads), columns.values(numbers[4], self.either), isr,
             self.recovery, columns.values(numbers[5], leads), columns.values(numbers[6], leads),
@@ -114,16 +118,11 @@ def _additions(kept: Kept, step: StepNumber) -> pa.Table:
     places, flags = np.empty(room, np.int32), np.empty(room, np.uint8)
     n = kernels.list_additions(kept.as_bytes, kept.wide, places, flags)
     places, flags = places[:n], flags[:n]
-    said = _Said(kept, places, flags)
-    offsets = np.empty(n + 1, np.int32)
-    values = np.empty(n * kept.n_slots + 1, np.int32)
-    end = journal_requests.fill_recipients(
-        kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, flags, offsets, values
-    )
+    said = _Said(kept, places, flags, 5)
     return pa.table(
         [
-            step.column(n), columns.named(said.numbers[0], KINDS), *said.names,
-            columns.lists(offsets, values, n, end, said.either), *said.record,
+            step.column(n), columns.named(said.numbers[0], KINDS), *said.names, said.lists[4],
+            *said.record,
         ],
         schema=ADDITIONS,
     )
@@ -133,13 +132,17 @@ def requests(unordered: Kept, step: StepNumber) -> Iterator[pa.Table]:
     """What was sent, one row per (kind, broker, partition); unregistered brokers get none."""
     kept = unordered.by_row()
     seen = kept.seen
-    counts = kept.request_counts().ravel()
-    ends = np.cumsum(counts)
-    n = int(ends[-1]) if ends.size else 0
-    places, flags = np.empty(n, np.int32), np.empty(n, np.uint8)
-    kernels.list_requests(
-        kept.as_bytes, kept.wide, seen.registered.view(np.uint8), ends - counts, places, flags
+    room, n_brokers = len(kept) * (kept.n_slots + 1), seen.registered.size
+    posted, keys, said_flags = (
+        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.uint8)
     )
+    counts = np.zeros(2 * n_brokers, np.int64)
+    n = kernels.list_requests(
+        kept.as_bytes, kept.wide, seen.registered.view(np.uint8), counts, posted, keys, said_flags
+    )
+    ends = np.cumsum(counts)
+    places, flags = np.empty(n, np.int32), np.empty(n, np.uint8)
+    kernels.sort_requests(posted[:n], keys, said_flags, ends - counts, places, flags)
     ids, epochs = np.empty(n, np.int32), np.empty(n, np.int64)
     journal_requests.fill_brokers(ends, seen.broker_id, seen.broker_epoch, ids, epochs)
     for begin, end in pieces(n, kept.n_slots):

@@ -158,27 +158,30 @@ def list_metadata(
     return n
 
 
-# Requests on their way: who may be told, where the next row of each (kind, broker) goes.
+# Requests on their way: who may be told, how many go to each (kind, broker), and what they are.
 cdef struct Outbox:
     const uint8_t* registered
     Py_ssize_t n_brokers
-    int64_t* next
+    int64_t* counts
     int32_t* places
+    int32_t* keys
     uint8_t* flags
+    Py_ssize_t n
 
 
 cdef inline void post(
     Outbox* box, int32_t broker, Py_ssize_t place, int flags
 ) noexcept nogil:
     """One partition in the request to one broker; unregistered brokers get none (5.3)."""
-    cdef int64_t* at
+    cdef Py_ssize_t key = broker + (box.n_brokers if flags & STOP_REPLICA else 0)
     if not box.registered[broker]:
         return
-    at = box.next + broker + (box.n_brokers if flags & STOP_REPLICA else 0)
+    box.counts[key] += 1
     if box.places != NULL:
-        box.places[at[0]] = <int32_t> place
-        box.flags[at[0]] = <uint8_t> flags
-    at[0] += 1
+        box.places[box.n] = <int32_t> place
+        box.keys[box.n] = <int32_t> key
+        box.flags[box.n] = <uint8_t> flags
+        box.n += 1
 
 
 cdef inline void post_leaders(
@@ -253,48 +256,70 @@ cdef void post_all(
         begin = end
 
 
-def count_requests(
-    const uint8_t[:, ::1] effects,  # IN   (n, w)  kept effects, ascending rows
-    bint wide,                      # the layout they are kept in
-    const uint8_t[::1] registered,  # IN   (B,)    who may be told
-    int64_t[::1] counts,            # OUT  (2B,)   partitions for each broker: LeaderAndIsr, Stop
-):
-    """Count what one batch sends, merged by (kind, broker, partition)."""
+cdef Py_ssize_t post_to(
+    const uint8_t[:, ::1] effects, bint wide, const uint8_t[::1] registered, int64_t[::1] counts,
+    int32_t* places, int32_t* keys, uint8_t* flags
+) noexcept nogil:
     cdef Outbox box
-    counts[:] = 0
     if effects.shape[0] == 0:
-        return
+        return 0
     box.registered = &registered[0]
     box.n_brokers = registered.shape[0]
-    box.next = &counts[0]
-    box.places = NULL
-    box.flags = NULL
+    box.counts = &counts[0]
+    box.places = places
+    box.keys = keys
+    box.flags = flags
+    box.n = 0
+    if wide:
+        post_all[WideKept](NULL, effects, &box)
+    else:
+        post_all[NarrowKept](NULL, effects, &box)
+    return box.n
+
+
+def count_requests(
+    const uint8_t[:, ::1] effects,  # IN      (n, w)  kept effects, ascending rows
+    bint wide,                      # the layout they are kept in
+    const uint8_t[::1] registered,  # IN      (B,)    who may be told
+    int64_t[::1] counts,            # IN OUT  (2B,)   partitions for each broker, zeros at first:
+                                    #                 LeaderAndIsr, StopReplica
+):
+    """Count what one batch sends, merged by (kind, broker, partition)."""
     with nogil:
-        if wide:
-            post_all[WideKept](NULL, effects, &box)
-        else:
-            post_all[NarrowKept](NULL, effects, &box)
+        post_to(effects, wide, registered, counts, NULL, NULL, NULL)
 
 
 def list_requests(
     const uint8_t[:, ::1] effects,  # IN      (n, w)  kept effects, ascending rows
     bint wide,                      # the layout they are kept in
     const uint8_t[::1] registered,  # IN      (B,)    who may be told
-    int64_t[::1] begins,            # IN OUT  (2B,)   where each (kind, broker) begins; then ends
+    int64_t[::1] counts,            # IN OUT  (2B,)   as `count_requests` has them
     int32_t[::1] places,            # OUT     (m,)    effect that each row comes from
+    int32_t[::1] keys,              # OUT     (m,)    which of the counts it is part of
     uint8_t[::1] flags,             # OUT     (m,)    kind of request, is new, delete
 ):
-    """List what one batch sends, in the order (kind, broker, partition)."""
-    cdef Outbox box
-    if places.shape[0] == 0:
-        return
-    box.registered = &registered[0]
-    box.n_brokers = registered.shape[0]
-    box.next = &begins[0]
-    box.places = &places[0]
-    box.flags = &flags[0]
+    """List what one batch sends, partition by partition. Returns how many rows there are."""
+    cdef Py_ssize_t n = 0
+    if places.shape[0]:
+        with nogil:
+            n = post_to(effects, wide, registered, counts, &places[0], &keys[0], &flags[0])
+    return n
+
+
+def sort_requests(
+    const int32_t[::1] places,      # IN      (m,)    from `list_requests`
+    const int32_t[::1] keys,        # IN      (m,)    from `list_requests`
+    const uint8_t[::1] flags,       # IN      (m,)    from `list_requests`
+    int64_t[::1] begins,            # IN OUT  (2B,)   where each (kind, broker) begins; then ends
+    int32_t[::1] sorted_places,     # OUT     (m,)
+    uint8_t[::1] sorted_flags,      # OUT     (m,)
+):
+    """Put requests into the order (kind, broker, partition)."""
+    cdef Py_ssize_t i
+    cdef int64_t at
     with nogil:
-        if wide:
-            post_all[WideKept](NULL, effects, &box)
-        else:
-            post_all[NarrowKept](NULL, effects, &box)
+        for i in range(places.shape[0]):
+            at = begins[keys[i]]
+            begins[keys[i]] = at + 1
+            sorted_places[at] = places[i]
+            sorted_flags[at] = flags[i]

@@ -10,10 +10,6 @@ def fill_requests(
     effects: _Array, wide: bool, n_slots: int, broker_id: _Array, places: _Array, flags: _Array,
     numbers: _Array, offsets: _Array, values: _Array, recovery: _Array, found: _Array,
 ) -> None: ...
-def fill_recipients(
-    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, places: _Array, flags: _Array,
-    offsets: _Array, values: _Array,
-) -> int: ...
 def fill_brokers(
     ends: _Array, broker_id: _Array, broker_epoch: _Array, ids: _Array, epochs: _Array
 ) -> None: ...

@@ -41,7 +41,8 @@ cdef struct Said:
     Py_ssize_t n_offsets
     Py_ssize_t n_values
     int n_slots
-    int32_t ends[4]
+    bint tells
+    int32_t ends[5]
 
 
 cdef inline void say_changing(Said* said, const kept_t* kept) noexcept nogil:
@@ -69,6 +70,20 @@ cdef inline void say_lists(Said* said, const kept_t* kept, Py_ssize_t i, bint le
         said.offsets[3 * said.n_offsets + i + 1] = said.ends[3]
 
 
+cdef inline void say_recipients(
+    Said* said, const kept_t* kept, Py_ssize_t i, int kind
+) noexcept nogil:
+    """Whom an addition is for; UpdateMetadata goes to all."""
+    cdef int32_t* values = said.values + 4 * said.n_values
+    if kind == LEADER_AND_ISR:
+        said.ends[4] = put_ids(kept, said.broker_id, kept.recipients, said.n_slots, values,
+                               said.ends[4])
+    elif kind == STOP_REPLICA:
+        values[said.ends[4]] = id_of(said.broker_id, kept.broker)
+        said.ends[4] += 1
+    said.offsets[4 * said.n_offsets + i + 1] = said.ends[4]
+
+
 cdef inline void say(Said* said, const kept_t* kept, Py_ssize_t i, int flags) noexcept nogil:
     """One row; what is null has the kept value below its null, so that every bit is defined."""
     cdef int kind = flags & KIND_BITS
@@ -84,6 +99,8 @@ cdef inline void say(Said* said, const kept_t* kept, Py_ssize_t i, int flags) no
     if kept.recovery:
         said.recovery[i] = kept.recovery
     say_lists(said, kept, i, kind == LEADER_AND_ISR)
+    if said.tells:
+        say_recipients(said, kept, i, kind)
 
 
 cdef void say_all(
@@ -106,10 +123,11 @@ def fill_requests(
     const uint8_t[::1] flags,       # IN      (m,)      kind of request, is new, delete
     int32_t[:, ::1] numbers,        # OUT     (7, m)    kind, topic, partition, leader, leader
                                     #                   epoch, version, controller epoch
-    int32_t[:, ::1] offsets,        # IN OUT  (4, m+1)  ISR, replicas, adding, removing; 0 at first
-    int32_t[:, ::1] values,         # OUT     (4, mS)   their ids
+    int32_t[:, ::1] offsets,        # IN OUT  (4, m+1)  ISR, replicas, adding, removing; 0 at first;
+                                    #                   with a fifth row also whom it is for
+    int32_t[:, ::1] values,         # OUT     (4, mS)   their ids; or (5, mS)
     int8_t[::1] recovery,           # IN OUT  (m,)      zeros at first
-    int64_t[::1] found,             # OUT     (4,)      values of each list column
+    int64_t[::1] found,             # OUT     (5,)      values of each list column
 ):
     """What LeaderAndIsr and StopReplica requests say, or what was added to their batch."""
     cdef Said said
@@ -123,59 +141,16 @@ def fill_requests(
     said.n_offsets = offsets.shape[1]
     said.n_values = values.shape[1]
     said.n_slots = n_slots
-    for k in range(4):
+    said.tells = offsets.shape[0] == 5
+    for k in range(5):
         said.ends[k] = 0
     with nogil:
         if wide:
             say_all[WideKept](NULL, effects, places, flags, &said)
         else:
             say_all[NarrowKept](NULL, effects, places, flags, &said)
-    for k in range(4):
+    for k in range(5):
         found[k] = said.ends[k]
-
-
-cdef int32_t fill_recipients_of(
-    const kept_t* kept, const uint8_t[:, ::1] effects, int n_slots, const int32_t[::1] broker_id,
-    const int32_t[::1] places, const uint8_t[::1] flags, int32_t[::1] offsets, int32_t[::1] values
-) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int32_t at = 0
-    cdef int kind
-    offsets[0] = 0
-    for i in range(places.shape[0]):
-        kept = <const kept_t*> &effects[places[i], 0]
-        kind = flags[i] & KIND_BITS
-        if kind == LEADER_AND_ISR:
-            at = put_ids(kept, &broker_id[0], kept.recipients, n_slots, &values[0], at)
-        elif kind == STOP_REPLICA:
-            values[at] = id_of(&broker_id[0], kept.broker)
-            at += 1
-        offsets[i + 1] = at
-    return at
-
-
-def fill_recipients(
-    const uint8_t[:, ::1] effects,  # IN   (n, w)  kept effects
-    bint wide,                      # the layout they are kept in
-    int n_slots,                    # slots of each
-    const int32_t[::1] broker_id,   # IN   (B,)    ids
-    const int32_t[::1] places,      # IN   (m,)    effect that each addition comes from
-    const uint8_t[::1] flags,       # IN   (m,)    kind of request, is new, delete
-    int32_t[::1] offsets,           # OUT  (m+1,)
-    int32_t[::1] values,            # OUT  (mS,)   ids
-):
-    """Whom each addition is for; UpdateMetadata goes to all. Returns how many values there are."""
-    cdef int32_t end
-    with nogil:
-        if wide:
-            end = fill_recipients_of[WideKept](
-                NULL, effects, n_slots, broker_id, places, flags, offsets, values
-            )
-        else:
-            end = fill_recipients_of[NarrowKept](
-                NULL, effects, n_slots, broker_id, places, flags, offsets, values
-            )
-    return end
 
 
 def fill_brokers(
