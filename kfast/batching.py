@@ -22,11 +22,11 @@ from kfast.state.records import Rows
 __all__ = ["DEFAULT_WORK", "Batches", "find_batches"]
 
 EXACT_BROKERS = 64
-"""As many connected brokers are tried exhaustively, as long as `EXACT_STEPS` allow."""
+"""As many connected brokers are tried exhaustively, as long as the work allows."""
 
-EXACT_STEPS = 2_000_000
 DEFAULT_WORK = 100_000_000
-"""Cells that the search for fewer batches looks at before it gives up: a second or two."""
+"""Cells that each search for fewer batches, the exhaustive one and the other, may look at: a second
+or two."""
 
 SLICE = 20_000_000
 """Work between two looks for Ctrl-C."""
@@ -36,6 +36,9 @@ BOUNDED_BROKERS = 2048
 
 CLIQUES = 256
 """From so many brokers, those with the most limits, a clique is grown."""
+
+FEW_CLIQUES = 16
+"""The same where there are more than `BOUNDED_BROKERS`."""
 
 SEED = 1
 
@@ -123,8 +126,8 @@ def find_batches(
     apart : bool
         See `groups`.
     work : int
-        Effort of the search for fewer batches than the greedy orders give, in cells looked at; the
-        result depends on it, and on nothing else.
+        Effort of the searches for fewer batches than the greedy orders give, in cells looked at;
+        the result depends on it, and on nothing else.
     """
     n = groups.size
     limits = Limits.of(begin, members, most, n)
@@ -207,7 +210,7 @@ class _Part:
         bound = self.bound(at_least, int(batch.max()) + 1)
         if batch.max() + 1 > bound and self.n <= EXACT_BROKERS:
             n_batches, proven = kernel.search_exactly(
-                *self.limits.arrays, self.cost, bound, EXACT_STEPS, batch,
+                *self.limits.arrays, self.cost, bound, work, batch,
                 *self.scratch(int(batch.max()) + 1),
             )
             bound = n_batches if proven else bound
@@ -244,7 +247,8 @@ class _Part:
         sizes = np.diff(self.limits.begin)
         bound = max(at_least, int((-(-sizes // self.limits.most)).max(initial=1)))
         scratch = np.empty((1, self.bits.shape[1]), np.uint64)
-        for broker in np.argsort(-self.cost, kind="stable")[:CLIQUES].tolist():
+        tried = CLIQUES if self.n <= BOUNDED_BROKERS else FEW_CLIQUES
+        for broker in np.argsort(-self.cost, kind="stable")[:tried].tolist():
             if bound >= found:
                 return bound
             bound = max(bound, bounds.grow_clique(self.bits, broker, scratch))

@@ -12,7 +12,7 @@ def fill_batches(
 ) -> int: ...
 def search_exactly(
     begin: _Array, members: _Array, limits: _Array, first: _Array, sets_of: _Array,
-    degree: _Array, lowest: int, steps: int, best: _Array, batch: _Array, blocked: _Array,
+    cost: _Array, lowest: int, work: int, best: _Array, batch: _Array, blocked: _Array,
     saturation: _Array,
 ) -> tuple[int, bool]: ...
 def place_all(

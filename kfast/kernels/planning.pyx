@@ -27,8 +27,8 @@ cdef struct Problem:
 
 cdef struct Search:
     int32_t* best
-    const int64_t* degree
-    int64_t steps
+    const int64_t* cost
+    int64_t work
     int n_best
     int lowest
 
@@ -140,8 +140,8 @@ cdef void explore(Problem* p, Search* s, Py_ssize_t placed, int used) noexcept n
         for i in range(p.n_brokers):
             s.best[i] = p.batch[i]
         return
-    s.steps -= 1
-    broker = most_saturated(p, s.degree)
+    broker = most_saturated(p, s.cost)
+    s.work -= p.n_brokers + 2 * s.cost[broker]
     for k in range(used + 1):
         if k + 1 >= s.n_best:
             return
@@ -150,7 +150,7 @@ cdef void explore(Problem* p, Search* s, Py_ssize_t placed, int used) noexcept n
         change(p, broker, k, 1)
         explore(p, s, placed + 1, max(used, k + 1))
         change(p, broker, k, -1)
-        if s.n_best <= s.lowest or s.steps < 0:
+        if s.n_best <= s.lowest or s.work < 0:
             return
 
 
@@ -160,9 +160,9 @@ def search_exactly(
     const int32_t[::1] limits,      # IN      (E,)    how many of them one batch may hold, from 1
     const int64_t[::1] first,       # IN      (n+1,)  where the limits of each broker begin
     const int32_t[::1] sets_of,     # IN      (m,)    their numbers
-    const int64_t[::1] degree,      # IN      (n,)    breaks ties: the larger goes first
+    const int64_t[::1] cost,        # IN      (n,)    cells to change for each; breaks ties
     int lowest,                     # no fewer batches are possible
-    int64_t steps,                  # how many brokers to place before giving up
+    int64_t work,                   # how many cells to look at or change before giving up
     int32_t[::1] best,              # IN OUT  (n,)    batch of each broker, allowed by all limits
     int32_t[::1] batch,             # scratch (n,)
     int32_t[:, ::1] blocked,        # scratch (n, K)  K is at least the number of batches
@@ -178,8 +178,8 @@ def search_exactly(
     cdef Search s
     cdef Py_ssize_t i
     s.best = &best[0]
-    s.degree = &degree[0]
-    s.steps = steps
+    s.cost = &cost[0]
+    s.work = work
     s.lowest = lowest
     s.n_best = 0
     with nogil:
@@ -190,7 +190,7 @@ def search_exactly(
         saturation[:] = 0
         if s.n_best > lowest:
             explore(&p, &s, 0, 0)
-    return s.n_best, s.n_best <= lowest or s.steps >= 0
+    return s.n_best, s.n_best <= lowest or s.work >= 0
 
 
 cdef inline uint64_t next_random(uint64_t* state) noexcept nogil:
