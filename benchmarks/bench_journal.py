@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kfast
-from benchmarks.bench_events import ROUNDS, report
+from benchmarks.bench_events import ROUNDS
 
 LEVELS = ("off", "counts", "full")
 EVENTS = ("start", "one", "third")
@@ -81,7 +81,9 @@ def test_level(
         check(outcome)
     n_bytes = sum(table.nbytes for table in tables.values())
     n_rows = sum(table.num_rows for table in tables.values())
-    report(benchmark, n_partitions, found, table_bytes=n_bytes, table_rows=n_rows)
+    benchmark.extra_info.update(
+        partitions=n_partitions, digest=found, table_bytes=n_bytes, table_rows=n_rows
+    )
 
 
 @pytest.mark.parametrize("event", EVENTS)
