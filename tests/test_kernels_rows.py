@@ -70,6 +70,23 @@ def test_the_hosting_index_lists_the_rows_of_each_broker(layout):
             assert position[-1].tolist() == begin[1:].tolist()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.2])
+def test_rows_are_merged_with_those_that_wait(share):
+    """`merge_waiting`: a set of all of them, ascending; with too little room only the first."""
+    for seed, n in enumerate((0, 1, 64, 700, 5000)):
+        draw = np.random.default_rng(seed)
+        rows, first, other = (np.flatnonzero(draw.random(n) < s) for s in (0.1, share, share))
+        rows = rows.astype(np.int32)
+        wanted = sorted({*rows.tolist(), *first.tolist(), *other.tolist()})
+        bits = bits_of(first.tolist(), n), bits_of(other.tolist(), n)
+        for room in (len(wanted) + 5, len(wanted), len(wanted) // 2):
+            merged = np.full(room, -1, np.int32)
+            assert hosting.merge_waiting(rows, *bits, merged) == len(wanted)
+            kept = min(room, len(wanted))
+            assert merged[:kept].tolist() == wanted[:kept]
+            assert (merged[kept:] == -1).all()
+
+
 @pytest.mark.parametrize("assigned_only", [True, False])
 def test_select_slots_finds_the_slots_of_some_brokers(layout, assigned_only):
     """`replicas_on_brokers` of section 1.5; candidates that have none are left out."""

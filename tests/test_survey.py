@@ -1,4 +1,8 @@
-"""Rebalances that look at marked rows only, and brokers that catch up in one visit."""
+"""Rebalances that look at marked rows only, and brokers that catch up in one visit.
+
+The kernels are `recheck_leaders` of `kfast.kernels.census` and `catch_up_hosted` of
+`kfast.kernels.isr`.
+"""
 
 from __future__ import annotations
 

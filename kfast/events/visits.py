@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kfast.state import ClusterState
 
 NOTHING = np.empty(0, np.int32)
+FEW = 4096
+"""Rows without a live leader that are listed with others in one pass; more take two."""
 
 
 def can_visit(controller: Controller) -> bool:
@@ -187,12 +189,13 @@ def shut_down_broker(controller: Controller, broker: int) -> Rows:
 
 def _concerned(state: ClusterState, brokers: Rows) -> Rows:
     """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
-    index = state.index_hosting()
-    if not state.leader_offline.any() and not state.pending.any():
-        return index.candidates(state, brokers)
-    marked = state.leader_offline | state.pending
-    hosting.mark_rows(index.candidates(state, brokers), marked)
-    return state.list_marked(marked)
+    rows = state.index_hosting().candidates(state, brokers)
+    room = np.empty(rows.size + FEW, np.int32)
+    n = hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
+    if n > room.size:
+        room = np.empty(n, np.int32)
+        hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
+    return rows if n == rows.size else room[:n]
 
 
 def can_catch_up(controller: Controller) -> bool:

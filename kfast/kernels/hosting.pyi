@@ -15,6 +15,9 @@ def mark_rows(rows: _Array, bits: _Array) -> None: ...
 def list_marked(
     bits: _Array, topic_row: _Array, topic_flags: _Array, any_queued: bool, rows: _Array,
 ) -> int: ...
+def merge_waiting(
+    rows: _Array, leader_offline: _Array, pending: _Array, merged: _Array
+) -> int: ...
 def refresh_leader_offline(
     records: _Array, replicas: _Array, broker_status: _Array, rows: _Array,
     leader_offline: _Array,

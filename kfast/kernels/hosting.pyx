@@ -128,6 +128,58 @@ def list_marked(
     return n
 
 
+def merge_waiting(
+    const int32_t[::1] rows,           # IN   (n,)    partition rows, ascending, each once
+    const uint64_t[::1] leader_offline,  # IN  bitmap  partitions with an offline leader
+    const uint64_t[::1] pending,       # IN   bitmap  partitions New or Offline
+    int32_t[::1] merged,               # OUT  (m,)    all of them, ascending, each once
+):
+    """List some rows together with those that have no live leader or wait for one.
+
+    Returns how many there are. Where that is more than there is room for, only the first m are
+    listed. The bitmaps are read once, eight words at a time where all are empty.
+    """
+    cdef Py_ssize_t words = pending.shape[0]
+    cdef Py_ssize_t room = merged.shape[0]
+    cdef Py_ssize_t n_rows = rows.shape[0]
+    cdef Py_ssize_t word = 0
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t row
+    cdef uint64_t left
+    cdef int k
+    with nogil:
+        while word < words:
+            if word + 8 <= words:
+                left = 0
+                for k in range(8):
+                    left |= leader_offline[word + k] | pending[word + k]
+                if not left:
+                    word += 8
+                    continue
+            left = leader_offline[word] | pending[word]
+            while left:
+                row = 64 * word + kfast_lowest(left)
+                left &= left - 1
+                while i < n_rows and rows[i] < row:
+                    if n < room:
+                        merged[n] = rows[i]
+                    n += 1
+                    i += 1
+                if i < n_rows and rows[i] == row:
+                    i += 1
+                if n < room:
+                    merged[n] = <int32_t> row
+                n += 1
+            word += 1
+        while i < n_rows:
+            if n < room:
+                merged[n] = rows[i]
+            n += 1
+            i += 1
+    return n
+
+
 def refresh_leader_offline(
     const_record_t[::1] records,         # IN      (P,)    hot records
     const broker_t[:, ::1] replicas,     # IN      (P, S)  broker rows

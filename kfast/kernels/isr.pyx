@@ -158,6 +158,7 @@ def propose_catch_up(
         if joined and leader_is_online(&records[row], &replicas[row, 0], seen.live):
             isr[i] = joined | records[row].isr
 
+
 def catch_up_hosted(
     record_t[::1] records,             # IN OUT  (P,)    hot records
     const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
