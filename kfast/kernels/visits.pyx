@@ -14,7 +14,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
 from kfast.kernels.election cimport NOT_ASKED_RULE
+from kfast.kernels.fetch cimport fetch_row
 from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
+from kfast.kernels.leaving cimport are_plain_followers, leave_isr
 from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
@@ -29,7 +31,6 @@ from kfast.kernels.slots cimport (
     Effect,
     broker_t,
     chunk_start,
-    kfast_prefetch,
     leader_is_online,
     liveness_of,
     record_t,
@@ -100,9 +101,7 @@ cdef void fail_chunk(
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
-            kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[row, 0])
-            kfast_prefetch(&states[row, 0])
+            fetch_row(&records[row], &replicas[row, 0], &states[row, 0])
         row = rows[i]
         record = &records[row]
         if is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0]):
@@ -122,7 +121,12 @@ cdef void fail_chunk(
             if keeping:
                 keep_effect(&keepers[1], effects, record, &replicas[row, 0])
         slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
-        if slots:
+        if slots and not keeping and are_plain_followers(
+            record, &replicas[row, 0], &states[row, 0], slots, rules.replica, rules.controller_epoch
+        ):
+            counts[2] += leave_isr(record, &replicas[row, 0], &states[row, 0], slots,
+                                   rules.controller_epoch, rules.counting, replica, n_brokers)
+        elif slots:
             flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
             n = <int> change_row(
                 record, &replicas[row, 0], &states[row, 0], row, slots, flags, R_OFFLINE,
@@ -213,9 +217,7 @@ cdef void start_chunk(
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
-            kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[row, 0])
-            kfast_prefetch(&states[row, 0])
+            fetch_row(&records[row], &replicas[row, 0], &states[row, 0])
         row = rows[i]
         record = &records[row]
         is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
@@ -304,9 +306,7 @@ cdef Py_ssize_t shut_down_chunk(
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
-            kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[row, 0])
-            kfast_prefetch(&states[row, 0])
+            fetch_row(&records[row], &replicas[row, 0], &states[row, 0])
         row = rows[i]
         record = &records[row]
         is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
