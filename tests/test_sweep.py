@@ -173,7 +173,7 @@ def test_empty_clusters_have_sweeps_too():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(0, 10_800, 450))
+@pytest.mark.parametrize("start", range(0, 11_250, 450))
 def test_a_sweep_is_the_controller_on_ten_thousand_clusters(start):
     """10 000 clusters and more whose controller starts; 60 000 scenarios."""
-    assert sum(compare(seed) for seed in range(start, start + 450)) > 416
+    assert sum(compare(seed) for seed in range(start, start + 450)) > 400
