@@ -3,9 +3,9 @@
     python -m benchmarks.guard            compare; the exit status is 1 where a third is lost
     python -m benchmarks.guard --record   write the ratios of this run to ratios.json
 
-A machine's speed and what else runs on it change both times alike, so only their ratio counts. The
-forms of an event take turns, and the best of many rounds is taken. A ratio that looks lost is
-measured again, with more rounds, before it counts: the best ratio of all attempts does.
+A machine's speed changes both times alike, so only their ratio counts, of CPU times. The forms of
+an event take turns, and the best of many rounds is taken. A ratio that looks lost is measured
+again, with more rounds, before it counts: the best ratio of all attempts does.
 """
 
 from __future__ import annotations
