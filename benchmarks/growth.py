@@ -3,9 +3,9 @@
     python -m benchmarks.growth --most 10000000 --folder benchmarks/results
 
 Clusters of 10 thousand, 100 thousand, ... partitions, 10 000 replicas on each broker; each event in
-each form, forms in turns, the median of some rounds, in CPU time of one thread. The line `limit` is the time that the bytes to
-be moved take at the bandwidth of a copy measured in this run. The slopes are fitted to the
-logarithms: 1 is linear growth, 0 none.
+each form, forms in turns, the median of some rounds, in CPU time of one thread. The line `limit` is
+the time that the bytes to be moved take at the bandwidth of a copy measured in this run. The slopes
+are fitted to the logarithms: 1 is linear growth, 0 none.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def this_machine(bandwidth: float) -> str:
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     return (
-        f"{model}, {os.cpu_count()} cores{load}, CPU time of one thread, {day}; RF 3; limit: bytes to be "
-        f"moved at {bandwidth / 1e9:.1f} GB/s (copy, same run)"
+        f"{model}, {os.cpu_count()} cores{load}, CPU time of one thread, {day}; RF 3; "
+        f"limit: bytes to be moved at {bandwidth / 1e9:.1f} GB/s (copy, same run)"
     )
 
 
