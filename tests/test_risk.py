@@ -308,6 +308,25 @@ def check_placement(state, plain, found):
     assert [tuple(row.values()) for row in found.pairs.to_pylist()] == expected
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_pairs_lose_what_a_sweep_says(seed):
+    """Beyond the baseline, on a started cluster with shrunken ISRs and a dead broker."""
+    state = generate(brokers=9, partitions=80, replication_factor=1 + seed % 4, seed=seed,
+                     placement="uniform", min_insync_replicas=1 + seed % 3)
+    draws = np.random.default_rng(seed).integers(0, 255, state.n_partitions, np.uint8)
+    state.records["isr"] = state.records["isr"] & (draws | 1)
+    state.remove_live_brokers([4])
+    state.recount()
+    kfast.Controller(state).on_controller_failover()
+    found, scenarios = kfast.risk(state), kfast.every_broker(state, k=2)
+    baseline, *rows = kfast.sweep(state, scenarios).to_pylist()
+    offsets, down = scenarios.down(0, len(scenarios))
+    for row, start, stop in zip(rows, offsets[1:], offsets[2:], strict=False):
+        lost = found.lost(state.broker_id[down[start:stop]].tolist())
+        for metric in RISK_METRICS:
+            assert row[metric] - baseline[metric] == sum(lost[metric].to_pylist())
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_add_shared_and_note_triples(seed):
     """Sums over pairs and triples of weighted sets, by adding up every triple."""
