@@ -16,6 +16,8 @@ from typing import Any
 
 from kfast import ClusterState, Controller
 from kfast.journal import Outcome
+from kfast.profiles import find_profile
+from kfast.store import Store
 
 from .log_forms import PROFILES
 from .log_texts import Wording, joined, replica_name
@@ -47,7 +49,10 @@ class LogWriter:
         self, state: ClusterState, version: str, trace: bool | None = None
     ) -> None:
         self.state = state
-        self.controller = Controller(state, journal="full", profile=PROFILES[version])
+        profile = find_profile(PROFILES[version])
+        # Without a store of its own no controller shows what is stored and not yet cached.
+        store = None if profile.touch_is_cached else Store(state)
+        self.controller = Controller(state, store=store, journal="full", profile=profile)
         self.words = Wording(version)
         self.trace = not self.words.since("2.8") if trace is None else trace
         self.files: dict[str, list[str]] = defaultdict(list)

@@ -209,7 +209,7 @@ WHOLE = (
     "Stopped replica state machine", "Controller startup complete",
     "Reading controller epoch from ZooKeeper", "Incrementing controller epoch in ZooKeeper",
     "ZK expired; shut down all controller components and try to re-elect",
-    "[IsrChangeNotificationListener] Fired!!!", "ISR change notification listener fired",
+    "Fired!!!", "ISR change notification listener fired",
     "Ignoring partition change during topic deletion as no new partitions are added",
     "Controller has already moved when trying to trigger controller movement",
     "Controller shutdown complete", "Forcing the controller to resign",

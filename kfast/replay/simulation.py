@@ -22,7 +22,7 @@ from kfast.replay.events import TIE_MS, Event
 from kfast.replay.items import Item, Key, Sending, items_of, sendings_of
 from kfast.replay.rows import Possibility, brokers_table, plain_topic
 from kfast.replay.scala import Partition
-from kfast.replay.stored import read_all, stored
+from kfast.replay.stored import note_epochs, read_all, stored
 from kfast.state import ClusterState, Leadership, mutators
 
 
@@ -192,6 +192,8 @@ class Simulation:
         stored = now.copy()
         stored[:n][~written[:n]] = self.stored[:n][~written[:n]]
         self.stored = stored
+        if not self.controller.profile.has_alter_partition:
+            note_epochs(self, np.flatnonzero(~written & (stored[:, 1] != now[:, 1])).tolist())
 
     def read_records(self) -> None:
         """What a new controller reads: the records and controller epochs that are stored."""

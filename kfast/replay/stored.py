@@ -42,6 +42,16 @@ def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int
     simulation.unread[row] = dataclasses.replace(record, isr=tuple(isr), version=version)
 
 
+def note_epochs(simulation: Simulation, rows: list[int]) -> None:
+    """Keep stored records that a controller took over without writing: their epoch is older."""
+    for row in rows:
+        record = stored(simulation, row)
+        if record is not None and row not in simulation.unread:
+            simulation.unread[row] = dataclasses.replace(
+                record, controller_epoch=int(simulation.stored[row, 1])
+            )
+
+
 def read_all(simulation: Simulation) -> None:
     """A new controller reads every record."""
     for row, record in simulation.unread.items():
@@ -104,6 +114,6 @@ def _take_back(simulation: Simulation, store: Store, rows: set[int]) -> None:
 
 
 def _same(record: Leadership, cached: Leadership) -> bool:
-    return (record.leader, record.leader_epoch, record.version) == (
-        cached.leader, cached.leader_epoch, cached.version
+    return (record.leader, record.leader_epoch, record.version, record.controller_epoch) == (
+        cached.leader, cached.leader_epoch, cached.version, cached.controller_epoch
     )

@@ -8,14 +8,21 @@ from kfast.replay.reading import STATE_CHANGE, Entry, Logs
 
 NOT_UNDERSTOOD = "not understood"
 TALK = forms_controller.TALK
+UNSIGNED = frozenset({"isr_notified"})
+"""Kinds of lines that do not say who writes them (0.10.0): whoever writes that file."""
 
 
 def understand(logs: Logs) -> tuple[list[Statement], dict[Form, int]]:
     """Say of each entry what it states; also how often each form occurred."""
     used: dict[str, tuple[Form, int]] = {}
     statements = []
+    writers: dict[int, int] = {}
     for entry in logs.entries:
         statement, form = read_statement(entry, logs.kinds[entry.file])
+        if statement.actor == "controller" and statement.actor_id is not None:
+            writers[entry.file] = statement.actor_id
+        elif statement.kind in UNSIGNED and not statement.actor:
+            statement.actor, statement.actor_id = "controller", writers.get(entry.file)
         statements.append(statement)
         if form is not None:
             key = form.wording

@@ -1,0 +1,138 @@
+"""Replay of releases before 2.4: what their lines leave out, and what their store knows first."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.replay.events import Event
+from kfast.replay.reading import read_logs
+from kfast.replay.rows import Possibility, Start, row_of, with_states
+from kfast.replay.running import run
+from kfast.replay.script import write_script
+from kfast.replay.simulation import Simulation
+from kfast.replay.terms import Term, find_terms
+from kfast.replay.unclean import unclean_topics
+from kfast.replay.understanding import understand
+
+pytestmark = pytest.mark.kernels
+
+READY = """\
+[2021-05-01 10:00:00,001] INFO [Controller id=1] Ready to serve as the new controller with \
+epoch 4 (kafka.controller.KafkaController)
+"""
+REASSIGNED = """\
+[2021-05-01 10:00:09,001] INFO [Controller id=1] Handling reassignment of partition a-1 to new \
+replicas 2,1 (kafka.controller.KafkaController)
+[2021-05-01 10:00:09,021] INFO [Controller id=1] Handling reassignment of partition a-0 to new \
+replicas 3 (kafka.controller.KafkaController)
+"""
+ONLINE_AGAIN = "".join(
+    "[2021-05-01 10:00:40,001] TRACE [Controller id=1 epoch=4] Changed state of replica 2 for "
+    f"partition a-{number} from OnlineReplica to OnlineReplica (state.change.logger)\n"
+    for number in range(2)
+)
+UNSIGNED = """\
+[2021-05-01 10:00:00,001] INFO [Controller 1]: Broker 1 is ready to serve as the new controller \
+with epoch 4 (kafka.controller.KafkaController)
+[2021-05-01 10:00:09,001] DEBUG Sending MetadataRequest to Brokers:ArrayBuffer(1, 2) for \
+TopicAndPartitions:Set([a,1]) (kafka.controller.IsrChangeNotificationListener)
+"""
+UNCLEAN = """\
+[2021-05-01 10:00:09,001] DEBUG [OfflinePartitionLeaderSelector]: No broker in ISR is alive for \
+[risky,0]. Pick the leader from the alive assigned replicas: 1 \
+(kafka.controller.OfflinePartitionLeaderSelector)
+"""
+
+
+def statements_of(directory, controller, state_change=""):
+    """Statements of two files."""
+    (directory / "controller.log").write_text(controller)
+    (directory / "state-change.log").write_text(state_change)
+    return understand(read_logs(directory))[0]
+
+
+def script_of(directory, controller, state_change=""):
+    """Events of the only term."""
+    statements = statements_of(directory, controller, state_change)
+    return write_script(statements, find_terms(statements)[0])
+
+
+def test_a_line_without_a_name_is_of_whoever_writes_the_file(tmp_path):
+    """0.10.0, `IsrChangeNotificationListener`: it does not say which controller it is."""
+    said = statements_of(tmp_path, UNSIGNED)[1]
+    assert (said.kind, said.actor, said.actor_id) == ("isr_notified", "controller", 1)
+    assert said.said["partitions"] == (("a", 1),)
+
+
+def test_only_topics_that_allow_it_look_beyond_the_isr(tmp_path):
+    """Up to 1.0, `OfflinePartitionLeaderSelector` says when it does."""
+    statements = statements_of(tmp_path, UNCLEAN)
+    assert unclean_topics(statements, range(len(statements))) == {"risky"}
+
+
+def test_one_node_of_reassignments_is_one_event(tmp_path):
+    """Up to 2.3 the controller takes its partitions one after the other."""
+    events = [event for event in script_of(tmp_path, READY + REASSIGNED) if not event.inferred]
+    assert [event.kind for event in events] == ["reassign"]
+    assert list(events[0].said["targets"].items()) == [(("a", 1), (2, 1)), (("a", 0), (3,))]
+
+
+def test_a_failed_log_directory_is_found_by_what_it_asks_for(tmp_path):
+    """1.0 to 2.1 announce it with no line; every replica of its broker becomes Online again."""
+    events = script_of(tmp_path, READY, ONLINE_AGAIN)
+    assert [(event.kind, event.said["brokers"]) for event in events if "brokers" in event.said] == [
+        ("dir_failure", (2,))
+    ]
+
+
+# --- the store knows first ------------------------------------------------------------------------
+
+
+def event(kind, time, **said):
+    """An event of a controller whose log is not looked at."""
+    return Event(kind, time, 0, said, Term(1, 0, 0, epoch=4), number=time)
+
+
+@pytest.fixture
+def simulation():
+    """One partition on brokers 1 and 2 of three, led by 1."""
+    made = Simulation("zk-2.0")
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    possibility = Possibility(("t", 0), 0)
+    start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
+    row = with_states(row_of(possibility, start), {1, 2, 3})
+    made.rebuild(set(), [(possibility, row)], {1: 0, 2: 0, 3: 0})
+    run(made, first)
+    return made
+
+
+def epochs(record):
+    """Leader epoch and version."""
+    return record.leader_epoch, record.version
+
+
+def test_a_reassignment_raises_an_epoch_that_is_not_cached(simulation):
+    """Specification, sections 6.6 and 8.1: up to 2.3 the cache has the old record."""
+    ran = run(simulation, event("reassign", 1, targets={("t", 0): (3, 1)}))
+    sent = [row["leader_epoch"] for row in ran.outcome.requests.to_pylist()]
+    assert set(sent) == {6, 5}
+    assert epochs(simulation.state.leadership(0)) == (5, 7)
+    assert epochs(simulation.unread[0]) == (6, 8)
+
+
+def test_an_election_reads_what_a_leader_wrote(simulation):
+    """Specification, section 6.10: the controller hears of it later, and reads it at once."""
+    run(simulation, event("isr_written", 1, updates={("t", 0): (1,)}))
+    assert simulation.state.leadership(0).isr == (1, 2)
+    run(simulation, event("brokers", 2, added=(), bounced=(), deleted=(1,), live=(2, 3)))
+    assert simulation.state.leadership(0).isr == (1,)
+    assert simulation.unread == {}
+
+
+def test_a_request_to_a_broker_that_is_gone_is_logged(simulation):
+    """Up to 2.1 every request is, and the channel manager drops it."""
+    run(simulation, event("brokers", 1, added=(), bounced=(), deleted=(3,), live=(1, 2)))
+    run(simulation, event("reassign", 2, targets={("t", 0): (3, 1)}))
+    said = simulation.take(0, ("lead", 3), 2, id(simulation.ran[-1].event.term))
+    assert said["leader_epoch"] == 6
+    assert not list(simulation.requests(0, "lead", 3, 9))
