@@ -91,7 +91,9 @@ def _sent_lead(case: Case) -> list[Check]:
 def _sent_told(case: Case) -> list[Check]:
     view, line, said, row = case.view, case.line, case.said, case.row
     record = said["record"]
-    found = view.simulation.take(row, ("told",), line.entry.time, view.term, _logged(record))
+    found = view.simulation.take(
+        row, ("told",), line.entry.time, view.term, _logged(record), said.get("broker")
+    )
     checks = record_checks(record, found)
     if found is not None and "brokers" in said:
         brokers = tuple(sorted(said["brokers"]))

@@ -36,8 +36,8 @@ class Item:
         What kind of line says it, of what.
     said : dict
         Values.
-    taken : bool
-        A line said it.
+    takers : set
+        Who it was said of: brokers where each has a line of its own, else None.
     """
 
     event: Event
@@ -45,7 +45,7 @@ class Item:
     time: int
     key: Key
     said: dict[str, Any]
-    taken: bool = False
+    takers: set[int | None] = field(default_factory=set)
 
     @property
     def order(self) -> tuple[float, int]:

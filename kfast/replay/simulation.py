@@ -287,7 +287,8 @@ class Simulation:
             dataclasses.replace(p, starts=list(p.starts)) for p in self.possibility
         ]
         other.items = {
-            row: [dataclasses.replace(item) for item in items] for row, items in self.items.items()
+            row: [dataclasses.replace(item, takers=set(item.takers)) for item in items]
+            for row, items in self.items.items()
         }
         other.ran = list(self.ran)
         other.stored = self.stored.copy()
@@ -298,20 +299,24 @@ class Simulation:
     # --- items ----------------------------------------------------------------------------------
 
     def take(
-        self, row: int, key: Key, time: int, term: int, logged: dict[str, Any] | None = None
+        self, row: int, key: Key, time: int, term: int, logged: dict[str, Any] | None = None,
+        by: int | None = None,
     ) -> dict[str, Any] | None:
-        """Values of the item that a line of some time is about; None where there is none."""
+        """Values of the item that a line of some time is about; None where there is none.
+
+        `by` is the broker where each that is told has a line of its own.
+        """
         best: Item | None = None
-        best_score = (-1, -1)
+        best_score = (False, -1)
         for item in reversed(self.items.get(row, ())):
             if item.key != key or not self._in_window(item, time, term):
                 continue
-            score = (0 if item.taken else 1, _agreement(item.said, logged))
+            score = (by not in item.takers, _agreement(item.said, logged))
             if score >= best_score:
                 best, best_score = item, score
         if best is None:
             return None
-        best.taken = True
+        best.takers.add(by)
         return best.said
 
     def _in_window(self, item: Item, time: int, term: int) -> bool:
