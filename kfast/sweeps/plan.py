@@ -156,8 +156,8 @@ def _check_started(state: ClusterState) -> None:
     waiting = records["partition_state"] == PartitionState.OFFLINE
     if not waiting.any():
         return
-    rows = np.flatnonzero(waiting & ((records["flags"] & FLAG_HAS_LEADERSHIP) != 0))
-    for row in rows.tolist():
-        leader = int(records["leader"][row])
-        if leader >= 0 and state.is_replica_online(int(state.broker_id[leader]), row):
-            raise InvariantError(f"partition row {row} is Offline though its leader is live")
+    waiting &= (records["flags"] & FLAG_HAS_LEADERSHIP) != 0
+    waiting[state.list_marked(state.leader_offline)] = False
+    if waiting.any():
+        row = int(np.flatnonzero(waiting)[0])
+        raise InvariantError(f"partition row {row} is Offline though its leader is live")
