@@ -7,6 +7,7 @@ cannot keep up, a few leaders away from home. The same numbers come out every ti
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import random
 import re
@@ -97,4 +98,12 @@ if __name__ == "__main__":
     (HERE / "describe.txt").write_text(text)
     (HERE / "plan.json").write_text(plan(text))
     rows = [f"{broker},{rack}" for broker, rack in RACK_OF.items()]
-    (HERE / "brokers.csv").write_text("\n".join(["broker_id,rack", *rows]) + "\n")
+    brokers = "\n".join(["broker_id,rack", *rows]) + "\n"
+    (HERE / "brokers.csv").write_text(brokers)
+    for seed, cluster in enumerate(("east", "west")):
+        place = HERE / "fleet" / cluster
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "brokers.csv").write_text(brokers)
+        for day in (20, 21):
+            packed = gzip.compress(describe(random.Random(100 * seed + day)).encode(), mtime=0)
+            (place / f"202611{day}T0600.txt.gz").write_bytes(packed)

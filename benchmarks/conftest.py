@@ -19,6 +19,9 @@ def pytest_addoption(parser):
         default=SMALL,
         help=f"size of the cluster that benchmarks work on (default {SMALL})",
     )
+    parser.addoption(
+        "--scenarios", type=int, default=5_000, help="size of Spark's sweeps (default 5000)"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from kfast.cli.options import (
     topic_partition,
 )
 from kfast.cli.output import Answer, busy, check_conditions, check_output
+from kfast.cli.pipeline import pipeline_command
 from kfast.cli.planning import restart_command, risk_command
 from kfast.cli.replay import replay_command
 from kfast.cli.sweep import sweep_command
@@ -213,6 +214,7 @@ commands.add_command(sweep_command)
 commands.add_command(restart_command)
 commands.add_command(risk_command)
 commands.add_command(replay_command)
+commands.add_command(pipeline_command)
 commands.add_command(generate_command)
 commands.add_command(convert)
 commands.add_command(schema_command)

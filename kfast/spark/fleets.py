@@ -28,7 +28,7 @@ from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Exports", "fleet", "fleet_schema", "make_scenarios"]
+__all__ = ["Exports", "Question", "fleet", "fleet_schema", "labelled", "make_scenarios"]
 
 Question: TypeAlias = str | tuple[str, Mapping[str, Any]] | Callable[[ClusterState], Scenarios]
 
@@ -200,10 +200,10 @@ def _answer(work: _Work, name: str, part: int, parts: int) -> Iterator[pa.Record
         prepare_sweep(state), mine, counts=work.counts, vectors=work.vectors
     ) as reader:
         for batch in reader:
-            yield _labelled(batch, name, state, mine, work.counts)
+            yield labelled(batch, name, state, mine, work.counts)
 
 
-def _labelled(
+def labelled(
     batch: pa.RecordBatch, name: str, state: ClusterState, scenarios: Scenarios,
     counts: Collection[str],
 ) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ def find_files(where: str | Path) -> list[str]:
     InputError
         There are none.
     """
-    text = str(where).removeprefix("file:")
+    text = str(Path(str(where).removeprefix("file:")).absolute())
     root = Path(text)
     if root.is_dir():
         found = [path for path in root.rglob("*") if not _is_hidden(path, root)]

@@ -1,0 +1,120 @@
+"""What Spark adds: each path of kfast.spark beside the same work without Spark, in one run.
+
+`python -m pytest benchmarks/bench_spark.py --benchmark-enable --partitions 1000000 --scenarios
+100000` takes minutes. Both cores work in each: two threads, or two tasks at a time.
+"""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+
+import kfast
+from tests.conftest import spark
+from tests.test_spark_sharded import split
+
+pytestmark = pytest.mark.spark
+__all__ = ["spark"]
+ROUNDS = 3
+SHARDS = 8
+
+
+@pytest.fixture(scope="module")
+def scenarios(cluster, request):
+    return kfast.random_brokers(
+        cluster, k=3, n=request.config.getoption("--scenarios"), seed=1
+    )
+
+
+class TestSweep:
+    """Random scenarios of three brokers each, all counts."""
+
+    def test_kfast(self, benchmark, cluster, scenarios):
+        benchmark.group = "spark: sweep"
+        table = benchmark.pedantic(kfast.sweep, args=(cluster, scenarios, 2), rounds=ROUNDS)
+        assert table.num_rows == len(scenarios)
+
+    def test_spark(self, benchmark, spark, cluster, scenarios):
+        from kfast.spark import sweep
+
+        benchmark.group = "spark: sweep"
+        sweep(spark, cluster, scenarios.slice(0, 100), tasks=2).toArrow()
+        table = benchmark.pedantic(
+            lambda: sweep(spark, cluster, scenarios).toArrow(), rounds=ROUNDS
+        )
+        n = len(scenarios) // 50
+        some = table.sort_by("scenario").slice(0, n).combine_chunks()
+        wanted = kfast.sweep(cluster, scenarios.slice(0, n))
+        assert some.cast(wanted.schema).equals(wanted.combine_chunks())
+
+
+@pytest.fixture(scope="module")
+def shards(cluster, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench") / "shards"
+    split(cluster, folder, SHARDS)
+    return folder
+
+
+class TestShards:
+    """One broker fails, from Parquet files to Parquet files."""
+
+    def test_pyarrow(self, benchmark, shards, tmp_path):
+        """Read and write the same files, nothing else."""
+
+        def run():
+            for path in sorted(shards.iterdir()):
+                pq.write_table(pq.read_table(path), tmp_path / path.name, compression="zstd")
+
+        benchmark.group = "spark: shards"
+        benchmark.pedantic(run, rounds=ROUNDS)
+        assert len(list(tmp_path.iterdir())) == SHARDS
+
+    def test_spark(self, benchmark, spark, cluster, shards, tmp_path):
+        from kfast.spark import fail
+
+        benchmark.group = "spark: shards"
+        done = benchmark.pedantic(
+            lambda: fail(spark, shards, brokers=[1], output=tmp_path / "out"), rounds=ROUNDS
+        )
+        after = kfast.fail_brokers(cluster, [1]).state
+        assert done.digest == after.digest()
+
+
+@pytest.fixture(scope="module")
+def frame(spark, cluster, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("columns") / "rows.parquet")
+    pq.write_table(cluster.to_tables().partitions.select(["replicas", "isr"]), path)
+    return spark.read.parquet(path)
+
+
+class TestColumns:
+    """An election in a column, against a column that only crosses to Python and back."""
+
+    @pytest.mark.parametrize("elects", [False, True], ids=["crossing", "elect"])
+    def test_columns(self, benchmark, frame, n_partitions, elects):
+        from pyspark.sql import functions as sql
+
+        from benchmarks.spark_columns import crossing
+        from kfast.spark.functions import elect
+
+        benchmark.group = "spark: columns"
+        column = elect("replicas", "isr", "isr") if elects else crossing("replicas", "isr")
+        total = benchmark.pedantic(
+            lambda: frame.select(sql.sum(column["leader_epoch"])).collect()[0][0], rounds=ROUNDS
+        )
+        assert total == (n_partitions if elects else 0)
+
+
+class TestTasks:
+    """Tasks with nothing to do: what one costs."""
+
+    @pytest.mark.parametrize("tasks", [2, 34])
+    def test_empty_tasks(self, benchmark, spark, cluster, tasks):
+        from kfast.spark import scenario_rows
+
+        nothing = kfast.every_broker(cluster).slice(0, 1)
+        benchmark.group = "spark: tasks"
+        found = benchmark.pedantic(
+            lambda: scenario_rows(spark, nothing, tasks=tasks).toArrow(), rounds=ROUNDS
+        )
+        assert found.num_rows == 0

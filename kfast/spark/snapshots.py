@@ -1,0 +1,328 @@
+"""What the pipeline does with one export: tables, sweeps, summaries, alerts, and a manifest.
+
+Every file is written whole or not at all, and holds nothing but what follows from the export and
+the configuration. The manifest goes first and comes last: where it is, all files beside it are of
+the export that it names. So whatever is killed, the next run ends with the same files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kfast.errors import KfastError
+from kfast.io.text import writing
+from kfast.spark.fleets import Exports, Question, fleet_schema, labelled, make_scenarios
+from kfast.state import ClusterState
+from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
+
+__all__ = ["Alert", "Job", "Sweep", "label_of", "run_snapshot"]
+
+FORMAT = 1
+"""Rises when results of an earlier kfast are to be made again."""
+
+TABLES = ("brokers", "topics", "partitions", "cluster")
+SUMMARY = pa.schema(
+    [
+        ("sweep", pa.string()),
+        ("metric", pa.string()),
+        ("baseline", pa.int64()),
+        ("worst", pa.int64()),
+        ("worst_scenario", pa.int64()),
+        ("worst_brokers", pa.list_(pa.int32())),
+    ]
+)
+"""Per sweep and count: without a failure, and in the first scenario where it is largest."""
+
+ALERTS = pa.schema(
+    [
+        ("sweep", pa.string()),
+        ("condition", pa.string()),
+        ("scenarios", pa.int64()),
+        ("worst", pa.int64()),
+        ("worst_scenario", pa.int64()),
+        ("worst_brokers", pa.list_(pa.int32())),
+    ]
+)
+"""Per condition that holds somewhere: in how many scenarios, and the first of the worst."""
+
+_SMALLER = (operator.lt, operator.le)
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A condition on a count of a sweep, such as offline>0."""
+
+    text: str
+    metric: str
+    compare: Callable[[Any, int], Any]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is made of every snapshot."""
+
+    name: str
+    question: Question
+    alerts: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is done with every export.
+
+    Attributes
+    ----------
+    exports : Exports
+        How exports are read.
+    sweeps : tuple of Sweep
+    output : str
+        Folder of the results.
+    """
+
+    exports: Exports
+    sweeps: tuple[Sweep, ...]
+    output: str
+
+    def fingerprint(self) -> str:
+        """Stand for all that results follow from, besides the export."""
+        from kfast import __version__
+
+        sweeps = [(s.name, s.question, [a.text for a in s.alerts]) for s in self.sweeps]
+        said = repr(
+            (FORMAT, __version__, sorted(self.exports.defaults.items()), self.exports.brokers_name,
+             sweeps)
+        )
+        return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+class Manifest(msgspec.Struct):
+    """What stands beside the results of a snapshot."""
+
+    cluster: str
+    captured: str
+    source: str
+    inputs: dict[str, str]
+    configuration: str
+    sweeps: dict[str, Any]
+    versions: dict[str, str]
+    error: str | None
+    digest: str | None
+    assumptions: list[str]
+    alerts: int
+    rows: dict[str, int]
+    files: dict[str, str]
+
+
+@dataclass
+class _Written:
+    """Files of a snapshot as they are written: how many rows, and what hash."""
+
+    root: Path
+    label: str
+    rows: dict[str, int] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write one file whole, or not at all."""
+        path = self.root / name / self.label / "part.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(".*.part"):
+            left.unlink()
+        rows = 0
+        with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        self.rows[name], self.files[name] = rows, _hash(path)
+
+    def drop_others(self) -> None:
+        """Remove what an earlier run with other sweeps left of this snapshot."""
+        for place in ("tables/*", "sweeps/*", "summaries", "alerts"):
+            for folder in self.root.glob(place):
+                path = folder / self.label / "part.parquet"
+                if folder.relative_to(self.root).as_posix() not in self.files and path.exists():
+                    path.unlink()
+
+
+def label_of(source: str | Path) -> tuple[str, str]:
+    """Cluster and time of capture: the export's folder, and its name up to the first dot."""
+    path = Path(source)
+    return path.absolute().parent.name, path.name.split(".")[0]
+
+
+def run_snapshot(job: Job, source: str) -> dict[str, Any]:
+    """Make the results of one export, unless they are there.
+
+    Returns
+    -------
+    dict
+        cluster, captured, source, fresh (whether anything was done), error, alerts, digest.
+    """
+    cluster, captured = label_of(source)
+    label = f"cluster={cluster}/captured={captured}"
+    place = Path(job.output) / "manifests" / label / "manifest.json"
+    inputs = _inputs(job, source)
+    known = _read_manifest(place)
+    fingerprint = job.fingerprint()
+    if known is not None and (known.inputs, known.configuration) == (inputs, fingerprint):
+        return _row(known, fresh=False)
+    place.unlink(missing_ok=True)
+    made = _make(job, source, _Written(Path(job.output), label))
+    manifest = Manifest(
+        cluster, captured, source, inputs, fingerprint,
+        {s.name: repr(s.question) for s in job.sweeps}, _versions(), **made,
+    )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with writing(place) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+    return _row(manifest, fresh=True)
+
+
+def _row(manifest: Manifest, *, fresh: bool) -> dict[str, Any]:
+    names = ("cluster", "captured", "source", "error", "alerts", "digest")
+    return {**{name: getattr(manifest, name) for name in names}, "fresh": fresh}
+
+
+def _read_manifest(place: Path) -> Manifest | None:
+    """A manifest; None where there is none, or an earlier kfast wrote it."""
+    if not place.is_file():
+        return None
+    try:
+        return msgspec.json.decode(place.read_bytes(), type=Manifest)
+    except msgspec.DecodeError:
+        return None
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _inputs(job: Job, source: str) -> dict[str, str]:
+    """Hashes of the files that results follow from."""
+    paths = (Path(source), Path(source).parent / job.exports.brokers_name)
+    return {path.name: _hash(path) for path in paths if path.is_file()}
+
+
+def _versions() -> dict[str, str]:
+    from kfast import __version__
+
+    return {
+        "kfast": __version__, "python": platform.python_version(), "pyarrow": pa.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _make(job: Job, source: str, written: _Written) -> dict[str, Any]:
+    """Write everything; what cannot be read is an error, and has no results."""
+    error: str | None = None
+    digest: str | None = None
+    assumptions: tuple[str, ...] = ()
+    n_alerts = 0
+    try:
+        state = job.exports.read(source)
+        asked = [(sweep, make_scenarios(sweep.question, state)) for sweep in job.sweeps]
+        plan = prepare_sweep(state)
+    except KfastError as problem:
+        error = str(problem)
+    else:
+        digest, assumptions = f"{state.digest():016x}", state.assumptions
+        tables = state.to_tables()
+        for name in TABLES:
+            table: pa.Table = getattr(tables, name)
+            written.write(f"tables/{name}", table.schema, iter(table.to_batches()))
+        summary: list[dict[str, Any]] = []
+        alerts: list[dict[str, Any]] = []
+        for sweep, scenarios in asked:
+            tally = _Tally(sweep)
+            batches = tally.watch(_batches(plan, state, scenarios, source))
+            written.write(f"sweeps/{sweep.name}", fleet_schema(tuple(SWEEP_COUNTS)), batches)
+            summary += tally.summary()
+            alerts += tally.alerts()
+        for name, rows, schema in (("summaries", summary, SUMMARY), ("alerts", alerts, ALERTS)):
+            batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+            written.write(name, schema, iter([batch]))
+        n_alerts = len(alerts)
+    written.drop_others()
+    return {
+        "error": error, "digest": digest, "assumptions": list(assumptions), "alerts": n_alerts,
+        "rows": written.rows, "files": written.files,
+    }
+
+
+def _batches(
+    plan: SweepPlan, state: ClusterState, scenarios: Any, source: str
+) -> Iterator[pa.RecordBatch]:
+    with sweep_reader(plan, scenarios) as reader:
+        for batch in reader:
+            yield labelled(batch, source, state, scenarios, tuple(SWEEP_COUNTS))
+
+
+class _Tally:
+    """The worst of a sweep, found while its rows go by."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.baseline: dict[str, int] = {}
+        self.found: dict[str, dict[str, Any]] = {}
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the batches on."""
+        for batch in batches:
+            for name in SWEEP_COUNTS:
+                values = batch.column(name).to_numpy()
+                if values.size:
+                    self.baseline.setdefault(name, int(values[0]))
+                    self._see(name, batch, values, values, 0)
+            for alert in self.sweep.alerts:
+                values = batch.column(alert.metric).to_numpy()
+                holds = alert.compare(values, alert.limit)
+                if holds.any():
+                    sign = -1 if alert.compare in _SMALLER else 1
+                    lowest = np.iinfo(np.int64).min
+                    rank = np.where(holds, sign * values, lowest)
+                    self._see(f"if {alert.text}", batch, values, rank, int(holds.sum()))
+            yield batch
+
+    def _see(
+        self, key: str, batch: pa.RecordBatch, values: np.ndarray, rank: np.ndarray, n: int
+    ) -> None:
+        at = int(rank.argmax())
+        known = self.found.get(key)
+        n += 0 if known is None else known["scenarios"]
+        if known is None or int(rank[at]) > known["rank"]:
+            known = {
+                "rank": int(rank[at]), "worst": int(values[at]),
+                "worst_scenario": batch.column("scenario")[at].as_py(),
+                "worst_brokers": sorted(batch.column("brokers")[at].as_py()),
+            }
+        self.found[key] = {**known, "scenarios": n}
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Rows of `SUMMARY`."""
+        return [self._said(name, SUMMARY) | {"metric": name, "baseline": n}
+                for name, n in self.baseline.items()]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Rows of `ALERTS`."""
+        return [
+            self._said(f"if {alert.text}", ALERTS) | {"condition": alert.text}
+            for alert in self.sweep.alerts
+            if f"if {alert.text}" in self.found
+        ]
+
+    def _said(self, key: str, schema: pa.Schema) -> dict[str, Any]:
+        found: Mapping[str, Any] = self.found[key]
+        return {k: v for k, v in found.items() if k in schema.names} | {"sweep": self.sweep.name}
