@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from kfast.spark.snapshots import Job
 
 __all__ = ["pipeline_command"]
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by `spark-submit`, which says itself what Python its workers run."""
 
 
 class SweepConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,6 +126,8 @@ def _job(asked: Config, folder: Path) -> Job:
 def _session(asked: SparkConfig) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    if asked.remote is None and SUBMITTED not in os.environ:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     if asked.remote is not None:
         builder = builder.remote(asked.remote)
