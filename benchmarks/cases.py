@@ -103,10 +103,10 @@ class Bench:
         if form != "kfast":
             module = {"numpy": plain_numpy, "numba": plain_numba}[form]
             columns = self.columns(event, form)
-            if event in self.victims:
-                act = lambda: module.fail(columns, self.victims[event])  # noqa: E731
-            else:
-                act = lambda: (module.start if event == "start" else module.prefer)(columns)  # noqa: E731
+            acts = {
+                "start": lambda: module.start(columns), "preferred": lambda: module.prefer(columns),
+            }
+            act = acts.get(event, lambda: module.fail(columns, self.victims[event]))
             return Run(act, lambda _: columns.digest())
         begins = {"start": self.cluster, "preferred": self.moved}.get(event, self.started)
         state = begins.copy()
