@@ -139,6 +139,8 @@ class BrokerSide:
         ):
             return before[1]
         chosen = self._next(view, line, said, row, broker, logged, kind)
+        if chosen is None:
+            chosen = from_before(view, row, kind)
         if chosen is not None:
             self.used.add((broker, row, *chosen.order))
             self.handled[broker, row] = (context, chosen)
@@ -166,6 +168,25 @@ class BrokerSide:
             if score > best_score:
                 best, best_score = item, score
         return best
+
+
+def from_before(view: View, row: int, kind: str) -> Item | None:
+    """A request from before the log goes on: it carried the record as it is since then."""
+    simulation = view.simulation
+    starts = simulation.possibility[row].starts
+    leadership = simulation.state.leadership(row)
+    if not starts or starts[-1].point.kind != "resume" or leadership is None or kind == "stop":
+        return None
+    if any(item.key[0] == kind for item in simulation.items.get(row, ())):
+        return None
+    point, assigned = starts[-1].point, simulation.state.assignment(row)
+    return Item(point, -1, point.time, (kind, None), {
+        "leader": leadership.leader, "leader_epoch": leadership.leader_epoch,
+        "isr": leadership.isr, "version": leadership.version,
+        "controller_epoch": leadership.controller_epoch, "replicas": assigned.replicas,
+        "adding": assigned.adding, "removing": assigned.removing, "is_new": None,
+        "up": frozenset(simulation.registered), "brokers": tuple(simulation.registered),
+    })
 
 
 def _leads(said: dict[str, Any], broker: int) -> bool:
@@ -339,6 +360,8 @@ def _cached(case: Case) -> list[Check]:
         score = (same, 1 if item.order > last else 0)
         if score > best_score:
             best, best_score = item, score
+    if best is None:
+        best = from_before(view, row, "told")
     if best is not None:
         view.brokers.cached[broker, row] = max(last, best.order)
     return record_checks(record, best.said if best is not None else None)

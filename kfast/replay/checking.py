@@ -218,6 +218,10 @@ class Checker:
         for partition, said in subjects(line):
             listed.add(partition)
             rows = view.simulation.rows_of(partition) or view.simulation.freed.get(partition, [])
+            if not rows and line.actor == "broker" and not view.simulation.ran:
+                self.facts.append(Fact(number, "partition", name_of(partition), "exists", None,
+                                       ADOPTED, REMEMBERED))
+                continue
             if not rows:
                 self.facts.append(Fact(number, "partition", name_of(partition), "exists", MISSING,
                                        CONTRADICTED))

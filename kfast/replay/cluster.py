@@ -9,6 +9,7 @@ import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kfast.replay.brokers import note_sessions
 from kfast.replay.compare import subjects
@@ -88,6 +89,8 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         events.sort(key=lambda event: (event.at, event.kind != "resume"))
         renumber(events)
         _note_silences(statements, own, events)
+        if events and events[0].kind == "resume" and lines:
+            events[0].at = min(events[0].at, lines[0])
         cluster = Cluster(number, own, lines, events)
         cluster.strange = [at for at in all_lines if at in strange]
         cluster.absent = {
@@ -233,12 +236,22 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
     """First assignment of every partition that the log names but does not see created."""
     created = _created(cluster)
     votes: dict[Partition, Counter[tuple[int, ...]]] = {}
+    moved: set[Partition] = set()
     for number in cluster.lines:
         line = statements[number]
         for partition, said in subjects(line):
             if partition in created and number >= created[partition]:
                 continue
+            if partition in moved:
+                continue
             members = cluster.members.setdefault(partition, set())
+            if line.kind in ("assignment_updating", "assignment_stored", "reassign"):
+                before = _before_move(said)
+                if before:
+                    votes[partition] = Counter({before: 1})
+                if before or partition in votes:
+                    moved.add(partition)
+                continue
             record = said.get("record")
             if "states" in said:
                 members.update(said["states"])
@@ -260,6 +273,14 @@ def _learn_assignments(statements: Sequence[Statement], cluster: Cluster) -> Non
             cluster.ordered.add(partition)
         elif members:
             cluster.assignments[partition] = tuple(sorted(members))
+
+
+def _before_move(said: dict[str, Any]) -> tuple[int, ...]:
+    """The assignment that a line says a reassignment begins from; empty where it does not."""
+    assigned = said.get("before")
+    if assigned is not None and not assigned.adding:
+        return tuple(assigned.replicas)
+    return ()
 
 
 def _first(votes: Counter[tuple[int, ...]]) -> tuple[int, ...]:

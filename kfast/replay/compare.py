@@ -178,6 +178,16 @@ def _not_preferred(case: Case) -> list[Check]:
     return checks
 
 
+def _balanced(case: Case) -> list[Check]:
+    """Automatic balancing elects only where the preferred replica is in the ISR."""
+    view, said, row = case.view, case.said, case.row
+    leadership = view.simulation.state.leadership(row)
+    if said["trigger"] != "AutoTriggered" or leadership is None:
+        return []
+    in_sync = view.simulation.preferred(row) in leadership.isr
+    return [Check("its preferred replica in sync", True, in_sync)]
+
+
 def _leader(case: Case) -> list[Check]:
     view, said, row = case.view, case.said, case.row
     leadership = view.simulation.state.leadership(row)
@@ -249,7 +259,7 @@ COMPARE: dict[str, Compare] = {
     "sent_leader_and_isr_partition": _sent_lead, "sent_update_metadata_partition": _sent_told,
     "sent_stop_replica_partition": _sent_stop, "send_failed": _send_failed,
     "all_leaders": _state, "partition_states": _partition_state, "replica_states": _replica_state,
-    "not_preferred": _not_preferred, "not_preferred_any": _not_preferred,
+    "election": _balanced, "not_preferred": _not_preferred, "not_preferred_any": _not_preferred,
     "preferred_done": _leader, "preferred_failed": _leader, "reassign_leader": _leader_before,
     "isr_updated": _isr_updated, "isr_record": _isr_updated, "epoch_updated": _epoch_updated,
     "sent_reassignment": _sent_reassignment,
@@ -276,6 +286,8 @@ def subjects(line: Statement) -> Iterator[tuple[Partition, dict[str, Any]]]:
         yield from (
             (p, {"replicas": ids, "preferred": False}) for p, ids in said["partitions"].items()
         )
+    elif kind == "election":
+        yield from ((p, said) for p in said["partitions"])
     elif kind == "send_failed":
         request = said["request"]
         yield from (

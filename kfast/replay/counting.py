@@ -7,8 +7,9 @@ from typing import Any
 
 from kfast.replay.checks import MISSING
 from kfast.replay.events import TIE_MS
-from kfast.replay.facts import UNNAMED
+from kfast.replay.facts import REMEMBERED, UNNAMED
 from kfast.replay.forms import Statement
+from kfast.replay.inference import BEFORE
 from kfast.replay.spoken import Said, Speech, Whole, same
 
 # --- requests, as the controller counts them ------------------------------------------------------
@@ -19,6 +20,10 @@ def _sent_leads(whole: Whole, line: Statement) -> Iterator[Said]:
     logged = (line.said["n_leaders"], line.said["n_followers"])
     found = _take(whole, line, "leads", lambda s: s.leads.get(broker), logged, broker)
     subject = f"broker {broker}"
+    if found is None and _of_earlier_event(whole, line):
+        for kind, n in zip(("partitions to lead", "partitions to follow"), logged, strict=True):
+            yield Said(kind, subject, n, None, BEFORE)
+        return
     yield same("partitions to lead", subject, logged[0], found[0] if found else MISSING)
     yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
 
@@ -32,6 +37,10 @@ def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Said]:
     found = _take(
         whole, line, "told", lambda s: (frozenset(s.told), s.n_told if s.told else 0), logged, None
     )
+    if found is None and _of_earlier_event(whole, line):
+        yield Said("brokers told", "cluster", logged[0], None, BEFORE)
+        yield Said("partitions in UpdateMetadata", "cluster", logged[1], None, BEFORE)
+        return
     yield same("brokers told", "cluster", logged[0], found[0] if found else MISSING)
     yield same("partitions in UpdateMetadata", "cluster", logged[1],
                 found[1] if found else MISSING)
@@ -46,8 +55,17 @@ def _sent_stops(whole: Whole, line: Statement) -> Iterator[Said]:
         return n or None
 
     found = _take(whole, line, f"stops{delete}", count, line.said["n"], broker)
+    if found is None and _of_earlier_event(whole, line):
+        yield Said("replicas to stop", f"broker {broker}", line.said["n"], None, BEFORE)
+        return
     yield same("replicas to stop", f"broker {broker}", line.said["n"],
                 MISSING if found is None else found)
+
+
+def _of_earlier_event(whole: Whole, line: Statement) -> bool:
+    """Whether a request is of an event that began before the log, or before it goes on."""
+    latest = next(whole.window(line.entry.time), None)
+    return latest is not None and latest.event.kind == "resume"
 
 
 def _take(
@@ -84,6 +102,9 @@ def _handling(whole: Whole, line: Statement) -> Iterator[Said]:
     if kind not in ("LeaderAndIsr", "StopReplica"):
         return
     found = _received(whole, line, broker, kind, said["n"], said.get("controller_epoch"))
+    if found is None and (kind, broker) not in whole.world.simulation.heard:
+        yield Said(f"partitions in {kind}", f"broker {broker}", said["n"], None, REMEMBERED)
+        return
     yield same(f"partitions in {kind}", f"broker {broker}", said["n"],
                 MISSING if found is None else found[0])
     if line.kind == "handling" and found is not None and kind == "LeaderAndIsr":
@@ -97,6 +118,10 @@ def _cached(whole: Whole, line: Statement) -> Iterator[Said]:
         whole, line, broker, "UpdateMetadata", said["n"] + said["n_deleted"],
         said["controller_epoch"],
     )
+    if found is None and ("UpdateMetadata", broker) not in whole.world.simulation.heard:
+        yield Said("partitions in UpdateMetadata", f"broker {broker}", said["n"], None, REMEMBERED)
+        yield from broker_epoch(whole, line)
+        return
     term = found[1][0] if found is not None else None
     yield same("partitions in UpdateMetadata", f"broker {broker}", said["n"] + said["n_deleted"],
                 MISSING if found is None else found[0])
@@ -162,6 +187,12 @@ def broker_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
         t for t in whole.cluster.terms
         if t.controller == said["controller"] and t.start <= line.entry.time + TIE_MS
     ]
+    first = whole.cluster.terms[0]
+    if not terms and line.entry.time < first.start:
+        if said["controller"] != first.controller:  # Of a controller from before the log.
+            yield Said("controller epoch", "controller", said["controller_epoch"], None, BEFORE)
+            return
+        terms = [first]
     epochs = {t.epoch for t in terms}
     if not terms:
         yield same("controller epoch", "controller", said["controller_epoch"], MISSING)

@@ -248,8 +248,8 @@ def begin_again(
     added = []
     dropped: set[int] = set()
     simulation = world.simulation
-    for possibility in explorer.world.simulation.possibility:
-        if possibility.partition not in partitions or not possibility.starts:
+    for possibility, _, _ in list(explorer.world.lives(partitions)):
+        if not possibility.starts:
             continue
         start = possibility.starts[-1]
         if start.point is not point:

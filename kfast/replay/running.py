@@ -12,7 +12,7 @@ from kfast.replay.events import Event
 from kfast.replay.scala import Partition
 from kfast.replay.simulation import Ran, Simulation
 from kfast.replay.stored import lent, stored, write_isr
-from kfast.schema import FLAG_BEING_REASSIGNED
+from kfast.schema import FLAG_BEING_REASSIGNED, ReplicaState
 
 MOST_WRITES = 8
 """More ISR writes than this at one time are not believed."""
@@ -228,18 +228,37 @@ def _delete(simulation: Simulation, event: Event) -> Outcome:
     return simulation.controller.delete_topics(_topic_names(simulation, event.said["topics"]))
 
 
-def _deleted(simulation: Simulation, event: Event) -> Outcome:
+def _deleted(simulation: Simulation, event: Event) -> Outcome | None:
     broker = event.said["broker"]
     rows: dict[int, list[int]] = {}
     for topic, number, replica in event.said.get("replicas", ()):
         rows.setdefault(replica, []).extend(simulation.rows_of((topic, number)))
+    if event.said.get("next"):
+        broker = _next_to_answer(simulation)
+        if broker is None:
+            return None
     if not rows:
+        if broker is not None and broker not in simulation.state.broker_id:
+            return None
         return simulation.controller.acknowledge_deletions(None if broker is None else [broker])
     for replica, some in sorted(rows.items()):
         outcome = simulation.controller.on_stop_replica_response(
             replica, np.array(sorted(some), np.int32)
         )
     return outcome
+
+
+def _next_to_answer(simulation: Simulation) -> int | None:
+    """The first broker that has been asked to delete replicas and has not answered."""
+    state = simulation.state
+    queued = state.topic_queued_for_deletion
+    asked = {
+        broker for row in range(state.n_partitions)
+        if int(state.partition[row]) >= 0 and queued[state.topic_row[row]]
+        for broker, at in state.replica_states_of(row).items()
+        if at == ReplicaState.DELETION_STARTED
+    }
+    return min(asked, default=None)
 
 
 def _dir_failure(simulation: Simulation, event: Event) -> Outcome:
@@ -314,15 +333,22 @@ def _write_isr(
     record = stored(simulation, row)
     assert record is not None
     possibility = simulation.possibility[row]
+    same = set(isr) == set(record.isr)
     noted = event.said.setdefault("writes", {})
     writes = noted.get(possibility.partition, 1)
     ahead = event.said.get("ahead", {}).get(possibility.partition)
-    if any(possibility.unknown()[:2]):
-        noted.setdefault(possibility.partition, writes)  # What counts from it is found with this.
-    elif ahead is not None and possibility.partition not in noted:
+    if any(possibility.unknown()[:2]):  # What counts from it is found with as many writes.
+        noted.setdefault(possibility.partition, writes)
+        event.said.setdefault("ahead", {}).pop(possibility.partition, None)
+        ahead = None
+    if ahead is not None:
         epoch, version = ahead
         told = (version - record.version) - (epoch - record.leader_epoch)
-        writes = told if 1 <= told <= MOST_WRITES else 1
+        writes = told if 1 <= told <= MOST_WRITES else int(told < 1 and not same)
+    elif same:
+        writes = 0
+    if not writes:  # It was written before, as far as the lines tell.
+        return
     write_isr(simulation, row, isr, record.version + writes)
 
 

@@ -22,6 +22,7 @@ from kfast.replay.events import (
 )
 from kfast.replay.forms import Statement
 from kfast.replay.guessing import Guesser
+from kfast.replay.scala import Assigned, Partition
 from kfast.replay.terms import OPENING, Term
 
 MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
@@ -50,6 +51,8 @@ class _Writer:
         self.term = term
         self.events: list[Event] = []
         self.guess = Guesser(statements, term, set(first_registered(statements, term) or ()))
+        self.moving: set[Partition] = set()
+        self.unanswered: list[tuple[int, int]] = []
         self.restarts = [
             statements[n].entry.time for n in term.statements
             if statements[n].kind == "deletion_started"
@@ -63,22 +66,36 @@ class _Writer:
         Up to 2.2 no line names the broker that answers a StopReplica; the one that names the
         deleted replicas does.
         """
-        answers = any(self.statements[n].kind == "stop_response" for n in self.term.statements)
+        kinds = {self.statements[n].kind for n in self.term.statements}
+        answers = "stop_response" in kinds
+        terse = not any(
+            entry.level in ("DEBUG", "TRACE") and entry.logger.startswith("kafka.controller")
+            for entry in (self.statements[n].entry for n in self.term.statements)
+        )
+        if terse and not answers and "replicas_deleted" not in kinds:
+            self.unanswered = self._deletions()
+        moves = {"assignment_updating", "reassign"}
+        if terse and not kinds & moves:  # They are below the log's level: what was stored tells.
+            moves = {"assignment_stored"}
         for number in self.term.statements:
             statement = self.statements[number]
+            if statement.kind == "caught_up":
+                self.moving.add(statement.said["partition"])
             if statement.kind in OPENING:
                 self._failover(number)
             elif statement.kind in MARKS:
                 made = MARKS[statement.kind](statement)
                 if made is not None:
                     self._add(made[0], number, self._with_trigger(made[1], statement))
+            elif statement.kind == "deletion_done" and self.unanswered:
+                self._add("deleted", number, {"broker": None})
             elif statement.kind == "replicas_deleted" and not answers:
                 self._add("deleted", number, {
                     "broker": None, "replicas": statement.said["replicas"],
                 })
             elif statement.kind in ("isr_updated", "isr_record"):
                 self._isr(number, statement)
-            elif statement.kind in ("assignment_updating", "reassign"):
+            elif statement.kind in moves:
                 self._reassign(number, statement)
 
     def _with_trigger(self, said: dict[str, Any], statement: Statement) -> dict[str, Any]:
@@ -130,9 +147,44 @@ class _Writer:
                 last.said["targets"][said["partition"]] = target
                 return
         else:
-            after = said["after"]
+            after = said["after"] if "after" in said else said["assignment"]
+            if "after" not in said and not self._begins_move(said["partition"], after):
+                return
             target = tuple(b for b in after.replicas if b not in after.removing)
-        self._add("reassign", number, {"targets": {said["partition"]: target}})
+        self._add("reassign", number, {
+            "targets": {said["partition"]: target},
+            "waits": statement.kind != "reassign" and bool(after.adding),
+        })
+
+    def _deletions(self) -> list[tuple[int, int]]:
+        """When topics were being deleted, in a term whose log does not show brokers' answers."""
+        begun: dict[str, int] = {}
+        found = []
+        for number in self.term.statements:
+            said, kind = self.statements[number].said, self.statements[number].kind
+            time = self.statements[number].entry.time
+            if kind == "delete_topics":
+                begun.update(dict.fromkeys(said["topics"], time))
+            elif kind == "deletion_done":
+                found.append((begun.pop(said["topic"], self.term.start), time))
+        return [*found, *((time, self.term.end) for time in begun.values())]
+
+    def _is_answer(self, event: Event, batch: Batch) -> bool:
+        """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
+        if batch.told or batch.n_told or not batch.only_metadata:
+            return False
+        asked = event.kind == "deleted" or any(b.stopped for b in event.batches)
+        return asked and any(
+            begin <= batch.time <= end + TIE_MS for begin, end in self.unanswered
+        )
+
+    def _begins_move(self, partition: Partition, stored: Assigned) -> bool:
+        """Whether an assignment that was stored begins a reassignment; else it ends one."""
+        if not stored.adding and not stored.removing and partition in self.moving:
+            self.moving.discard(partition)
+            return False
+        self.moving.add(partition)
+        return True
 
     # --- batches ---------------------------------------------------------------------------------
 
@@ -153,6 +205,12 @@ class _Writer:
                 current = marks[at]
                 self.guess.apply(current)
                 at += 1
+            if current is not None and self._is_answer(current, batch):
+                current = Event("deleted", batch.time, batch.statements[0],
+                                {"broker": None, "next": True}, self.term, inferred=True)
+                self.events.append(current)
+                self._give(current, batch)
+                continue
             if current is not None and self._belongs(current, batch) and not (
                 self._begins_startup(current, batches[place : place + 2])
             ):
@@ -283,6 +341,8 @@ class _Writer:
             return not event.batches
         if event.kind == "brokers" and event.said["added"]:
             return not event.batches or len(self.guess.registered) == 1
+        if event.kind == "reassign":  # One that ends at once tells everybody at its end.
+            return not event.said["waits"]
         return event.kind in (
-            "reassign", "caught_up", "delete", "deleted", "failover", "resume"
+            "caught_up", "delete", "deleted", "failover", "resume"
         )

@@ -62,6 +62,7 @@ class Simulation:
         self.freed: dict[Partition, list[int]] = {}
         self.hidden = 0
         self.written: list[int] = []
+        self.heard: set[tuple[str, int]] = set()
         self.targets: dict[Partition, tuple[int, ...]] = {}
         self.stored = np.zeros((0, 2), np.int64)
         self.unread: dict[int, Leadership] = {}
@@ -293,6 +294,7 @@ class Simulation:
         other.ran = list(self.ran)
         other.stored = self.stored.copy()
         other.unread = dict(self.unread)
+        other.heard = set(self.heard)
         other.targets = dict(self.targets)
         return other
 
@@ -384,6 +386,12 @@ class Simulation:
         ):
             # The controller's own batch is sent even when nothing is followed (6.3, step 7).
             sendings.append(Sending(len(sendings)))
+        if event.kind == "resume":
+            self.heard.clear()
+        for sending in sendings:
+            self.heard |= {("LeaderAndIsr", b) for b in sending.leads}
+            self.heard |= {("UpdateMetadata", b) for b in sending.told}
+            self.heard |= {("StopReplica", b) for b in (*sending.stops, *sending.deletes)}
         ran = Ran(event, outcome, sendings)
         self.ran.append(ran)
         return ran

@@ -36,10 +36,14 @@ def stored(simulation: Simulation, row: int) -> Leadership | None:
 
 
 def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
-    """A leader writes an ISR; the controller may hear of it later."""
+    """A leader writes an ISR; up to 2.6 the controller hears of it later, then it does it itself."""
     record = stored(simulation, row)
     assert record is not None
-    simulation.unread[row] = dataclasses.replace(record, isr=tuple(isr), version=version)
+    written = dataclasses.replace(record, isr=tuple(isr), version=version)
+    if simulation.controller.profile.has_alter_partition:
+        _set(simulation, row, written)
+    else:
+        simulation.unread[row] = written
 
 
 def note_epochs(simulation: Simulation, rows: list[int]) -> None:
@@ -55,12 +59,16 @@ def note_epochs(simulation: Simulation, rows: list[int]) -> None:
 def read_all(simulation: Simulation) -> None:
     """A new controller reads every record."""
     for row, record in simulation.unread.items():
-        simulation.state.set_leadership(
-            row, leader=record.leader, isr=record.isr, leader_epoch=record.leader_epoch,
-            version=record.version, controller_epoch=record.controller_epoch,
-            recovery=record.recovery,
-        )
+        _set(simulation, row, record)
     simulation.unread = {}
+
+
+def _set(simulation: Simulation, row: int, record: Leadership) -> None:
+    simulation.state.set_leadership(
+        row, leader=record.leader, isr=record.isr, leader_epoch=record.leader_epoch,
+        version=record.version, controller_epoch=record.controller_epoch,
+        recovery=record.recovery,
+    )
 
 
 @contextmanager

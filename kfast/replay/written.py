@@ -33,9 +33,9 @@ TIMES = 3
 
 KINDS = frozenset({
     "partition_led", "shrunk", "sent_leader_and_isr_partition", "sent_update_metadata_partition",
-    "isr_record", "all_leaders", "sent_reassignment",
+    "isr_record", "all_leaders", "sent_reassignment", "election",
 })
-"""Lines of a controller that tell a record with its ISR."""
+"""Lines of a controller that tell a record with its ISR, or that one replica is in it."""
 
 
 class Mention(NamedTuple):
@@ -56,12 +56,16 @@ class Mention(NamedTuple):
 
 @dataclass
 class Write:
-    """An ISR that a leader wrote, and the place of the event that it comes before."""
+    """An ISR that a leader wrote, and the place of the event that it comes before.
+
+    `seen` are leader epoch and version of the record that tells it, where it says both.
+    """
 
     partition: Partition
     isr: frozenset[int]
     times: int
     place: int
+    seen: tuple[int, int] | None
 
 
 def find_writes(
@@ -70,7 +74,9 @@ def find_writes(
     """Put the writes that records tell of into a stretch; returns what they do not explain."""
     stretch = Stretch(explorer.cluster, explorer.statements, first, explorer.next_cut(first))
     writes = [
-        write for partition, mentions in _mentions(stretch, set(troubled)).items()
+        write for partition, mentions in _mentions(
+            stretch, set(troubled), _preferred(explorer)
+        ).items()
         for write in _writes(stretch, partition, _with_base(explorer, before, stretch, partition,
                                                             mentions))
     ]
@@ -101,8 +107,13 @@ def find_writes(
 # --- what the lines tell ------------------------------------------------------------------------
 
 
-def _mentions(stretch: Stretch, partitions: set[Partition]) -> dict[Partition, list[Mention]]:
-    """Records of some partitions, in the order of the log."""
+def _mentions(
+    stretch: Stretch, partitions: set[Partition], preferred: dict[Partition, int]
+) -> dict[Partition, list[Mention]]:
+    """Records of some partitions, in the order of the log.
+
+    Automatic balancing elects only a preferred replica that is in the ISR.
+    """
     found: dict[Partition, list[Mention]] = {}
     kinds = KINDS if _tells_versions(stretch) else KINDS | {"received"}
     for number in stretch.lines:
@@ -111,6 +122,14 @@ def _mentions(stretch: Stretch, partitions: set[Partition]) -> dict[Partition, l
             continue
         for partition, said in subjects(line):
             record = said.get("record")
+            if line.kind == "election" and partition in found and (
+                said["trigger"] == "AutoTriggered" and preferred.get(partition, -1) >= 0
+            ):
+                last = found[partition][-1]
+                found[partition].append(last._replace(
+                    number=number, isr=last.isr | {preferred[partition]}, ahead=None, created=False,
+                    left=frozenset(),
+                ))
             if partition not in partitions or record is None or record.isr is None:
                 continue
             if record.leader_epoch is None or record.leader == -2:
@@ -131,6 +150,11 @@ def _tells_versions(stretch: Stretch) -> bool:
         stretch.statements[number].said["record"].version is not None for number in stretch.lines
         if stretch.statements[number].kind == "sent_leader_and_isr_partition"
     )
+
+
+def _preferred(explorer: Explorer) -> dict[Partition, int]:
+    simulation = explorer.world.simulation
+    return {p: simulation.preferred(rows[0]) for p, rows in simulation.rows.items() if rows}
 
 
 def _with_base(
@@ -203,8 +227,12 @@ def _writes(
             lead += times
         changes = mention.isr != last.isr if not moved else not isr <= last.isr or times > 1
         if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
-            found.append(Write(partition, isr, times,
-                               _place(stretch, owners, partition, last.number, mention.number)))
+            found.append(Write(
+                partition, isr, times,
+                _place(stretch, owners, partition, last.number, mention.number),
+                None if mention.ahead is None else
+                (mention.leader_epoch, mention.leader_epoch + mention.ahead),
+            ))
             guessed = (found[-1], record) if mention.ahead is None else None
         last = mention
     return found
@@ -269,7 +297,9 @@ def _with_writes(
             found.append(Event(
                 "isr_written", max(before.time, event.time - 1), event.at,
                 {"updates": {w.partition: tuple(sorted(w.isr)) for w in some},
-                 "writes": {w.partition: w.times for w in some}, "reason": WRITTEN},
+                 "writes": {w.partition: w.times for w in some},
+                 "ahead": {w.partition: w.seen for w in some if w.seen is not None},
+                 "reason": WRITTEN},
                 before.term, inferred=True, number=(before.number + event.number) / 2,
             ))
         found.append(event)
