@@ -268,11 +268,15 @@ def judge(possibility: Possibility, trace: Trace) -> tuple[float, dict[str, int]
         elif not agrees(check):
             wrong += 1
     found: dict[str, int] = {}
-    for kind, counted in votes.items():
-        value, n = max(counted.items(), key=lambda pair: (pair[1], -pair[0]))
+    known = possibility.starts[-1].leader_epoch if possibility.starts else None
+    for kind in sorted(votes):  # The epoch before the version, which is never behind it.
+        counted = votes[kind]
+        least = 0 if kind != "version" else max(found.get("epoch", known or 0), 0)
+        value, n = max(
+            ((value, n) for value, n in counted.items() if value >= least),
+            key=lambda pair: (pair[1], -pair[0]), default=(least, 0),
+        )
         wrong += sum(counted.values()) - n
-        if value < 0:
-            wrong += n
         found[kind] = value
     return wrong, found
 

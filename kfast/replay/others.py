@@ -92,6 +92,8 @@ def _last_known(
     leadership = world.simulation.state.leadership(row)
     if leadership is None:
         return None
-    epoch, version, _ = world.simulation.possibility[row].unknown()
-    return (leadership.leader, leadership.isr, None if epoch else leadership.leader_epoch,
-            None if version else leadership.version)
+    possibility = world.simulation.possibility[row]
+    epoch, version, _ = possibility.unknown()
+    earlier = possibility.last_known or (None, None, None, None)
+    return (leadership.leader, leadership.isr, earlier[2] if epoch else leadership.leader_epoch,
+            earlier[3] if version else leadership.version)
