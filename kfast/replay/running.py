@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from kfast.journal import Outcome
+from kfast.replay.deleting import delete, deleted, topic_names
 from kfast.replay.events import Event
 from kfast.replay.scala import Partition
 from kfast.replay.simulation import Ran, Simulation
 from kfast.replay.stored import lent, stored, write_isr
-from kfast.schema import FLAG_BEING_REASSIGNED, ReplicaState
+from kfast.schema import FLAG_BEING_REASSIGNED
 
 MOST_WRITES = 8
 """More ISR writes than this at one time are not believed."""
@@ -217,50 +218,6 @@ def _moving(simulation: Simulation, event: Event) -> list[int]:
     )
 
 
-def _topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
-    return sorted({
-        simulation.possibility[row].topic
-        for partition, rows in simulation.rows.items() if partition[0] in topics for row in rows
-    })
-
-
-def _delete(simulation: Simulation, event: Event) -> Outcome:
-    return simulation.controller.delete_topics(_topic_names(simulation, event.said["topics"]))
-
-
-def _deleted(simulation: Simulation, event: Event) -> Outcome | None:
-    broker = event.said["broker"]
-    rows: dict[int, list[int]] = {}
-    for topic, number, replica in event.said.get("replicas", ()):
-        rows.setdefault(replica, []).extend(simulation.rows_of((topic, number)))
-    if event.said.get("next"):
-        broker = _next_to_answer(simulation)
-        if broker is None:
-            return None
-    if not rows:
-        if broker is not None and broker not in simulation.state.broker_id:
-            return None
-        return simulation.controller.acknowledge_deletions(None if broker is None else [broker])
-    for replica, some in sorted(rows.items()):
-        outcome = simulation.controller.on_stop_replica_response(
-            replica, np.array(sorted(some), np.int32)
-        )
-    return outcome
-
-
-def _next_to_answer(simulation: Simulation) -> int | None:
-    """The first broker that has been asked to delete replicas and has not answered."""
-    state = simulation.state
-    queued = state.topic_queued_for_deletion
-    asked = {
-        broker for row in range(state.n_partitions)
-        if int(state.partition[row]) >= 0 and queued[state.topic_row[row]]
-        for broker, at in state.replica_states_of(row).items()
-        if at == ReplicaState.DELETION_STARTED
-    }
-    return min(asked, default=None)
-
-
 def _dir_failure(simulation: Simulation, event: Event) -> Outcome:
     known = simulation.registered
     return simulation.controller.on_broker_log_dir_failure(
@@ -280,7 +237,7 @@ def _dir_answer(simulation: Simulation, event: Event) -> Outcome | None:
 
 def _unclean(simulation: Simulation, event: Event) -> Outcome:
     topics = event.said["topics"]
-    names = None if topics is None else _topic_names(simulation, tuple(topics))
+    names = None if topics is None else topic_names(simulation, tuple(topics))
     return simulation.controller.enable_unclean_leader_election(names)
 
 
@@ -403,8 +360,8 @@ BEFORE: dict[str, Callable[[Simulation, Event], list[int]]] = {
 RUN: dict[str, Callable[[Simulation, Event], Outcome | None]] = {
     "failover": _failover, "resume": _resume, "brokers": _brokers, "shutdown": _shutdown,
     "topics": _topics, "partitions": _partitions, "isr": _isr, "rebalance": _rebalance,
-    "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": _delete,
-    "deleted": _deleted,
+    "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": delete,
+    "deleted": deleted,
     "dir_failure": _dir_failure, "dir_answer": _dir_answer, "unclean": _unclean,
     "modified": _modified, "hidden_isr": _notified, "isr_written": lambda _simulation, _event: None,
 }

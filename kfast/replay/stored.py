@@ -36,7 +36,7 @@ def stored(simulation: Simulation, row: int) -> Leadership | None:
 
 
 def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int) -> None:
-    """A leader writes an ISR; up to 2.6 the controller hears of it later, then it does it itself."""
+    """A leader writes an ISR; from 2.7 on the controller does it, and knows it at once."""
     record = stored(simulation, row)
     assert record is not None
     written = dataclasses.replace(record, isr=tuple(isr), version=version)

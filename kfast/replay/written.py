@@ -126,10 +126,11 @@ def _mentions(
                 said["trigger"] == "AutoTriggered" and preferred.get(partition, -1) >= 0
             ):
                 last = found[partition][-1]
-                found[partition].append(last._replace(
-                    number=number, isr=last.isr | {preferred[partition]}, ahead=None, created=False,
-                    left=frozenset(),
-                ))
+                if preferred[partition] not in last.isr:
+                    found[partition].append(last._replace(
+                        number=number, isr=last.isr | {preferred[partition]}, ahead=None,
+                        created=False, left=frozenset(),
+                    ))
             if partition not in partitions or record is None or record.isr is None:
                 continue
             if record.leader_epoch is None or record.leader == -2:
