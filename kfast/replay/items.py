@@ -64,6 +64,13 @@ class Sending:
     stops: dict[int, int] = field(default_factory=dict)
     deletes: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def asked(self) -> set[tuple[str, int]]:
+        """Kinds of requests, each with a broker that it went to."""
+        kinds = {"LeaderAndIsr": self.leads, "UpdateMetadata": self.told,
+                 "StopReplica": (*self.stops, *self.deletes)}
+        return {(kind, broker) for kind, brokers in kinds.items() for broker in brokers}
+
 
 def items_of(
     outcome: Outcome, places: dict[tuple[str, int], int], known: Mapping[int, Leadership],

@@ -97,7 +97,6 @@ class Simulation:
         kept = [row for row in place if row not in dropped]
         new = list(added)
         partitions = tables.partitions.take(pa.array([place[row] for row in kept], pa.int64()))
-
         if new:
             rows = [row for _, row in new]
             partitions = pa.concat_tables([
@@ -389,9 +388,7 @@ class Simulation:
         if event.kind == "resume":
             self.heard.clear()
         for sending in sendings:
-            self.heard |= {("LeaderAndIsr", b) for b in sending.leads}
-            self.heard |= {("UpdateMetadata", b) for b in sending.told}
-            self.heard |= {("StopReplica", b) for b in (*sending.stops, *sending.deletes)}
+            self.heard |= sending.asked
         ran = Ran(event, outcome, sendings)
         self.ran.append(ran)
         return ran
