@@ -13,7 +13,7 @@ import kfast
 from tests.conftest import spark
 from tests.test_spark_sharded import split
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 __all__ = ["spark"]
 ROUNDS = 3
 SHARDS = 8
