@@ -76,7 +76,7 @@ class Seen:
 
 
 NOTHING_SEEN = Seen(
-    np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_), pa.array([], pa.string()),
+    np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.bool_), pa.nulls(0, pa.string()),
     {},
 )
 
