@@ -171,24 +171,30 @@ def isr_never_grows_by_election(outcome: Outcome) -> None:
             raise InvariantError(f"invariant 5: {row} adds to the ISR")
 
 
-def unclean_elections_are_marked(after: ClusterState, outcome: Outcome) -> None:
-    """Rule 6: who is elected outside the ISR is its only member, and has to recover."""
+def unclean_elections_are_marked(
+    after: ClusterState, outcome: Outcome, profile: Profile = ZK_3_9
+) -> None:
+    """Rule 6: who is elected outside the ISR is its only member, and has to recover (8.1)."""
+    recovers = after.leader_recovery_supported and profile.marks_recovery
     for row in elected(outcome):
         if not row["unclean"]:
             continue
         if row["isr"] != [row["leader"]] or row["leader"] in row["isr_before"]:
             raise InvariantError(f"invariant 6: {row} is unclean, but not by its ISR")
-        if after.leader_recovery_supported and row["recovery"] != RECOVERING:
+        if recovers and row["recovery"] != RECOVERING:
             raise InvariantError(f"invariant 6: {row} is unclean and not recovering")
 
 
 def leaders_are_online(before: ClusterState, after: ClusterState, outcome: Outcome) -> None:
-    """Rule 7, as far as brokers go: a leader is registered when it is elected."""
+    """Rule 7, as far as brokers go: a leader is registered when it is elected.
+
+    Before 1.1 a record may be written back without any strategy: nobody is elected then.
+    """
     live = {*before.broker_id[before.registered].tolist(),
             *after.broker_id[after.registered].tolist()}
     shutting_down = set(after.broker_id[after.shutting_down].tolist())
     for row in elected(outcome):
-        if row["leader"] not in live:
+        if row["strategy"] and row["leader"] not in live:
             raise InvariantError(f"invariant 7: {row}: the leader is not registered")
         if row["strategy"] == "CONTROLLED_SHUTDOWN" and row["leader"] in shutting_down:
             raise InvariantError(f"invariant 7: {row}: the leader is shutting down")
