@@ -77,6 +77,10 @@ def change_partitions(
     return codes, effects, take_counters(state, tally)
 
 
+NO_RULE = np.empty(0, np.int8)
+"""What a user's rule decided: nothing, for there is none."""
+
+
 def bring_online(
     state: ClusterState, rows: np.ndarray, strategy: Strategy | None, threads: int = 1,
     *, keep: bool = True, profile: Profile = ZK_3_9,
@@ -88,8 +92,8 @@ def bring_online(
         state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
         state.leader_offline, state.pending, rows, profile.kernel_strategy(strategy),
         previous_mask(PARTITION_PREVIOUS[PartitionState.ONLINE]), state.controller_epoch,
-        state.leader_recovery_supported and profile.marks_recovery, state.any_queued, True, codes,
-        effects, tally,
+        state.leader_recovery_supported and profile.marks_recovery, state.any_queued, True,
+        NO_RULE, codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 

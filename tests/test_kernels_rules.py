@@ -16,6 +16,7 @@ from kfast.schema import FLAG_RECOVERY
 from .every_state import every_election, every_new_partition, every_partition
 from .kernel_calls import (
     LAYOUTS,
+    NO_RULE,
     all_rows,
     assert_same_everywhere,
     bring_online,
@@ -108,7 +109,8 @@ def test_choose_decides_on_the_stored_records(layout, strategy):
         told = np.empty(rows.size, np.uint64)
         election.choose(
             state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows, stored,
-            int(strategy), state.leader_recovery_supported, unreadable, codes, told, unclean,
+            int(strategy), state.leader_recovery_supported, unreadable, NO_RULE, codes, told,
+            unclean,
         )
         for at, p in enumerate(names):
             record = ctx.leadership[p]

@@ -101,10 +101,10 @@ def picky(candidates, leader, n_replicas, isr):
 
 
 def contents(state, store):
-    """Everything that a state and its store hold."""
+    """Everything that a state and its store hold; a survey is a hint that can be made again."""
     held = {
         name: value.tobytes() if isinstance(value, np.ndarray) else copy(value)
-        for name, value in vars(state).items() if not name.startswith("_")
+        for name, value in vars(state).items() if not name.startswith("_") and name != "survey"
     }
     if store is not None:
         held |= {"records": store.records(), "calls": list(store.calls)}

@@ -60,7 +60,7 @@ def check_step(
         steps.isr_never_empties(before, after)
     steps.leaders_stay_in_their_isr(before, after)
     steps.reassignments_end_complete(before, after)
-    steps.newer_records_are_left_alone(before, after)
+    steps.newer_records_are_left_alone(before, after, outcome)
     if outcome.level != "full":
         return
     journals.transitions_are_legal(outcome, version)
