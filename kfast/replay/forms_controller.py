@@ -181,6 +181,8 @@ REASSIGNMENT = (
     Form("not_caught_up", "{:int}/{:int} replicas have caught up with the leader for partition "
          "{partition:partition} being reassigned.{:rest}", "", "2.3"),
     Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
+         "reassigned, is already in the new list of replicas {replicas:ids} and is alive"),
+    Form("reassign_leader", "Leader {leader:int} for partition {partition:partition} being "
          "reassigned, is {:rest}"),
     Form("reassign_resumed", "Resuming reassignment of partitions: {partitions:rest}", "", "1.0"),
     Form(TALK, "New replicas {:rest}", "", "2.3"),

@@ -79,7 +79,7 @@ class _Writer:
             moves = {"assignment_stored"}
         for number in self.term.statements:
             statement = self.statements[number]
-            if statement.kind == "caught_up":
+            if statement.kind in ("caught_up", "assignment_updating"):
                 self.moving.add(statement.said["partition"])
             if statement.kind in OPENING:
                 self._failover(number)
@@ -95,6 +95,10 @@ class _Writer:
                 })
             elif statement.kind in ("isr_updated", "isr_record"):
                 self._isr(number, statement)
+            elif statement.kind == "reassign_leader" and "reassign" not in kinds:
+                self._reassign_at_once(number, statement)
+                if "assignment_stored" not in moves:  # Else the line that it was stored ends it.
+                    self.moving.discard(statement.said["partition"])
             elif statement.kind in moves:
                 self._reassign(number, statement)
 
@@ -154,6 +158,19 @@ class _Writer:
         self._add("reassign", number, {
             "targets": {said["partition"]: target},
             "waits": statement.kind != "reassign" and bool(after.adding),
+        })
+
+    def _reassign_at_once(self, number: int, statement: Statement) -> None:
+        """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""
+        partition, last = statement.said["partition"], self.events[-1] if self.events else None
+        resumes = last is None or (
+            last.kind in ("failover", "brokers") and statement.entry.time - last.time < COVERED_MS
+        )
+        if resumes or partition in self.moving or "replicas" not in statement.said:
+            return
+        self.moving.add(partition)
+        self._add("reassign", number, {
+            "targets": {partition: statement.said["replicas"]}, "waits": False,
         })
 
     def _deletions(self) -> list[tuple[int, int]]:
