@@ -18,6 +18,7 @@ from kfast.replay.forms import Statement
 from kfast.replay.scala import Partition
 from kfast.replay.script import write_script
 from kfast.replay.strangers import find_strange
+from kfast.replay.survivors import note_survivors
 from kfast.replay.terms import Term
 from kfast.replay.unclean import unclean_topics
 
@@ -103,6 +104,7 @@ def split_clusters(statements: Sequence[Statement], terms: list[Term]) -> list[C
         _learn_assignments(statements, cluster)
         _learn_births(statements, cluster)
         cluster.unclean = unclean_topics(statements, lines)
+        note_survivors(statements, lines, events)
         for event in events:
             if event.kind == "caught_up":
                 event.said["ahead"] = look_ahead(

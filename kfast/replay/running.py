@@ -13,6 +13,7 @@ from kfast.replay.events import Event
 from kfast.replay.scala import Partition
 from kfast.replay.simulation import Ran, Simulation
 from kfast.replay.stored import lent, stored, write_isr
+from kfast.replay.survivors import keep_survivors, records_before, say_survivors
 from kfast.schema import FLAG_BEING_REASSIGNED
 
 MOST_WRITES = 8
@@ -22,12 +23,17 @@ MOST_WRITES = 8
 def run(simulation: Simulation, event: Event) -> Ran:
     """Run one event; what it did is kept in the simulation."""
     outcome: Outcome | None = None
+    survivors: dict[int, int] = {}
     if simulation.has_room_for(event):
         before = BEFORE.get(event.kind)
         simulation.written = before(simulation, event) if before is not None else []
+        records = records_before(simulation, event)
         with lent(simulation, event):
             outcome = RUN[event.kind](simulation, event)
-    return simulation.note(event, outcome)
+        survivors = keep_survivors(simulation, event, records)
+    ran = simulation.note(event, outcome)
+    say_survivors(simulation, event, survivors)
+    return ran
 
 
 def _failover(simulation: Simulation, event: Event) -> Outcome:

@@ -46,6 +46,14 @@ def write_isr(simulation: Simulation, row: int, isr: Sequence[int], version: int
         simulation.unread[row] = written
 
 
+def restore(simulation: Simulation, row: int, record: Leadership) -> None:
+    """Put another record in the place of the one that is stored."""
+    if row in simulation.unread:
+        simulation.unread[row] = record
+    else:
+        _set(simulation, row, record)
+
+
 def note_epochs(simulation: Simulation, rows: list[int]) -> None:
     """Keep stored records that a controller took over without writing: their epoch is older."""
     for row in rows:

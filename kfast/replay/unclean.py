@@ -1,6 +1,7 @@
 """Topics whose unclean elections are enabled by their own configuration, which no line says.
 
-An election that takes a leader from outside the ISR gives it away.
+An election that takes a leader from outside the ISR gives it away; not so where the version has
+run ahead of the leader epoch since the ISR was told, for then a leader has written another one.
 
 Source: specification, section 4, for which elections may leave the ISR.
 """
@@ -24,6 +25,8 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
     is an event.
     """
     isr: dict[Partition, frozenset[int]] = {}
+    leads: dict[Partition, int] = {}
+    leaderless: set[Partition] = set()
     found: set[str] = set()
     announced: set[str] = set()
     asked: dict[Partition, int] = {}
@@ -42,13 +45,23 @@ def unclean_topics(statements: Sequence[Statement], lines: Sequence[int]) -> fro
             members = record.isr if record is not None else said.get("isr")
             if not members:
                 continue
-            known = isr.get(partition)
+            known, written = isr.get(partition), False
+            if record is not None and None not in (record.version, record.leader_epoch) and (
+                record.leader != -2  # Of a topic that is being deleted: no real record.
+            ):
+                lead = record.version - record.leader_epoch
+                written = leads.setdefault(partition, lead) != lead and partition not in leaderless
+                leads[partition] = lead
             if line.kind == "partition_led" and record is not None and (
                 known is not None and said["before"] == "OfflinePartition"
                 and len(members) == 1 and members[0] == record.leader
-                and not known & set(members)
+                and not known & set(members) and not written
                 and line.entry.time - asked.get(partition, -ASKED_MS) >= ASKED_MS
             ):
                 found.add(partition[0])
             isr[partition] = frozenset(members)
+            if record is not None and record.leader == -1:  # Nobody writes its ISR.
+                leaderless.add(partition)
+            else:
+                leaderless.discard(partition)
     return frozenset() if "" in announced else frozenset(found - announced)

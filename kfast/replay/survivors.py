@@ -1,0 +1,101 @@
+"""Who stays in an ISR whose members all go at once.
+
+The last member of an ISR stays in it without leading. Where several members are taken out by one
+event, the controller takes brokers in the order of a hash map, which differs between Scala's
+versions; so which of them stays, only the log can tell. kfast takes them by ascending id, and the
+records that the lines tell after the event say who it was instead. Nothing else depends on it:
+every order raises epochs and versions equally often.
+
+Source: specification, sections 2.3 and 2.5.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kfast.replay.compare import subjects
+from kfast.replay.events import Event
+from kfast.replay.forms import Statement
+from kfast.replay.scala import Partition
+from kfast.replay.stored import restore, stored
+from kfast.state import Leadership
+
+if TYPE_CHECKING:
+    from kfast.replay.simulation import Simulation
+
+TAKES_OUT = frozenset({"failover", "brokers"})
+"""Events that may take several replicas of a partition out at once."""
+
+Before = dict[int, Leadership]
+"""Records of rows before an event that may take all of their ISRs out."""
+
+
+def note_survivors(
+    statements: Sequence[Statement], lines: Sequence[int], events: Sequence[Event]
+) -> None:
+    """Give each event that takes replicas out the last members of ISRs that lines tell after it.
+
+    Most lines decide, so one that differs from the others is contradicted.
+    """
+    starts = [event.at for event in events]
+    votes: dict[int, dict[Partition, Counter[int]]] = {}
+    owner: dict[Partition, int] = {}
+    for number in lines:
+        line = statements[number]
+        for partition, said in subjects(line):
+            record = said.get("record")
+            if record is None or record.leader is None or not record.isr:
+                continue
+            if record.leader != -1 or len(record.isr) != 1:
+                owner.pop(partition, None)
+                continue
+            at = bisect.bisect_right(starts, number) - 1
+            while at >= 0 and events[at].kind not in TAKES_OUT:
+                at -= 1
+            at = owner.setdefault(partition, at)
+            if at >= 0:
+                counted = votes.setdefault(at, {}).setdefault(partition, Counter())
+                counted[record.isr[0]] += 1
+    for at, told in votes.items():
+        events[at].said["survivors"] = {
+            partition: counted.most_common(1)[0][0] for partition, counted in told.items()
+        }
+
+
+def records_before(simulation: Simulation, event: Event) -> Before:
+    """Records of the rows of which an event leaves one member alone."""
+    found: Before = {}
+    for partition in event.said.get("survivors", ()):
+        for row in simulation.rows_of(partition):
+            record = stored(simulation, row)
+            if record is not None and len(record.isr) > 1:
+                found[row] = record
+    return found
+
+
+def keep_survivors(simulation: Simulation, event: Event, before: Before) -> dict[int, int]:
+    """Let those stay whom the log names, where an event took all of an ISR; who, row by row."""
+    changed: dict[int, int] = {}
+    for row, record in before.items():
+        survivor = event.said["survivors"][simulation.possibility[row].partition]
+        after = stored(simulation, row)
+        if after is None or after.leader != -1 or len(after.isr) != 1:
+            continue
+        if survivor not in record.isr or survivor in (simulation.registered | set(after.isr)):
+            continue
+        changed[row] = survivor
+        restore(simulation, row, dataclasses.replace(after, isr=(survivor,)))
+    return changed
+
+
+def say_survivors(simulation: Simulation, event: Event, changed: dict[int, int]) -> None:
+    """What an event says of these rows names those who stay."""
+    for row, survivor in changed.items():
+        for item in simulation.items.get(row, ()):
+            said = item.said
+            if item.event is event and said.get("leader") == -1 and len(said.get("isr", ())) == 1:
+                said["isr"] = (survivor,)
