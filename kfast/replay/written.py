@@ -73,12 +73,13 @@ def find_writes(
 ) -> Troubled:
     """Put the writes that records tell of into a stretch; returns what they do not explain."""
     stretch = Stretch(explorer.cluster, explorer.statements, first, explorer.next_cut(first))
+    in_isr = explorer.world.simulation.controller.profile.rebalances_in_isr
     writes = [
         write for partition, mentions in _mentions(
             stretch, set(troubled), _preferred(explorer)
         ).items()
         for write in _writes(stretch, partition, _with_base(explorer, before, stretch, partition,
-                                                            mentions))
+                                                            mentions), in_isr)
     ]
     earlier = explorer.cluster.events[first - 1] if first else None
     if earlier is None or is_hole(stretch.point):
@@ -192,7 +193,7 @@ def _smooth(mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def _writes(
-    stretch: Stretch, partition: Partition, mentions: Sequence[Mention]
+    stretch: Stretch, partition: Partition, mentions: Sequence[Mention], in_isr: bool
 ) -> list[Write]:
     """Writes of a partition that the lines give away."""
     unclean = partition[0] in stretch.cluster.unclean
@@ -219,7 +220,9 @@ def _writes(
             known = lead if lead is not None else mention.ahead
             times = mention.ahead - known
             lead = max(known, mention.ahead)
-            if times > 0 and guessed is not None and guessed[1] == record:
+            if times > 0 and guessed is not None and (
+                guessed[1] == record or (times == 1 and mention.leader != last.leader == -1)
+            ):
                 guessed[0].times += times  # This line tells how many writes it took.
                 times = 0
         elif not isr <= last.isr and not (unclean and moved and len(isr) == 1):
@@ -230,7 +233,7 @@ def _writes(
         if 1 <= times <= MOST_WRITES and (changes or times > 1 or mention.isr < last.isr):
             found.append(Write(
                 partition, isr, times,
-                _place(stretch, owners, partition, last.number, mention.number),
+                _place(stretch, owners, partition, last.number, mention.number, in_isr),
                 None if mention.ahead is None else
                 (mention.leader_epoch, mention.leader_epoch + mention.ahead),
             ))
@@ -255,12 +258,15 @@ def _taken_out(
 
 
 def _place(
-    stretch: Stretch, owners: Sequence[int], partition: Partition, since: int, number: int
+    stretch: Stretch, owners: Sequence[int], partition: Partition, since: int, number: int,
+    in_isr: bool,
 ) -> int:
     """Place of the event before which a write that shows at a line comes.
 
     Where the controller was notified in between it is the notification, else the event that the
-    line tells of; a check for imbalance has read the record before its elections.
+    line tells of; a check for imbalance has read the record before its elections. Where such a
+    check looks for the preferred replica in the ISRs (`in_isr`), it looks at what is cached, which
+    a controller that was not notified has read when it was elected.
     """
     place = bisect.bisect_right(owners, number) - 1
     for at in range(max(bisect.bisect_right(owners, since), 1), place + 1):
@@ -269,11 +275,14 @@ def _place(
             partition not in event.said.get("updates", {})
         ):
             return at
+    shown = place
     while place > 1 and stretch.events[place].kind == "election" and (
         stretch.events[place].said["trigger"] == "AutoTriggered"
         and stretch.events[place - 1].kind in ("rebalance", "election")
     ):
         place -= 1
+    if place < shown and in_isr and since <= stretch.begin:
+        return 0
     return place
 
 
