@@ -156,13 +156,13 @@ def replay(
     """
     logs = read_logs(path)
     statements, used = understand(logs)
-    chosen, release, note = choose_profile(logs, used, profile)
     terms = find_terms(statements)
     if not terms:
         raise InputError(
             f"{logs.root}: no line of an active controller is in these logs; the controller.log "
             "and state-change.log of the broker that was the controller are needed"
         )
+    chosen, release, note = choose_profile(logs, used, profile)
     facts: list[Fact] = []
     rows: list[Row] = []
     outages: list[tuple[str, int, int | None, int]] = []

@@ -163,8 +163,8 @@ class _Writer:
     def _reassign_at_once(self, number: int, statement: Statement) -> None:
         """From 2.4 on no line announces a reassignment to the replicas there are: it only ends."""
         partition, last = statement.said["partition"], self.events[-1] if self.events else None
-        resumes = last is None or (
-            last.kind in ("failover", "brokers") and statement.entry.time - last.time < COVERED_MS
+        resumes = last is not None and last.kind in ("failover", "brokers") and (
+            statement.entry.time - last.time < COVERED_MS
         )
         if resumes or partition in self.moving or "replicas" not in statement.said:
             return

@@ -27,7 +27,10 @@ from kfast.state import Leadership
 if TYPE_CHECKING:
     from kfast.replay.simulation import Simulation
 
-TAKES_OUT = frozenset({"failover", "brokers"})
+DELETES = frozenset({"delete", "deleted"})
+"""Events that take out all replicas of a topic, also live ones."""
+
+TAKES_OUT = frozenset({"failover", "brokers"}) | DELETES
 """Events that may take several replicas of a partition out at once."""
 
 Before = dict[int, Leadership]
@@ -43,23 +46,20 @@ def note_survivors(
     """
     starts = [event.at for event in events]
     votes: dict[int, dict[Partition, Counter[int]]] = {}
-    owner: dict[Partition, int] = {}
+    led: dict[Partition, int] = {}
     for number in lines:
-        line = statements[number]
-        for partition, said in subjects(line):
+        for partition, said in subjects(statements[number]):
             record = said.get("record")
-            if record is None or record.leader is None or not record.isr:
+            if record is None or record.leader in (None, -2) or not record.isr:
                 continue
             if record.leader != -1 or len(record.isr) != 1:
-                owner.pop(partition, None)
+                led[partition] = number
                 continue
-            at = bisect.bisect_right(starts, number) - 1
-            while at >= 0 and events[at].kind not in TAKES_OUT:
-                at -= 1
-            at = owner.setdefault(partition, at)
-            if at >= 0:
-                counted = votes.setdefault(at, {}).setdefault(partition, Counter())
-                counted[record.isr[0]] += 1
+            since = bisect.bisect_right(starts, led.get(partition, number)) - 1
+            for at in range(max(since, 0), bisect.bisect_right(starts, number)):
+                if events[at].kind in TAKES_OUT:
+                    counted = votes.setdefault(at, {}).setdefault(partition, Counter())
+                    counted[record.isr[0]] += 1
     for at, told in votes.items():
         events[at].said["survivors"] = {
             partition: counted.most_common(1)[0][0] for partition, counted in told.items()
@@ -85,7 +85,8 @@ def keep_survivors(simulation: Simulation, event: Event, before: Before) -> dict
         after = stored(simulation, row)
         if after is None or after.leader != -1 or len(after.isr) != 1:
             continue
-        if survivor not in record.isr or survivor in (simulation.registered | set(after.isr)):
+        alive = set() if event.kind in DELETES else simulation.registered
+        if survivor not in record.isr or survivor in (alive | set(after.isr)):
             continue
         changed[row] = survivor
         restore(simulation, row, dataclasses.replace(after, isr=(survivor,)))

@@ -215,6 +215,8 @@ def _writes(
         moved = mention.leader_epoch > last.leader_epoch
         if moved:  # Else the replica was out of the ISR already, and nothing was written.
             isr |= mention.left or _taken_out(stretch, owners, mention, last)
+            if mention.leader == -1 and last.leader is not None and not mention.isr <= last.isr:
+                isr |= last.isr & {last.leader}  # It wrote the ISR, so it was in it.
         times = 0
         if mention.ahead is not None:
             known = lead if lead is not None else mention.ahead
@@ -275,6 +277,8 @@ def _place(
             partition not in event.said.get("updates", {})
         ):
             return at
+        if event.kind == "delete" and partition[0] in (event.said["topics"] or ()):
+            return at  # It takes all out of the ISR, which nobody writes any more.
     shown = place
     while place > 1 and stretch.events[place].kind == "election" and (
         stretch.events[place].said["trigger"] == "AutoTriggered"

@@ -1,0 +1,113 @@
+"""Replay: what no line says and the lines after it give away, each found in a real log."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfast.errors import InputError
+from kfast.replay.events import Event
+from kfast.replay.reading import read_logs
+from kfast.replay.replaying import replay
+from kfast.replay.rows import Possibility, Start, row_of, with_states
+from kfast.replay.running import run
+from kfast.replay.script import write_script
+from kfast.replay.simulation import Simulation
+from kfast.replay.survivors import note_survivors
+from kfast.replay.terms import Term, find_terms
+from kfast.replay.unclean import unclean_topics
+from kfast.replay.understanding import understand
+
+pytestmark = pytest.mark.kernels
+
+READY = """\
+[2021-05-01 10:00:00,001] INFO [Controller id=1] Ready to serve as the new controller with \
+epoch 4 (kafka.controller.KafkaController)
+"""
+UPDATING = """\
+[2021-05-01 10:01:00,001] DEBUG [Controller id=1] Updating assignment of partition a-0 from \
+ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=) to \
+ReplicaAssignment(replicas=1,2, addingReplicas=, removingReplicas=2) \
+(kafka.controller.KafkaController)
+"""
+ENDS = """\
+[2021-05-01 10:01:00,021] INFO [Controller id=1] Leader 1 for partition a-0 being reassigned, is \
+already in the new list of replicas 1 and is alive (kafka.controller.KafkaController)
+"""
+LED = """\
+[2021-05-01 10:0{minute}:00,001] TRACE [Controller id=1 epoch=4] Changed partition a-0 from \
+{before}Partition to OnlinePartition with state LeaderAndIsr(leader={leader}, \
+leaderEpoch={epoch}, isr=List({leader}), zkVersion={version}) (state.change.logger)
+"""
+LEADERLESS = """\
+[2021-05-01 10:00:1{second},001] TRACE [Controller id=1 epoch=4] Sending UpdateMetadata request \
+UpdateMetadataPartitionState(topicName='t', partitionIndex=0, controllerEpoch=4, leader=-1, \
+leaderEpoch=7, isr=[{isr}], zkVersion=9, replicas=[1, 2], offlineReplicas=[1, 2]) to brokers \
+Set(3) for partition t-0 (state.change.logger)
+"""
+
+
+def statements_of(directory, controller, state_change=""):
+    """Statements of two files."""
+    (directory / "controller.log").write_text(controller)
+    (directory / "state-change.log").write_text(state_change)
+    return understand(read_logs(directory))[0]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_reassignment_that_only_ends_is_an_event_once(tmp_path, begun):
+    """From 2.4 on nothing is updated where the replicas stay, so no line says that it begins."""
+    statements = statements_of(tmp_path, READY + UPDATING * begun + ENDS)
+    events = write_script(statements, find_terms(statements)[0])
+    assert [event.said["targets"] for event in events if event.kind == "reassign"] == [
+        {("a", 0): (1,)}
+    ]
+
+
+@pytest.mark.parametrize(("version", "found"), [(5, {"a"}), (6, set())])
+def test_a_leader_that_was_put_back_into_the_isr_is_clean(tmp_path, version, found):
+    """A version that runs ahead of the epoch says that the last leader wrote another ISR."""
+    lines = LED.format(minute=1, before="Online", leader=1, epoch=4, version=4)
+    lines += LED.format(minute=2, before="Offline", leader=2, epoch=5, version=version)
+    statements = statements_of(tmp_path, READY, lines)
+    assert unclean_topics(statements, range(len(statements))) == found
+
+
+def event(kind, time, **said):
+    """An event of a controller whose log is not looked at."""
+    return Event(kind, time, 0, said, Term(1, 0, 0, epoch=4), number=time)
+
+
+def test_most_lines_say_who_stays_in_an_isr(tmp_path):
+    """One line that names another does not change it."""
+    lines = "".join(LEADERLESS.format(second=at, isr=isr) for at, isr in enumerate((1, 2, 1)))
+    statements = statements_of(tmp_path, READY, lines)
+    gone = event("brokers", 1)
+    note_survivors(statements, range(len(statements)), [gone])
+    assert gone.said["survivors"] == {("t", 0): 1}
+
+
+@pytest.mark.parametrize(("survivor", "isr"), [(None, (2,)), (1, (1,)), (2, (2,)), (3, (2,))])
+def test_who_stays_is_believed_of_members_that_went(survivor, isr):
+    """Brokers leave in the order of a hash map; epoch and version rise by two in every order."""
+    made = Simulation("zk-2.4")
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    possibility = Possibility(("t", 0), 0)
+    start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
+    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
+                 {1: 0, 2: 0, 3: 0})
+    run(made, first)
+    told = {} if survivor is None else {"survivors": {("t", 0): survivor}}
+    run(made, event("brokers", 1, added=(), bounced=(), deleted=(1, 2), live=(3,), **told))
+    record = made.state.leadership(0)
+    assert (record.leader, record.leader_epoch, record.version) == (-1, 7, 9)
+    assert record.isr == isr
+    assert {item.said["isr"] for item in made.items[0] if item.key == ("told",)} == {isr}
+
+
+@pytest.mark.parametrize("text", ["", "hello world\nthis is no log\n"])
+def test_what_is_no_log_of_a_controller_is_said_to_be_none(tmp_path, text):
+    """Nobody is asked for the release of nothing."""
+    (tmp_path / "controller.log").write_text(text)
+    with pytest.raises(InputError, match="no line of an active controller") as refused:
+        replay(tmp_path)
+    assert "--profile" not in str(refused.value)
