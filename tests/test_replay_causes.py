@@ -111,3 +111,26 @@ def test_what_is_no_log_of_a_controller_is_said_to_be_none(tmp_path, text):
     with pytest.raises(InputError, match="no line of an active controller") as refused:
         replay(tmp_path)
     assert "--profile" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("order", "isrs"), [
+    ((1, 2), {1: {2, 3}, 2: {3}}), ((2, 1), {2: {1, 3}, 1: {3}}), ((2, 3), {1: {2, 3}, 2: {3}}),
+])
+def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isrs):
+    """Records and requests to stop follow it; an order of other brokers is not believed."""
+    made = Simulation("zk-2.4")
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    possibility = Possibility(("t", 0), 0)
+    start = Start(first, "", 3, (1, 2, 3), (3, 1, 2), 5, 7, 4)
+    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
+                 {1: 0, 2: 0, 3: 0})
+    run(made, first)
+    run(made, event("reassign", 1, targets={("t", 0): (3,)}, order={("t", 0): order}))
+    shrunk = {item.key[1]: item.said for item in made.items[0] if item.key[0] == "shrunk"}
+    assert {broker: set(said["isr"]) for broker, said in shrunk.items()} == isrs
+    epochs = [shrunk[broker]["leader_epoch"] for broker in isrs]
+    assert epochs == sorted(epochs)
+    stops = {item.key[1]: item.said["leader_epoch"] for item in made.items[0]
+             if item.key[0] == "stop" and not item.said["delete"]}
+    assert [stops[broker] for broker in isrs] == sorted(stops.values())
+    assert len(set(stops.values())) == 2

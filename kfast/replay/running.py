@@ -13,7 +13,12 @@ from kfast.replay.events import Event
 from kfast.replay.scala import Partition
 from kfast.replay.simulation import Ran, Simulation
 from kfast.replay.stored import lent, stored, write_isr
-from kfast.replay.survivors import keep_survivors, records_before, say_survivors
+from kfast.replay.survivors import (
+    keep_survivors,
+    records_before,
+    say_in_order,
+    say_survivors,
+)
 from kfast.schema import FLAG_BEING_REASSIGNED
 
 MOST_WRITES = 8
@@ -33,6 +38,7 @@ def run(simulation: Simulation, event: Event) -> Ran:
         survivors = keep_survivors(simulation, event, records)
     ran = simulation.note(event, outcome)
     say_survivors(simulation, event, survivors)
+    say_in_order(simulation, event)
     return ran
 
 

@@ -27,6 +27,9 @@ from kfast.state import Leadership
 if TYPE_CHECKING:
     from kfast.replay.simulation import Simulation
 
+MOVES = frozenset({"caught_up", "reassign"})
+"""Events that may take several live replicas of a partition out at once."""
+
 DELETES = frozenset({"delete", "deleted"})
 """Events that take out all replicas of a topic, also live ones."""
 
@@ -48,8 +51,12 @@ def note_survivors(
     votes: dict[int, dict[Partition, Counter[int]]] = {}
     led: dict[Partition, int] = {}
     for number in lines:
-        for partition, said in subjects(statements[number]):
+        line = statements[number]
+        for partition, said in subjects(line):
             record = said.get("record")
+            if line.kind == "shrunk":
+                _note_order(events[max(bisect.bisect_right(starts, number) - 1, 0)],
+                            partition, said["replica"])
             if record is None or record.leader in (None, -2) or not record.isr:
                 continue
             if record.leader != -1 or len(record.isr) != 1:
@@ -64,6 +71,12 @@ def note_survivors(
         events[at].said["survivors"] = {
             partition: counted.most_common(1)[0][0] for partition, counted in told.items()
         }
+
+
+def _note_order(event: Event, partition: Partition, replica: int) -> None:
+    """Give a reassignment's end the order in which lines say that it takes replicas out."""
+    if event.kind in MOVES:
+        event.said.setdefault("order", {}).setdefault(partition, []).append(replica)
 
 
 def records_before(simulation: Simulation, event: Event) -> Before:
@@ -100,3 +113,36 @@ def say_survivors(simulation: Simulation, event: Event, changed: dict[int, int])
             said = item.said
             if item.event is event and said.get("leader") == -1 and len(said.get("isr", ())) == 1:
                 said["isr"] = (survivor,)
+
+
+def say_in_order(simulation: Simulation, event: Event) -> None:
+    """Say in the order of the lines what the end of a reassignment takes out."""
+    for partition, order in event.said.get("order", {}).items():
+        for row in simulation.rows_of(partition):
+            items = [item for item in simulation.items.get(row, ()) if item.event is event]
+            shrunk = {item.key[1]: item for item in items
+                      if item.key[0] == "shrunk" and item.key[1] in order}
+            if len(order) < 2 or sorted(shrunk) != sorted(order):
+                continue
+            ranked = sorted(order, key=lambda broker: shrunk[broker].said["leader_epoch"])
+            epochs = {shrunk[broker].said["leader_epoch"] for broker in order}
+            if len({shrunk[broker].said["leader"] for broker in order}) > 1 or (
+                len(epochs) < len(order)
+            ):
+                continue  # The leader went too, or not all were in the ISR.
+            stops = {item.key[1]: item for item in items
+                     if item.key[0] == "stop" and not item.said["delete"]}
+            last = tuple(shrunk[ranked[-1]].said["isr"])
+            said = {
+                broker: {**shrunk[earlier].said, "isr": (*last, *order[place + 1 :])}
+                for place, (broker, earlier) in enumerate(zip(order, ranked, strict=True))
+            }
+            told = {
+                broker: dict(stops[earlier].said)
+                for broker, earlier in zip(order, ranked, strict=True)
+                if broker in stops and earlier in stops
+            }
+            for broker in order:
+                shrunk[broker].said = said[broker]
+                if broker in told:
+                    stops[broker].said = told[broker]
