@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kfast.errors import InputError
+from kfast.replay.brokers import BrokerSide
+from kfast.replay.checks import MISSING, Case, View
+from kfast.replay.compare import COMPARE
 from kfast.replay.events import Event
 from kfast.replay.reading import read_logs
 from kfast.replay.replaying import replay
@@ -134,3 +137,22 @@ def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isr
              if item.key[0] == "stop" and not item.said["delete"]}
     assert [stops[broker] for broker in isrs] == sorted(stops.values())
     assert len(set(stops.values())) == 2
+
+
+def test_a_reassignment_may_end_within_the_election_of_a_controller():
+    """The line of the states it began with still has the replicas that it then removed."""
+    made = Simulation("zk-2.4")
+    first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
+    possibility = Possibility(("t", 0), 0)
+    start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
+    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
+                 {1: 0, 2: 0, 3: 0})
+    run(made, first)
+    run(made, event("reassign", 1, targets={("t", 0): (3,)}))
+    run(made, event("isr_written", 2, updates={("t", 0): (1, 2, 3)}))
+    run(made, event("failover", 3, registered={1: 0, 3: 0}))
+    assert made.state.assignment(0).replicas == (3,)
+    states = {1: "OnlineReplica", 2: "OfflineReplica", 3: "OnlineReplica", 4: "OnlineReplica"}
+    case = Case(View(made, BrokerSide(), 0), None, {"states": states}, 0)
+    predicted = [check.predicted for check in COMPARE["replica_states"](case)]
+    assert predicted == ["OnlineReplica", "OfflineReplica", "OnlineReplica", MISSING]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kfast.replay.checks import MISSING, Case, Check, Compare, record_checks
+from kfast.replay.checks import MISSING, Case, Check, Compare, View, record_checks
 from kfast.replay.forms import Statement
 from kfast.replay.scala import Partition, Record
 from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
@@ -156,11 +156,27 @@ def _partition_state(case: Case) -> list[Check]:
 def _replica_state(case: Case) -> list[Check]:
     view, said, row = case.view, case.said, case.row
     states = view.simulation.state.replica_states_of(row)
+    named = {broker: REPLICA_STATE_NAMES[state] for broker, state in states.items()}
     return [
         Check(f"state of replica {broker}", logged,
-              REPLICA_STATE_NAMES[states[broker]] if broker in states else MISSING)
+              named.get(broker) or _state_at_startup(view, row, broker))
         for broker, logged in said["states"].items()
     ]
+
+
+def _state_at_startup(view: View, row: int, broker: int) -> Any:
+    """State of a replica that a new controller began with, and removed within its election.
+
+    The line stands between the two: a reassignment that is resumed ends right after it.
+    """
+    simulation = view.simulation
+    event = simulation.ran[-1].event if simulation.ran else None
+    if event is None or event.kind != "failover" or not any(
+        item.event is event and item.key[:2] == ("moved", broker)
+        and item.key[-1] == "NonExistentReplica" for item in simulation.items.get(row, ())
+    ):
+        return MISSING
+    return "OnlineReplica" if broker in simulation.registered else "OfflineReplica"
 
 
 def _not_preferred(case: Case) -> list[Check]:
