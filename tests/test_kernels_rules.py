@@ -103,14 +103,12 @@ def test_choose_decides_on_the_stored_records(layout, strategy):
         state, names = state_of(ctx, layout), sorted(ctx.leadership)
         rows = state.find_partitions(names)
         stored = state.records[rows].copy()
-        unreadable = np.zeros(state.n_topics, np.uint8)
-        unreadable[:2] = 1
-        codes, unclean = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint8)
-        told = np.empty(rows.size, np.uint64)
+        unreadable = (np.arange(state.n_topics) < 2).astype(np.uint8)
+        told, (codes, unclean) = np.empty(rows.size, np.uint64), np.empty((2, rows.size), np.uint8)
+        supported = state.leader_recovery_supported
         election.choose(
             state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows, stored,
-            int(strategy), state.leader_recovery_supported, unreadable, NO_RULE, codes, told,
-            unclean,
+            int(strategy), supported, unreadable, NO_RULE, codes, told, unclean,
         )
         for at, p in enumerate(names):
             record = ctx.leadership[p]

@@ -142,10 +142,18 @@ def acknowledge_deletions(
         chosen &= named
     if not controller.active:
         return controller.refused("acknowledge_deletions", "NOT_CONTROLLER")
-    hosted, slots, begin = _being_deleted(state)
+    found = _in_state(state, _rows_of(state, _queued(state)), ReplicaState.DELETION_STARTED)
+    hosted, slots, begin = _by_broker(state, found)
+    hosting_some = np.diff(begin) > 0
 
     def steps() -> None:
-        for broker in np.flatnonzero(chosen & (np.diff(begin) > 0)).tolist():
+        if _answer_as_one(controller) and not (hosting_some & ~chosen).any():
+            if len(found):
+                action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
+                controller.journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
+                complete_replicas(controller, found)
+            return
+        for broker in np.flatnonzero(chosen & hosting_some).tolist():
             part = slice(begin[broker], begin[broker + 1])
             heeded = _heeded(controller)[state.topic_row[hosted[part]]]
             if heeded.any():
@@ -164,11 +172,23 @@ def _heeded(controller: Controller) -> npt.NDArray[np.bool_]:
     return controller.state.topic_queued_for_deletion
 
 
-def _being_deleted(
-    state: ClusterState,
+def _answer_as_one(controller: Controller) -> bool:
+    """Whether all answers may be taken in at once: nothing can happen between them.
+
+    It cannot where one topic alone is queued, and its answers count: some of its replicas are
+    being deleted until the last of them has answered.
+    """
+    state = controller.state
+    queued = _queued(state)
+    return queued.size == 1 and not controller.journal.full and bool(
+        _heeded(controller)[queued[0]]
+    )
+
+
+def _by_broker(
+    state: ClusterState, found: Replicas
 ) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """Replicas that are being deleted, broker by broker: rows, slots, where each part begins."""
-    found = _in_state(state, _rows_of(state, _queued(state)), ReplicaState.DELETION_STARTED)
+    """Some replicas broker by broker: rows, slots, where each part begins."""
     counts = np.zeros(state.n_brokers, np.int64)
     kernel.count_by_broker(state.replicas, found.rows, found.slots, counts)
     begin = np.zeros(state.n_brokers + 1, np.int64)

@@ -167,6 +167,10 @@ class Journal:
                 announced = bool(kept.kinds & _ANNOUNCING)
                 self._add_metadata_brokers(self.state.registered if announced else None, step)
 
+    def add_empty_steps(self, action: str, n: int) -> None:
+        """Record n calls whose counts are those of the call after them."""
+        self.actions += [self.prefix + action] * n
+
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
         state = self.state
