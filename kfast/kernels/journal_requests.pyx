@@ -132,6 +132,8 @@ def fill_requests(
     """What LeaderAndIsr and StopReplica requests say, or what was added to their batch."""
     cdef Said said
     cdef int k
+    if not places.shape[0]:
+        return
     said.broker_id = &broker_id[0]
     said.numbers = &numbers[0, 0]
     said.offsets = &offsets[0, 0]

@@ -91,9 +91,9 @@ cdef inline Keeper new_keeper(
     cdef Keeper keeper
     keeper.place = place
     keeper.stride = stride
-    keeper.topic_row = &topic_row[0]
-    keeper.partition = &partition[0]
-    keeper.status = &status[0]
+    keeper.topic_row = &topic_row[0] if topic_row.shape[0] else NULL
+    keeper.partition = &partition[0] if partition.shape[0] else NULL
+    keeper.status = &status[0] if status.shape[0] else NULL
     keeper.width = width
     keeper.seen = 0
     return keeper
