@@ -224,6 +224,7 @@ def _ask_plainly(policy: Policy, where: str, values: dict[str, Any]) -> None:
     try:
         policy.rule(*[values[name] for name in policy.wanted])
     except Exception as error:
+        # A user's function may raise anything; whatever it is, it is told and kept as the cause.
         said = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise PolicyError(f"{where} raised {said}; nothing was changed") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from kfast.schema import PartitionState, ReplicaState
 
@@ -188,7 +189,7 @@ def on_stop_replica_response(
     error: bool = False,
 ) -> Happened:
     """6.12, StopReplica response event; 5.4 says what of a response becomes one."""
-    body = lambda: stop_replica_response(core, b, partitions, failed, error)  # noqa: E731
+    body = partial(stop_replica_response, core, b, partitions, failed, error)
     return core.event("on_stop_replica_response", body)
 
 

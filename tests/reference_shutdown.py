@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kfast.schema import UNKNOWN_BROKER_EPOCH, PartitionState, ReplicaState, Strategy
 
 from .reference_batch import RequestBatch
@@ -12,7 +14,7 @@ from .reference_outcome import Happened
 
 def controlled_shutdown(core: Core, b: int, epoch: int = UNKNOWN_BROKER_EPOCH) -> Happened:
     """6.3."""
-    body = lambda: shut_down(core, b, epoch)  # noqa: E731
+    body = partial(shut_down, core, b, epoch)
     return core.event("controlled_shutdown", body, inactive="ControllerMoved")
 
 

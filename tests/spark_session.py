@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +29,8 @@ SETTINGS = {
 def java_version() -> int:
     """Major version of the Java that Spark would start; 0 where there is none."""
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118
-    if not java or not os.path.exists(java):  # noqa: PTH110
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
         return 0
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
     number = said.split('"')[1].split(".")

@@ -10,6 +10,7 @@ a vector from the lexicographical index", TOMS 1977, for the combinations.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -37,7 +38,7 @@ SCENARIO_TABLE = pa.schema([pa.field("scenario", pa.int64()), pa.field("broker",
 
 
 @dataclass(frozen=True, eq=False)
-class Scenarios:
+class Scenarios(ABC):
     """Numbered sets of brokers that fail together; number 0 is the empty set.
 
     Parameters
@@ -88,9 +89,9 @@ class Scenarios:
         offsets, rows = self._down(1, max(stop, 1))
         return np.concatenate([np.zeros(1, np.int64), offsets]), rows
 
+    @abstractmethod
     def _down(self, start: int, stop: int) -> Down:
         """Who fails; `start` is at least 1, and `stop` at least `start`."""
-        raise NotImplementedError
 
     def brokers(self, number: int) -> list[int]:
         """Ids of the brokers that fail in one scenario, ascending."""

@@ -7,8 +7,8 @@ sessions and on Spark Connect. `import kfast` does not import this package, nor 
 from __future__ import annotations
 
 try:
-    import pandas  # noqa: F401  PySpark's Arrow functions refuse to work without it
-    import pyspark  # noqa: F401
+    import pandas  # noqa: F401 - PySpark's Arrow functions refuse to work without it
+    import pyspark  # noqa: F401 - only so that its absence is told here, once
 except ImportError as error:
     raise ImportError(
         f"kfast.spark needs PySpark 4.1 or later and pandas 2 ({error}): pip install 'kfast[spark]'"

@@ -34,8 +34,9 @@ def find_files(where: str | Path) -> list[str]:
     elif root.exists():
         found = [root]
     else:
-        found = [path for path in map(Path, glob.glob(text, recursive=True))  # noqa: PTH207
-                 if not path.name.startswith(_HIDDEN)]
+        # `Path.glob` takes no absolute pattern.
+        matches = glob.glob(text, recursive=True)  # noqa: PTH207
+        found = [path for path in map(Path, matches) if not path.name.startswith(_HIDDEN)]
     files = sorted(str(path) for path in found if path.is_file())
     if not files:
         raise InputError(f"{text}: no file is there; give a file, a folder with files, or a glob")

@@ -102,13 +102,16 @@ class KfastSource(DataSource):
         """Columns of the table that is asked for, after `source`."""
         return spark_schema(sourced(TABLES[_table(self.options)]))
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark gives it
         """Give what reads files, or makes clusters."""
         options = {key.lower(): value for key, value in self.options.items()}
         _check_options(options)
         return GeneratedReader(options) if "path" not in options else FileReader(options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+    # PySpark calls its sources by names in camel case.
+    def streamReader(  # noqa: N802
+        self, schema: StructType  # noqa: ARG002 - Spark gives it
+    ) -> DataSourceStreamReader:
         """Give what reads the files of a folder as they arrive."""
         options = {key.lower(): value for key, value in self.options.items()}
         _check_options(options)
@@ -226,11 +229,11 @@ class FolderStream(DataSourceStreamReader):
         if not options.get("path") or not self.folder.is_dir():
             raise ArgumentError(f"a stream needs a folder; found {options.get('path', '')!r}")
 
-    def initialOffset(self) -> dict[str, str]:  # noqa: N802
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
         """Before the first file."""
         return {"files": "[]"}
 
-    def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802
+    def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
         """All files that are there now; Spark 4.2 and later say where they stand, 4.1 does not."""
         try:
             names = find_files(self.folder)
