@@ -118,6 +118,19 @@ def test_a_state_change_log_that_was_cut_off(share, logs, whole):
     assert elsewhere(found) == elsewhere(whole)
 
 
+def test_contradictions_after_damage_are_told_to_come_of_it(logs, whole):
+    """Events that stood in a part that was cut off cannot be replayed: the report says so."""
+    path = logs / CONTROLLER_LOG
+    text = path.read_bytes()
+    path.write_bytes(text[: len(text) // 2 - 20])
+    found = replay(logs)
+    assert found.contradictions
+    (name, number), = warned(found)
+    told = [note for note in found.notes if "lines are damaged" in note]
+    assert [f"first at {name}:{number}:" in note for note in told] == [True]
+    assert not [note for note in whole.notes if "lines are damaged" in note]
+
+
 def test_a_file_without_its_middle(logs):
     """The line at which the ends were joined is named: as damage, or as of unknown wording."""
     path = logs / STATE_CHANGE_LOG

@@ -93,7 +93,7 @@ def _read_table(path: Path) -> pa.Table:
 
 @click.command("sweep")
 @input_options()
-@click.option("--every", type=click.IntRange(1), metavar="K", help="Every K brokers: 1, 2 or 3.")
+@click.option("--every", type=click.IntRange(1), metavar="K", help="Every K brokers together.")
 @click.option("--racks", is_flag=True, help="Every rack.")
 @click.option("--racks-and-broker", is_flag=True, help="Every rack and one more broker.")
 @click.option("--random", "n_random", type=click.IntRange(1), metavar="N", help="N at random.")

@@ -178,6 +178,12 @@ def replay(
     if len(clusters) > 1:
         notes.append(f"{len(clusters)} clusters follow or overlap one another in these logs")
     counts = Counter(fact.verdict for fact in facts)
+    if logs.warnings and counts[CONTRADICTED]:
+        first = logs.warnings[0]
+        notes.append(
+            f"lines are damaged, first at {first.file}:{first.line}: events that stood there are "
+            "not replayed, and what followed from them is contradicted"
+        )
     return Replay(
         logs.root, tuple(logs.files), logs.n_lines, facts_table(facts, logs, statements),
         timeline_table(rows), outages_table(outages),

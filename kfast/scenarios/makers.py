@@ -58,8 +58,8 @@ def _check_count(state: ClusterState, what: str, n: int) -> None:
     hours = n * max(state.n_partitions, 1) / PAIRS_PER_SECOND / 3600
     raise ArgumentError(
         f"{what} make {n:.3g} scenarios, about {hours:.3g} hours on one core for these "
-        f"{state.n_partitions} partitions; at most {MOST_SCENARIOS} are allowed: draw some at "
-        "random instead, with random_brokers"
+        f"{state.n_partitions} partitions; at most {MOST_SCENARIOS} are allowed; "
+        "random_brokers draws as many as are asked for"
     )
 
 
