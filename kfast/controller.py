@@ -214,11 +214,7 @@ class Controller:
         state, ids = self.state, list(given)
         if not ids:
             return {}
-        at = np.searchsorted(state.broker_id, ids)
-        found = [
-            int(row) if row < state.n_brokers and state.broker_id[row] == broker else -1
-            for broker, row in zip(ids, at, strict=True)
-        ]
+        found = [state.broker_row(broker) for broker in ids]
         for broker, row in zip(ids, found, strict=True):
             is_registered = row >= 0 and bool(state.broker_status[row] & 1)
             if is_registered != registered:
@@ -291,10 +287,8 @@ class Controller:
     def registered_epoch(self, broker_id: int) -> int | None:
         """Epoch of a registered broker; None for any other."""
         state = self.state
-        at = int(np.searchsorted(state.broker_id, broker_id))
-        if at >= state.n_brokers or state.broker_id[at] != broker_id or not state.registered[at]:
-            return None
-        return int(state.broker_epoch[at])
+        row = state.broker_row(broker_id)
+        return int(state.broker_epoch[row]) if row >= 0 and state.registered[row] else None
 
     # --- 6.3 to 6.12 ------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
         state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
         recovers, journal.counting, decided, offline, online, gone, counts, room.as_bytes,
     )
-    n, kept = counts.sum(axis=0), room.steps(counts)
+    n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
     if n[0]:
         action = f"partitions to {PartitionState.OFFLINE.label}"
         journal.add_step(action, offline, kept[0], replicas=False)
@@ -139,7 +139,7 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
         state.leader_recovery_supported and profile.marks_recovery, journal.counting,
         back, online, counts, room.as_bytes,
     )
-    n, kept = counts.sum(axis=0), room.steps(counts)
+    n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
     if n[1]:
         action = f"replicas to {ReplicaState.ONLINE.label}"
         journal.add_step(action, back, kept[1], replicas=True)

@@ -119,7 +119,7 @@ class Journal:
         action : str
             What was done.
         tally : (threads, width) int64
-            Counts of the kernels.
+            Counts of the kernels; the journal's from now on.
         effects : (n,) EFFECT, or Kept
             What became of each target; empty unless rows are kept or a store was asked. Kept
             effects are those of an event in one visit, without a store.
@@ -141,8 +141,9 @@ class Journal:
             return
         from_store = from_store or self.names_deleted
         from_tally = sent and not from_store
-        registered = self.state.registered if from_tally else None
-        self.totals.append(StepTotals(step, total, replicas, registered, self.each))
+        state = self.state
+        status = state.broker_status[: state.n_brokers].copy() if from_tally else None
+        self.totals.append(StepTotals(step, total, replicas, status, self.each))
         if not self.full and not from_store:
             return
         if isinstance(effects, Kept):
@@ -174,7 +175,7 @@ class Journal:
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
         state = self.state
-        total: npt.NDArray[np.int64] = tally.sum(axis=0)
+        total: npt.NDArray[np.int64] = tally[0] if len(tally) == 1 else tally.sum(axis=0)
         state.offline_partition_count += int(total[LAYOUT["offline"]])
         state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
         state.unclean_elections += int(total[LAYOUT["unclean"]])

@@ -158,6 +158,10 @@ class Kept:
         return places[:n]
 
 
+NO_RECORDS: npt.NDArray[Any] = np.empty(0, kept_dtype(narrow=True, n_slots=1))
+NOTHING_KEPT = Kept(NO_RECORDS, NOTHING_SEEN, 0, 0)
+
+
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
     """(n, w) records as rows of bytes."""
     return records.view(np.uint8).reshape(records.size, records.itemsize)
@@ -212,11 +216,11 @@ class Room:
     def __init__(
         self, state: ClusterState, rows: int, steps: int, replicas: int, keeps_new: bool
     ) -> None:
-        each = min(replicas, state.n_slots)
         self._begins = [step * rows for step in range(steps)]
-        self._keeps_new = keeps_new
-        self._seen = see(state) if rows else NOTHING_SEEN
-        self._records = new_records(state, (steps - 1 + each) * rows)
+        self._keeps_new, self._records = keeps_new, NO_RECORDS
+        if rows:
+            each = min(replicas, state.n_slots)
+            self._seen, self._records = see(state), new_records(state, (steps - 1 + each) * rows)
 
     @property
     def as_bytes(self) -> Bytes:
@@ -225,6 +229,8 @@ class Room:
 
     def steps(self, counts: npt.NDArray[np.int64]) -> list[Kept]:
         """The effects of each step, from the counts that a kernel of one visit made."""
+        if self._records is NO_RECORDS:
+            return [NOTHING_KEPT] * len(self._begins)
         found = np.bitwise_or.reduce(counts[:, 3:], axis=0).tolist()
         kept = []
         for step, begin in enumerate(self._begins):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from kfast.errors import ArgumentError
 from kfast.journal.effects import LAYOUT
 from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES, AlterCode, Code
+from kfast.state.mutators import REGISTERED
 from kfast.state.records import Rows
 
 Key = TypeVar("Key")
@@ -133,8 +134,8 @@ class StepTotals:
         A tally, summed over threads.
     replicas : bool
         Whether replicas or partitions moved.
-    registered : (B,) bool or None
-        Who was registered; None where the tally does not count requests.
+    broker_status : (B,) uint8 or None
+        As it was, for who was registered; None where the tally does not count requests.
     each : bool
         Every partition had a batch of its own.
     """
@@ -142,7 +143,7 @@ class StepTotals:
     step: int
     total: npt.NDArray[np.int64]
     replicas: bool
-    registered: npt.NDArray[np.bool_] | None
+    broker_status: npt.NDArray[np.uint8] | None
     each: bool = False
 
     def transitions(self) -> dict[tuple[str, str], int]:
@@ -161,18 +162,18 @@ class StepTotals:
 
     def requests(self) -> list[Sent]:
         """Requests sent in this step, unregistered brokers left out (5.3)."""
-        if self.registered is None:
+        if self.broker_status is None:
             return []
-        n = self.registered.size
+        registered, n = (self.broker_status & REGISTERED) != 0, self.broker_status.size
         per_broker = self.total[LAYOUT["brokers"] :]
         told = int(self.total[LAYOUT["metadata"]])
         batches = told + int(self.total[LAYOUT["announced"]])
         each = batches if self.each else None
         sent: list[Sent] = []
         for kind, counts in ((0, per_broker[:n]), (2, per_broker[per_broker.size // 2 :][:n])):
-            sent.append(sent_to(self.step, kind, self.registered & (counts > 0), counts, each))
+            sent.append(sent_to(self.step, kind, registered & (counts > 0), counts, each))
         if batches:
-            sent.append(sent_to(self.step, 1, self.registered, told, each))
+            sent.append(sent_to(self.step, 1, registered, told, each))
         return sent
 
 

@@ -337,6 +337,7 @@ class ClusterState:
     check_rows = queries.check_rows
     find_topics = queries.find_topics
     find_brokers = queries.find_brokers
+    broker_row = queries.broker_row
     broker_rows = queries.broker_rows
     ids_of = queries.ids_of
     is_replica_online = queries.is_replica_online

@@ -5,6 +5,7 @@ Each function is a method of `ClusterState`.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
 NAMED = 1 | 2 | 4 | 8
 """Flags of a topic that is not forgotten: queued, started, ineligible, exists."""
+FEW = 8
+"""Brokers that are looked up one by one: arrays would cost more to make."""
 
 
 def check_rows(state: ClusterState, rows: npt.ArrayLike) -> Rows:
@@ -126,8 +129,16 @@ def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
     }
 
 
+def broker_row(state: ClusterState, broker_id: int) -> int:
+    """Row of a broker id; -1 where it is unknown."""
+    row = bisect.bisect_left(state.broker_id, broker_id)
+    return row if row < state.n_brokers and state.broker_id[row] == broker_id else -1
+
+
 def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.integer]) -> Rows:
     """Rows of some broker ids; -1 where one is unknown."""
+    if broker_ids.size <= FEW:
+        return np.asarray([broker_row(state, b) for b in broker_ids.tolist()], np.int32)
     last = int(state.broker_id[-1]) if state.n_brokers else -1
     if last > 4 * broker_ids.size + 1024:
         at = np.searchsorted(state.broker_id, broker_ids).astype(np.int32)
