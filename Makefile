@@ -25,8 +25,8 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd kfast/kernels/*.h)
 IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
-COPIED := kfast pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml MANIFEST.in LICENSE \
-	README.md CHANGELOG.md Makefile .ci .gitignore
+COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
+	MANIFEST.in LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
 .PHONY: demo test slow lint debug sanitize bench guard clean
 .DELETE_ON_ERROR:

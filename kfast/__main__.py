@@ -1,5 +1,5 @@
 """`python -m kfast`: the command line."""
 
-from kfast.cli import main
+from kfast_command import main
 
 main()

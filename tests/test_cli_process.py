@@ -198,6 +198,36 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+INTERRUPTS = """
+import os, signal, sys
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "ignored"),
+    [("kfast", False), ("numpy", False), ("pyarrow", False), ("kfast.cli", False), ("kfast", True)],
+)
+def test_ctrl_c_while_kfast_loads(tmp_path, module, ignored):
+    """As `bin/kfast` starts it. What runs in the background ignores the signal, and goes on."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    paths = os.pathsep.join((str(tmp_path), str(ROOT)))
+    what = signal.SIG_IGN if ignored else signal.SIG_DFL
+    found = subprocess.run(
+        [sys.executable, "-m", "kfast_command", "--version"], capture_output=True, text=True,
+        timeout=60, cwd=ROOT, env=dict(os.environ, PYTHONPATH=paths, INTERRUPT_AT=module),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, what), check=False,
+    )
+    wanted = (0, "") if ignored else (130, "Interrupted.\n")
+    assert (found.returncode, found.stderr) == wanted
+
+
 def test_ctrl_c_leaves_nothing_behind(tmp_path):
     """Interrupted while it writes: code 130, no traceback, no file and no part of one."""
     args = ("generate", "--brokers", "300", "--partitions", "3000000", "-o", tmp_path / "large.txt")

@@ -17,7 +17,7 @@ from kfast.kernels import census
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kfast"
 KERNELS = sorted((PACKAGE / "kernels").glob("*.pyx"))
-TEXTS = sorted(
+TEXTS = [ROOT / "kfast_command.py"] + sorted(
     path
     for folder in ("kfast", "pyspark_kfast", "tests", "benchmarks", "bench_data")
     for path in (ROOT / folder).rglob("*")

@@ -1,0 +1,35 @@
+"""The command `kfast`, and the file that `spark-submit` runs.
+
+It stands beside the package, for kfast takes half a second to load, and Ctrl-C must end that too
+without a traceback: nothing has been done that would have to be put in order.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NoReturn
+
+INTERRUPTED = 130
+
+
+def _leave(*_: object) -> NoReturn:
+    """End at once, as the loaded command does: `kfast.cli.exits`."""
+    os.write(2, b"Interrupted.\n")
+    os._exit(INTERRUPTED)
+
+
+def main() -> None:
+    """Load kfast and run its command line."""
+    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if heeded:
+        signal.signal(signal.SIGINT, _leave)
+    from kfast.cli import main as run
+
+    if heeded:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+if __name__ == "__main__":
+    main()
