@@ -48,7 +48,7 @@ def some_event(controller, generator):
     if kind == "elect":
         return controller.elect_leaders()
     if kind == "reassign":
-        name = state.topic[generator.randrange(7)].as_py()
+        name = state.topic[generator.randrange(state.n_topics)].as_py()
         return controller.alter_partition_reassignments({(name, 0): generator.sample(range(9), 3)})
     if kind == "unclean":
         return controller.enable_unclean_leader_election()
@@ -76,6 +76,42 @@ def test_a_rebalance_of_marked_rows_is_one_of_all_rows(layout):
             assert found.actions == wanted.actions
             assert state.difference(other) is None
     assert surveyed > 30
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("profile", ["zk-3.9", "zk-2.4", "zk-2.0"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_rebalance_in_one_pass_is_one_broker_after_the_other(layout, profile, threads):
+    """A full journal takes the brokers one by one; steps, requests and states are the same."""
+    n_rebalanced = 0
+    for seed in range(8):
+        generator, made = Random(seed), open_cluster if seed % 2 and profile > "zk-2.0" else cluster
+        together, apart = made(seed, layout), made(seed, layout)
+        pair = [
+            kfast.Controller(together, profile=profile, threads=threads),
+            kfast.Controller(apart, profile=profile, journal="full"),
+        ]
+        for controller in pair:
+            controller.on_controller_failover()
+        for _ in range(6):
+            moves, percentage = generator.random(), generator.choice([0, 0, 25])
+            outcomes = []
+            for controller in pair:
+                alike = Random(moves)
+                for _ in range(3):
+                    some_event(controller, alike)
+                state = controller.state
+                controller.on_broker_startup(state.broker_id[~state.registered][:3].tolist())
+                controller.catch_up(state.broker_id[state.registered].tolist())
+                outcomes.append(controller.rebalance_leaders(percentage))
+            one, other = outcomes
+            assert one.imbalance == other.imbalance
+            assert (one.actions, one.rebalanced) == (other.actions, other.rebalanced)
+            assert one.counts == other.counts
+            assert one.request_counts == other.request_counts
+            assert together.difference(apart) is None
+            n_rebalanced += len(one.rebalanced)
+    assert n_rebalanced > 30
 
 
 def test_recheck_leaders_keeps_the_bits_of_rows_that_others_lead():

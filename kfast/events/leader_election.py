@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.events import context
+from kfast.events import context, visits
 from kfast.kernels import hosting
 from kfast.profiles import UNSUPPORTED, Profile
 from kfast.results import Result
@@ -217,18 +217,12 @@ def rebalance_leaders(
         preferred, others = _counts_of(state, counts)
     ratio = others / np.maximum(preferred, 1)
     brokers = np.flatnonzero(preferred)
-    candidates = _candidates(controller, rows)
-    preferred_broker = state.replicas[candidates, 0].astype(np.int32)
-    order = np.argsort(preferred_broker, kind="stable")
-    candidates, preferred_broker = candidates[order], preferred_broker[order]
-    rebalanced = []
+    if not controller.profile.rebalances_while_reassigning and state.n_reassigned:
+        rows = rows[:0]
+    unbalanced = brokers[ratio[brokers] > percentage / 100]
+    together = visits.can_rebalance(controller)
     try:
-        with context.batches(controller):
-            for broker in brokers[ratio[brokers] > percentage / 100].tolist():
-                begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
-                elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
-                if begin < end:
-                    rebalanced.append(int(state.broker_id[broker]))
+        rebalanced = (visits.rebalance if together else _rebalance)(controller, unbalanced, rows)
     except ControllerMoved:
         return controller.resigned("rebalance_leaders")
     outcome = controller.journal.finish("rebalance_leaders")
@@ -236,7 +230,7 @@ def rebalance_leaders(
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
         "led_by_others": pa.array(others[brokers]), "ratio": pa.array(ratio[brokers]),
     })
-    outcome.rebalanced = tuple(rebalanced)
+    outcome.rebalanced = tuple(state.broker_id[rebalanced].tolist())
     return outcome
 
 
@@ -270,14 +264,29 @@ def _counts_of(
     return both[0], both[1]
 
 
+def _rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]:
+    """One election for each unbalanced broker row; returns those with something to elect."""
+    state = controller.state
+    candidates = _candidates(controller, rows)
+    preferred_broker = state.replicas[candidates, 0].astype(np.int32)
+    order = np.argsort(preferred_broker, kind="stable")
+    candidates, preferred_broker = candidates[order], preferred_broker[order]
+    rebalanced = []
+    with context.batches(controller):
+        for broker in unbalanced.tolist():
+            begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
+            elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
+            if begin < end:
+                rebalanced.append(broker)
+    return rebalanced
+
+
 def _candidates(controller: Controller, rows: Rows) -> Rows:
     """Rows of existing topics whose preferred replica is online and in the cached ISR.
 
-    Older versions do not ask for the ISR, and wait until no partition is being reassigned (8.1).
+    Older versions do not ask for the ISR (8.1).
     """
     state, profile = controller.state, controller.profile
-    if not profile.rebalances_while_reassigning and state.n_reassigned:
-        return rows[:0]
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
     if profile.rebalances_in_isr:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kfast.deciding import Occasion
 from kfast.errors import PolicyError
 from kfast.journal.effects import LAYOUT
-from kfast.kernels import hosting, isr, startup, visits
+from kfast.kernels import election, hosting, isr, startup, visits
 from kfast.machines import threads_for
 from kfast.results import online_action
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
@@ -196,6 +196,41 @@ def _concerned(state: ClusterState, brokers: Rows) -> Rows:
         room = np.empty(n, np.int32)
         hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
     return rows if n == rows.size else room[:n]
+
+
+def can_rebalance(controller: Controller) -> bool:
+    """Whether the elections of all brokers may be held in one pass, and no row is kept."""
+    ruled = controller.partition_state_machine.decider.policy is not None
+    return can_visit(controller) and not (controller.journal.full or ruled)
+
+
+def rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]:
+    """The elections of 6.8, auto, step 3; returns the broker rows with something to elect.
+
+    `unbalanced` are broker rows, `rows` all partitions that another than the preferred replica
+    leads: those that the survey has marked, so that none needs to be marked again.
+    """
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    step = np.full(state.n_brokers, -1, np.int32)
+    step[unbalanced] = np.arange(unbalanced.size)
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    width = journal.new_tally().shape[1]
+    asked = np.zeros((threads, unbalanced.size), np.int64)
+    tally = np.zeros((threads, unbalanced.size, width), np.int64)
+    election.rebalance(
+        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
+        state.leader_offline, state.pending, rows, step, profile.rebalances_in_isr,
+        profile.kernel_strategy(Strategy.PREFERRED_REPLICA),
+        previous_mask(profile.partition_previous[PartitionState.ONLINE]), state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting, asked, tally,
+    )
+    empty, strategy = journal.new_effects(0), Strategy.PREFERRED_REPLICA
+    action = online_action(PartitionState.ONLINE, strategy)
+    steps = np.flatnonzero(asked.sum(axis=0))
+    for at in steps.tolist():
+        journal.add_step(action, tally[:, at], empty, replicas=False, strategy=strategy)
+    found: list[int] = unbalanced[steps].tolist()
+    return found
 
 
 def can_catch_up(controller: Controller) -> bool:

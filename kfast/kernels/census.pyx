@@ -136,9 +136,9 @@ def survey_leaders(
     bint any_queued,                   # some topic is queued: its partitions do not count
     int64_t[::1] preferred,            # IN OUT  (B,)    partitions by their first replica
     int64_t[::1] others,               # IN OUT  (B,)    those of them that another broker leads
-    int32_t[::1] rows,                 # OUT     (n,)    rows of the latter, ascending
+    int32_t[::1] rows,                 # OUT     (P,)    rows of the latter, ascending
 ):
-    """Who leads what others should; returns how many, and lists the first n of them.
+    """Who leads what others should; returns how many rows another leads.
 
     A partition without leadership counts as one of its first replica's, not as led by another.
 
@@ -147,6 +147,7 @@ def survey_leaders(
     cdef Py_ssize_t row
     cdef Py_ssize_t n = 0
     cdef int32_t first
+    cdef bint moved
     with nogil:
         for row in range(records.shape[0]):
             if not records[row].n_replicas:
@@ -154,12 +155,12 @@ def survey_leaders(
             if any_queued and topic_flags[topic_row[row]] & TOPIC_QUEUED:
                 continue
             first = <int32_t> replicas[row, 0]
+            moved = records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader != first
             preferred[first] += 1
-            if records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader != first:
-                others[first] += 1
-                if n < rows.shape[0]:
-                    rows[n] = <int32_t> row
-                n += 1
+            # Written for every row, and kept where it counts: that needs no branch.
+            others[first] += moved
+            rows[n] = <int32_t> row
+            n += moved
     return n
 
 

@@ -12,6 +12,12 @@ def bring_online(
     valid_previous: int, controller_epoch: int, recovery_supported: bool, any_queued: bool,
     counting: bool, decided: _Array, codes: _Array, effects: _Array, tally: _Array,
 ) -> None: ...
+def rebalance(
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
+    topic_flags: _Array, leader_offline: _Array, pending: _Array, rows: _Array, step: _Array,
+    in_isr: bool, strategy: int, valid_previous: int, controller_epoch: int,
+    recovery_supported: bool, counting: bool, asked: _Array, tally: _Array,
+) -> None: ...
 def choose(
     replicas: _Array, broker_status: _Array, topic_row: _Array, topic_flags: _Array, rows: _Array,
     stored: _Array, strategy: int, recovery_supported: bool, lookup_failed: _Array,

@@ -37,6 +37,7 @@ from kfast.kernels.slots cimport (
     NO_SLOT,
     TALLY_IMBALANCE,
     TALLY_LED,
+    TOPIC_EXISTS,
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
     Effect,
@@ -97,6 +98,59 @@ def bring_online(
                 any_queued, counting, &leader_offline[0], &pending[0],
                 &effects[i] if effects.shape[0] else NULL, &tally[t, 0],
             )
+
+
+def rebalance(
+    record_t[::1] records,             # IN OUT  (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
+    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
+    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
+    const uint8_t[::1] topic_flags,    # IN      (T,)    exists, unclean, ...
+    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
+    const int32_t[::1] rows,           # IN      (n,)    rows that others lead, ascending
+    const int32_t[::1] step,           # IN      (B,)    place of a preferred broker's step, or -1
+    bint in_isr,                       # the preferred replica must be in the ISR
+    int strategy,                      # `Profile.kernel_strategy` of the preferred election
+    uint32_t valid_previous,           # bit f set: the transition from state f is legal
+    int controller_epoch,
+    bint recovery_supported,           # an unclean leader starts in recovery
+    bint counting,                     # fill all of the tally, not only the counters
+    int64_t[:, ::1] asked,             # IN OUT  (threads, K)  partitions asked for in each step
+    int64_t[:, :, ::1] tally,          # IN OUT  (threads, K, width)
+):
+    """The elections of a rebalance, all brokers' in one pass over the rows.
+
+    Asked for are partitions of existing topics whose preferred replica is online and, where
+    `in_isr` says so, in the ISR. No topic is queued, and the cache is the store: partitions have
+    nothing to do with each other, so their order does not matter.
+
+    Source: specification, section 6.8, auto, step 3.
+    """
+    cdef int threads = <int> tally.shape[0]
+    cdef Py_ssize_t i, row
+    cdef int t, k
+    cdef uint64_t ready
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
+            row = rows[min(i + AHEAD, rows.shape[0] - 1)]
+            kfast_prefetch(&records[row])
+            kfast_prefetch(&replicas[row, 0])
+            row = rows[i]
+            k = step[replicas[row, 0]]
+            if k < 0 or not topic_flags[topic_row[row]] & TOPIC_EXISTS:
+                continue
+            ready = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            if in_isr:
+                ready = ready & records[row].isr
+            if ready & 1:
+                asked[t, k] += 1
+                bring_one_online(
+                    &records[row], &replicas[row, 0], &broker_status[0], row, &topic_row[row],
+                    &topic_flags[0], strategy, valid_previous, controller_epoch,
+                    recovery_supported, NOT_ASKED_RULE, False, counting, &leader_offline[0],
+                    &pending[0], NULL, &tally[t, k, 0],
+                )
 
 
 def choose(

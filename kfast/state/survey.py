@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
 Counts = npt.NDArray[np.int64]
-FEW = 65536
-"""Partitions led by others that are listed in one pass; more take two."""
 
 
 class Survey:
@@ -53,14 +51,15 @@ def survey_leaders(state: ClusterState) -> tuple[Counts, Counts, Rows]:
         )
         return kept.preferred, others, rows[:n]
     preferred = np.zeros(state.n_brokers, np.int64)
-    rows = np.empty(FEW, np.int32)
-    columns = state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued
-    n = census.survey_leaders(*columns, preferred, others, rows)
-    if n > rows.size:
-        rows, preferred[:], others[:] = np.empty(n, np.int32), 0, 0
-        census.survey_leaders(*columns, preferred, others, rows)
-    state.survey = None if state.any_queued else Survey(state, preferred, rows[:n])
-    return preferred, others, rows[:n]
+    # Room for all: memory is taken as it is written.
+    rows = np.empty(state.n_partitions, np.int32)
+    n = census.survey_leaders(
+        state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
+        preferred, others, rows,
+    )
+    rows = rows[:n].copy()
+    state.survey = None if state.any_queued else Survey(state, preferred, rows)
+    return preferred, others, rows
 
 
 def mark_led(state: ClusterState, rows: Rows) -> None:
