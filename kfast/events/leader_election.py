@@ -219,7 +219,7 @@ def rebalance_leaders(
     brokers = np.flatnonzero(preferred)
     if not controller.profile.rebalances_while_reassigning and state.n_reassigned:
         rows = rows[:0]
-    unbalanced = brokers[ratio[brokers] > percentage / 100]
+    unbalanced = brokers[ratio[brokers] > percentage / 100].astype(np.int32)
     together = visits.can_rebalance(controller)
     try:
         rebalanced = (visits.rebalance if together else _rebalance)(controller, unbalanced, rows)
