@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
+import time
 from random import Random
 
 import numpy as np
 import pytest
 
 import kfast
+from kfast.state import saving
 from tests.random_clusters import random_context
 from tests.states import read_state
 from tests.twin_state import state_of
@@ -90,6 +94,46 @@ def test_a_crash_in_the_middle_leaves_the_old_state_or_none(tmp_path, monkeypatc
         new.save(tmp_path / "cluster")
     if (tmp_path / "cluster").exists():
         assert kfast.open(tmp_path / "cluster").digest() in (old.digest(), new.digest())
+
+
+def test_large_columns_go_to_the_disk_piece_by_piece(tmp_path, monkeypatch):
+    """Pieces smaller than most columns, and not a divisor of their sizes: every byte is there."""
+    monkeypatch.setattr(saving, "PIECE_BYTES", 1000)
+    state = kfast.generate(brokers=12, partitions=2001, racks=3)
+    kfast.Controller(state).on_controller_failover()
+    state.save(tmp_path / "cluster")
+    assert kfast.open(tmp_path / "cluster").difference(state) is None
+
+
+SAVER = """
+import sys
+import kfast
+from kfast.state import saving
+
+saving.PIECE_BYTES = 1000
+new = kfast.generate(brokers=3, partitions=3000)
+print("ready", flush=True)
+while True:
+    new.save(sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_kill_at_any_moment_leaves_the_old_state_the_new_one_or_none(tmp_path, seed):
+    """The process is killed while it saves again and again; what is left can be opened."""
+    old, new = read_state(TEXT), kfast.generate(brokers=3, partitions=3000)
+    place = tmp_path / "cluster"
+    old.save(place)
+    command = [sys.executable, "-c", SAVER, str(place)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as saver:
+        assert saver.stdout.readline() == b"ready\n"
+        time.sleep(Random(seed).uniform(0, 0.1))
+        saver.kill()
+    if place.exists():
+        assert kfast.open(place).digest() in (old.digest(), new.digest())
+    new.save(place)
+    assert kfast.open(place).digest() == new.digest()
 
 
 def test_something_else_in_the_way_is_left_alone(tmp_path):
