@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -47,6 +48,13 @@ def test_the_plan_of_the_tool_s_output(tmp_path):
         ('{"partitions":[{"topic":"a","partition":0,"replicas":[]}]}', "line 1"),
         ('{"partitions":[{"topic":"a","partition":0,"replicas":[-1]}]}', "line 1"),
         ('{"partitions":[]}', "line 1"),
+        ('{"partitions":[{"topic":null,"partition":0,"replicas":[1]}]}', "Expected `str`"),
+        ('{"partitions":[{"topic":"a","partition":"0","replicas":[1]}]}', "Expected `int`"),
+        (TWICE.replace(',"replicas":[2]', ""), "missing required field `replicas`"),
+        ('{"partitions":[{"topic":"a","partition":0,"replicas":[1,null]}]}', "Expected `int`"),
+        ('{"partitions":[{"topic":"a","topic":"b","partition":0,"replicas":[1]}]}', "twice"),
+        ('{"partitions":[{"topic":"a","partition":0,"replicas":[1],"log_dirs":[]}]}', "0 log_dirs"),
+        ('{"partitions":[null]}', "Expected `object`"),
         ('{"partitions":[{"topic":"a"', "damaged JSON"),
         ("Topic: a\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: \n", "is describe text"),
         ("", "is empty"),
@@ -62,3 +70,17 @@ def test_texts_that_are_no_plan(tmp_path, text, said):
         read_plan(path)
     assert str(path) in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_plan_is_read_without_an_object_for_each_partition(tmp_path):
+    """Python's own memory stays that of the text, and of what cuts the plan out of it."""
+    rows = ",".join(f'{{"topic":"t-{n}","partition":0,"replicas":[1,2]}}' for n in range(20_000))
+    path = tmp_path / "plan.json"
+    path.write_text(f'{{"partitions":[{rows}]}}')
+    read_plan(path)
+    tracemalloc.start()
+    plan = read_plan(path)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert plan.num_rows == 20_000
+    assert peak_bytes < 3.5 * path.stat().st_size

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json
 from msgspec import Meta, Struct
 
 from kfast.errors import ArgumentError, InputError
@@ -26,10 +27,20 @@ from kfast.io.text import line_of, quote
 
 __all__ = ["json_part", "read_reassignment", "write_reassignment"]
 
+_PLAN = pa.schema([
+    ("version", pa.int64()),
+    ("partitions", pa.list_(pa.struct([
+        ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
+        ("log_dirs", pa.list_(pa.string())),
+    ]))),
+])
+_RIGHT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class _Partition(Struct, gc=False):
+    """One entry, for the wording of what is wrong in it; plans that are right need no objects."""
+
     topic: str
     partition: _Count
     replicas: Annotated[list[_Count], Meta(min_length=1)]
@@ -65,29 +76,15 @@ def read_reassignment(name: str, data: bytes, start: int) -> SourceTables:
     """
     where = f"{name} line {line_of(data, start)}"
     text = json_part(data, start)
-    try:
-        plan = msgspec.json.decode(text, type=_Plan)
-    except msgspec.DecodeError as error:
-        raise InputError(
-            f"{where}: not a whole reassignment plan: {error}; right is"
-            ' {"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
-        ) from error
-    if plan.version != 1:
-        raise InputError(f"{where}: found version {plan.version}; right is version 1")
-    for row, found in enumerate(plan.partitions):
-        if found.log_dirs is not None and len(found.log_dirs) != len(found.replicas):
-            raise InputError(
-                f"{where}: partitions[{row}] ({found.topic}-{found.partition}) has"
-                f" {len(found.log_dirs)} log_dirs for {len(found.replicas)} replicas; right is one"
-                " for each"
-            )
+    rows = _columns(where, text)
+    topics = rows.field("topic").dictionary_encode()
+    _refuse_log_dirs(where, rows)
     notes = []
     more = len(re.findall(rb'^[ \t]*\{[ \t]*"', data[start + len(text) :], re.M))
     if more:
         notes.append(
             f"{name} holds {more + 1} plans; the first, in line {line_of(data, start)}, was read"
         )
-    topics = pa.array([found.topic for found in plan.partitions]).dictionary_encode()
     legal = pc.match_substring_regex(topics.dictionary, "^[a-zA-Z0-9._-]{1,249}$")
     if not pc.all(legal).as_py():
         wrong = topics.dictionary.filter(pc.invert(legal))[0].as_py()
@@ -98,11 +95,66 @@ def read_reassignment(name: str, data: bytes, start: int) -> SourceTables:
     partitions = pa.table(
         {
             "topic": topics,
-            "partition": pa.array([found.partition for found in plan.partitions], pa.int32()),
-            "replicas": pa.array([f.replicas for f in plan.partitions], pa.list_(pa.int32())),
+            "partition": rows.field("partition"),
+            "replicas": rows.field("replicas"),
         }
     )
     return SourceTables(source=name, partitions=partitions, notes=tuple(notes))
+
+
+def _columns(where: str, text: bytes) -> pa.StructArray:
+    """The entries of a plan as columns; `InputError` where it is no plan of version 1."""
+    try:
+        table = pa.json.read_json(
+            pa.BufferReader(text),
+            pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            pa.json.ParseOptions(
+                explicit_schema=_PLAN, newlines_in_values=True, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise _refusal(where, text, str(error)) from error
+    if table.num_rows != 1:
+        raise _refusal(where, text, f"found {table.num_rows} values")
+    version = table["version"][0].as_py()
+    if version not in (None, 1):
+        raise InputError(f"{where}: found version {version}; right is version 1")
+    rows: pa.StructArray = table["partitions"].combine_chunks().flatten()
+    lists = [rows.field("replicas"), rows.field("log_dirs")]
+    whole = rows.null_count == 0 and all(
+        values.null_count == 0
+        for values in (
+            rows.field("topic"), rows.field("partition"), lists[0], *(x.flatten() for x in lists)
+        )
+    )
+    counts = (rows.field("partition"), lists[0].flatten(), pc.list_value_length(lists[0]))
+    least = [pc.min(values).as_py() for values in counts] if whole and len(rows) else [-1]
+    if None in least or min(least) < 0 or least[-1] == 0:
+        raise _refusal(where, text, "a value is missing or negative")
+    return rows
+
+
+def _refusal(where: str, text: bytes, found: str) -> InputError:
+    """The error for a plan that is not right: its first wrong entry, where one can be named."""
+    try:
+        msgspec.json.decode(text, type=_Plan)
+    except msgspec.DecodeError as error:
+        found = str(error)
+    return InputError(f"{where}: not a whole reassignment plan: {found}; right is {_RIGHT}")
+
+
+def _refuse_log_dirs(where: str, rows: pa.StructArray) -> None:
+    """Directories of logs are left out, and there must be one for each replica."""
+    counts = [pc.list_value_length(rows.field(name)) for name in ("log_dirs", "replicas")]
+    differing = pc.indices_nonzero(pc.fill_null(pc.not_equal(*counts), False))
+    if len(differing):
+        row = differing[0].as_py()
+        found = rows[row].as_py()
+        raise InputError(
+            f"{where}: partitions[{row}] ({found['topic']}-{found['partition']}) has"
+            f" {len(found['log_dirs'])} log_dirs for {len(found['replicas'])} replicas; right is"
+            " one for each"
+        )
 
 
 def write_reassignment(partitions: pa.Table, file: BinaryIO) -> None:
