@@ -64,24 +64,33 @@ cdef inline Py_ssize_t share_start(Py_ssize_t n, int thread, int threads) noexce
     return min(64 * ((n + 63) // 64 * thread // threads), n)
 
 
-cdef inline bint is_healthy(
-    const record_t* record, const broker_t* brokers, const uint8_t* status
+cdef inline bint start_healthy(
+    record_t* record, const broker_t* brokers, uint8_t* states, const uint8_t* status,
+    int64_t* healthy, int n
 ) noexcept nogil:
-    """Whether a partition is as most are: led by an assigned replica, and every slot online.
+    """Start a partition of n slots that is as most are; does nothing, and says so, for another.
 
-    None of its slots is beyond the assignment, and it is not being reassigned.
+    Such a one is led by an assigned replica, every slot is online, none is beyond the assignment,
+    and it is not being reassigned.
     """
-    cdef uint8_t live = BROKER_REGISTERED
+    cdef bint live = True
     cdef bint led = False
     cdef int s
     if record.flags & (FLAG_ASSIGNED | FLAG_HAS_LEADERSHIP | FLAG_BEING_REASSIGNED) != (
         FLAG_ASSIGNED | FLAG_HAS_LEADERSHIP
-    ) or record.n_slots != record.n_replicas or record.adding or record.removing:
+    ) or record.n_replicas != n or record.adding | record.removing:
         return False
-    for s in range(record.n_slots):
+    for s in range(n):
         live &= status[brokers[s]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
         led |= <int32_t> brokers[s] == record.leader
-    return led and live
+    if not live & led:
+        return False
+    record.offline_dir = 0
+    record.partition_state = P_ONLINE
+    for s in range(n):
+        states[s] = R_ONLINE
+        healthy[brokers[s]] += 1
+    return True
 
 
 cdef void start_row(
@@ -122,29 +131,34 @@ cdef void start_share(
     cdef int64_t n_rows = 0
     cdef int64_t n_replicas = 0
     cdef int s, n
+    cdef bint started
+    cdef record_t* record
     cdef broker_t* brokers
+    cdef uint8_t* own
     for row in range(begin, end):
         if row & 63 == 0:
             leader_offline[row >> 6] = 0
             pending[row >> 6] = 0
-        brokers = &replicas[row, 0]
-        n = records[row].n_slots
-        if is_healthy(&records[row], brokers, &status[0]):
-            records[row].offline_dir = 0
-            records[row].partition_state = P_ONLINE
-            for s in range(n):
-                states[row, s] = R_ONLINE
-                healthy[brokers[s]] += 1
+        record, brokers, own = &records[row], &replicas[row, 0], &states[row, 0]
+        n = record.n_slots
+        # Numbers that the compiler knows: the loops over slots become straight code.
+        if n == 3:
+            started = start_healthy(record, brokers, own, &status[0], healthy, 3)
+        elif n == 2:
+            started = start_healthy(record, brokers, own, &status[0], healthy, 2)
+        else:
+            started = start_healthy(record, brokers, own, &status[0], healthy, n)
+        if started:
             n_rows += 1
             n_replicas += n
-        else:
-            for s in range(n):
-                hosted[brokers[s]] += 1
-            start_row(
-                &records[row], brokers, &states[row, 0], row, &status[0],
-                topic_flags[topic_row[row]] if rules.any_queued else 0, rules, &leader_offline[0],
-                &pending[0], online, offline, partition, n_brokers,
-            )
+            continue
+        for s in range(n):
+            hosted[brokers[s]] += 1
+        start_row(
+            record, brokers, own, row, &status[0],
+            topic_flags[topic_row[row]] if rules.any_queued else 0, rules, &leader_offline[0],
+            &pending[0], online, offline, partition, n_brokers,
+        )
     for s in range(n_brokers):
         hosted[s] += healthy[s]
     if rules.counting:
@@ -229,24 +243,35 @@ def count_hosted(
         )
 
 
+cdef inline void list_row(
+    const broker_t* brokers, int n, Py_ssize_t row, int64_t* position, int32_t* hosted
+) noexcept nogil:
+    """Append a row to the lists of the n brokers that it tracks."""
+    cdef int s
+    cdef int64_t at
+    for s in range(n):
+        at = position[brokers[s]]
+        position[brokers[s]] = at + 1
+        kfast_prefetch(&hosted[at + LINE])
+        hosted[at] = <int32_t> row
+
+
 cdef void list_share(
     const_record_t[::1] records, const broker_t[:, ::1] replicas, Py_ssize_t begin, Py_ssize_t end,
     int64_t* position, int32_t* hosted, bint all_used
 ) noexcept nogil:
     cdef Py_ssize_t row
-    cdef Py_ssize_t width = replicas.shape[1]
-    cdef int s, n
-    cdef int64_t at
-    cdef broker_t broker
+    cdef int width = <int> replicas.shape[1]
+    if all_used and width == 3:
+        # A number that the compiler knows: the loop over slots becomes straight code.
+        for row in range(begin, end):
+            list_row(&replicas[row, 0], 3, row, position, hosted)
+        return
     for row in range(begin, end):
         # Where every slot is used, the records need not be read.
-        n = <int> width if all_used else records[row].n_slots
-        for s in range(n):
-            broker = replicas[row, s]
-            at = position[broker]
-            position[broker] = at + 1
-            kfast_prefetch(&hosted[at + LINE])
-            hosted[at] = <int32_t> row
+        list_row(
+            &replicas[row, 0], width if all_used else records[row].n_slots, row, position, hosted
+        )
 
 
 def list_hosted(
