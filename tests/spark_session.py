@@ -21,6 +21,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
+import pyarrow as pa
 import pytest
 
 import kfast
 from tests.deadly import Deadly
+from tests.spark_session import need_java
+from tests.worker_memory import workers_with
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +25,15 @@ def cluster():
     controller.on_controller_failover()
     controller.on_broker_failure([4])
     return state
+
+
+def same(seen, wanted, keys):
+    """Whether two tables have the same rows, in any order, bit for bit."""
+    order = [(key, "ascending") for key in keys]
+    return (
+        seen.sort_by(order).combine_chunks().cast(wanted.schema)
+        .equals(wanted.sort_by(order).combine_chunks())
+    )
 
 
 def rows(frame):
@@ -37,21 +50,79 @@ def test_the_rows_are_those_of_one_machine(spark, cluster, tasks):
     assert seen.cast(wanted.schema).equals(wanted)
 
 
-@pytest.mark.parametrize("batch", ["13", "10000"])
-def test_slices_counts_and_vectors_are_passed_on(spark, cluster, batch):
+@pytest.mark.parametrize(("most", "own"), [(13, 50), (500, 16_384), (10_000, 1000)])
+def test_batches_of_any_size_have_the_same_rows(spark, cluster, monkeypatch, most, own):
+    """Spark's limit cuts what comes to the driver, kfast's own what goes to the JVM."""
+    import kfast.spark
+    from kfast.spark import sweeps
+
+    scenarios = kfast.random_brokers(cluster, k=3, n=1300, seed=8)
+    wanted = kfast.sweep(cluster, scenarios).combine_chunks()
+    monkeypatch.setattr(sweeps, "BATCH_SCENARIOS", own)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(most))
+    try:
+        seen = kfast.spark.sweep(spark, cluster, scenarios, tasks=2).toArrow()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert max(batch.num_rows for batch in seen.to_batches()) == min(most, 651)
+    assert seen.sort_by("scenario").combine_chunks().cast(wanted.schema).equals(wanted)
+
+
+@pytest.mark.parametrize("own", [50, 700, 1000, 16_384])
+def test_batches_are_merged_to_their_size(own):
+    need_java()
+    from kfast.spark.sweeps import merged
+
+    rows = pa.table({"n": range(2301)})
+    batches = list(merged(rows.to_batches(max_chunksize=500), own))
+    assert pa.Table.from_batches(batches).equals(rows)
+    assert max(batch.num_rows for batch in batches) <= own
+    assert len(batches) == {50: 47, 700: 5, 1000: 3, 16_384: 1}[own]
+
+
+@pytest.mark.parametrize("vectors", [None, "words"])
+def test_slices_counts_and_vectors_are_passed_on(spark, cluster, vectors):
     import kfast.spark
 
     scenarios = kfast.every_broker(cluster, k=2).slice(3, 40)
     wanted = kfast.sweep(cluster, scenarios, counts=["unclean", "offline"])
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", batch)
-    try:
-        plan = kfast.sweeps.plan.prepare_sweep(cluster)
-        frame = kfast.spark.sweep(
-            spark, plan, scenarios, counts=["unclean", "offline"], vectors="words", tasks=3
-        )
-        assert rows(frame).cast(wanted.schema).equals(wanted.combine_chunks())
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    plan = kfast.prepare_sweep(cluster)
+    frame = kfast.spark.sweep(
+        spark, plan, scenarios, counts=["unclean", "offline"], vectors=vectors, tasks=3
+    )
+    assert rows(frame).cast(wanted.schema).equals(wanted.combine_chunks())
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 16, None])
+def test_partitions_and_brokers_are_counted_as_on_one_machine(spark, cluster, monkeypatch, tasks):
+    import kfast.spark
+    from kfast.spark import details
+
+    monkeypatch.setattr(details, "BLOCK_PARTITIONS", 1000)
+    monkeypatch.setattr(details, "BLOCK_BROKERS", 5)
+    scenarios = kfast.independent_brokers(cluster, 0.3, 3000, seed=4).slice(1, 2901)
+    wanted = kfast.sweep_partitions(cluster, scenarios)
+    wanted = wanted.set_column(0, "topic", wanted["topic"].cast(pa.string()))
+    seen = kfast.spark.sweep_partitions(spark, cluster, scenarios, tasks=tasks).toArrow()
+    assert same(seen, wanted, ["topic", "partition"])
+    assert sum(seen["scenarios_offline"].to_pylist()) > 0
+    loads = kfast.spark.sweep_brokers(spark, cluster, scenarios, tasks=tasks).toArrow()
+    assert same(loads, kfast.sweep_brokers(cluster, scenarios), ["broker_id"])
+    assert loads["leaders_mean"].null_count == 1
+
+
+def test_details_of_no_scenario_and_of_no_partition_are_there(spark, cluster):
+    import kfast.spark
+
+    none = kfast.every_broker(cluster).slice(0, 0)
+    wanted = kfast.sweep_brokers(cluster, none)
+    assert same(kfast.spark.sweep_brokers(spark, cluster, none).toArrow(), wanted, ["broker_id"])
+    tables = cluster.to_tables()
+    empty = kfast.ClusterState.from_tables(
+        tables.brokers, tables.topics.slice(0, 0), tables.partitions.slice(0, 0)
+    )
+    frame = kfast.spark.sweep_partitions(spark, empty, kfast.every_broker(empty), tasks=1)
+    assert frame.toArrow().num_rows == 0
 
 
 def test_a_path_is_read_and_scenarios_are_rows(spark, cluster, tmp_path):
@@ -68,17 +139,35 @@ def test_a_path_is_read_and_scenarios_are_rows(spark, cluster, tmp_path):
     assert listed.sort_by(order).to_pylist() == scenarios.to_table().sort_by(order).to_pylist()
 
 
-def test_a_worker_killed_in_mid_task_changes_nothing(spark, cluster, tmp_path):
+def test_a_worker_killed_in_mid_task_changes_nothing(spark, cluster, tmp_path, monkeypatch):
     import kfast.spark
+    from kfast.spark import sweeps
 
-    plain = kfast.random_brokers(cluster, k=2, n=2000, seed=9)
+    plain = kfast.random_brokers(cluster, k=2, n=12_000, seed=9)
     fields = {name: getattr(plain, name) for name in plain.__dataclass_fields__}
     marker = tmp_path / "died"
     deadly = pickle.loads(pickle.dumps(Deadly(**fields, marker=str(marker))))
+    monkeypatch.setattr(sweeps, "BATCH_SCENARIOS", 1000)
     seen = rows(kfast.spark.sweep(spark, cluster, deadly, tasks=2))
-    assert marker.exists()
+    assert marker.exists(), "no worker died"
     wanted = kfast.sweep(cluster, plain)
     assert seen.cast(wanted.schema).equals(wanted.combine_chunks())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_a_worker_needs_little_memory_beside_what_all_share(spark):
+    import kfast.spark
+
+    state = kfast.generate(brokers=300, partitions=300_000, racks=3, seed=1)
+    scenarios = kfast.random_brokers(state, k=3, n=20_000, seed=1)
+    plan = kfast.prepare_sweep(state)
+    asked = (kfast.spark.sweep, kfast.spark.sweep_brokers, kfast.spark.sweep_partitions)
+    assert all(ask(spark, plan, scenarios, tasks=2).count() for ask in asked)
+    workers = workers_with("kfast-")
+    assert workers
+    for peak, mapped in workers.values():
+        assert mapped > 4 * 3 * 300_000, "every broker of every partition is read from the mapping"
+        assert peak - mapped < 300e6
 
 
 def test_what_cannot_be_is_refused(spark, cluster):

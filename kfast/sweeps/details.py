@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,31 @@ from kfast.sweeps.plan import SweepPlan, prepare_sweep
 from kfast.sweeps.running import RANGE_SCENARIOS, Source, check_same_brokers, words_of
 from kfast.sweeps.tiles import new_tile, padded
 
-__all__ = ["sweep_brokers", "sweep_partitions"]
+__all__ = [
+    "BROKERS_SWEPT",
+    "checked",
+    "count_leaders",
+    "count_partitions",
+    "load_table",
+    "sweep_brokers",
+    "sweep_partitions",
+]
 
 Counts = npt.NDArray[np.int64]
+
+BROKERS_SWEPT = pa.schema(
+    [
+        ("broker_id", pa.int32()),
+        ("rack", pa.string()),
+        ("scenarios_up", pa.int64()),
+        ("leaders_mean", pa.float64()),
+        ("leaders_most", pa.int64()),
+        ("leaders_p50", pa.int64()),
+        ("leaders_p95", pa.int64()),
+        ("leaders_p99", pa.int64()),
+    ]
+)
+"""Columns of `sweep_brokers`."""
 
 PERCENTILES = (0.5, 0.95, 0.99)
 """Shares of the scenarios that the percentiles of a broker's leaders cover."""
@@ -47,23 +70,31 @@ def sweep_partitions(
     ArgumentError
         As `kfast.sweep`.
     """
-    plan, words = _checked(state, scenarios, threads, vectors)
-    first = np.cumsum(plan.groups[:, 7]) - plan.groups[:, 7]
-
-    def count(start: int, stop: int, counts: Counts) -> None:
-        offsets, down = scenarios.down(start, stop)
-        kernel.count_partitions(
-            plan.groups, padded(plan.sequences), first, plan.n_brokers, offsets, padded(down),
-            words, new_tile(plan.n_brokers, words), counts,
-        )
-
-    found = _shared(count, scenarios, threads if plan.n_partitions else 0, (2, plan.n_partitions))
+    plan, words = checked(state, scenarios, threads, vectors)
+    found = count_partitions(plan, scenarios, words, threads)
     order = np.argsort(plan.rows)
     rows = pa.array(plan.rows[order])
     columns = {name: column.take(rows) for name, column in key_columns(plan.started).items()}
     columns["scenarios_offline"] = pa.array(found[0, order])
     columns["scenarios_under_min_isr"] = pa.array(found[1, order])
     return pa.table(columns)
+
+
+def count_partitions(
+    plan: SweepPlan, scenarios: Scenarios, words: int, threads: int = 1
+) -> Counts:
+    """Scenarios in which each partition is offline, and under its min ISR: (2, n), as `rows`."""
+    first = np.cumsum(plan.groups[:, 7]) - plan.groups[:, 7]
+    sequences = padded(plan.sequences)
+
+    def count(start: int, stop: int, counts: Counts) -> None:
+        offsets, down = scenarios.down(start, stop)
+        kernel.count_partitions(
+            plan.groups, sequences, first, plan.n_brokers, offsets, padded(down), words,
+            new_tile(plan.n_brokers, words), counts,
+        )
+
+    return _shared(count, scenarios, threads if plan.n_partitions else 0, (2, plan.n_partitions))
 
 
 def sweep_brokers(
@@ -89,30 +120,40 @@ def sweep_brokers(
     ArgumentError
         As `kfast.sweep`.
     """
-    plan, words = _checked(state, scenarios, threads, vectors)
+    plan, words = checked(state, scenarios, threads, vectors)
     heirs = Heirs.of(plan)
-    room = heirs.led + np.diff(heirs.entry, axis=1).sum(axis=0) + 1
-    begin = np.cumsum(room) - room
+    begin = heirs.room()
+    histogram = count_leaders(heirs, scenarios, words, threads)
+    return load_table(
+        pa.array(plan.broker_id), plan.started.rack, plan.registered,
+        [histogram[i:j] for i, j in pairwise(begin.tolist())],
+    )
+
+
+def count_leaders(heirs: Heirs, scenarios: Scenarios, words: int, threads: int = 1) -> Counts:
+    """Scenarios by the number of leaders on each broker, broker after broker: see `Heirs.room`."""
+    begin = heirs.room()
 
     def count(start: int, stop: int, histogram: Counts) -> None:
         offsets, down = scenarios.down(start, stop)
-        heirs.lead(offsets, down, words, begin, histogram)
+        heirs.lead(offsets, down, words, begin[:-1], histogram)
 
-    histogram = _shared(count, scenarios, threads if room.size else 0, (int(room.sum()),))
-    rows = [
-        _load(histogram[start : start + size])
-        for start, size in zip(begin.tolist(), room.tolist(), strict=True)
-    ]
-    for row, registered in zip(rows, plan.registered.tolist(), strict=True):
-        if not registered:
+    return _shared(count, scenarios, threads if heirs.led.size else 0, (int(begin[-1]),))
+
+
+def load_table(
+    broker_id: pa.Array, rack: pa.Array, registered: npt.NDArray[np.bool_],
+    histograms: Iterable[Counts],
+) -> pa.Table:
+    """Rows of `sweep_brokers` for some brokers: from the scenarios by their leaders, for each."""
+    rows = [_load(histogram) for histogram in histograms]
+    for row, known in zip(rows, registered.tolist(), strict=True):
+        if not known:
             row.update(dict.fromkeys(row), scenarios_up=0)
-    names = ["scenarios_up", "leaders_mean", "leaders_most", "leaders_p50", "leaders_p95",
-             "leaders_p99"]
-    types = {"leaders_mean": pa.float64()}
-    columns = {"broker_id": pa.array(plan.broker_id), "rack": plan.started.rack}
-    for name in names:
-        columns[name] = pa.array([row[name] for row in rows], types.get(name, pa.int64()))
-    return pa.table(columns)
+    columns: dict[str, pa.Array] = {"broker_id": broker_id, "rack": rack}
+    for field in list(BROKERS_SWEPT)[2:]:
+        columns[field.name] = pa.array([row[field.name] for row in rows], field.type)
+    return pa.table(columns, schema=BROKERS_SWEPT)
 
 
 def _load(histogram: Counts) -> dict[str, int | float | None]:
@@ -132,9 +173,10 @@ def _load(histogram: Counts) -> dict[str, int | float | None]:
     return found
 
 
-def _checked(
+def checked(
     state: Source, scenarios: Scenarios, threads: int, vectors: str | None
 ) -> tuple[SweepPlan, int]:
+    """Plan, and words of the vectors; what cannot be is refused."""
     words = words_of(vectors)
     if threads < 1:
         raise ArgumentError(f"threads is {threads}; at least 1 is needed")
@@ -154,12 +196,13 @@ def _shared(
     bounds = np.linspace(scenarios.start, scenarios.stop, threads + 1).astype(np.int64).tolist()
 
     def run(thread: int) -> Counts:
-        part = np.zeros_like(total)
+        part = total if threads == 1 else np.zeros_like(total)
         for start in range(bounds[thread], bounds[thread + 1], RANGE_SCENARIOS):
             count(start, min(start + RANGE_SCENARIOS, bounds[thread + 1]), part)
         return part
 
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         for part in pool.map(run, range(threads)):
-            total += part
+            if part is not total:
+                total += part
     return total

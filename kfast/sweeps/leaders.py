@@ -55,6 +55,16 @@ class Heirs:
         kernel.list_heirs(plan.groups, sequences, entry.copy(), begin, before)
         return cls(led, entry, begin, before)
 
+    def room(self) -> Offsets:
+        """Where each broker begins among counts by its leaders: (B + 1,) int64.
+
+        A broker may lead from none up to all that it leads at first and could take over.
+        """
+        sizes = self.led + np.diff(self.entry, axis=1).sum(axis=0) + 1
+        begin = np.zeros(sizes.size + 1, np.int64)
+        np.cumsum(sizes, out=begin[1:])
+        return begin
+
     def lead(
         self, offsets: Offsets, down: Rows, words: int, begin: Offsets = NOTHING,
         histogram: Offsets = NOTHING,

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -29,7 +30,7 @@ from kfast.sweeps.leaders import Heirs
 from kfast.sweeps.plan import SweepPlan, prepare_sweep
 from kfast.sweeps.tiles import new_tile, padded
 
-__all__ = ["SWEEP_COUNTS", "SWEEP_METHODS", "sweep", "sweep_reader", "sweep_schema"]
+__all__ = ["SWEEP_COUNTS", "SWEEP_METHODS", "SweepWork", "sweep", "sweep_reader", "sweep_schema"]
 
 Source: TypeAlias = ClusterState | SweepPlan
 Progress: TypeAlias = Callable[[int, int], None]
@@ -67,25 +68,54 @@ VECTORS_VARIABLE = "KFAST_VECTORS"
 RANGE_SCENARIOS = 2048
 """Scenarios that a thread takes at a time: a few vectors, so that results stay small."""
 
+
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """What every thread needs to count a range of scenarios."""
+class SweepWork:
+    """A plan, what to count, and what is made of the plan before anything is counted.
+
+    Attributes
+    ----------
+    counts : tuple of str
+        Some of `SWEEP_COUNTS`, in their order.
+    words : int
+        Words of 64 bits in the vectors of this machine that are used.
+    heirs : Heirs, optional
+        Where leaders per broker are counted.
+    hosting : Hosting, optional
+        Where the method is sparse.
+    """
 
     plan: SweepPlan
-    scenarios: Scenarios
     counts: tuple[str, ...]
     words: int
     heirs: Heirs | None
     hosting: Hosting | None
+
+    @classmethod
+    def of(
+        cls, plan: SweepPlan, scenarios: Scenarios, counts: tuple[str, ...], words: int,
+        method: str | None = None,
+    ) -> SweepWork:
+        """Make what these scenarios need; without a method, choose one."""
+        heirs = Heirs.of(plan) if "fullest_broker_leaders" in counts else None
+        sparse = method == "sparse" or (method is None and _is_sparse(plan, scenarios, words))
+        return cls(plan, counts, words, heirs, Hosting.of(plan) if sparse else None)
 
     @property
     def wanted(self) -> int:
         """Bit m set: count m of the kernel is asked for."""
         return sum(1 << m for m, name in enumerate(SWEEP_COUNTS) if m < 7 and name in self.counts)
 
-    def count(self, start: int, stop: int) -> pa.RecordBatch:
+    def batches(
+        self, scenarios: Scenarios, threads: int = 1, progress: Progress | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Count scenarios, some thousands at a time, in order."""
+        count = partial(self._count, scenarios)
+        return _in_order(count, _ranges(scenarios), threads, len(scenarios), progress)
+
+    def _count(self, scenarios: Scenarios, start: int, stop: int) -> pa.RecordBatch:
         """Count one range of scenarios."""
-        offsets, down = self.scenarios.down(start, stop)
+        offsets, down = scenarios.down(start, stop)
         n = stop - start
         columns: dict[str, pa.Array] = {
             "scenario": pa.array(np.arange(start, stop, dtype=np.int64)),
@@ -194,7 +224,7 @@ def sweep_reader(
 
     Arguments and errors are those of `sweep`; errors are raised before the work starts.
     """
-    asked = _check_counts(counts)
+    asked = check_counts(counts)
     words = words_of(vectors)
     if method is not None and method not in SWEEP_METHODS:
         raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
@@ -202,11 +232,9 @@ def sweep_reader(
         raise ArgumentError(f"threads is {threads}; at least 1 is needed")
     check_same_brokers(state, scenarios)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
-    heirs = Heirs.of(plan) if "fullest_broker_leaders" in asked else None
-    sparse = method == "sparse" or (method is None and _is_sparse(plan, scenarios, words))
-    work = _Work(plan, scenarios, asked, words, heirs, Hosting.of(plan) if sparse else None)
-    ranges = _ranges(scenarios)
-    batches = _in_order(work.count, ranges, threads, len(scenarios), progress)
+    batches = SweepWork.of(plan, scenarios, asked, words, method).batches(
+        scenarios, threads, progress
+    )
     return pa.RecordBatchReader.from_batches(sweep_schema(asked), batches)
 
 
@@ -222,7 +250,8 @@ def _is_sparse(plan: SweepPlan, scenarios: Scenarios, words: int) -> bool:
     return SPARSE_NS * visits + listing < DENSE_NS * vectors * plan.n_partitions
 
 
-def _check_counts(counts: Collection[str] | None) -> tuple[str, ...]:
+def check_counts(counts: Collection[str] | None) -> tuple[str, ...]:
+    """Counts that are asked for, in the order of `SWEEP_COUNTS`; others are refused."""
     if counts is None:
         return tuple(SWEEP_COUNTS)
     unknown = [name for name in counts if name not in SWEEP_COUNTS]
