@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import random
 
 import pyarrow as pa
 import pytest
 
+import kfast
 from kfast import io
 from kfast.errors import InputError
 
@@ -299,3 +301,24 @@ def test_isr_members_that_are_not_assigned_are_kept_and_reported(tmp_path):
     state = io.read(path)
     assert set(state.leadership(0).isr) == {1, 9}
     assert any(str(path) in note and "line 2" in note for note in state.assumptions)
+
+
+@pytest.mark.parametrize("end", ["arrow", "parquet", "txt", "json"])
+def test_damage_is_refused_or_harmless(tmp_path, end):
+    """Bytes changed, lost and added anywhere: an `InputError`, or a cluster that holds together."""
+    rng = random.Random(8)
+    path = tmp_path / f"x.{end}"
+    io.write(kfast.generate(brokers=6, partitions=40, racks=2, seed=1), path)
+    whole = path.read_bytes()
+    refused = 0
+    for _ in range(1000):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 3, 20])):
+            at, size = rng.randrange(len(data)), rng.randrange(9)
+            data[at : at + rng.choice([size, size, 0])] = rng.randbytes(rng.choice([size, 0]))
+        path.write_bytes(data if rng.random() < 0.8 else data[: rng.randrange(len(data))])
+        try:
+            io.read(path).to_tables()
+        except InputError:
+            refused += 1
+    assert 500 < refused < 1000

@@ -17,12 +17,13 @@ from kfast.kernels import census
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kfast"
 KERNELS = sorted((PACKAGE / "kernels").glob("*.pyx"))
-TEXTS = [ROOT / "kfast_command.py"] + sorted(
+TEXTS = sorted(
     path
     for folder in ("kfast", "pyspark_kfast", "tests", "benchmarks", "bench_data")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".pyx", ".pxd", ".pyi"}
 )
+TEXTS.append(ROOT / "kfast_command.py")
 PYTHONS = [path for path in TEXTS if path.suffix == ".py"]
 
 MOST_LINES = 400

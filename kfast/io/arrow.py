@@ -17,7 +17,10 @@ from kfast import schema
 from kfast.errors import InputError
 from kfast.io.tables import SourceTables, cast_columns
 
-__all__ = ["embed", "extract", "read_arrow", "write_arrow"]
+__all__ = ["DAMAGED", "embed", "extract", "read_arrow", "write_arrow"]
+
+DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What pyarrow raises on damaged files; the last for names of columns."""
 
 _VERSION_KEY = b"kfast.version"
 _VERSION = b"1"
@@ -69,11 +72,14 @@ def extract(name: str, table: pa.Table) -> SourceTables:
         if stored is not None:
             try:
                 whole = pa.ipc.open_stream(base64.b64decode(stored, validate=True)).read_all()
-            except (pa.ArrowException, binascii.Error, OSError) as error:
+                whole.validate(full=True)
+            except (*DAMAGED, binascii.Error) as error:
                 raise InputError(
                     f"{name}: the table of {part} in it is damaged: {error}"
                 ) from error
             found[part] = _cast(name, part, whole, kind)
+    if table.column_names.count("topic") > 1:
+        raise InputError(f"{name}: column topic of partitions stands twice")
     topic = table["topic"]
     partitions = _cast(name, "partitions", table.drop_columns("topic"), schema.PARTITIONS_SCHEMA)
     if not pa.types.is_dictionary(topic.type):
@@ -86,6 +92,9 @@ def extract(name: str, table: pa.Table) -> SourceTables:
 
 def _cast(name: str, part: str, table: pa.Table, kind: pa.Schema) -> pa.Table:
     """Cast a table's columns to kfast's types."""
+    names = table.column_names
+    if twice := [column for column in kind.names if names.count(column) > 1]:
+        raise InputError(f"{name}: column {twice[0]} of {part} stands twice")
     try:
         return cast_columns(table, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -106,8 +115,9 @@ def read_arrow(name: str, data: bytes) -> SourceTables:
     try:
         opened = pa.ipc.open_stream(data) if data.startswith(_STREAM) else pa.ipc.open_file(data)
         table = opened.read_all()
-        table.validate()
-    except (pa.ArrowException, OSError) as error:
+        # In full: offsets that damage has turned backwards would lead the kernels astray.
+        table.validate(full=True)
+    except DAMAGED as error:
         raise InputError(f"{name}: damaged Arrow file: {error}") from error
     return extract(name, table)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast.errors import InputError
-from kfast.io.arrow import embed, extract
+from kfast.io.arrow import DAMAGED, embed, extract
 from kfast.io.tables import SourceTables
 
 __all__ = ["read_parquet", "write_parquet"]
@@ -28,7 +28,11 @@ def read_parquet(name: str, data: bytes) -> SourceTables:
     """
     try:
         table = pq.ParquetFile(pa.BufferReader(data)).read()
-    except (pa.ArrowException, OSError) as error:
+        # Parquet's reader takes any bytes for text.
+        for column, values in zip(table.column_names, table.columns, strict=True):
+            if column == "topic":
+                values.validate(full=True)
+    except DAMAGED as error:
         raise InputError(f"{name}: damaged Parquet file: {error}") from error
     return extract(name, table)
 
