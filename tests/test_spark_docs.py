@@ -7,7 +7,9 @@ import re
 import shutil
 
 import pytest
+from click.testing import CliRunner
 
+from kfast.cli.app import commands
 from tests.conftest import ROOT
 from tests.test_spark_sharded import split
 
@@ -50,3 +52,25 @@ def test_the_examples_run(spark, tmp_path, capfd):
         exec(compile(block, "docs/spark.md", "exec"), names)
     assert names["done"].digest != names["again"].digest
     assert "offline" in capfd.readouterr().out
+
+
+def test_the_readme_goes_from_exports_to_answers(spark, tmp_path, capfd, monkeypatch):
+    """`stop` would take the session from the other tests."""
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(
+        ROOT / "bench_data", tmp_path / "bench_data", ignore=shutil.ignore_patterns("out")
+    )
+    page = (ROOT / "README.md").read_text()
+    [(command, said, block, table)] = re.findall(
+        r"^```console spark\n\$ kfast (.*?)\n(.*?)```.*?^```python spark\n(.*?)```\n\n```text\n(.*?)```$",
+        page, re.MULTILINE | re.DOTALL,
+    )
+    done = CliRunner().invoke(commands, command.split())
+    assert (done.exit_code, done.stdout) == (4, said)
+    again = CliRunner().invoke(commands, command.split())
+    assert again.stdout == said.replace("4 of them new", "0 of them new")
+    capfd.readouterr()
+    block = block.replace('"bench_data/', f'"{tmp_path}/bench_data/')
+    exec(compile(block, "README.md", "exec"), {"spark": spark})
+    assert capfd.readouterr().out.strip() == table.strip()

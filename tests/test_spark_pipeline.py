@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
 import subprocess
-import sys
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import kfast
+import kfast_command
 from kfast.cli.app import commands
-from tests.conftest import ROOT
-from tests.spark_session import need_java, set_environment
+from tests.spark_session import SETTINGS, need_java, set_environment
 
 pytestmark = pytest.mark.spark
 CONFIG = """
@@ -57,20 +55,13 @@ def folder(tmp_path):
 
 
 def files(folder) -> dict[str, bytes]:
-    """Everything that the pipeline has made."""
+    """Everything that the pipeline has made; nothing unfinished may be among it."""
     out = folder / "out"
+    assert not list(out.rglob("*.part"))
     return {
         path.relative_to(out).as_posix(): path.read_bytes()
         for path in sorted(out.rglob("*")) if path.is_file() and not path.name.startswith(".")
     }
-
-
-def run_tasks(folder, dies_at: int = -1) -> int:
-    """Run the pipeline's tasks in a process of their own."""
-    environ = dict(os.environ)
-    set_environment(environ)
-    driver = [sys.executable, "-m", "tests.pipeline_driver", str(folder / "pipeline.toml")]
-    return subprocess.run([*driver, str(dies_at)], cwd=ROOT, env=environ).returncode
 
 
 def check_results(folder) -> None:
@@ -133,27 +124,23 @@ def test_the_command_makes_everything_once(spark, folder, monkeypatch):
     assert not [name for name in files(folder) if name.startswith("sweeps/pairs")]
 
 
-def killed_at(folder, moments) -> None:
-    """Kill runs at these moments one after the other; the last run ends as if none was."""
-    assert run_tasks(folder) == 0
-    check_results(folder)
-    wanted = files(folder)
-    for name in wanted:
-        (folder / "out" / name).unlink()
-    deaths = [run_tasks(folder, moment) == -signal.SIGKILL for moment in moments]
-    assert any(deaths)
-    assert run_tasks(folder) == 0
-    assert files(folder) == wanted
-
-
-def test_killed_runs_are_gone_on_with(folder):
-    killed_at(folder, [2, 9, 40])
-
-
 @pytest.mark.slow
-def test_killed_at_twenty_moments(folder):
-    rng = random.Random(11)
-    killed_at(folder, [rng.randrange(60) for _ in range(20)])
+def test_the_job_is_submitted(folder):
+    """As docs/spark.md says, in a folder that has nothing to do with the checkout."""
+    import pyspark
+
+    environ = dict(os.environ)
+    set_environment(environ)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    settings = [part for item in SETTINGS.items() for part in ("--conf", "=".join(item))]
+    done = subprocess.run(
+        [submit, "--master", "local[2]", *settings, kfast_command.__file__, "pipeline",
+         "pipeline.toml"],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == 4, done.stderr[-2000:]
+    assert "5 exports, 5 of them new; 1 cannot be read; " in done.stdout
+    check_results(folder)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +150,17 @@ def test_killed_at_twenty_moments(folder):
         ('scenarios = "every_rack"', 'senarios = "x"', "unknown field `senarios`"),
         ("offline>0", "onfline>0", "metric 'onfline' is unknown"),
         ('exports = "fleet"', 'exports = "nothing"', "no file is there"),
+        ('"every_rack"', '"every_racks"', "scenarios 'every_racks' are unknown; allowed: bursts"),
+        ("n = 50", "m = 50", "required argument: 'n'; its arguments are k, n, seed"),
+        ('name = "pairs"', 'name = "racks"', "two sweeps have one name"),
+        ('name = "pairs"', 'name = "../pairs"', "a name is a letter or digit, then"),
+        ("min.insync.replicas", "min.isr", "default 'min.isr' is not one that kfast uses"),
+        ('output = "out"', 'output = "fleet/east"', "holds the export"),
     ],
 )
 def test_wrong_configurations_are_told(folder, old, new, message):
     (folder / "pipeline.toml").write_text(CONFIG.replace(old, new))
     result = CliRunner().invoke(commands, ["pipeline", str(folder / "pipeline.toml")])
-    assert result.exit_code in (2, 3)
+    assert result.exit_code == 3
+    assert "pipeline.toml: " in result.output or "no file is there" in message
     assert message in result.output

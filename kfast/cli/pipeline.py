@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import click
 import msgspec
 
 from kfast.cli.exits import CONDITION_HOLDS
 from kfast.cli.options import condition_on
-from kfast.errors import InputError
+from kfast.errors import ArgumentError, InputError
 from kfast.sweeps import SWEEP_COUNTS
 
 if TYPE_CHECKING:
@@ -24,6 +30,11 @@ __all__ = ["pipeline_command"]
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by `spark-submit`, which says itself what Python its workers run."""
+
+CONNECT_PORT = 15002
+KNOCK_SECONDS = 10
+
+_TOLD = re.compile(r"(\w+\.)*\w*(Error|Exception): ")
 
 
 class SweepConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,29 +76,30 @@ def pipeline_command(config: Path) -> None:
     \b
     Examples:
       kfast pipeline bench_data/pipeline.toml
-      spark-submit --master yarn kfast_job.py pipeline pipeline.toml
+      spark-submit --master yarn kfast_command.py pipeline pipeline.toml
     """
     asked = read_config(config)
-    job = _job(asked, config.parent)
     from kfast.spark.pipeline import find_exports, run_pipeline
 
     where = config.parent / asked.exports
-    find_exports(where, job)
-    spark = _session(asked.spark)
     try:
+        job = _job(asked, config.parent)
+        find_exports(where, job)
+    except (ArgumentError, click.BadParameter) as error:
+        raise InputError(f"{config}: {error}") from error
+    with _session(asked.spark) as spark:
         done = run_pipeline(spark, where, job, tasks=asked.spark.tasks).to_pylist()
-    finally:
-        spark.stop()
     errors = [row for row in done if row["error"] is not None]
     alerts = [row for row in done if row["alerts"]]
     for row in errors:
         click.echo(f"{row['cluster']} at {row['captured']}: {row['error']}", err=True)
     for row in alerts:
-        click.echo(f"{row['cluster']} at {row['captured']}: {row['alerts']} alerts")
+        for alert in row["alerts"]:
+            click.echo(f"{row['cluster']} at {row['captured']}: {alert}")
     fresh = sum(row["fresh"] for row in done)
     click.echo(
         f"{len(done)} exports, {fresh} of them new; {len(errors)} cannot be read; "
-        f"{len(alerts)} have alerts; results in {job.output}"
+        f"{len(alerts)} have alerts; results in {config.parent / asked.output}"
     )
     if alerts:
         click.get_current_context().exit(CONDITION_HOLDS)
@@ -123,15 +135,48 @@ def _job(asked: Config, folder: Path) -> Job:
     return Job(exports, tuple(sweeps), str((folder / asked.output).absolute()))
 
 
-def _session(asked: SparkConfig) -> SparkSession:
+@contextmanager
+def _session(asked: SparkConfig) -> Iterator[SparkSession]:
+    """A session that is stopped in the end; what Spark cannot do is told in a line."""
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     if asked.remote is None and SUBMITTED not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     if asked.remote is not None:
+        _knock(asked.remote)
         builder = builder.remote(asked.remote)
     for name, value in asked.settings.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
-    return session
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except PySparkException as error:
+        raise InputError(
+            f"Spark did not start: {_gist(error)}\nA local session needs Java 17 or newer, on the"
+            " PATH or in JAVA_HOME: apt-get install openjdk-17-jre-headless"
+        ) from error
+    try:
+        yield spark
+    except PySparkException as error:
+        raise InputError(f"the job failed in Spark: {_gist(error)}") from error
+    finally:
+        spark.stop()
+
+
+def _knock(remote: str) -> None:
+    """Refuse a server that nobody answers for: Spark itself would try for ten minutes."""
+    url = urlsplit(remote)
+    if url.scheme != "sc" or url.hostname is None or getproxies():
+        return
+    try:
+        socket.create_connection((url.hostname, url.port or CONNECT_PORT), KNOCK_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"{remote}: no Spark Connect server answers: {error}") from error
+
+
+def _gist(error: Exception) -> str:
+    """The line that says what happened: of a worker's traceback the last."""
+    lines = [line for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip()]
+    told = [line for line in lines if _TOLD.match(line)]
+    return (told or lines or [type(error).__name__])[-1].strip()

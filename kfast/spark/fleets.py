@@ -6,6 +6,7 @@ each with a part of its scenarios. An export that cannot be read is a row that s
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Exports", "Question", "fleet", "fleet_schema", "labelled", "make_scenarios"]
+__all__ = [
+    "Exports", "Question", "check_question", "fleet", "fleet_schema", "labelled", "make_scenarios",
+]
 
 Question: TypeAlias = str | tuple[str, Mapping[str, Any]] | Callable[[ClusterState], Scenarios]
 
@@ -79,11 +82,25 @@ def make_scenarios(question: Question, state: ClusterState) -> Scenarios:
     """Make the scenarios that a question means for this cluster."""
     if callable(question):
         return question(state)
+    name, arguments = check_question(question)
+    made: Scenarios = getattr(makers, name)(state, **arguments)
+    return made
+
+
+def check_question(question: str | tuple[str, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
+    """Refuse what no cluster can be asked; give the maker's name and its arguments."""
     name, arguments = (question, {}) if isinstance(question, str) else question
     if name not in MAKERS:
         raise ArgumentError(f"scenarios {name!r} are unknown; allowed: {', '.join(MAKERS)}")
-    made: Scenarios = getattr(makers, name)(state, **arguments)
-    return made
+    signature = inspect.signature(getattr(makers, name))
+    try:
+        signature.bind(None, **arguments)
+    except TypeError as error:
+        known = ", ".join(list(signature.parameters)[1:])
+        raise ArgumentError(
+            f"scenarios {name}: {error}; its arguments are {known or 'none'}"
+        ) from error
+    return name, arguments
 
 
 def fleet_schema(counts: Collection[str]) -> pa.Schema:
@@ -143,9 +160,7 @@ def fleet(
     if isinstance(counts, str) or len(asked) != len(set(counts)):
         raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
     if not callable(scenarios):
-        name = scenarios if isinstance(scenarios, str) else scenarios[0]
-        if name not in MAKERS:
-            raise ArgumentError(f"scenarios {name!r} are unknown; allowed: {', '.join(MAKERS)}")
+        check_question(scenarios)
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")

@@ -7,6 +7,7 @@ kill does only what is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kfast import schema
 from kfast.errors import ArgumentError, InputError
+from kfast.io import SourceTables
+from kfast.io.tables import add_defaults
 from kfast.spark.dataset import TASK_BYTES, over_hands
+from kfast.spark.fleets import check_question
 from kfast.spark.paths import deal, find_files
 from kfast.spark.snapshots import Job, label_of, run_snapshot
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["find_exports", "run_pipeline"]
 
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 DONE = pa.schema(
     [
         ("cluster", pa.string()),
@@ -31,25 +37,32 @@ DONE = pa.schema(
         ("source", pa.string()),
         ("fresh", pa.bool_()),
         ("error", pa.string()),
-        ("alerts", pa.int64()),
+        ("alerts", pa.list_(pa.string())),
         ("digest", pa.string()),
     ]
 )
 
 
 def find_exports(where: str | Path, job: Job) -> list[str]:
-    """Exports of a folder or glob.
+    """Exports of a folder or glob, once it is clear that the job can be done.
 
     Raises
     ------
     InputError
         There are none, or two are of one cluster and time.
+    ArgumentError
+        A sweep or its name cannot be, two have one name, or the results would lie among the
+        exports.
     """
+    _check(job)
     files = [f for f in find_files(where) if Path(f).name != job.exports.brokers_name]
     if not files:
         raise InputError(f"{where}: there is nothing but {job.exports.brokers_name}")
+    output = Path(job.output).absolute()
     seen: dict[tuple[str, str], str] = {}
     for name in files:
+        if output in Path(name).absolute().parents:
+            raise ArgumentError(f"output {output} holds the export {name}")
         label = label_of(name)
         if label in seen:
             raise InputError(
@@ -58,6 +71,21 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
             )
         seen[label] = name
     return files
+
+
+def _check(job: Job) -> None:
+    """Refuse what would be wrong for every export."""
+    names = [sweep.name for sweep in job.sweeps]
+    if len(set(names)) != len(names):
+        raise ArgumentError(f"two sweeps have one name: {', '.join(names)}")
+    for sweep in job.sweeps:
+        if not _NAME.fullmatch(sweep.name):
+            raise ArgumentError(
+                f"sweep {sweep.name!r}: a name is a letter or digit, then these and _ - ."
+            )
+        if not callable(sweep.question):
+            check_question(sweep.question)
+    add_defaults(SourceTables("", schema.PARTITIONS_SCHEMA.empty_table()), job.exports.defaults)
 
 
 def run_pipeline(
@@ -79,23 +107,14 @@ def run_pipeline(
     -------
     pa.Table
         One row per export: cluster, captured, source, fresh (whether it was done in this run),
-        error, alerts, digest (of the state, in hexadecimal).
+        error, alerts (a line for each condition that holds), digest (of the state, in hexadecimal).
 
     Raises
     ------
-    InputError
+    InputError, ArgumentError
         As `find_exports`.
-    ArgumentError
-        Two sweeps have one name, or the results would lie among the exports.
     """
-    names = [sweep.name for sweep in job.sweeps]
-    if len(set(names)) != len(names):
-        raise ArgumentError(f"two sweeps have one name: {', '.join(names)}")
     files = find_exports(where, job)
-    output = Path(job.output).absolute()
-    inside = [name for name in files if output in Path(name).absolute().parents]
-    if inside:
-        raise ArgumentError(f"output {output} holds the export {inside[0]}")
     size = sum(Path(name).stat().st_size for name in files)
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)
     hands = deal(files, n)

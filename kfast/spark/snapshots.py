@@ -2,15 +2,18 @@
 
 Every file is written whole or not at all, and holds nothing but what follows from the export and
 the configuration. The manifest goes first and comes last: where it is, all files beside it are of
-the export that it names. So whatever is killed, the next run ends with the same files.
+the export that it names. So whatever is killed, the next run ends with the same files. A lock on
+each snapshot keeps two runs apart, for the tasks of a killed driver may go on for a while.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import operator
 import platform
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +25,20 @@ import pyarrow.parquet as pq
 
 from kfast.errors import KfastError
 from kfast.io.text import writing
-from kfast.spark.fleets import Exports, Question, fleet_schema, labelled, make_scenarios
+from kfast.spark.fleets import (
+    Exports,
+    Question,
+    check_question,
+    fleet_schema,
+    labelled,
+    make_scenarios,
+)
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
 
 __all__ = ["Alert", "Job", "Sweep", "label_of", "run_snapshot"]
 
-FORMAT = 1
+FORMAT = 2
 """Rises when results of an earlier kfast are to be made again."""
 
 TABLES = ("brokers", "topics", "partitions", "cluster")
@@ -115,12 +125,12 @@ class Manifest(msgspec.Struct):
     source: str
     inputs: dict[str, str]
     configuration: str
-    sweeps: dict[str, Any]
+    sweeps: dict[str, dict[str, Any]]
     versions: dict[str, str]
     error: str | None
     digest: str | None
     assumptions: list[str]
-    alerts: int
+    alerts: list[str]
     rows: dict[str, int]
     files: dict[str, str]
 
@@ -136,16 +146,19 @@ class _Written:
 
     def write(self, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         """Write one file whole, or not at all."""
-        path = self.root / name / self.label / "part.parquet"
+        path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(".*.part"):
-            left.unlink()
+        _clear(path.parent)
         rows = 0
         with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 rows += batch.num_rows
         self.rows[name], self.files[name] = rows, _hash(path)
+
+    def path(self, name: str) -> Path:
+        """Where one file lies."""
+        return self.root / name / self.label / "part.parquet"
 
     def drop_others(self) -> None:
         """Remove what an earlier run with other sweeps left of this snapshot."""
@@ -171,23 +184,50 @@ def run_snapshot(job: Job, source: str) -> dict[str, Any]:
         cluster, captured, source, fresh (whether anything was done), error, alerts, digest.
     """
     cluster, captured = label_of(source)
-    label = f"cluster={cluster}/captured={captured}"
-    place = Path(job.output) / "manifests" / label / "manifest.json"
-    inputs = _inputs(job, source)
-    known = _read_manifest(place)
-    fingerprint = job.fingerprint()
-    if known is not None and (known.inputs, known.configuration) == (inputs, fingerprint):
-        return _row(known, fresh=False)
-    place.unlink(missing_ok=True)
-    made = _make(job, source, _Written(Path(job.output), label))
-    manifest = Manifest(
-        cluster, captured, source, inputs, fingerprint,
-        {s.name: repr(s.question) for s in job.sweeps}, _versions(), **made,
-    )
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with writing(place) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-    return _row(manifest, fresh=True)
+    written = _Written(Path(job.output), f"cluster={cluster}/captured={captured}")
+    place = written.root / "manifests" / written.label / "manifest.json"
+    with _alone_in(place.parent):
+        inputs, fingerprint = _inputs(job, source), job.fingerprint()
+        known = _read_manifest(place)
+        if (
+            known is not None
+            and (known.inputs, known.configuration) == (inputs, fingerprint)
+            and all(written.path(name).is_file() for name in known.files)
+        ):
+            return _row(known, fresh=False)
+        place.unlink(missing_ok=True)
+        made = _make(job, source, written)
+        manifest = Manifest(
+            cluster, captured, source, inputs, fingerprint,
+            {s.name: _plainly(s.question) for s in job.sweeps}, _versions(), **made,
+        )
+        with writing(place) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        return _row(manifest, fresh=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until nobody else makes this snapshot; a process that is killed lets go of its lock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _clear(folder)
+        yield
+
+
+def _clear(folder: Path) -> None:
+    """Remove the unfinished files of whoever was killed here."""
+    for left in folder.glob(".*.part"):
+        left.unlink()
+
+
+def _plainly(question: Question) -> dict[str, Any]:
+    """A question as a manifest has it: seeds are among the arguments."""
+    if callable(question):
+        return {"scenarios": repr(question), "arguments": {}}
+    name, arguments = check_question(question)
+    return {"scenarios": name, "arguments": dict(arguments)}
 
 
 def _row(manifest: Manifest, *, fresh: bool) -> dict[str, Any]:
@@ -211,9 +251,16 @@ def _hash(path: Path) -> str:
 
 
 def _inputs(job: Job, source: str) -> dict[str, str]:
-    """Hashes of the files that results follow from."""
-    paths = (Path(source), Path(source).parent / job.exports.brokers_name)
-    return {path.name: _hash(path) for path in paths if path.is_file()}
+    """Hashes of the files that results follow from, or why one cannot be read."""
+    found = {}
+    for path in (Path(source), Path(source).parent / job.exports.brokers_name):
+        try:
+            found[path.name] = _hash(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found[path.name] = str(error.strerror)
+    return found
 
 
 def _versions() -> dict[str, str]:
@@ -230,7 +277,7 @@ def _make(job: Job, source: str, written: _Written) -> dict[str, Any]:
     error: str | None = None
     digest: str | None = None
     assumptions: tuple[str, ...] = ()
-    n_alerts = 0
+    said: list[str] = []
     try:
         state = job.exports.read(source)
         asked = [(sweep, make_scenarios(sweep.question, state)) for sweep in job.sweeps]
@@ -254,12 +301,23 @@ def _make(job: Job, source: str, written: _Written) -> dict[str, Any]:
         for name, rows, schema in (("summaries", summary, SUMMARY), ("alerts", alerts, ALERTS)):
             batch = pa.RecordBatch.from_pylist(rows, schema=schema)
             written.write(name, schema, iter([batch]))
-        n_alerts = len(alerts)
+        said = [_say(alert) for alert in alerts]
     written.drop_others()
     return {
-        "error": error, "digest": digest, "assumptions": list(assumptions), "alerts": n_alerts,
+        "error": error, "digest": digest, "assumptions": list(assumptions), "alerts": said,
         "rows": written.rows, "files": written.files,
     }
+
+
+def _say(alert: Mapping[str, Any]) -> str:
+    """An alert in words."""
+    down = ",".join(map(str, alert["worst_brokers"]))
+    when = f"when {down} fail{'' if ',' in down else 's'}" if down else "as it is"
+    n = alert["scenarios"]
+    return (
+        f"{alert['sweep']}: {alert['condition']} in {n} scenario{'' if n == 1 else 's'};"
+        f" the worst is {alert['worst']}, {when}"
+    )
 
 
 def _batches(
