@@ -63,7 +63,8 @@ def test_the_readme_goes_from_exports_to_answers(spark, tmp_path, capfd, monkeyp
     )
     page = (ROOT / "README.md").read_text()
     [(command, said, block, table)] = re.findall(
-        r"^```console spark\n\$ kfast (.*?)\n(.*?)```.*?^```python spark\n(.*?)```\n\n```text\n(.*?)```$",
+        r"^```console spark\n\$ kfast (.*?)\n(.*?)```.*?"
+        r"^```python spark\n(.*?)```\n\n```text\n(.*?)```$",
         page, re.MULTILINE | re.DOTALL,
     )
     done = CliRunner().invoke(commands, command.split())
