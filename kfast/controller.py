@@ -25,6 +25,7 @@ from kfast.events import (
     undo,
     visits,
 )
+from kfast.events.deletion_status import DeletionHints
 from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
 from kfast.policy import Policy, Rule
@@ -73,7 +74,7 @@ class Controller:
         self.state = state
         self.store = store
         self.active = True
-        self.deletion_hints: dict[int, int] = {}
+        self.deletion_hints = DeletionHints()
         self.journal = Journal(state, journal, self.profile)
         self.replica_state_machine = ReplicaStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile

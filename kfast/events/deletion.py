@@ -1,7 +1,6 @@
 """Topics are deleted: what is queued, what can go on, what waits.
 
-A topic's status is derived from its replicas' states, so nothing is kept here but a hint where a
-replica was last seen being deleted, which makes asking again cheap.
+A topic's status is derived from its replicas' states, so nothing of it is kept here.
 
 Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager` and `KafkaController`
 (`processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`). The public functions
@@ -20,6 +19,12 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.events import topics as topic_events
+from kfast.events.deletion_status import (
+    ALL_SUCCESSFUL,
+    SOME_INELIGIBLE,
+    SOME_STARTED,
+    SOME_WITHOUT_ENTRY,
+)
 from kfast.kernels import deletion as kernel
 from kfast.kernels import hosting
 from kfast.results import EventFailed
@@ -32,9 +37,6 @@ if TYPE_CHECKING:
     from kfast.controller import Controller
     from kfast.journal import Outcome
     from kfast.state import ClusterState
-
-SOME_STARTED, SOME_INELIGIBLE, ALL_SUCCESSFUL, SOME_WITHOUT_ENTRY = 1, 2, 4, 8
-"""Bits of a topic's status; `kernels/deletion.pyx` has the same."""
 
 
 # --- events ----------------------------------------------------------------------------------
@@ -276,11 +278,8 @@ def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
 def _resume(controller: Controller, topics: Rows) -> None:
     state = controller.state
     done, retry, go = [], [], []
-    for topic in topics.tolist():
-        status, controller.deletion_hints[topic] = kernel.deletion_status(
-            state.records, state.replica_state, state.lookup.rows_of_topic(topic),
-            controller.deletion_hints.get(topic, 0),
-        )
+    for topic in controller.deletion_hints.undecided(state, topics).tolist():
+        status = controller.deletion_hints.status(state, topic)
         if status & SOME_WITHOUT_ENTRY:
             raise EventFailed("NoSuchElement")
         if status & ALL_SUCCESSFUL:
@@ -357,7 +356,7 @@ def _finish(controller: Controller, topics: Rows) -> None:
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     freeing.free(state, np.sort(np.concatenate(parts)))
     for topic in topics.tolist():
-        controller.deletion_hints.pop(topic, None)
+        controller.deletion_hints.forget(topic)
 
 
 # --- sets of rows and replicas ---------------------------------------------------------------

@@ -43,7 +43,7 @@ def all_or_nothing(
         if machine.decider.policy is None:
             return handler(controller, *args, **kwargs)
         late = may_fail_late is None or may_fail_late(controller, *args, **kwargs)
-        active, hints = controller.active, dict(controller.deletion_hints)
+        active, hints = controller.active, controller.deletion_hints.copy()
         try:
             with machine.decider.all_or_nothing(
                 controller.store, controller.journal, late=late, threads=machine.threads

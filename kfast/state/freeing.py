@@ -34,7 +34,8 @@ def free(state: ClusterState, rows: Rows) -> None:
     state.free_rows = np.concatenate([state.free_rows, freed[:n]])
     for key in [key for key in state.odd_orders if state.partition[key[1]] == NO_PARTITION]:
         del state.odd_orders[key]
-    state._lookup = None
+    if state._lookup is not None:
+        state._lookup = state._lookup.without(freed[:n])
 
 
 def take(state: ClusterState, topic_rows: Rows, partitions: Rows) -> Rows:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy as copying
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +23,7 @@ class Lookup:
 
     def __init__(self, state: ClusterState) -> None:
         self.topic = state.topic
+        self.gone: npt.NDArray[np.bool_] | None = None
         keys = state.topic_row.astype(np.int64)
         keys <<= 32
         keys |= state.partition
@@ -31,6 +34,14 @@ class Lookup:
         order = np.argsort(keys, kind="stable").astype(np.int32)
         self.order = order[state.partition[order] >= 0]
         self.keys = keys[self.order]
+
+    def without(self, rows: Rows) -> Lookup:
+        """Make one in which some rows are not found; states that share this one keep it."""
+        other = copying.copy(self)
+        size = int(self.order.max(initial=-1)) + 1 if self.gone is None else self.gone.size
+        other.gone = np.zeros(size, np.bool_) if self.gone is None else self.gone.copy()
+        other.gone[rows] = True
+        return other
 
     def topics(self, topics: Sequence[str]) -> Rows:
         """Rows of some topics; -1 where one is unknown."""
@@ -45,7 +56,8 @@ class Lookup:
     def rows_of_topic(self, topic_row: int) -> Rows:
         """Rows of all partitions of a topic row, in the order of their numbers."""
         first, last = np.searchsorted(self.keys, [topic_row << 32, (topic_row + 1) << 32])
-        return self.order[first:last]
+        rows = self.order[first:last]
+        return rows if self.gone is None else rows[~self.gone[rows]]
 
     def rows(self, topic_rows: Rows, partitions: Rows) -> Rows:
         """Partition rows of (topic row, partition) pairs; -1 where one is unknown."""
@@ -55,6 +67,8 @@ class Lookup:
         inside[inside] = self.keys[at[inside]] == wanted[inside]
         rows = np.full(wanted.size, -1, np.int32)
         rows[inside] = self.order[at[inside]]
+        if self.gone is not None:
+            rows[inside] = np.where(self.gone[rows[inside]], -1, rows[inside])
         rows[topic_rows < 0] = -1
         return rows
 

@@ -153,11 +153,11 @@ def _write_column(file: IO[bytes], values: npt.NDArray[Any]) -> None:
     values = np.ascontiguousarray(values)
     described = np.lib.format.header_data_from_array_1_0(values)
     np.lib.format.write_array_header_1_0(file, described)
-    data = memoryview(values.reshape(-1).view(np.uint8))
-    for begin in range(0, len(data), PIECE_BYTES):
+    data = values.reshape(-1).view(np.uint8)
+    for begin in range(0, data.size, PIECE_BYTES):
         piece = data[begin : begin + PIECE_BYTES]
-        file.write(piece)
-        if len(piece) == PIECE_BYTES and hasattr(os, "posix_fadvise"):
+        file.write(piece.data)
+        if piece.size == PIECE_BYTES and hasattr(os, "posix_fadvise"):
             _flush(file)
             os.posix_fadvise(file.fileno(), 0, file.tell(), os.POSIX_FADV_DONTNEED)
     _flush(file)

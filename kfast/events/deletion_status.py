@@ -1,0 +1,77 @@
+"""How far the deletion of each topic is, asked again after every answer of a broker.
+
+Nothing of it is kept but where a replica was last seen being deleted: while it still is, its topic
+waits, and nothing else of the topic matters.
+
+Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager.resumeDeletions`.
+"""
+
+from __future__ import annotations
+
+import copy as copying
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kfast.kernels import deletion as kernel
+from kfast.schema import ReplicaState
+
+if TYPE_CHECKING:
+    from kfast.state import ClusterState
+    from kfast.state.records import Rows
+
+SOME_STARTED, SOME_INELIGIBLE, ALL_SUCCESSFUL, SOME_WITHOUT_ENTRY = 1, 2, 4, 8
+"""Bits of a topic's status; `kernels/deletion.pyx` has the same."""
+
+
+class DeletionHints:
+    """Per topic row, where to look first. Any hint, or none, gives the same answers."""
+
+    def __init__(self) -> None:
+        self._place: dict[int, int] = {}
+        self._row: dict[int, int] = {}
+
+    def copy(self) -> DeletionHints:
+        """Copy what may be changed."""
+        other = copying.copy(self)
+        other._place, other._row = dict(self._place), dict(self._row)
+        return other
+
+    def clear(self) -> None:
+        """Forget all topics: rows have moved, or the controller is another one."""
+        self._place.clear()
+        self._row.clear()
+
+    def forget(self, topic: int) -> None:
+        """Forget a topic that is gone."""
+        self._place.pop(topic, None)
+        self._row.pop(topic, None)
+
+    def undecided(self, state: ClusterState, topics: Rows) -> Rows:
+        """Leave out topics of which a replica is still seen being deleted.
+
+        After an answer nearly all topics still wait, and this is one look at each of them.
+        """
+        known = self._row
+        rows = np.fromiter((known.get(t, -1) for t in topics.tolist()), np.int64, topics.size)
+        assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]
+        deleted = (state.replica_state[rows] == ReplicaState.DELETION_STARTED) & assigned
+        waiting = (rows >= 0) & (state.topic_row[rows] == topics) & deleted.any(axis=1)
+        left: Rows = topics[~waiting]
+        return left
+
+    def status(self, state: ClusterState, topic: int) -> int:
+        """Status of a topic row, in bits; the hint moves to a replica that is being deleted."""
+        rows = state.lookup.rows_of_topic(topic)
+        status, place = kernel.deletion_status(
+            state.records, state.replica_state, rows, self._place.get(topic, 0)
+        )
+        if status & SOME_STARTED and topic not in self._row:
+            # Answers come in ascending broker id: the last of them is waited for the longest.
+            assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]
+            last = np.where(assigned, state.replicas[rows], 0).max(axis=1)
+            self._row[topic] = int(rows[np.argmax(last)])
+        elif status & SOME_STARTED:
+            self._row[topic] = int(rows[place])
+        self._place[topic] = place
+        return int(status)
