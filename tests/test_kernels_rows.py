@@ -87,6 +87,27 @@ def test_rows_are_merged_with_those_that_wait(share):
             assert (merged[kept:] == -1).all()
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32])
+def test_rows_concerned_are_found_in_all_rows(dtype, width):
+    """`list_concerned`: those with a slot on a chosen broker, and those whose bit is set."""
+    for n in (0, 1, 64, 700, 5000):
+        draw = np.random.default_rng(n)
+        replicas = draw.integers(0, 7, (n, width)).astype(dtype)
+        replicas[draw.random((n, width)) < 0.2] = np.array(-1).astype(dtype)
+        chosen = np.array([0, 1, 0, 0, 0, draw.integers(2), 0, 0], np.uint8)
+        first, other = (np.flatnonzero(draw.random(n) < 0.1).tolist() for _ in range(2))
+        hit = {row for row, brokers in enumerate(replicas.tolist())
+               if any(0 <= b < 7 and chosen[b] for b in brokers)}
+        wanted = sorted({*hit, *first, *other})
+        for threads in THREADS:
+            rows = np.empty(n, np.int32)
+            found = hosting.list_concerned(
+                replicas, chosen, bits_of(first, n), bits_of(other, n), rows, threads
+            )
+            assert rows[:found].tolist() == wanted
+
+
 @pytest.mark.parametrize("assigned_only", [True, False])
 def test_select_slots_finds_the_slots_of_some_brokers(layout, assigned_only):
     """`replicas_on_brokers` of section 1.5; candidates that have none are left out."""

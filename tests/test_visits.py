@@ -1,6 +1,7 @@
 """Events in one visit to each partition are the events step by step.
 
-The kernels are `fail_hosted`, `start_hosted` and `shut_down_hosted` of `kfast.kernels.visits`.
+The kernels are `fail_hosted` of `kfast.kernels.failures`, and `start_hosted` and `shut_down_hosted`
+of `kfast.kernels.visits`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 import kfast
 from kfast import machines, profiles
 from kfast.events import visits
+from kfast.state.cluster import TOPIC_UNCLEAN
 from tests.random_clusters import random_context
 from tests.twin_state import state_of
 
@@ -75,6 +77,52 @@ def test_a_failure_in_one_visit_is_the_failure_step_by_step(
                 assert one.tables[name].equals(other.tables[name]), name
             n_visited += one.event == "on_broker_failure"
     assert n_visited == 4 * seeds
+
+
+def hurt(brokers, partitions, replication, layout, seed):
+    """A running cluster in which brokers and a disk failed; unclean election for some topics."""
+    made = kfast.generate(
+        brokers=brokers, partitions=partitions, replication_factor=replication, seed=seed
+    ).to_tables()
+    state = kfast.ClusterState.from_tables(
+        made.brokers, made.topics, made.partitions, layout=layout
+    )
+    state.topic_flags[: state.n_topics : 3] |= TOPIC_UNCLEAN
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([1, brokers - 1])
+    controller.on_broker_startup([1])
+    controller.on_log_dir_failure(2, state.replicas_on_brokers([2]).rows[::2])
+    return state
+
+
+@pytest.mark.parametrize("layout", ["narrow", "wide"])
+@pytest.mark.parametrize(("brokers", "partitions", "replication"), [
+    (5, 70_000, 3),  # more rows of one broker than 16 bits can count
+    (30, 4000, 1), (30, 4000, 2), (30, 4000, 5),
+    (40, 2000, 20),  # more slots than go the short way
+])
+def test_many_rows_in_one_visit_are_as_step_by_step(
+    monkeypatch, brokers, partitions, replication, layout
+):
+    """A failure of a third, of one more and of the rest; counts, requests and states."""
+    if replication > 8 and layout == "narrow":
+        layout = None
+    together = hurt(brokers, partitions, replication, layout, 3)
+    apart = together.copy()
+    monkeypatch.setattr(machines, "ROWS_PER_THREAD", 1024)
+    fused = kfast.Controller(together, threads=2)
+    with monkeypatch.context() as patched:
+        for failed in (range(0, brokers - 1, 3), [1], [b for b in range(brokers - 1) if b % 3]):
+            outcome = fused.on_broker_failure([b for b in failed if together.registered[b]])
+            patched.setattr(visits, "can_visit", lambda controller: False)
+            stepwise = kfast.Controller(apart)
+            other = stepwise.on_broker_failure([b for b in failed if apart.registered[b]])
+            patched.undo()
+            assert together.difference(apart) is None
+            assert outcome.counts == other.counts
+            assert outcome.request_counts == other.request_counts
+    assert together.records["leader_epoch"].max() > 1
 
 
 @pytest.mark.parametrize("layout", ["narrow", "wide"])

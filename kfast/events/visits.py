@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kfast.deciding import Occasion
 from kfast.errors import PolicyError
 from kfast.journal.effects import LAYOUT
-from kfast.kernels import election, hosting, isr, startup, visits
+from kfast.kernels import election, failures, hosting, isr, startup, visits
 from kfast.machines import threads_for
 from kfast.results import online_action
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NOTHING = np.empty(0, np.int32)
 FEW = 4096
 """Rows without a live leader that are listed with others in one pass; more take two."""
+MANY = 6
+"""Where this fraction (1/6) of all brokers fail or start, reading all rows finds theirs sooner."""
 
 
 def can_visit(controller: Controller) -> bool:
@@ -76,12 +78,11 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     before = state.broker_status[brokers]
     state.broker_status[brokers] &= 255 - REGISTERED - SHUTTING_DOWN
     state.clear_offline_dir(brokers)
-    rows = _concerned(state, brokers)
+    chosen = _chosen(state, brokers)
+    rows = _concerned(controller, brokers, chosen)
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     offline, online, gone = (journal.new_tally(threads) for _ in range(3))
     counts = np.zeros((threads, 8), np.int64)
-    chosen = np.zeros(state.n_brokers, np.uint8)
-    chosen[brokers] = 1
     room = journal.new_room(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     decider = controller.partition_state_machine.decider
@@ -93,13 +94,14 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
     state.mark_led(rows)
-    visits.fail_hosted(
+    failures.fail_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
         state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
         previous_mask(valid[PartitionState.OFFLINE]), previous_mask(valid[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
         state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
         recovers, journal.counting, decided, offline, online, gone, counts, room.as_bytes,
+        np.zeros(chosen.size, np.uint32), np.zeros((threads, chosen.size), np.uint64),
     )
     n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
     if n[0]:
@@ -122,12 +124,11 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
 def start_brokers(controller: Controller, brokers: Rows) -> None:
     """Steps 4 and 5 of `onBrokerStartup`, for broker rows that are registered now."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    rows = _concerned(state, brokers)
+    chosen = _chosen(state, brokers)
+    rows = _concerned(controller, brokers, chosen)
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     back, online = journal.new_tally(threads), journal.new_tally(threads)
     counts = np.zeros((threads, 8), np.int64)
-    chosen = np.zeros(state.n_brokers, np.uint8)
-    chosen[brokers] = 1
     room = journal.new_room(rows.size, 2, brokers.size)
     state.mark_led(rows)
     visits.start_hosted(
@@ -187,8 +188,18 @@ def shut_down_broker(controller: Controller, broker: int) -> Rows:
     return remaining[:left]
 
 
-def _concerned(state: ClusterState, brokers: Rows) -> Rows:
+def _concerned(
+    controller: Controller, brokers: Rows, chosen: npt.NDArray[np.uint8]
+) -> Rows:
     """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
+    state = controller.state
+    if brokers.size * MANY >= max(state.n_brokers, 1):
+        room = np.empty(state.n_partitions, np.int32)
+        threads = threads_for(room.size, controller.replica_state_machine.threads)
+        n = hosting.list_concerned(
+            state.replicas, chosen, state.leader_offline, state.pending, room, threads
+        )
+        return room[:n]
     rows = state.index_hosting().candidates(state, brokers)
     room = np.empty(rows.size + FEW, np.int32)
     n = hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
@@ -196,6 +207,13 @@ def _concerned(state: ClusterState, brokers: Rows) -> Rows:
         room = np.empty(n, np.int32)
         hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
     return rows if n == rows.size else room[:n]
+
+
+def _chosen(state: ClusterState, brokers: Rows) -> npt.NDArray[np.uint8]:
+    """(B+1,) 1 for some broker rows; the last stands for a slot without a broker."""
+    chosen = np.zeros(state.n_brokers + 1, np.uint8)
+    chosen[brokers] = 1
+    return chosen
 
 
 def can_rebalance(controller: Controller) -> bool:

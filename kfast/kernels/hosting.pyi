@@ -18,6 +18,10 @@ def list_marked(
 def merge_waiting(
     rows: _Array, leader_offline: _Array, pending: _Array, merged: _Array
 ) -> int: ...
+def list_concerned(
+    replicas: _Array, chosen: _Array, leader_offline: _Array, pending: _Array, rows: _Array,
+    threads: int,
+) -> int: ...
 def refresh_leader_offline(
     records: _Array, replicas: _Array, broker_status: _Array, rows: _Array,
     leader_offline: _Array,

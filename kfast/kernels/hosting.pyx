@@ -7,7 +7,9 @@ the whole cluster.
 Source: specification, section 1.5.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from cython.parallel cimport prange
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memmove
 
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -177,6 +179,69 @@ def merge_waiting(
                 merged[n] = rows[i]
             n += 1
             i += 1
+    return n
+
+
+cdef inline Py_ssize_t list_share(
+    const broker_t* replicas, int width, const uint8_t* chosen, Py_ssize_t n_brokers,
+    const uint64_t* leader_offline, const uint64_t* pending, Py_ssize_t begin, Py_ssize_t end,
+    int32_t* rows
+) noexcept nogil:
+    """`list_concerned` for some rows, of which the first begins a word of the bitmaps."""
+    cdef Py_ssize_t row
+    cdef Py_ssize_t n = 0
+    cdef uint64_t waiting = 0
+    cdef uint8_t hit
+    cdef int s
+    for row in range(begin, end):
+        if not row & 63:
+            waiting = leader_offline[row >> 6] | pending[row >> 6]
+        hit = waiting & 1
+        waiting >>= 1
+        for s in range(width):
+            hit |= chosen[min(<Py_ssize_t> <uint32_t> replicas[width * row + s], n_brokers)]
+        # Nobody can predict which rows are hit: each is written, and the next one over it if not.
+        rows[n] = <int32_t> row
+        n += hit
+    return n
+
+
+def list_concerned(
+    const broker_t[:, ::1] replicas,   # IN   (P, S)  broker rows
+    const uint8_t[::1] chosen,         # IN   (B+1,)  1: a broker to look for; 0 for an empty slot
+    const uint64_t[::1] leader_offline,  # IN  bitmap  partitions with an offline leader
+    const uint64_t[::1] pending,       # IN   bitmap  partitions New or Offline
+    int32_t[::1] rows,                 # OUT  (P,)    rows that track one or wait, ascending
+    int threads,
+):
+    """List the rows that track some brokers, have no live leader or wait for one.
+
+    Reads all rows, in order, which is faster than the hosting index where many are concerned.
+    Returns how many there are.
+    """
+    cdef Py_ssize_t size = replicas.shape[0]
+    cdef Py_ssize_t words = (size + 63) // 64
+    cdef Py_ssize_t n_brokers = chosen.shape[0] - 1
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t begin[65]
+    cdef Py_ssize_t found[64]
+    cdef int width = <int> replicas.shape[1]
+    cdef int t
+    if not size:
+        return 0
+    for t in range(threads + 1):
+        begin[t] = min(64 * (words * t // threads), size)
+    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        if width == 3:
+            found[t] = list_share(&replicas[0, 0], 3, &chosen[0], n_brokers, &leader_offline[0],
+                                  &pending[0], begin[t], begin[t + 1], &rows[0] + begin[t])
+        else:
+            found[t] = list_share(&replicas[0, 0], width, &chosen[0], n_brokers,
+                                  &leader_offline[0], &pending[0], begin[t], begin[t + 1],
+                                  &rows[0] + begin[t])
+    for t in range(threads):
+        memmove(&rows[0] + n, &rows[0] + begin[t], found[t] * sizeof(int32_t))
+        n += found[t]
     return n
 
 

@@ -255,6 +255,11 @@ cdef inline void write_bit(uint64_t* bits, Py_ssize_t row, bint value) noexcept 
         bits[row >> 6] = word & ~at
 
 
+cdef inline bint has_bit(const uint64_t* bits, Py_ssize_t row) noexcept nogil:
+    """Whether one row's bit is set."""
+    return (bits[row >> 6] >> (row & 63)) & 1
+
+
 cdef inline Py_ssize_t chunk_start(const int32_t[::1] rows, int thread, int threads) noexcept nogil:
     """Where a thread's share of ascending rows begins; no two threads share a word of a bitmap."""
     cdef Py_ssize_t n = rows.shape[0]

@@ -16,8 +16,6 @@ from kfast.kernels.bring_online cimport bring_one_online
 from kfast.kernels.election cimport NOT_ASKED_RULE
 from kfast.kernels.fetch cimport fetch_row
 from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
-from kfast.kernels.leaving cimport are_plain_followers, leave_isr
-from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -31,168 +29,14 @@ from kfast.kernels.slots cimport (
     Effect,
     broker_t,
     chunk_start,
-    leader_is_online,
-    liveness_of,
     record_t,
     slot_of,
-    write_bit,
 )
 from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     NarrowRecord,  # no-cython-lint
     WideRecord,  # no-cython-lint
 )
-
-# What the steps of an event are told of the version that is simulated, decided before the loop.
-cdef struct Rules:
-    uint32_t partition_offline
-    uint32_t partition_online
-    uint32_t replica
-    int strategy
-    int controller_epoch
-    int without_leadership
-    bint empties_unclean
-    bint recovery_supported
-    bint counting
-
-
-cdef inline uint64_t chosen_slots(
-    const record_t* record, const broker_t* brokers, const uint8_t* chosen
-) noexcept nogil:
-    """Assigned slots on brokers that are marked."""
-    cdef uint64_t found = 0
-    cdef int s
-    for s in range(record.n_replicas):
-        found |= (<uint64_t> chosen[brokers[s]]) << s
-    return found
-
-
-cdef inline bint is_led_by_dead(
-    const record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
-    uint64_t* leader_offline
-) noexcept nogil:
-    """Whether the cached leader is not online; the bitmap says so too afterwards."""
-    cdef bint dead = record.flags & FLAG_HAS_LEADERSHIP and not leader_is_online(
-        record, brokers, liveness_of(record, brokers, status).live
-    )
-    write_bit(leader_offline, row, dead)
-    return dead
-
-
-cdef void fail_chunk(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
-    const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
-    Rules rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
-    Py_ssize_t n_brokers, const int32_t[::1] partition, uint8_t[:, ::1] kept
-) noexcept nogil:
-    cdef Py_ssize_t i, row
-    cdef uint64_t slots
-    cdef uint8_t flags
-    cdef uint8_t codes[64]
-    cdef Effect scratch[64]
-    cdef bint keeping = kept.shape[0] != 0
-    cdef Effect* effects = scratch if keeping else NULL
-    cdef Keeper keepers[3]
-    cdef int k, n
-    cdef record_t* record
-    begin_steps(keepers, 3, kept, rows.shape[0], begin, topic_row, partition, status,
-                <int> replicas.shape[1])
-    for i in range(begin, end):
-        if i + AHEAD < end:
-            row = rows[i + AHEAD]
-            fetch_row(&records[row], &replicas[row, 0], &states[row, 0])
-        row = rows[i]
-        record = &records[row]
-        if is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0]):
-            move_partition(record, row, 0, P_OFFLINE, rules.partition_offline, &pending[0],
-                           codes, effects, offline)
-            counts[0] += 1
-            if keeping:
-                keep_effect(&keepers[0], effects, record, &replicas[row, 0])
-        if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
-            bring_one_online(
-                record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
-                rules.strategy, rules.partition_online, rules.controller_epoch,
-                rules.recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                False, rules.counting, &leader_offline[0], &pending[0], effects, online,
-            )
-            counts[1] += 1
-            if keeping:
-                keep_effect(&keepers[1], effects, record, &replicas[row, 0])
-        slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
-        if slots and not keeping and are_plain_followers(
-            record, &replicas[row, 0], &states[row, 0], slots, rules.replica, rules.controller_epoch
-        ):
-            counts[2] += leave_isr(record, &replicas[row, 0], &states[row, 0], slots,
-                                   rules.controller_epoch, rules.counting, replica, n_brokers)
-        elif slots:
-            flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
-            n = <int> change_row(
-                record, &replicas[row, 0], &states[row, 0], row, slots, flags, R_OFFLINE,
-                rules.replica, rules.controller_epoch, False, rules.without_leadership,
-                rules.empties_unclean, rules.counting, &leader_offline[0], codes, effects, replica,
-                n_brokers,
-            )
-            counts[2] += n
-            for k in range(n if keeping else 0):
-                keep_effect(&keepers[2], &effects[k], record, &replicas[row, 0])
-    end_steps(keepers, 3, counts)
-
-
-def fail_hosted(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
-    const uint8_t[::1] broker_status,  # IN      (B,)    the failed ones are not registered
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const int32_t[::1] partition,      # IN      (P,)    partition number
-    const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    const uint8_t[::1] chosen,         # IN      (B,)    1: the broker failed
-    const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
-    uint32_t partition_offline,        # bit f set: a partition in state f may become Offline
-    uint32_t partition_online,         # bit f set: a partition in state f may become Online
-    uint32_t replica_offline,          # bit f set: a replica in state f may become Offline
-    int strategy,                      # `Profile.kernel_strategy`
-    int controller_epoch,
-    int without_leadership,            # `Profile.without_leadership`
-    bint empties_unclean,              # `Profile.empties_unclean_isr`
-    bint recovery_supported,           # an unclean leader starts in recovery
-    bint counting,                     # fill all of the tallies, not only the counters
-    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
-    int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)  partitions to Offline
-    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step; `Keeper.seen`
-    uint8_t[:, ::1] kept,              # OUT     kept effects, step after step; or no rows
-):
-    """Brokers failed: leaderless partitions go Offline, are elected, and lose replicas.
-
-    Source: specification, section 6.2, `replicas_become_offline`, steps 2 to 4.
-    """
-    cdef int threads = <int> replica_tally.shape[0]
-    cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
-    cdef int t
-    cdef Rules rules
-    rules.partition_offline = partition_offline
-    rules.partition_online = partition_online
-    rules.replica = replica_offline
-    rules.strategy = strategy
-    rules.controller_epoch = controller_epoch
-    rules.without_leadership = without_leadership
-    rules.empties_unclean = empties_unclean
-    rules.recovery_supported = recovery_supported
-    rules.counting = counting
-    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        fail_chunk(
-            records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, pending, chosen, rows, decided, chunk_start(rows, t, threads),
-            chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
-            &replica_tally[t, 0], &counts[t, 0], n_brokers, partition, kept,
-        )
-    close_gaps(3, kept, rows, counts)
+from kfast.kernels.visits cimport Rules, chosen_slots, is_led_by_dead
 
 
 cdef void start_chunk(
@@ -255,7 +99,7 @@ def start_hosted(
     const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    const uint8_t[::1] chosen,         # IN      (B,)    1: the broker started
+    const uint8_t[::1] chosen,         # IN      (B+1,)  1: the broker started; the last is none
     const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
     uint32_t replica_online,           # bit f set: a replica in state f may become Online
     uint32_t partition_online,         # bit f set: a partition in state f may become Online

@@ -1,0 +1,185 @@
+"""Partitions that lose replicas and keep a leader: what nearly all rows of a failure are.
+
+Such a partition is Online, and so are the replicas that it loses. Either its leader stays, and the
+lost ones leave the ISR one by one; or its leader is lost, it goes Offline, an in-sync replica is
+elected, and the lost ones are out of the ISR by then. Which of the two it is no processor can
+predict, so both are worked out as masks, without a branch. One branch is left: whether a row is
+such a partition at all.
+
+Source: specification, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaStateMachine`,
+`ZkPartitionStateMachine` and `offlinePartitionLeaderElection`.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kfast.kernels.election cimport NOT_ASKED_RULE
+from kfast.kernels.slots cimport (
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
+    ELECTED,
+    FLAG_HAS_LEADERSHIP,
+    MOVED,
+    P_OFFLINE,
+    P_ONLINE,
+    R_OFFLINE,
+    R_ONLINE,
+    TALLY_BROKERS,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_IMBALANCE,
+    TALLY_LEADERS_MOVED,
+    TALLY_METADATA,
+    TALLY_OFFLINE,
+    WideRecord,
+    broker_t,
+    lowest_slot,
+    record_t,
+)
+
+# Slots of a row that may be such a partition; rows between two additions of their counts.
+cdef enum:
+    MOST_SLOTS = 16
+    MOST_ROWS = 65535
+
+# A broker's marks: bit 0, it is live; bit 16, it failed now.
+cdef enum:
+    FAILED = 16
+
+# Where 16 bits each count, per broker, its replicas that stop, the ISRs and the leaders that it is
+# told of: the fields of one word, so that one addition serves all three.
+cdef enum:
+    TOLD_ISR = 16
+    TOLD_LEADER = 32
+
+cdef extern from *:
+    """
+    #define KFAST_FIELDS 0x0000000100010001ULL
+    """
+    uint64_t KFAST_FIELDS
+
+# What rows are told, and what they came to since the last addition.
+cdef struct Losing:
+    int controller_epoch
+    Py_ssize_t n_brokers
+    const uint32_t* marks
+    uint64_t* sums
+    int64_t rows
+    int64_t elected
+    int64_t imbalanced
+
+
+cdef inline uint32_t marks_of(uint8_t status, uint8_t failed) noexcept nogil:
+    """A broker's marks from its status."""
+    cdef bint live = (
+        status & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+    )
+    return <uint32_t> live | <uint32_t> failed << FAILED
+
+
+cdef inline uint32_t all_if(bint condition) noexcept nogil:
+    """A mask of all slots or of none."""
+    return <uint32_t> -<int32_t> condition
+
+
+cdef inline uint32_t eligible_slots(int decided) noexcept nogil:
+    """The slots that may lead: what a user's rule decided on, or any."""
+    if decided == NOT_ASKED_RULE:
+        return 0xFFFF
+    return 0 if decided < 0 else <uint32_t> 1 << decided
+
+
+cdef inline Py_ssize_t place_of(broker_t broker, Py_ssize_t n_brokers) noexcept nogil:
+    """Where a broker's marks are; an empty slot has the place after the last."""
+    return min(<Py_ssize_t> <uint32_t> broker, n_brokers)
+
+
+cdef inline bint lose_replicas(
+    record_t* record, const broker_t* brokers, uint8_t* states, int width, uint32_t eligible,
+    Losing* losing
+) noexcept nogil:
+    """All steps of a failure for one such partition; False, and nothing done, for another row."""
+    cdef uint32_t seen = 0
+    cdef uint32_t led = 0
+    cdef uint32_t online = 0
+    cdef uint32_t writes = 0
+    cdef Py_ssize_t place[MOST_SLOTS]
+    cdef int s
+    for s in range(width):
+        place[s] = place_of(brokers[s], losing.n_brokers)
+        seen |= losing.marks[place[s]] << s
+        led |= <uint32_t> (<int32_t> brokers[s] == record.leader) << s
+        online |= <uint32_t> (states[s] == R_ONLINE) << s
+    cdef uint32_t assigned = (<uint32_t> 1 << record.n_replicas) - 1
+    cdef uint32_t live = seen & ~<uint32_t> record.offline_dir & 0xFFFF
+    cdef uint32_t lost = (seen >> FAILED) & assigned
+    cdef uint32_t isr = <uint32_t> record.isr
+    cdef uint32_t elects = all_if((led & live) == 0)
+    cdef uint32_t kept = isr & (live | ~elects)
+    cdef uint32_t leads = kept & (led | (assigned & eligible & elects))
+    leads &= 0 - leads
+    cdef bint plain = (
+        (record.partition_state == P_ONLINE) & ((record.flags & FLAG_HAS_LEADERSHIP) != 0)
+        & ((record.adding | record.removing) == 0) & (record.leader >= 0)
+        & (record.controller_epoch <= losing.controller_epoch)
+        & (lost != 0) & ((lost & ~online) == 0) & (leads != 0)
+    )
+    if not plain:
+        return False
+    cdef uint32_t told = assigned & ~(lost & all_if((lost & (lost - 1)) == 0))
+    cdef uint64_t counted = (
+        lost | told << TOLD_ISR | <uint64_t> (assigned & live & elects) << TOLD_LEADER
+    )
+    for s in range(width):
+        losing.sums[place[s]] += (counted >> s) & KFAST_FIELDS
+        states[s] += (lost >> s) & (R_OFFLINE - R_ONLINE)
+        writes += ((kept & lost) >> s) & 1
+    writes += elects & 1
+    losing.rows += 1
+    losing.elected += elects & 1
+    losing.imbalanced += <int64_t> (led & 1) - <int64_t> (leads & 1)
+    record.leader = <int32_t> brokers[lowest_slot(leads)]
+    record.leader_epoch += <int32_t> writes
+    record.version += <int32_t> writes
+    record.controller_epoch = losing.controller_epoch
+    if record_t is WideRecord:
+        record.isr = kept & ~lost
+    else:
+        record.isr = <uint8_t> (kept & ~lost)
+    return True
+
+
+cdef inline void add_losses(
+    Losing* losing, bint counting, int64_t* offline, int64_t* online, int64_t* replica,
+    Py_ssize_t n_brokers, int64_t* counts
+) noexcept nogil:
+    """Add what at most `MOST_ROWS` rows came to to the tallies of the steps, and begin anew."""
+    cdef int64_t n_replicas = 0
+    cdef uint64_t word
+    cdef Py_ssize_t b
+    for b in range(losing.n_brokers):
+        word = losing.sums[b]
+        losing.sums[b] = 0
+        n_replicas += word & 0xFFFF
+        if counting:
+            replica[TALLY_BROKERS + n_brokers + b] += word & 0xFFFF
+            replica[TALLY_BROKERS + b] += (word >> TOLD_ISR) & 0xFFFF
+            online[TALLY_BROKERS + b] += (word >> TOLD_LEADER) & 0xFFFF
+    counts[0] += losing.elected
+    counts[1] += losing.elected
+    counts[2] += n_replicas
+    offline[TALLY_OFFLINE] += losing.elected
+    offline[TALLY_CODES + MOVED] += losing.elected
+    offline[TALLY_CELLS + 8 * P_ONLINE + P_OFFLINE] += losing.elected
+    online[TALLY_OFFLINE] -= losing.elected
+    online[TALLY_IMBALANCE] += losing.imbalanced
+    online[TALLY_CODES + ELECTED] += losing.elected
+    online[TALLY_CELLS + 8 * P_OFFLINE + P_ONLINE] += losing.elected
+    if counting:
+        online[TALLY_METADATA] += losing.elected
+        online[TALLY_LEADERS_MOVED] += losing.elected
+        replica[TALLY_CODES + MOVED] += n_replicas
+        replica[TALLY_CELLS + 8 * R_ONLINE + R_OFFLINE] += n_replicas
+        replica[TALLY_METADATA] += losing.rows
+    losing.rows = 0
+    losing.elected = 0
+    losing.imbalanced = 0
