@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,17 @@ from pyspark.sql.types import StructType
 
 from kfast.errors import ArgumentError, InputError
 from kfast.io import read
+from kfast.scenarios import SCENARIO_TABLE
 from kfast.spark.columns import (
     TABLES,
     batches_of,
-    check_table,
     cluster_table,
     sourced,
     spark_schema,
     with_source,
 )
 from kfast.spark.paths import deal, find_files
+from kfast.spark.scenario_source import CLUSTER_OPTIONS, SCENARIO_OPTIONS, ScenarioReader
 from kfast.state import ClusterState, generate
 
 __all__ = ["KfastSource"]
@@ -43,6 +45,9 @@ _SETTINGS = {
     "unclean.leader.election.enable",
     "delete.topic.enable",
 }
+SCENARIOS = "scenarios"
+"""Table, and option, of those who fail together."""
+
 _OWN = {"path", "table", "brokers_file", "tasks", "up"}
 _MADE = {
     "brokers": int,
@@ -76,11 +81,11 @@ class Numbers(InputPartition):
 
 
 class KfastSource(DataSource):
-    """Clusters as the tables brokers, topics, partitions, replicas, cluster and assumptions.
+    """Clusters as tables, and the table of scenarios of them.
 
     Options
     -------
-    table : {"partitions", "brokers", "topics", "replicas", "cluster", "assumptions"}
+    table : {"partitions", "brokers", "topics", "replicas", "cluster", "assumptions", "scenarios"}
         Which table; `partitions` by default.
     path : str
         A file, a folder or a glob; what `load` is given.
@@ -91,6 +96,9 @@ class KfastSource(DataSource):
     clusters, brokers, partitions, seed, ... : instead of a path
         So many made-up clusters, of the seeds seed, seed + 1, ...; the others are the arguments of
         `kfast.generate`.
+    scenarios, k, n, seed, p, share : for the table `scenarios`
+        Which, as "random_brokers", and their arguments. Without a path they are of a made-up
+        cluster, of which brokers, racks and first_broker_id matter.
     """
 
     @classmethod
@@ -100,12 +108,16 @@ class KfastSource(DataSource):
 
     def schema(self) -> StructType:
         """Columns of the table that is asked for, after `source`."""
-        return spark_schema(sourced(TABLES[_table(self.options)]))
+        wanted = SCENARIO_TABLE if _of_scenarios(self.options) else TABLES[_table(self.options)]
+        return spark_schema(sourced(wanted))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark gives it
         """Give what reads files, or makes clusters."""
         options = {key.lower(): value for key, value in self.options.items()}
         _check_options(options)
+        if _of_scenarios(options):
+            tasks = _integer(options, "tasks", 64)
+            return ScenarioReader(options, tasks, partial(_read, options=options))
         return GeneratedReader(options) if "path" not in options else FileReader(options)
 
     # PySpark calls its sources by names in camel case.
@@ -114,17 +126,32 @@ class KfastSource(DataSource):
     ) -> DataSourceStreamReader:
         """Give what reads the files of a folder as they arrive."""
         options = {key.lower(): value for key, value in self.options.items()}
+        if _of_scenarios(options):
+            raise ArgumentError("scenarios do not arrive: read the table without a stream")
         _check_options(options)
         return FolderStream(options)
 
 
 def _table(options: Mapping[str, str]) -> str:
-    return check_table(options.get("table", "partitions"))
+    name = options.get("table", "partitions")
+    if name not in TABLES:
+        allowed = ", ".join([*TABLES, SCENARIOS])
+        raise ArgumentError(f"table {name!r} is unknown; allowed: {allowed}")
+    return name
+
+
+def _of_scenarios(options: Mapping[str, str]) -> bool:
+    """Whether the table is that of scenarios, which is not one of an export."""
+    return options.get("table") == SCENARIOS
 
 
 def _check_options(options: Mapping[str, str]) -> None:
     made = {"clusters", "tasks", "table", *_MADE}
+    if _of_scenarios(options):
+        made = {"tasks", "table", *CLUSTER_OPTIONS}
     allowed = {*_OWN, *_SETTINGS} if "path" in options else made
+    if _of_scenarios(options):
+        allowed |= {SCENARIOS, *SCENARIO_OPTIONS}
     unknown = sorted(set(options) - allowed)
     if unknown:
         whence = "a path" if "path" in options else "made-up clusters (no path is given)"
