@@ -5,7 +5,8 @@
 Clusters of 10 thousand, 100 thousand, ... partitions, 10 000 replicas on each broker; each event in
 each form, forms in turns, the median of some rounds, in CPU time of one thread. The line `limit` is
 the time that the bytes to be moved take at the bandwidth of a copy measured in this run. The slopes
-are fitted to the logarithms: 1 is linear growth, 0 none.
+are fitted to the logarithms: 1 is linear growth, 0 none. Clusters of 100 million partitions are for
+`benchmarks.large`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import csv
 import datetime
 import json
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,10 @@ import kfast
 from benchmarks import cases
 
 LEAST = 10_000
-ROUNDS, ROUNDS_LARGE = 7, 3
+ROUNDS, ROUNDS_LARGE, ROUNDS_ROLLING = 7, 3, 1
 FIELDS = (
     "event", "form", "partitions", "brokers", "rows", "median_ms", "limit_ms", "of_limit", "digest",
 )
-TITLES = {
-    "start": "the controller starts", "one": "one broker fails",
-    "third": "a third of the brokers fails", "preferred": "preferred leader election",
-}
 
 
 def measure(n_partitions: int, bandwidth: float) -> list[dict[str, Any]]:
@@ -51,7 +47,7 @@ def measure(n_partitions: int, bandwidth: float) -> list[dict[str, Any]]:
             digests[form] = run.digest(run.act())
         assert len(set(digests.values())) == 1, (event, digests)
         times: dict[str, list[float]] = {form: [] for form in cases.FORMS}
-        for _ in range(ROUNDS if n_partitions <= 1_000_000 else ROUNDS_LARGE):
+        for _ in range(n_rounds(event, n_partitions)):
             for form in cases.FORMS:
                 times[form].append(bench.seconds(event, form))
         limit = bench.moved_bytes(event) / bandwidth
@@ -64,6 +60,12 @@ def measure(n_partitions: int, bandwidth: float) -> list[dict[str, Any]]:
             )
             rows.append(dict(zip(FIELDS, values, strict=True)))
     return rows
+
+
+def n_rounds(event: str, n_partitions: int) -> int:
+    """How often an event is measured: less often where one round takes seconds."""
+    few = ROUNDS_ROLLING if event == "rolling" else ROUNDS_LARGE
+    return ROUNDS if n_partitions <= 1_000_000 else few
 
 
 def slopes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -110,14 +112,14 @@ def draw(path: Path, rows: list[dict[str, Any]], where: str) -> None:
     mpl.rcParams["svg.hashsalt"] = "kfast"
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 2, figsize=(9, 6.5), sharex=True)
-    for axis, event in zip(axes.flat, cases.EVENTS, strict=True):
+    figure, axes = pyplot.subplots(3, 3, figsize=(11, 8.5), sharex=True)
+    for axis, (event, title) in zip(axes.flat, cases.EVENTS.items(), strict=True):
         for form, marker in zip(cases.FORMS, "o^s", strict=True):
             some = [r for r in rows if r["event"] == event and r["form"] == form]
             sizes = [r["partitions"] for r in some]
             axis.loglog(sizes, [r["median_ms"] for r in some], marker=marker, label=form)
         axis.loglog(sizes, [r["limit_ms"] for r in some], "--", color="gray", label="limit")
-        axis.set_title(TITLES[event], fontsize=10)
+        axis.set_title(title, fontsize=10)
         axis.grid(True, which="major", alpha=0.3)
     for axis in axes[-1]:
         axis.set_xlabel("partitions")
@@ -132,11 +134,7 @@ def draw(path: Path, rows: list[dict[str, Any]], where: str) -> None:
 
 def this_machine(bandwidth: float) -> str:
     """What the figures were made on, and when."""
-    model = platform.machine()
-    about = Path("/proc/cpuinfo")
-    if about.exists():
-        named = [line for line in about.read_text().splitlines() if line.startswith("model name")]
-        model = named[0].split(":", 1)[1].strip() if named else model
+    model = cases.processor_name()
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     return (

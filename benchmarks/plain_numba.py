@@ -1,7 +1,9 @@
 """The same work as loops that numba compiles, written as well as we can: the other measure.
 
-The columns are those of `plain_numpy`; each event is one loop that visits each row once, as kfast's
-kernels do, with an index from each broker to its rows.
+The columns are those of `plain_numpy`. Each event is one loop that visits each row once, with an
+index from each broker to its rows; where an event touches an eighth of all entries or more, the
+rows come from a scan. The number of replicas is known when the loops are compiled, so they are
+unrolled, and the lowest bit and the number of bits of a mask come from small tables.
 """
 
 from __future__ import annotations
@@ -10,52 +12,116 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.plain_numpy import OFFLINE, ONLINE, REPLICA_OFFLINE, REPLICA_ONLINE, Columns
+from benchmarks.plain_numpy import (
+    BIT_COUNT,
+    LOWEST_BIT,
+    NO_BROKER,
+    NO_ENTRY,
+    NO_REPLICA,
+    OFFLINE,
+    ONLINE,
+    REPLICA_OFFLINE,
+    REPLICA_ONLINE,
+    Columns,
+)
+
+WIDTH = 3
+"""Replicas of each partition."""
+
+
+@numba.njit(nogil=True)
+def _live(replicas, row, registered):
+    live = 0
+    for slot in range(WIDTH):
+        live |= np.int64(registered[replicas[row, slot]]) << slot
+    return live
+
+
+@numba.njit(nogil=True)
+def _tell(replicas, row, live, times, sent):
+    for slot in range(WIDTH):
+        sent[replicas[row, slot]] += times * ((live >> slot) & 1)
+
+
+@numba.njit(nogil=True)
+def _leave(replicas, row, members, live):
+    """Who stays in the ISR: of an ISR that goes as a whole, who leaves last."""
+    left = members & live
+    if members and not left:
+        last = -1
+        for slot in range(WIDTH):
+            broker = np.int64(replicas[row, slot])
+            if (members >> slot) & 1 and broker > last:
+                last, left = broker, 1 << slot
+    return left
 
 
 @numba.njit(nogil=True)
 def _start(replicas, leader, registered, replica_state, partition_state, begin, sent):
-    n, width = replicas.shape
-    for row in range(n):
-        for slot in range(width):
+    for row in range(leader.size):
+        for slot in range(WIDTH):
             replica_state[row, slot] = REPLICA_ONLINE
             begin[replicas[row, slot] + 1] += 1
         up = leader[row] >= 0 and registered[leader[row]]
         partition_state[row] = ONLINE if up else OFFLINE
     for broker in range(registered.size):
         sent[broker] += begin[broker + 1]
-        begin[broker + 1] += begin[broker]
+
+
+@numba.njit(nogil=True)
+def _take_over(
+    replicas, leader, isr, leader_epoch, version, partition_state, replica_state, registered,
+    begin, sent, offline,
+):
+    n_offline = 0
+    for row in range(leader.size):
+        live = _live(replicas, row, registered)
+        for slot in range(WIDTH):
+            begin[replicas[row, slot] + 1] += 1
+            replica_state[row, slot] = REPLICA_ONLINE if (live >> slot) & 1 else REPLICA_OFFLINE
+        told = 1
+        head = leader[row]
+        if live != (1 << WIDTH) - 1:
+            told = 2
+            members = np.int64(isr[row])
+            epochs = BIT_COUNT[members & ~live]
+            left = _leave(replicas, row, members, live)
+            if head < 0 or not registered[head]:
+                head = np.int32(-1)
+                if left & live:
+                    head = np.int32(replicas[row, LOWEST_BIT[left]])
+                    epochs += 1
+                    told = 3
+                else:
+                    offline[n_offline] = row
+                    n_offline += 1
+            if epochs:
+                leader[row] = head
+                isr[row] = left
+                leader_epoch[row] += epochs
+                version[row] += epochs
+        partition_state[row] = ONLINE if head >= 0 else OFFLINE
+        _tell(replicas, row, live, told, sent)
+    return n_offline
 
 
 @numba.njit(nogil=True)
 def _host(replicas, place, hosted):
-    n, width = replicas.shape
-    for row in range(n):
-        for slot in range(width):
+    for row in range(replicas.shape[0]):
+        for slot in range(WIDTH):
             broker = replicas[row, slot]
             hosted[place[broker]] = row
             place[broker] += 1
 
 
 @numba.njit(nogil=True)
-def _mark(hosted, begin, brokers, n):
-    """Rows on one of some brokers, ascending, by a bitmap as `numpy.unique` would find them."""
-    bits = np.zeros((n + 63) // 64, np.uint64)
-    for broker in brokers:
-        for at in range(begin[broker], begin[broker + 1]):
-            row = hosted[at]
-            bits[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
+def _scan(replicas, chosen):
+    """Rows on one of some brokers, ascending."""
     found = 0
-    rows = np.empty(n, np.int32)
-    for word in range(bits.size):
-        left = bits[word]
-        bit = 0
-        while left:
-            if left & np.uint64(1):
-                rows[found] = word * 64 + bit
-                found += 1
-            left >>= np.uint64(1)
-            bit += 1
+    rows = np.empty(replicas.shape[0], np.int32)
+    for row in range(replicas.shape[0]):
+        rows[found] = row
+        found += np.int64(_live(replicas, row, chosen) != 0)
     return rows[:found]
 
 
@@ -64,101 +130,218 @@ def _fail(
     rows, replicas, leader, isr, leader_epoch, version, partition_state, replica_state, registered,
     sent, offline,
 ):
-    width = replicas.shape[1]
     n_offline = 0
     for row in rows:
-        live = 0
-        for slot in range(width):
-            if registered[replicas[row, slot]]:
-                live |= 1 << slot
-        told = 1
+        live = _live(replicas, row, registered)
+        told, epochs = 1, 0
         members = np.int64(isr[row])
         head = leader[row]
-        epochs = 0
         if head < 0 or not registered[head]:
-            members &= live
-            if members:
-                slot = 0
-                while not (members >> slot) & 1:
-                    slot += 1
-                head = np.int32(replicas[row, slot])
-                epochs += 1
-                told += 1
+            if members & live:
+                members &= live
+                head = np.int32(replicas[row, LOWEST_BIT[members]])
+                told, epochs = 2, 1
                 partition_state[row] = ONLINE
             else:
-                members = np.int64(isr[row])
                 head = np.int32(-1)
                 partition_state[row] = OFFLINE
                 offline[n_offline] = row
                 n_offline += 1
-        last, last_broker = 0, -1
-        for slot in range(width):
-            if (live >> slot) & 1:
-                sent[replicas[row, slot]] += told
-                continue
-            replica_state[row, slot] = REPLICA_OFFLINE
-            if (members >> slot) & 1:
-                epochs += 1
-                if replicas[row, slot] > last_broker:
-                    last, last_broker = slot, np.int64(replicas[row, slot])
-        left = members & live
-        if members and not left:
-            left = 1 << last
-        isr[row] = left
-        leader[row] = head
-        leader_epoch[row] += epochs
-        version[row] += epochs
+            leader[row] = head
+        for slot in range(WIDTH):
+            if not (live >> slot) & 1:
+                replica_state[row, slot] = REPLICA_OFFLINE
+        _tell(replicas, row, live, told, sent)
+        epochs += BIT_COUNT[members & ~live]
+        if epochs:
+            isr[row] = _leave(replicas, row, members, live)
+            leader_epoch[row] += epochs
+            version[row] += epochs
     return n_offline
 
 
 @numba.njit(nogil=True)
 def _prefer(replicas, leader, isr, leader_epoch, version, partition_state, registered, sent):
-    n, width = replicas.shape
-    for row in range(n):
+    for row in range(leader.size):
         first = np.int32(replicas[row, 0])
         if leader[row] != first and isr[row] & 1 and registered[first]:
             leader[row] = first
             leader_epoch[row] += 1
             version[row] += 1
             partition_state[row] = ONLINE
-            for slot in range(width):
-                if registered[replicas[row, slot]]:
-                    sent[replicas[row, slot]] += 1
+            for slot in range(WIDTH):
+                sent[replicas[row, slot]] += np.int64(registered[replicas[row, slot]])
+
+
+@numba.njit(nogil=True)
+def _shut_down(
+    rows, broker, replicas, leader, isr, leader_epoch, version, replica_state, registered, sent,
+    stopped,
+):
+    for row in rows:
+        live = _live(replicas, row, registered)
+        own = 0
+        for slot in range(WIDTH):
+            own |= np.int64(replicas[row, slot] == broker) << slot
+        members = np.int64(isr[row])
+        left = members & ~own
+        if leader[row] == broker:
+            if not left & live:
+                continue
+            leader[row] = np.int32(replicas[row, LOWEST_BIT[left & live]])
+        else:
+            stopped[broker] += 2
+            replica_state[row, LOWEST_BIT[own]] = REPLICA_OFFLINE
+            live &= ~own
+        _tell(replicas, row, live, 1, sent)
+        if members & own:
+            isr[row] = left if left else members
+            leader_epoch[row] += 1
+            version[row] += 1
+
+
+@numba.njit(nogil=True)
+def _come_back(
+    rows, broker, replicas, leader, isr, leader_epoch, version, partition_state, replica_state,
+    registered, sent,
+):
+    """It starts, catches up, and leads again what it is preferred for."""
+    for row in rows:
+        own = 0
+        for slot in range(WIDTH):
+            own |= np.int64(replicas[row, slot] == broker) << slot
+        replica_state[row, LOWEST_BIT[own]] = REPLICA_ONLINE
+        if not isr[row] & own and leader[row] >= 0 and registered[leader[row]]:
+            isr[row] |= own
+            version[row] += 1
+        first = np.int32(replicas[row, 0])
+        if leader[row] != first and isr[row] & 1 and registered[first]:
+            leader[row] = first
+            leader_epoch[row] += 1
+            version[row] += 1
+            partition_state[row] = ONLINE
+            for slot in range(WIDTH):
+                sent[replicas[row, slot]] += np.int64(registered[replicas[row, slot]])
+    sent[broker] += rows.size
+
+
+@numba.njit(nogil=True)
+def _move(rows, brokers, replicas, leader_epoch, version, sent, stopped):
+    for i in range(rows.size):
+        row, new = rows[i], brokers[i]
+        old = replicas[row, WIDTH - 1]
+        for slot in range(WIDTH - 1):
+            sent[replicas[row, slot]] += 3
+        sent[old] += 1
+        sent[new] += 4
+        stopped[old] += 2
+        leader_epoch[row] += 3
+        version[row] += 4
+        replicas[row, WIDTH - 1] = new
+
+
+@numba.njit(nogil=True)
+def _delete(
+    rows, replicas, leader, isr, leader_epoch, version, partition_state, replica_state, stopped
+):
+    for row in rows:
+        for slot in range(WIDTH):
+            stopped[replicas[row, slot]] += 2
+            replicas[row, slot] = NO_BROKER
+            replica_state[row, slot] = NO_REPLICA
+        leader[row] = -1
+        isr[row] = 0
+        leader_epoch[row] = 0
+        version[row] = 0
+        partition_state[row] = NO_ENTRY
 
 
 def start(columns: Columns) -> None:
     """As `plain_numpy.start`; the index is the list of each broker's rows, one after the other."""
     begin = np.zeros((1, columns.registered.size + 1), np.int64)
-    _start(
-        columns.replicas, columns.leader, columns.registered, columns.replica_state,
-        columns.partition_state, begin[0], columns.leader_and_isr,
-    )
-    hosted = np.empty((1, columns.replicas.size), np.int64)
+    columns.offline = np.empty(0, np.int64)
+    if columns.registered.all():
+        _start(
+            columns.replicas, columns.leader, columns.registered, columns.replica_state,
+            columns.partition_state, begin[0], columns.leader_and_isr,
+        )
+    else:
+        offline = np.empty(columns.leader.size, np.int64)
+        n_offline = _take_over(
+            columns.replicas, columns.leader, columns.isr, columns.leader_epoch, columns.version,
+            columns.partition_state, columns.replica_state, columns.registered, begin[0],
+            columns.leader_and_isr, offline,
+        )
+        columns.offline = offline[:n_offline].copy()
+    np.cumsum(begin[0], out=begin[0])
+    hosted = np.empty((1, columns.replicas.size), np.int32)
     _host(columns.replicas, begin[0].copy(), hosted[0])
     columns.row_order, columns.row_starts = hosted, begin
-    columns.offline = np.flatnonzero(columns.partition_state == OFFLINE)
 
 
 def fail(columns: Columns, brokers: NDArray[np.int64]) -> None:
     """As `plain_numpy.fail`, on columns that `start` of this module began."""
     columns.registered[brokers] = False
-    hosted, begin = columns.row_order[0], columns.row_starts[0]
     if brokers.size == 1:
-        rows = hosted[begin[brokers[0]] : begin[brokers[0] + 1]].astype(np.int32)
+        rows = _rows_of(columns, int(brokers[0]))
     else:
-        rows = _mark(hosted, begin, brokers, columns.leader.size)
+        chosen = np.zeros(columns.registered.size, np.bool_)
+        chosen[brokers] = True
+        rows = _scan(columns.replicas, chosen)
     offline = np.empty(rows.size, np.int64)
     n_offline = _fail(
         rows, columns.replicas, columns.leader, columns.isr, columns.leader_epoch,
         columns.version, columns.partition_state, columns.replica_state, columns.registered,
         columns.leader_and_isr, offline,
     )
-    columns.offline = np.union1d(columns.offline, offline[:n_offline])
+    if n_offline:
+        columns.offline = np.union1d(columns.offline, offline[:n_offline])
+
+
+def _rows_of(columns: Columns, broker: int) -> NDArray[np.int32]:
+    hosted, begin = columns.row_order[0], columns.row_starts[0]
+    rows: NDArray[np.int32] = hosted[begin[broker] : begin[broker + 1]]
+    return rows
 
 
 def prefer(columns: Columns) -> None:
-    """As `plain_numpy.prefer`."""
+    """As `plain_numpy.prefer`, on all rows."""
     _prefer(
         columns.replicas, columns.leader, columns.isr, columns.leader_epoch, columns.version,
         columns.partition_state, columns.registered, columns.leader_and_isr,
+    )
+
+
+def restart(columns: Columns, broker: int) -> None:
+    """As `plain_numpy.restart`: three loops over the broker's rows."""
+    rows = _rows_of(columns, broker)
+    _shut_down(
+        rows, broker, columns.replicas, columns.leader, columns.isr, columns.leader_epoch,
+        columns.version, columns.replica_state, columns.registered, columns.leader_and_isr,
+        columns.stop_replica,
+    )
+    fail(columns, np.array([broker]))
+    columns.registered[broker] = True
+    _come_back(
+        rows, broker, columns.replicas, columns.leader, columns.isr, columns.leader_epoch,
+        columns.version, columns.partition_state, columns.replica_state, columns.registered,
+        columns.leader_and_isr,
+    )
+
+
+def move(columns: Columns, rows: NDArray[np.int64], brokers: NDArray[np.uint16]) -> None:
+    """As `plain_numpy.move`."""
+    _move(
+        rows, brokers, columns.replicas, columns.leader_epoch, columns.version,
+        columns.leader_and_isr, columns.stop_replica,
+    )
+    later = np.stack([rows, brokers.astype(np.int64)])
+    columns.hosted_later = np.concatenate([columns.hosted_later, later], axis=1)
+
+
+def delete(columns: Columns, rows: NDArray[np.int64]) -> None:
+    """As `plain_numpy.delete`."""
+    _delete(
+        rows, columns.replicas, columns.leader, columns.isr, columns.leader_epoch, columns.version,
+        columns.partition_state, columns.replica_state, columns.stop_replica,
     )

@@ -20,6 +20,9 @@ ONLINE, OFFLINE = 1, 2
 REPLICA_ONLINE, REPLICA_OFFLINE = 2, 3
 """Replica states, with Kafka's bytes."""
 
+NO_ENTRY, NO_REPLICA, NO_BROKER = -1, 0, 65535
+"""What stands where a partition is gone: its state, a replica's, and a broker row."""
+
 BIT_COUNT = np.array([bin(mask).count("1") for mask in range(256)], np.int32)
 LOWEST_BIT = np.array([0] + [(mask & -mask).bit_length() - 1 for mask in range(1, 256)], np.int64)
 
@@ -37,24 +40,31 @@ class Columns:
     replica_state: NDArray[np.uint8]
     registered: NDArray[np.bool_]
     leader_and_isr: NDArray[np.int64]
+    stop_replica: NDArray[np.int64]
     row_order: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
     row_starts: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
     offline: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    hosted_later: NDArray[np.int64] = field(default_factory=lambda: np.empty((2, 0), np.int64))
 
     def copy(self) -> Columns:
-        """Another with the same values."""
-        return Columns(**{name: value.copy() for name, value in vars(self).items()})
+        """Another with the same values; the index of hosts, which is never written, is shared."""
+        shared = ("row_order", "row_starts")
+        return Columns(**{
+            name: value if name in shared else value.copy() for name, value in vars(self).items()
+        })
 
     def digest(self) -> int:
-        """One number for all that a failure can change, and for the requests sent."""
+        """One number for all that an event can change, and for the requests sent."""
         return digest(
             self.leader,
             self.isr,
             self.leader_epoch,
             self.version,
             self.partition_state,
+            self.replicas,
             self.replica_state,
             self.leader_and_isr,
+            self.stop_replica,
         )
 
 
@@ -79,21 +89,31 @@ def fresh(replicas: NDArray[np.uint16], n_brokers: int) -> Columns:
         replica_state=np.zeros(replicas.shape, np.uint8),
         registered=np.ones(n_brokers, np.bool_),
         leader_and_isr=np.zeros(n_brokers, np.int64),
+        stop_replica=np.zeros(n_brokers, np.int64),
     )
 
 
 def start(columns: Columns) -> None:
-    """Start the controller: section 6.1, where every broker is registered and every leader up."""
+    """A controller takes over, whatever brokers died meanwhile: section 6.1."""
     n_brokers = columns.registered.size
-    columns.replica_state[:] = REPLICA_ONLINE
     slots = np.ascontiguousarray(columns.replicas.T)
     counts = np.array([np.bincount(slot, minlength=n_brokers) for slot in slots])
     columns.row_order = np.array([np.argsort(slot, kind="stable") for slot in slots])
     columns.row_starts = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
-    columns.leader_and_isr += counts.sum(axis=0)
+    columns.leader_and_isr += np.where(columns.registered, counts.sum(axis=0), 0)
+    columns.offline = np.empty(0, np.int64)
+    if columns.registered.all():
+        columns.replica_state[:] = REPLICA_ONLINE
+    else:
+        up = columns.registered.take(columns.replicas)
+        columns.replica_state[:] = np.where(up, REPLICA_ONLINE, REPLICA_OFFLINE)
+        rows = np.flatnonzero(~up.all(axis=1))
+        bits = (1 << np.arange(slots.shape[0])).astype(np.uint8)
+        replicas, live = columns.replicas.take(rows, axis=0), up[rows].view(np.uint8) @ bits
+        _shrink(columns, rows, replicas, live, bits)
+        _elect(columns, rows, replicas, live)
     leads = columns.registered[columns.leader] & (columns.leader >= 0)
     columns.partition_state[:] = np.where(leads, ONLINE, OFFLINE)
-    columns.offline = np.flatnonzero(~leads)
 
 
 def fail(columns: Columns, brokers: NDArray[np.int64]) -> None:
@@ -214,14 +234,95 @@ def place_kafka(
     return replicas
 
 
-def prefer(columns: Columns) -> None:
-    """Give partitions back to their preferred replicas: section 6.8, `rebalance_leaders(0)`."""
-    first = columns.replicas[:, 0].astype(np.int32)
-    waiting = np.flatnonzero(columns.leader != first)
-    ready = columns.registered.take(first[waiting]) & (columns.isr.take(waiting) & 1 != 0)
-    rows = waiting[ready]
-    columns.leader[rows] = first[rows]
-    columns.leader_epoch[rows] += 1
-    columns.version[rows] += 1
-    columns.partition_state[rows] = ONLINE
-    _send(columns, columns.replicas.take(rows, axis=0))
+def prefer(columns: Columns, rows: NDArray[np.int64] | None = None) -> None:
+    """Give partitions back to their preferred replicas: section 6.8, `rebalance_leaders(0)`.
+
+    Only these rows are looked at, where they are given.
+    """
+    if rows is None:
+        first = columns.replicas[:, 0].astype(np.int32)
+        waiting = np.flatnonzero(columns.leader != first)
+        first = first[waiting]
+    else:
+        first = columns.replicas[rows, 0].astype(np.int32)
+        away = columns.leader.take(rows) != first
+        waiting, first = rows[away], first[away]
+    ready = columns.registered.take(first) & (columns.isr.take(waiting) & 1 != 0)
+    at = waiting[ready]
+    columns.leader[at] = first[ready]
+    columns.leader_epoch[at] += 1
+    columns.version[at] += 1
+    columns.partition_state[at] = ONLINE
+    _send(columns, columns.replicas.take(at, axis=0))
+
+
+def restart(columns: Columns, broker: int) -> None:
+    """A broker is restarted with care: sections 6.3, 6.2, 6.10 and 6.8, on its rows alone."""
+    rows = _rows_on(columns, np.array([broker]))
+    replicas = columns.replicas.take(rows, axis=0)
+    own = (replicas == broker) @ (1 << np.arange(replicas.shape[1])).astype(np.uint8)
+    _shut_down(columns, rows, replicas, own, broker)
+    fail(columns, np.array([broker]))
+    columns.registered[broker] = True
+    columns.replica_state[rows, LOWEST_BIT.take(own)] = REPLICA_ONLINE
+    columns.leader_and_isr[broker] += rows.size
+    leader = columns.leader.take(rows)
+    away = (columns.isr.take(rows) & own == 0) & (leader >= 0) & columns.registered.take(leader)
+    columns.isr[rows[away]] |= own[away]
+    columns.version[rows[away]] += 1
+    prefer(columns, rows)
+
+
+def _shut_down(
+    columns: Columns, rows: NDArray[Any], replicas: NDArray[Any], own: NDArray[Any], broker: int
+) -> None:
+    """Section 6.3: what the broker leads goes to others in sync, and it leaves every ISR."""
+    isr = columns.isr.take(rows)
+    leads = columns.leader.take(rows) == broker
+    live = columns.registered.take(replicas) @ (1 << np.arange(replicas.shape[1])).astype(np.uint8)
+    candidates = isr & live & ~own
+    elected = np.flatnonzero(leads & (candidates != 0))
+    columns.leader[rows[elected]] = replicas[elected, LOWEST_BIT.take(candidates[elected])]
+    columns.replica_state[rows[~leads], LOWEST_BIT.take(own[~leads])] = REPLICA_OFFLINE
+    written = ~leads & (isr & own != 0)
+    written[elected] = True
+    shrunk = rows[written & (isr != own)]
+    columns.isr[shrunk] &= ~own[written & (isr != own)]
+    columns.leader_epoch[rows[written]] += 1
+    columns.version[rows[written]] += 1
+    _send(columns, replicas.take(elected, axis=0))
+    followed = replicas[~leads]
+    columns.stop_replica[broker] += 2 * followed.shape[0]
+    _send(columns, followed[followed != broker])
+
+
+def move(columns: Columns, rows: NDArray[np.int64], brokers: NDArray[np.uint16]) -> None:
+    """The last replica of each row goes to another broker: section 6.7, from request to end.
+
+    All brokers are up, all replicas in sync, and none of the last ones leads.
+    """
+    n_brokers, last = columns.registered.size, columns.replicas.shape[1] - 1
+    old = columns.replicas[rows, last]
+    before = np.bincount(columns.replicas[rows, :last].ravel(), minlength=n_brokers)
+    leaving = np.bincount(old, minlength=n_brokers)
+    coming = np.bincount(brokers, minlength=n_brokers)
+    columns.leader_and_isr += 3 * before + leaving + 4 * coming
+    columns.stop_replica += 2 * leaving
+    columns.leader_epoch[rows] += 3
+    columns.version[rows] += 4
+    columns.replicas[rows, last] = brokers
+    later = np.stack([rows, brokers.astype(np.int64)])
+    columns.hosted_later = np.concatenate([columns.hosted_later, later], axis=1)
+
+
+def delete(columns: Columns, rows: NDArray[np.int64]) -> None:
+    """Partitions are deleted, from the request to the last answer: section 6.12."""
+    counts = np.bincount(columns.replicas[rows].ravel(), minlength=columns.registered.size)
+    columns.stop_replica += 2 * counts
+    columns.leader[rows] = -1
+    columns.isr[rows] = 0
+    columns.leader_epoch[rows] = 0
+    columns.version[rows] = 0
+    columns.partition_state[rows] = NO_ENTRY
+    columns.replica_state[rows] = NO_REPLICA
+    columns.replicas[rows] = NO_BROKER

@@ -13,21 +13,39 @@ def test_one_bad_measurement_is_not_a_loss():
 
     def take(rounds):
         asked.append(rounds)
-        return 2.0 if len(asked) == 1 else 1.4
+        return 2.0 if len(asked) == 1 else 1.3
 
-    assert guard.verdict(take, 1.0) == (True, 1.4)
+    assert guard.verdict(take, 1.0) == (True, 1.3)
     assert asked == [guard.ROUNDS, 2 * guard.ROUNDS]
 
 
 def test_a_third_lost_every_time_is_a_loss():
     """The bound itself is still allowed."""
-    assert guard.verdict(lambda _: 1.5, 1.0) == (True, 1.5)
-    assert guard.verdict(lambda _: 1.51, 1.0) == (False, 1.51)
+    assert guard.verdict(lambda _: 4 / 3, 1.0) == (True, 4 / 3)
+    assert guard.verdict(lambda _: 1.34, 1.0) == (False, 1.34)
+
+
+def test_what_an_event_costs_without_partitions_is_taken_off():
+    """100 s of 160 s are fixed in kfast, and 10 s of 30 s in its twin: the kernels' ratio is 3."""
+    benches = guard.Benches(*(Timed(seconds) for seconds in ((160, 30), (100, 10))))
+    assert guard.measure(benches, "third", 3) == 3
+    assert guard.measure(benches, "one, tiny", 3) == 10
+
+
+class Timed:
+    """A bench whose events always take the same times: of kfast, of its twins."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def seconds(self, event, form, rule):
+        assert (event, rule) in {("third", None), ("one", None)}
+        return self.times[0 if form == "kfast" else 1]
 
 
 def test_every_event_is_on_record():
     """`ratios.json` has a ratio for each event that is measured, and for nothing else."""
     recorded = json.loads(guard.RECORD.read_text())["ratios"]
     assert set(recorded) == set(guard.TWINS)
-    assert {name.split()[0] for name in guard.TWINS} == set(cases.EVENTS)
+    assert {case.event for case in guard.TWINS.values()} == set(cases.EVENTS)
     assert all(ratio > 0 for ratio in recorded.values())
