@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from kfast.scenarios import every_broker
 from kfast.scenarios.kinds import Samples
 
 FATAL = 5000
@@ -24,3 +25,16 @@ class Deadly(Samples):
             Path(self.marker).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super()._down(start, stop)
+
+
+@dataclass(frozen=True)
+class DeadlyQuestion:
+    """Every broker of a cluster; whoever asks it first is killed."""
+
+    marker: str
+
+    def __call__(self, state):
+        if not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return every_broker(state)

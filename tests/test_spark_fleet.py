@@ -76,7 +76,7 @@ def test_a_frame_of_paths_and_a_shared_export(spark, folder, monkeypatch):
     import kfast.spark
     from kfast.spark import fleets
 
-    monkeypatch.setattr(fleets, "SHARED_BYTES", 4000)
+    monkeypatch.setattr(fleets, "COUNT_SECONDS", 1e-4)
     paths = [str(folder / "a/x.txt"), "file:" + str(folder / "b/x.parquet"),
              str(folder / "c/x.parquet"), str(folder / "nowhere.txt")]
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
@@ -84,9 +84,88 @@ def test_a_frame_of_paths_and_a_shared_export(spark, folder, monkeypatch):
     table = kfast.spark.fleet(spark, frame, question).toArrow()
     wanted = alone(folder, lambda state: kfast.random_brokers(state, k=2, n=300, seed=5))
     assert by_source(table) == wanted
-    assert len(fleets._share_out([str(folder / "b/x.parquet")], None)) > 3
+    assert len(fleets._share_out({"b": 9000}, question, None)) > 3
     bad = table.filter(pc.is_valid(table["error"]))
     assert bad["source"].to_pylist() == [str(folder / "nowhere.txt")]
+
+
+@pytest.mark.parametrize("tasks", [1, 7])
+def test_exports_in_the_rows_of_a_frame(spark, folder, monkeypatch, tasks):
+    """As text or bytes, with brokers beside them or not; one is shared by several tasks."""
+    from kfast.spark import fleet, fleets
+
+    monkeypatch.setattr(fleets, "COUNT_SECONDS", 1e-4)
+    paths = [folder / name for name in ("a/x.txt", "b/x.parquet", "c/x.parquet", "d/empty.txt")]
+    brokers = [(p.parent / "brokers.csv") for p in paths]
+    rows = [
+        (str(path), bytearray(path.read_bytes()), beside.read_text() if beside.exists() else None)
+        for path, beside in zip(paths, brokers, strict=True)
+    ]
+    types = "cluster string, content binary, brokers string"
+    frame = spark.createDataFrame([*rows, ("nothing", None, None)], types)
+    question = ("random_brokers", {"k": 2, "n": 300, "seed": 5})
+    table = fleet(spark, frame, question, tasks=tasks).toArrow()
+    wanted = alone(folder, lambda state: kfast.random_brokers(state, k=2, n=300, seed=5))
+    assert by_source(table) == wanted
+    bad = table.filter(pc.is_valid(table["error"])).select(["source", "error"]).to_pylist()
+    errors = sorted(row["error"] for row in bad)
+    assert errors == [f"{paths[3]}: is empty; kfast has nothing to read in it",
+                      "nothing: content is null"]
+    text = spark.createDataFrame([("a", paths[0].read_text())], "cluster string, content string")
+    alike = fleet(spark, text, "every_broker", tasks=tasks).toArrow().sort_by("scenario")
+    state = kfast.read(paths[0])
+    wanted = kfast.sweep(state, kfast.every_broker(state))
+    assert alike.select(wanted.column_names).cast(wanted.schema).equals(wanted)
+
+
+def test_frames_that_are_no_exports_are_refused(spark):
+    from kfast.spark import fleet
+
+    for rows, types, message in (
+        ([("a",)], "name string", "right is a column path, or the columns cluster and content"),
+        ([(1, "x")], "id int, content string", "cluster is missing"),
+        ([("a", 1)], "cluster string, content int", "column content is int; right is binary"),
+        ([("a", ""), ("a", "")], "cluster string, content string", "cluster a stands 2 times"),
+        ([(None, "")], "cluster string, content string", "has no cluster"),
+        ([], "cluster string, content string", "has no rows"),
+    ):
+        with pytest.raises(kfast.KfastError, match=message):
+            fleet(spark, spark.createDataFrame(rows, types), "every_rack")
+
+
+@pytest.mark.parametrize("kind", ["folder", "content"])
+def test_a_worker_that_dies_is_started_again(spark, folder, tmp_path, kind):
+    from kfast.spark import fleet
+    from tests.deadly import DeadlyQuestion
+
+    exports = str(folder)
+    if kind == "content":
+        rows = [(str(path), path.read_bytes()) for path in sorted(folder.rglob("x.*"))]
+        exports = spark.createDataFrame(rows, "cluster string, content binary")
+    question = DeadlyQuestion(str(tmp_path / "marker"))
+    seen = fleet(spark, exports, question, tasks=2).toArrow()
+    assert (tmp_path / "marker").exists()
+    calm = fleet(spark, exports, question, tasks=3).toArrow()
+    assert by_source(seen) == by_source(calm) != {}
+
+
+def test_work_is_dealt_evenly():
+    """One cluster of a million partitions and 500 tiny ones."""
+    need_java()
+    from kfast.spark.fleets import _share_out
+
+    sizes = {"huge": 1_000_000} | {f"tiny{n}": 60 for n in range(500)}
+    hands = _share_out(sizes, "every_rack", None)
+    assert hands[0] == [("huge", 0, 1)]
+    tiny = [len(hand) for hand in hands[1:]]
+    assert sum(tiny) == 500
+    assert max(tiny) - min(tiny) <= 1
+    assert 4 < len(hands) < 16
+    shared = _share_out(sizes, ("random_brokers", {"k": 2, "n": 10**6, "seed": 1}), None)
+    assert [len(hand) for hand in shared[:15]] == [1] * 15
+    assert sorted(unit for hand in shared for unit in hand if unit[0] == "huge") == [
+        ("huge", part, 15) for part in range(15)
+    ]
 
 
 def test_what_cannot_be_asked_is_refused(folder, tmp_path):

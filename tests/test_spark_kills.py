@@ -103,7 +103,7 @@ def test_the_driver_killed_at_twenty_moments(folder):
         shutil.rmtree(folder / "out")
         process = start(folder)
         while process.poll() is None and len(seen_in(folder)) < moment:
-            time.sleep(0.001)
+            time.sleep(0.005)
         if number % 2:
             process.kill()
         else:

@@ -16,7 +16,7 @@ from kfast.io.parquet import read_parquet, write_parquet
 from kfast.io.plans import read_plan
 from kfast.io.reassignment import read_reassignment, write_reassignment
 from kfast.io.tables import SourceTables, add_defaults, mark_up, note_down
-from kfast.io.text import check_utf8, load, writing
+from kfast.io.text import Source, check_utf8, load, writing
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
 
@@ -41,9 +41,9 @@ FORMATS = {
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: Source,
     *,
-    brokers_file: str | os.PathLike[str] | None = None,
+    brokers_file: Source | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
@@ -57,9 +57,9 @@ def read(
 
     Parameters
     ----------
-    path : path
-        The file; `-` is standard input.
-    brokers_file : path, optional
+    path : path, or (str, bytes)
+        The file; `-` is standard input. A pair is what messages call it, and what it holds.
+    brokers_file : path, or (str, bytes), optional
         CSV with the columns broker_id, rack and perhaps registered: see `kfast.io.brokers`.
     defaults : mapping, optional
         Brokers' defaults: `min.insync.replicas`, `unclean.leader.election.enable`,
@@ -95,9 +95,9 @@ def read(
 
 
 def read_tables(
-    path: str | os.PathLike[str],
+    path: Source,
     *,
-    brokers_file: str | os.PathLike[str] | None = None,
+    brokers_file: Source | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,

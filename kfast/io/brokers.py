@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from kfast.errors import InputError
 from kfast.io.tables import SourceTables, registered
-from kfast.io.text import check_utf8, load, quote, some
+from kfast.io.text import Source, check_utf8, load, name_of, quote, some
 
 __all__ = ["add_brokers_file", "read_brokers_file"]
 
@@ -25,7 +24,7 @@ _COLUMNS = ("broker_id", "rack", "registered")
 _BOOLEANS = {"true": True, "false": False, "": None}
 
 
-def read_brokers_file(path: str | os.PathLike[str]) -> pa.Table:
+def read_brokers_file(path: Source) -> pa.Table:
     """Read a brokers file; `registered` is null where the file does not say.
 
     Raises
@@ -76,7 +75,7 @@ def _row(where: str, cells: dict[str, str]) -> tuple[int, str | None, bool | Non
     return int(found), cells.get("rack") or None, _BOOLEANS[up]
 
 
-def add_brokers_file(tables: SourceTables, path: str | os.PathLike[str]) -> SourceTables:
+def add_brokers_file(tables: SourceTables, path: Source) -> SourceTables:
     """Give the brokers of a source their racks, and add those that only the file names."""
     file = read_brokers_file(path)
     listed = {row["broker_id"]: row for row in file.to_pylist()}
@@ -87,9 +86,9 @@ def add_brokers_file(tables: SourceTables, path: str | os.PathLike[str]) -> Sour
     }
     notes = list(tables.notes)
     if missing := sorted(known.keys() - listed.keys()):
-        notes.append(f"brokers that {os.fspath(path)} does not list have no rack: {some(missing)}")
+        notes.append(f"brokers that {name_of(path)} does not list have no rack: {some(missing)}")
     if added := sorted(listed.keys() - known.keys()):
-        notes.append(f"brokers that only {os.fspath(path)} lists hold no replica: {some(added)}")
+        notes.append(f"brokers that only {name_of(path)} lists hold no replica: {some(added)}")
     for broker, row in listed.items():
         ours = known.setdefault(broker, {"broker_id": broker, "registered": True})
         ours["rack"] = row["rack"] if row["rack"] is not None else ours.get("rack")

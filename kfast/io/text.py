@@ -9,13 +9,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 
 from kfast.errors import ArgumentError, InputError
 
-__all__ = ["check_utf8", "line_of", "load", "quote", "some", "writing"]
+__all__ = ["Source", "check_utf8", "line_of", "load", "name_of", "quote", "some", "writing"]
+
+Source: TypeAlias = str | os.PathLike[str] | tuple[str, bytes]
+"""A file's path, or what messages call something in memory, and what it holds."""
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _CHUNK = 1 << 24
@@ -23,7 +26,12 @@ _SHOWN = 60
 """How many characters of a damaged text an error message repeats."""
 
 
-def load(path: str | os.PathLike[str]) -> tuple[str, bytes]:
+def name_of(source: Source) -> str:
+    """What messages call a source."""
+    return source[0] if isinstance(source, tuple) else os.fspath(source)
+
+
+def load(path: Source) -> tuple[str, bytes]:
     """Read a file whole, or standard input for `-`; unpack gzip and zstd; drop a byte order mark.
 
     Returns
@@ -36,9 +44,11 @@ def load(path: str | os.PathLike[str]) -> tuple[str, bytes]:
     InputError
         The file cannot be read, is damaged as an archive, or is empty.
     """
-    name = os.fspath(path)
+    name = name_of(path)
     try:
-        if name == "-":
+        if isinstance(path, tuple):
+            data = path[1]
+        elif name == "-":
             name, data = "standard input", sys.stdin.buffer.read()
         else:
             data = Path(name).read_bytes()

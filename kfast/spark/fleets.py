@@ -1,7 +1,8 @@
 """One question for many clusters: a row per cluster and scenario.
 
-A task gets the names of some exports, the largest apart, and a huge one is shared by several tasks,
-each with a part of its scenarios. An export that cannot be read is a row that says why.
+A task gets some exports, dealt by the work that they are thought to be: a huge one has a task for
+itself, which starts first, and tiny ones share. Where the scenarios are many, several tasks share a
+cluster. An export that cannot be read is a row that says why.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from kfast import scenarios as makers
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import read
 from kfast.scenarios import Scenarios
+from kfast.spark.columns import spark_schema
+from kfast.spark.contents import dealt
 from kfast.spark.dataset import over_hands
 from kfast.spark.paths import deal_sizes, find_files
 from kfast.state import ClusterState
@@ -35,8 +38,21 @@ __all__ = [
 
 Question: TypeAlias = str | tuple[str, Mapping[str, Any]] | Callable[[ClusterState], Scenarios]
 
-SHARED_BYTES = 32 << 20
-"""Exports larger than this are shared by several tasks."""
+TASK_SECONDS = 2.0
+"""Work that one task is given, if there is more."""
+
+FEWEST, SHORT_SECONDS = 16, 0.25
+"""Up to so many tasks are made of less work, as long as each has this much of it."""
+
+EXPORT_SECONDS, PARTITION_SECONDS, COUNT_SECONDS = 3e-3, 0.7e-6, 3e-11
+"""What takes time: an export, each partition in it, and each again in each scenario; as measured.
+Only the sizes of tasks follow from these, never the rows."""
+
+PACKED_BYTES, TEXT_BYTES = 10, 80
+"""A partition in a packed or a Parquet file, and in a text."""
+
+SCENARIOS = {"every_broker": (0, 300, 45_000, 4_500_000)}
+"""How many there are of 300 brokers, by `k`; other makers say it themselves, or make few."""
 
 MAKERS = (
     "bursts", "every_broker", "every_rack", "every_rack_and_broker", "independent_brokers",
@@ -69,9 +85,8 @@ class Exports:
 
 @dataclass(frozen=True)
 class _Work:
-    """All that a task must know; a unit is a file, and which of how many parts of its scenarios."""
+    """All that a task must know, besides its exports."""
 
-    hands: tuple[tuple[tuple[str, int, int], ...], ...]
     exports: Exports
     question: Question
     counts: tuple[str, ...]
@@ -130,7 +145,9 @@ def fleet(
     spark : SparkSession
         Classic or Connect. Driver and workers must see the files under the same names.
     exports : path or DataFrame
-        A folder or glob of files that `kfast.read` reads, or a DataFrame with a column `path`.
+        A folder or glob of files that `kfast.read` reads, or a DataFrame: with a column `path`, or
+        with `cluster` (a name, each once) and `content` (binary or string, what such a file holds)
+        and perhaps `brokers` (likewise, of a brokers file). It is evaluated twice.
     scenarios : str, (str, mapping) or callable
         Name of a maker of scenarios, as "every_rack", with its arguments, as
         `("random_brokers", {"k": 2, "n": 1000, "seed": 1})`; or a function of a ClusterState from
@@ -154,59 +171,117 @@ def fleet(
     Raises
     ------
     ArgumentError, InputError
-        The scenarios or counts are unknown; there are no files.
+        The scenarios or counts are unknown; there are no exports, or two of one cluster.
     """
     asked = tuple(name for name in SWEEP_COUNTS if name in set(counts))
     if isinstance(counts, str) or len(asked) != len(set(counts)):
         raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
     if not callable(scenarios):
         check_question(scenarios)
+    work = _Work(Exports(dict(defaults or {}), brokers_name), scenarios, asked, vectors)
+    schema = fleet_schema(asked)
+    if not isinstance(exports, (str, Path)) and "content" in exports.columns:
+        rows = dealt(spark, exports, partial(_share_out, question=scenarios, tasks=tasks))
+        return rows.mapInArrow(partial(_answer_rows, work), spark_schema(schema))
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
-    hands = _share_out(files, tasks)
-    work = _Work(hands, Exports(dict(defaults or {}), brokers_name), scenarios, asked, vectors)
-    return over_hands(spark, len(hands), partial(_answer_hand, work), fleet_schema(asked))
-
-
+    hands = _share_out({name: _partitions_of(Path(name)) for name in files}, scenarios, tasks)
+    return over_hands(spark, len(hands), partial(_answer_hand, work, hands), schema)
 def _files_of(exports: str | Path | DataFrame) -> list[str]:
     if isinstance(exports, (str, Path)):
         return find_files(exports)
     if "path" not in exports.columns:
         raise ArgumentError(
-            f"the DataFrame has the columns {', '.join(exports.columns)}; right is a column path"
+            f"the DataFrame has the columns {', '.join(exports.columns)}; right is a column path,"
+            " or the columns cluster and content"
         )
     paths = exports.select("path").distinct().toArrow()["path"].to_pylist()
     return sorted(str(path).removeprefix("file:") for path in paths)
 
 
+def _partitions_of(path: Path) -> int:
+    """How many partitions a file has, about."""
+    size = path.stat().st_size if path.is_file() else 0
+    packed = path.suffix in {".gz", ".zst", ".parquet"}
+    return size // (PACKED_BYTES if packed else TEXT_BYTES)
+
+
+def _scenarios_of(question: Question) -> int:
+    """How many scenarios a question means, about."""
+    if callable(question):
+        return 1000
+    name, arguments = check_question(question)
+    if name in SCENARIOS:
+        known = SCENARIOS[name]
+        k = arguments.get("k", 1)
+        return known[k] if isinstance(k, int) and 0 < k < len(known) else known[-1]
+    n = arguments.get("n", 1000)
+    return n if isinstance(n, int) else 1000
+
+
 def _share_out(
-    files: Collection[str], tasks: int | None
-) -> tuple[tuple[tuple[str, int, int], ...], ...]:
-    """Deal files, or parts of huge ones, to tasks."""
+    partitions: Mapping[str, int], question: Question, tasks: int | None
+) -> list[list[tuple[str, int, int]]]:
+    """Deal exports, or parts of the scenarios of one, to tasks; whoever has most comes first."""
+    n = _scenarios_of(question)
     units: dict[tuple[str, int, int], int] = {}
-    for name in files:
-        path = Path(name)
-        size = path.stat().st_size if path.is_file() else 0
-        parts = max(1, math.ceil(size / SHARED_BYTES))
-        units.update({(name, part, parts): size // parts for part in range(parts)})
-    n = tasks if tasks is not None else max(min(len(units), 16), sum(units.values()) >> 25)
-    return tuple(tuple(hand) for hand in deal_sizes(units, n))
+    for name, size in partitions.items():
+        counting = size * n * COUNT_SECONDS
+        parts = max(1, math.ceil(counting / TASK_SECONDS))
+        seconds = EXPORT_SECONDS + size * PARTITION_SECONDS + counting / parts
+        units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
+    if tasks is None:
+        whole = sum(units.values()) / 1e6
+        tasks = max(
+            min(FEWEST, math.ceil(whole / SHORT_SECONDS)), math.ceil(whole / TASK_SECONDS)
+        )
+    return deal_sizes(units, tasks)
 
 
-def _answer_hand(work: _Work, hand: int) -> Iterator[pa.RecordBatch]:
-    for name, part, parts in work.hands[hand]:
-        try:
-            yield from _answer(work, name, part, parts)
-        except KfastError as error:
-            if part == 0:
-                row = {"source": name, "error": str(error)}
-                yield pa.RecordBatch.from_pylist([row], schema=fleet_schema(work.counts))
+def _answer_hand(
+    work: _Work, hands: list[list[tuple[str, int, int]]], hand: int
+) -> Iterator[pa.RecordBatch]:
+    """Answer for the files of a task."""
+    for name, part, parts in hands[hand]:
+        yield from _answer(work, name, partial(work.exports.read, name), part, parts)
 
 
-def _answer(work: _Work, name: str, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Rows of one export, or of a part of its scenarios."""
-    state = work.exports.read(name)
+def _answer_rows(
+    work: _Work, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Answer for rows of `kfast.spark.contents`."""
+    for batch in batches:
+        for row in range(batch.num_rows):
+            name, content, brokers, part, parts = (column[row].as_py() for column in batch.columns)
+            make = partial(_read_content, work, name, content, brokers)
+            yield from _answer(work, name, make, part, parts)
+
+
+def _read_content(
+    work: _Work, name: str, content: bytes | None, brokers: bytes | None
+) -> ClusterState:
+    if content is None:
+        raise InputError(f"{name}: content is null")
+    beside = (f"{name}: {work.exports.brokers_name}", brokers) if brokers is not None else None
+    return read((name, content), brokers_file=beside, defaults=work.exports.defaults)
+
+
+def _answer(
+    work: _Work, name: str, make: Callable[[], ClusterState], part: int, parts: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one export, or of a part of its scenarios, or why there are none."""
+    try:
+        yield from _rows(work, name, make(), part, parts)
+    except KfastError as error:
+        if part == 0:
+            row = {"source": name, "error": str(error)}
+            yield pa.RecordBatch.from_pylist([row], schema=fleet_schema(work.counts))
+
+
+def _rows(
+    work: _Work, name: str, state: ClusterState, part: int, parts: int
+) -> Iterator[pa.RecordBatch]:
     whole = make_scenarios(work.question, state)
     n = len(whole)
     start, stop = n * part // parts, n * (part + 1) // parts

@@ -1,0 +1,103 @@
+"""Exports that are the content of a DataFrame's rows, dealt to tasks by their work.
+
+The sizes go to the driver, the deal comes back, and the contents are shuffled once, to the task
+that is to read them; a cluster that several tasks share goes to each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as sql
+from pyspark.sql.types import BinaryType, StringType
+
+from kfast.errors import ArgumentError, InputError
+from kfast.spark.frames import to_dataframe
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["dealt"]
+
+PARTITION_BYTES = 80
+"""A partition in a text; packed texts and Parquet hold `PACKING` as many in the same room."""
+PACKING = 8
+PACKED = ("1F8B", "28B5", "5041")
+"""How gzip, zstd and Parquet begin."""
+
+
+def dealt(
+    spark: SparkSession,
+    frame: DataFrame,
+    share: Callable[[Mapping[str, int]], list[list[tuple[str, int, int]]]],
+) -> DataFrame:
+    """Deal the rows of a DataFrame to tasks.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns cluster, content and perhaps brokers.
+    share : callable
+        Gives hands of (cluster, part, of how many parts), of about how many partitions each has.
+
+    Returns
+    -------
+    DataFrame
+        cluster, content, brokers, part, parts; a partition for each hand.
+
+    Raises
+    ------
+    ArgumentError, InputError
+        A column is missing or of another type; a cluster stands twice, or has no name.
+    """
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    if "cluster" not in types:
+        raise ArgumentError(f"the DataFrame has the columns {', '.join(types)}; cluster is missing")
+    for name in ("content", "brokers"):
+        if name in types and not isinstance(types[name], (BinaryType, StringType)):
+            raise ArgumentError(
+                f"column {name} is {types[name].simpleString()}; right is binary or string"
+            )
+    brokers = sql.col("brokers") if "brokers" in types else sql.lit(None)
+    rows = frame.select(
+        sql.col("cluster").cast("string").alias("cluster"),
+        sql.col("content").cast("binary").alias("content"),
+        brokers.cast("binary").alias("brokers"),
+    )
+    hands = share(_sizes(rows))
+    units = [(*unit, hand) for hand, units in enumerate(hands) for unit in units]
+    names, parts, of, hand = zip(*units, strict=True)
+    deal = pa.table(
+        {
+            "cluster": pa.array(names), "part": pa.array(parts, pa.int32()),
+            "parts": pa.array(of, pa.int32()), "hand": pa.array(hand, pa.int32()),
+        }
+    )
+    joined = rows.join(sql.broadcast(to_dataframe(spark, deal)), "cluster")
+    moved = joined.repartitionById(len(hands), "hand")
+    return moved.select("cluster", "content", "brokers", "part", "parts")
+
+
+def _sizes(rows: DataFrame) -> dict[str, int]:
+    """About how many partitions each cluster has."""
+    found = rows.groupBy("cluster").agg(
+        sql.count("*").alias("n"), sql.sum(_estimate(sql.col("content"))).alias("partitions")
+    )
+    sizes = {}
+    for row in found.toArrow().to_pylist():
+        if row["cluster"] is None:
+            raise InputError("a row of the DataFrame has no cluster; each needs a name")
+        if row["n"] > 1:
+            raise InputError(f"cluster {row['cluster']} stands {row['n']} times in the DataFrame")
+        sizes[row["cluster"]] = int(row["partitions"] or 0)
+    if not sizes:
+        raise InputError("the DataFrame of exports has no rows")
+    return sizes
+
+
+def _estimate(content: Column) -> Column:
+    packed = sql.hex(sql.substring(content, 1, 2)).isin(*PACKED)
+    size = sql.octet_length(content)
+    return (size * sql.when(packed, PACKING).otherwise(1) / PARTITION_BYTES).cast("long")
