@@ -70,7 +70,7 @@ def check_step(
     journals.leaders_are_online(before, after, outcome)
     if not version.skips_leading_preferred:
         journals.online_partitions_have_leaders(outcome)
-    journals.queued_topics_rest(before, after, outcome)
+    journals.queued_topics_rest(before, after, outcome, version)
     journals.requests_go_to_registered_brokers(before, after, outcome)
     journals.new_replicas_are_new(outcome)
     journals.deletion_is_marked(after, outcome)
