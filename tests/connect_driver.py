@@ -6,6 +6,7 @@ writes the answers as Arrow files into the folder that it is given.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -20,6 +21,21 @@ from tests.spark_session import SETTINGS
 from tests.test_spark_sharded import EVENTS
 
 NOT_FOR_CONNECT = ("spark.driver.bindAddress", "spark.driver.host")
+
+
+def streamed(spark: SparkSession, folder: Path) -> pa.Table:
+    """Brokers of two snapshots, of which the second comes after the first was read."""
+    arriving, read = folder / "arriving", folder / "streamed"
+    arriving.mkdir()
+    for name in ("1.arrow", "2.arrow"):
+        shutil.copy(folder / "cluster.arrow", arriving / name)
+        frame = spark.readStream.format("kfast").option("table", "brokers").load(str(arriving))
+        query = (
+            frame.writeStream.format("parquet").trigger(availableNow=True)
+            .option("checkpointLocation", str(folder / "log")).start(str(read))
+        )
+        query.awaitTermination()
+    return spark.read.parquet(str(read)).toArrow()
 
 
 def main(folder: Path) -> None:
@@ -51,6 +67,12 @@ def main(folder: Path) -> None:
         "after": partitions.select("topic", "partition", after.alias("after")).toArrow(),
         "requests": done.requests.toArrow(),
         "sweep": kfast.spark.sweep(spark, state, scenarios, tasks=3).toArrow(),
+        "partitions": kfast.spark.sweep_partitions(spark, state, scenarios, tasks=3).toArrow(),
+        "brokers": kfast.spark.sweep_brokers(spark, state, scenarios, tasks=3).toArrow(),
+        "scenarios": spark.read.format("kfast").options(
+            table="scenarios", scenarios="random_brokers", k=3, n=2000, seed=6, tasks=3
+        ).load(str(folder / "cluster.arrow")).toArrow(),
+        "stream": streamed(spark, folder),
         "again": kfast.spark.sweep(spark, state, scenarios.slice(5, 9)).toArrow(),
     }
     for name, table in answers.items():

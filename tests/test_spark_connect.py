@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -71,3 +72,25 @@ def test_sweeps_count_alike(answers, cluster):
     for name, asked in (("sweep", scenarios), ("again", scenarios.slice(5, 9))):
         wanted = kfast.sweep(cluster, asked)
         assert answers[name].sort_by("scenario").cast(wanted.schema).equals(wanted)
+
+
+def test_details_and_scenarios_are_alike(answers, cluster):
+    scenarios = kfast.random_brokers(cluster, k=3, n=2000, seed=6)
+    wanted = kfast.sweep_partitions(cluster, scenarios)
+    wanted = wanted.set_column(0, "topic", wanted["topic"].cast(pa.string()))
+    for name, table, keys in (
+        ("partitions", wanted, ["topic", "partition"]),
+        ("brokers", kfast.sweep_brokers(cluster, scenarios), ["broker_id"]),
+        ("scenarios", scenarios.to_table(), ["scenario", "broker"]),
+    ):
+        order = [(key, "ascending") for key in keys]
+        seen = answers[name].select(table.column_names).cast(table.schema).sort_by(order)
+        assert seen.combine_chunks().equals(table.sort_by(order).combine_chunks()), name
+
+
+def test_a_stream_reads_each_snapshot_once(answers, cluster):
+    seen = sorted(
+        (Path(row["source"]).name, row["broker_id"]) for row in answers["stream"].to_pylist()
+    )
+    ids = cluster.broker_id.tolist()
+    assert seen == [(name, broker) for name in ("1.arrow", "2.arrow") for broker in ids]
