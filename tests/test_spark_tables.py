@@ -106,6 +106,23 @@ def test_the_source_reads_what_kfast_reads(spark, folder, table, tasks):
     assert seen.cast(wanted.schema).equals(wanted)
 
 
+def test_files_are_found_as_spark_finds_them(folder):
+    """Below folders that a glob names too; nothing hidden."""
+    need_java()
+    from kfast.spark.paths import find_files
+
+    def names(where):
+        return [Path(name).name for name in find_files(where)]
+
+    everything = ["a.arrow", "b.parquet", "c.txt", "d.json"]
+    assert names(folder) == names(f"file:{folder}/*") == everything
+    assert names(folder.parent / f"[{folder.name[0]}]{folder.name[1:]}") == everything
+    assert names(folder / "de*") == ["d.json"]
+    assert names(folder / "_SUCCESS") == ["_SUCCESS"]
+    with pytest.raises(kfast.InputError, match="no file is there"):
+        find_files(folder / "_SUC*")
+
+
 def test_replicas_are_rows_of_the_lists(spark, folder, busy):
     frame = spark.read.format("kfast").option("table", "replicas").load(str(folder / "*.arrow"))
     rows = {

@@ -18,7 +18,7 @@ _HIDDEN = (".", "_")
 
 
 def find_files(where: str | Path) -> list[str]:
-    """Files at a path, in a folder (with all below it), or that a glob names; sorted.
+    """Files at a path, in a folder (with all below it), or in all that a glob names; sorted.
 
     Names that begin with `.` or `_` are left out, as Spark leaves them out: they are being written.
 
@@ -28,15 +28,14 @@ def find_files(where: str | Path) -> list[str]:
         There are none.
     """
     text = str(Path(str(where).removeprefix("file:")).absolute())
-    root = Path(text)
-    if root.is_dir():
-        found = [path for path in root.rglob("*") if not _is_hidden(path, root)]
-    elif root.exists():
-        found = [root]
-    else:
-        # `Path.glob` takes no absolute pattern.
-        matches = glob.glob(text, recursive=True)  # noqa: PTH207
-        found = [path for path in map(Path, matches) if not path.name.startswith(_HIDDEN)]
+    # `Path.glob` takes no absolute pattern.
+    roots = [text] if Path(text).exists() else glob.glob(text, recursive=True)  # noqa: PTH207
+    found: set[Path] = set()
+    for root in map(Path, roots):
+        if str(root) != text and root.name.startswith(_HIDDEN):
+            continue
+        found.add(root)
+        found.update(path for path in root.rglob("*") if not _is_hidden(path, root))
     files = sorted(str(path) for path in found if path.is_file())
     if not files:
         raise InputError(f"{text}: no file is there; give a file, a folder with files, or a glob")
