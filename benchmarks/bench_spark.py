@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -103,6 +104,66 @@ class TestColumns:
             lambda: frame.select(sql.sum(column["leader_epoch"])).collect()[0][0], rounds=ROUNDS
         )
         assert total == (n_partitions if elects else 0)
+
+
+    @pytest.mark.parametrize("what", ["elect", "fail"])
+    def test_batch(self, benchmark, cluster, n_partitions, what):
+        """The same without Spark: from Arrow columns to an Arrow column, one core."""
+        from kfast.schema import Strategy
+        from kfast.spark.functions import elect_batch, fail_batch
+
+        table = cluster.to_tables().partitions
+        ar, isr, leader, epoch = (
+            pa.concat_arrays(table[name].chunks)
+            for name in ("replicas", "isr", "leader", "leader_epoch")
+        )
+        never = pa.nulls(n_partitions, pa.bool_())
+
+        def run():
+            if what == "elect":
+                return elect_batch(ar, isr, isr, never, Strategy.OFFLINE, "zk-3.9")
+            every = pa.nulls(n_partitions, isr.type)
+            return fail_batch(ar, isr, leader, every, epoch, never, [1], "zk-3.9")
+
+        benchmark.group = "spark: columns"
+        answer = benchmark.pedantic(run, rounds=ROUNDS, warmup_rounds=1)
+        assert answer.field("state").unique().to_pylist() == ["OnlinePartition"]
+
+
+@pytest.fixture(scope="module")
+def fleet_folder(cluster, tmp_path_factory):
+    """One large cluster, and 200 tiny ones."""
+    folder = tmp_path_factory.mktemp("fleet")
+    kfast.write(cluster, folder / "large.txt")
+    for seed in range(200):
+        tiny = kfast.generate(brokers=6, partitions=60, seed=seed)
+        kfast.write(tiny, folder / f"tiny-{seed}.txt")
+    return folder
+
+
+class TestFleet:
+    """Every broker of every cluster; the tasks of the large one and of the tiny ones."""
+
+    @pytest.mark.parametrize("which", ["*", "tiny-*"])
+    def test_kfast(self, benchmark, fleet_folder, which):
+        def run():
+            for path in fleet_folder.glob(which):
+                state = kfast.read(path)
+                kfast.sweep(state, kfast.every_broker(state))
+
+        benchmark.group = f"spark: fleet {which}"
+        benchmark.pedantic(run, rounds=ROUNDS)
+
+    @pytest.mark.parametrize("which", ["*", "tiny-*"])
+    def test_spark(self, benchmark, spark, fleet_folder, which):
+        from kfast.spark import fleet
+
+        benchmark.group = f"spark: fleet {which}"
+        fleet(spark, fleet_folder / "tiny-1*", "every_broker").toArrow()
+        table = benchmark.pedantic(
+            lambda: fleet(spark, fleet_folder / which, "every_broker").toArrow(), rounds=ROUNDS
+        )
+        assert table["error"].null_count == table.num_rows > 200
 
 
 class TestTasks:

@@ -337,6 +337,28 @@ def test_masks_of_marks_brokers_without_a_slot(layout):
     assert (masks.tolist(), unknown.tolist()) == ([0b101, 0b10], [0, 1])
 
 
+def test_list_dead_lists_who_is_not_live():
+    """Against the definition, on random lists; the kernel's columns begin anywhere."""
+    generator = Random(5)
+    rows = [
+        tuple(generator.sample(range(9), generator.randint(0, 5)) for _ in range(3))
+        for _ in range(200)
+    ]
+    known = np.array([generator.random() < 0.8 for _ in rows], np.uint8)
+    columns = []
+    for lists in zip(*rows, strict=True):
+        offsets = np.cumsum([2, *map(len, lists)]).astype(np.int32)
+        columns += [offsets, np.array([7, 7, *(b for one in lists for b in one)], np.int32)]
+    dead_at, dead = np.empty(201, np.int32), np.empty(2000, np.int32)
+    n = tables.list_dead(*columns, known, dead_at, dead)
+    found = [part.tolist() for part in np.split(dead[:n], dead_at[1:-1])]
+    assert found == [
+        [b for b in dict.fromkeys([*replicas, *isr]) if b not in live] if said else []
+        for (replicas, isr, live), said in zip(rows, known, strict=True)
+    ]
+    assert dead_at[0] == 0
+
+
 # --- layouts ------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import kfast
 from kfast.elections import controlled_shutdown_leader, offline_leader, preferred_leader
+from tests.spark_session import need_java
 
 pytestmark = pytest.mark.spark
 KNOWN = {
@@ -115,6 +116,36 @@ def test_without_live_all_are_up(spark):
         (1, 1, [1], "OnlinePartition"),
         (-1, 1, [2], "OfflinePartition"),
     ]
+
+
+def test_arrays_are_taken_as_arrow_may_hold_them(rows):
+    """Slices, nulls with something under them, a null before the first list."""
+    need_java()
+    from kfast.schema import Strategy
+    from kfast.spark.functions import elect_batch
+
+    def run(*columns):
+        return elect_batch(*columns, Strategy.OFFLINE, "zk-3.9").to_pylist()
+
+    ids = pa.list_(pa.int32())
+    columns = [pa.array(column, ids) for column in list(zip(*rows, strict=True))[1:4]]
+    columns.append(pa.array([row[4] for row in rows]))
+    whole = run(*columns)
+    parts = [run(*(column[at : at + 7] for column in columns)) for at in range(0, 500, 7)]
+    assert [row for part in parts for row in part] == whole
+    odd = pa.ListArray.from_arrays(
+        pa.array([0, 2, 4, 6], pa.int32()), pa.array([1, 2, None, 7, 3, 4], pa.int32()),
+        mask=pa.array([False, True, False]),
+    )
+    nobody = pa.nulls(3, pa.bool_())
+    first, none, last = run(odd, odd, odd, nobody)
+    assert (first["isr"], none, last["isr"]) == ([1, 2], None, [3, 4])
+    ar = pa.array([[1, 2], [5, 6], [3, 4]], ids)
+    assert run(ar, odd, ar, nobody)[1]["isr"] == [5, 6]
+    late = pa.array([[None], [5, 6]], ids)[1:]
+    assert run(late, late, late, nobody[:1])[0]["leader"] == 5
+    with pytest.raises(kfast.InputError, match="has a null in it"):
+        run(pa.array([[1, None]], ids), ar[:1], ar[:1], nobody[:1])
 
 
 def test_what_is_wrong_is_told(spark):

@@ -199,3 +199,46 @@ def expand_states(
                 values[at] = <int8_t> replica_state[rows[i], kfast_lowest(left)]
                 left &= left - 1
                 at += 1
+
+
+cdef inline bint is_in(
+    int32_t value, const int32_t[::1] values, Py_ssize_t begin, Py_ssize_t end
+) noexcept nogil:
+    """Whether a value stands in a part of an array."""
+    cdef Py_ssize_t i
+    for i in range(begin, end):
+        if values[i] == value:
+            return True
+    return False
+
+
+def list_dead(
+    const int32_t[::1] replica_at,  # IN   (n+1,)  where each row's list of replicas begins
+    const int32_t[::1] replicas,    # IN   (r,)    broker ids
+    const int32_t[::1] isr_at,      # IN   (n+1,)  where each row's ISR begins
+    const int32_t[::1] isr,         # IN   (i,)    broker ids
+    const int32_t[::1] live_at,     # IN   (n+1,)  where each row's list of live brokers begins
+    const int32_t[::1] live,        # IN   (l,)    broker ids
+    const uint8_t[::1] known,       # IN   (n,)    1: the list of live brokers is there
+    int32_t[::1] dead_at,           # OUT  (n+1,)  where each row's list of the dead begins
+    int32_t[::1] dead,              # OUT  (r+i,)  broker ids
+):
+    """List the replicas and members of the ISR that are not live, each once; return how many."""
+    cdef Py_ssize_t row, i
+    cdef int32_t n = 0
+    with nogil:
+        dead_at[0] = 0
+        for row in range(known.shape[0]):
+            if known[row]:
+                for i in range(replica_at[row], replica_at[row + 1]):
+                    if not is_in(replicas[i], live, live_at[row], live_at[row + 1]):
+                        dead[n] = replicas[i]
+                        n += 1
+                for i in range(isr_at[row], isr_at[row + 1]):
+                    if is_in(isr[i], replicas, replica_at[row], replica_at[row + 1]):
+                        continue
+                    if not is_in(isr[i], live, live_at[row], live_at[row + 1]):
+                        dead[n] = isr[i]
+                        n += 1
+            dead_at[row + 1] = n
+    return n

@@ -19,11 +19,13 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from kfast.controller import Controller
 from kfast.errors import ArgumentError, InputError
+from kfast.kernels import tables as kernels
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.profiles import DEFAULT_PROFILE, find_profile
 from kfast.schema import NO_LEADER, PARTITION_STATE_NAMES, PartitionState, Strategy
 from kfast.spark.columns import spark_schema
 from kfast.state import ClusterState
+from kfast.state.tables import broker_ids, id_lists
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["elect", "fail"]
 
 _IDS = pa.list_(pa.int32())
+_MANY = 1 << 20
+"""Up to this, ids are flagged in an array."""
+
 RESULT = pa.schema(
     [
         ("leader", pa.int32()),
@@ -203,74 +208,83 @@ class _Batch:
         leader_epoch: pa.Array | None, unclean: pa.Array, brokers: list[int],
     ) -> None:
         self.given = replicas.is_valid()
-        replicas, isr, leader, live, unclean = (
-            column.filter(self.given) for column in (replicas, isr, leader, live, unclean)
-        )
-        rows = len(replicas)
-        lists = {"replicas": replicas.cast(_IDS), "isr": isr.cast(_IDS)}
-        dead = _without(lists["replicas"], lists["isr"], live.cast(_IDS))
-        which = pc.fill_null(unclean, False).cast(pa.int32())
+        self.whole = replicas.null_count == 0
+
+        def column(values: pa.Array, kind: pa.DataType) -> pa.Array:
+            return (values if self.whole else values.filter(self.given)).cast(kind)
+
+        lists = {"replicas": column(replicas, _IDS), "isr": column(isr, _IDS)}
+        which = pc.fill_null(column(unclean, pa.bool_()), False).cast(pa.int32())
         columns: dict[str, Any] = {
             "topic": pa.DictionaryArray.from_arrays(which, _TOPICS["topic"].chunk(0)),
-            "partition": pa.array(np.arange(rows, dtype=np.int32)),
+            "partition": pa.array(np.arange(len(which), dtype=np.int32)),
             **lists,
-            "leader": leader.cast(pa.int32()),
-            "offline_dir": dead,
+            "leader": column(leader, pa.int32()),
         }
+        if live.null_count < len(live):
+            columns["offline_dir"] = _dead(lists["replicas"], lists["isr"], column(live, _IDS))
         if leader_epoch is not None:
-            epochs = pc.fill_null(leader_epoch.filter(self.given), 0)
-            columns["leader_epoch"] = epochs.cast(pa.int32())
-        named = [column.flatten().to_numpy() for column in lists.values()]
+            columns["leader_epoch"] = pc.fill_null(column(leader_epoch, pa.int32()), 0)
+        named = [_items(column)[1] for column in lists.values()]
         leaders = pc.fill_null(columns["leader"], NO_LEADER).to_numpy()
         named += [leaders[leaders >= 0], np.asarray(brokers, np.int32)]
-        known = pa.table({"broker_id": pa.array(np.unique(np.concatenate(named)))})
+        known = pa.table({"broker_id": pa.array(_distinct(named))})
         self.state = ClusterState.from_tables(
             known, _TOPICS, pa.table(columns), source="the DataFrame"
         )
 
     def answer(self) -> pa.StructArray:
         """Columns of `RESULT`, null again where `replicas` was."""
-        partitions = self.state.to_tables().partitions
-        names = pa.DictionaryArray.from_arrays(
-            partitions["partition_state"].combine_chunks().cast(pa.int32()), PARTITION_STATE_NAMES
-        )
-        fields = [_plain(partitions[name]) for name in ("leader", "leader_epoch", "isr")]
-        answer = pa.StructArray.from_arrays(
-            [*fields, names.cast(pa.string())], fields=list(RESULT)
-        )
-        if len(answer) == len(self.given):
+        state = self.state
+        records = state.records
+        rows = np.arange(state.n_partitions, dtype=np.int32)
+        states = pa.array(records["partition_state"].astype(np.int32))
+        fields = [
+            pa.array(broker_ids(state, records["leader"])),
+            pa.array(np.ascontiguousarray(records["leader_epoch"])),
+            id_lists(state, rows, records["isr"]),
+            pa.DictionaryArray.from_arrays(states, PARTITION_STATE_NAMES).cast(pa.string()),
+        ]
+        answer = pa.StructArray.from_arrays(fields, fields=list(RESULT))
+        if self.whole:
             return answer
         place = pc.subtract(pc.cumulative_sum(self.given.cast(pa.int32())), 1)
         return answer.take(pc.if_else(self.given, place, pa.scalar(None, pa.int32())))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks)
-
-
-def _without(replicas: pa.ListArray, isr: pa.ListArray, live: pa.ListArray) -> pa.ListArray:
-    """Replicas and members of the ISR that are not live, row by row; none where live is null."""
-    known = live.is_valid().to_numpy(zero_copy_only=False)
-    kept, in_sync = _keys(replicas), _keys(isr)
-    strangers = in_sync[~_is_in(in_sync, kept)]
-    everyone = np.sort(np.concatenate([kept, strangers])) if strangers.size else kept
-    owner = everyone >> 32
-    dead = ~_is_in(everyone, _keys(live)) & known[owner]
-    offsets = np.searchsorted(owner[dead], np.arange(len(replicas) + 1)).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(everyone[dead].astype(np.int32)))
-
-
-def _is_in(keys: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = pc.is_in(pa.array(keys), value_set=pa.array(others)).to_numpy(
-        zero_copy_only=False
-    )
-    return found
-
-
-def _keys(lists: pa.ListArray) -> npt.NDArray[np.int64]:
-    """Row and broker of every item, as one number each."""
-    owner = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
-    if lists.flatten().null_count:
+def _items(lists: pa.ListArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Where each list begins, and the items of all; a null is an empty list."""
+    if lists.null_count:
+        lists = pc.fill_null(lists, pa.scalar([], lists.type))
+    begin = lists.offsets.to_numpy()
+    values = lists.values.slice(0, int(begin[-1]))
+    if values.slice(int(begin[0])).null_count:
         raise InputError("an array of broker ids has a null in it")
-    keys: npt.NDArray[np.int64] = (owner << 32) | lists.flatten().to_numpy().astype(np.int64)
-    return keys
+    if values.null_count:
+        # They stand before the first list of a slice, where nobody looks.
+        values = values.fill_null(NO_LEADER)
+    return begin, values.to_numpy()
+
+
+def _dead(replicas: pa.ListArray, isr: pa.ListArray, live: pa.ListArray) -> pa.ListArray:
+    """Replicas and members of the ISR that are not live, row by row; none where live is null."""
+    known = live.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+    (replica_at, assigned), (isr_at, in_sync), (live_at, up) = map(_items, (replicas, isr, live))
+    offsets = np.empty(len(replicas) + 1, np.int32)
+    values = np.empty(assigned.size + in_sync.size, np.int32)
+    n = kernels.list_dead(
+        replica_at, assigned, isr_at, in_sync, live_at, up, known, offsets, values
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[:n]))
+
+
+def _distinct(ids: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
+    """Each id once, ascending; flags where ids are small, which they are."""
+    ids = [some for some in ids if some.size]
+    most = max((int(some.max()) for some in ids), default=0)
+    if most >= _MANY or any(some.min() < 0 for some in ids):
+        return np.unique(np.concatenate(ids))
+    seen = np.zeros(most + 1, np.bool_)
+    for some in ids:
+        seen[some] = True
+    return np.flatnonzero(seen).astype(np.int32)
