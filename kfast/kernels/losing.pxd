@@ -83,9 +83,8 @@ cdef inline uint32_t all_if(bint condition) noexcept nogil:
 
 cdef inline uint32_t eligible_slots(int decided) noexcept nogil:
     """The slots that may lead: what a user's rule decided on, or any."""
-    if decided == NOT_ASKED_RULE:
-        return 0xFFFF
-    return 0 if decided < 0 else <uint32_t> 1 << decided
+    cdef uint32_t one = <uint32_t> 1 << (decided & 31)
+    return (one & all_if(decided >= 0)) | all_if(decided == NOT_ASKED_RULE)
 
 
 cdef inline Py_ssize_t place_of(broker_t broker, Py_ssize_t n_brokers) noexcept nogil:

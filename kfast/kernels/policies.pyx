@@ -21,6 +21,8 @@ from kfast.kernels.election cimport (
 )
 from kfast.kernels.slots cimport (
     AHEAD,
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
     FLAG_HAS_LEADERSHIP,
     NO_SLOT,
     P_NEW,
@@ -33,7 +35,6 @@ from kfast.kernels.slots cimport (
     chunk_start,
     const_record_t,
     kfast_prefetch,
-    leader_is_online,
     liveness_of,
     slot_of,
 )
@@ -55,6 +56,10 @@ ctypedef int64_t (*rule_t)(
     int32_t n_slots, const int32_t* brokers, const int32_t* racks, const int64_t* led,
 ) noexcept nogil
 
+# Rows that are looked at together: which of them are asked is told before the first one is.
+cdef enum:
+    BLOCK = 256
+
 # What every row is asked with, decided before the loop.
 cdef struct Question:
     rule_t rule
@@ -69,9 +74,12 @@ cdef struct Question:
 
 
 cdef inline bint is_elected(
-    const_record_t* record, const broker_t* brokers, const Liveness* seen, const Question* question
+    const_record_t* record, const broker_t* brokers, bint led, const Question* question
 ) noexcept nogil:
-    """Whether the event runs an election for this row, as the kernels of the event decide it."""
+    """Whether the event runs an election for this row, as the kernels of the event decide it.
+
+    `led`: the cached leader is online.
+    """
     cdef int state = record.partition_state
     if question.occasion == STORED:
         return True
@@ -82,9 +90,7 @@ cdef inline bint is_elected(
     if state == P_NO_ENTRY:
         state = P_NON_EXISTENT
     if question.occasion == FAILED:
-        if (question.offline_from >> state) & 1 and not leader_is_online(
-            record, brokers, seen.live
-        ):
+        if (question.offline_from >> state) & 1 and not led:
             state = P_OFFLINE
         if state != P_OFFLINE:
             return False
@@ -96,6 +102,26 @@ cdef inline bint is_elected(
     return state != P_NEW and (question.online_from >> state) & 1
 
 
+cdef inline bint may_be_asked(
+    const_record_t* record, const uint8_t* status, const Question* question
+) noexcept nogil:
+    """False only for rows that `is_elected` rules out: told at a glance and without a branch.
+
+    A leader on a live broker is online where no directory failed. Its state says of a row with
+    such a leader whether it was Offline all the same.
+    """
+    cdef uint8_t live
+    if question.occasion == FAILED:
+        live = status[max(record.leader, 0)] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN)
+        return (
+            (record.leader < 0) | (live != BROKER_REGISTERED) | (record.offline_dir != 0)
+            | (record.partition_state == P_OFFLINE)
+        )
+    if question.occasion == SHUT_DOWN:
+        return record.leader == question.broker
+    return True
+
+
 cdef inline bint is_bad(const Choice* choice, int64_t answer) noexcept nogil:
     """Whether an answer is neither a candidate nor NO_SLOT."""
     if answer < 0 or answer > 63:
@@ -104,8 +130,8 @@ cdef inline bint is_bad(const Choice* choice, int64_t answer) noexcept nogil:
 
 
 cdef inline int64_t call_rule(
-    const_record_t* record, const broker_t* brokers, const Liveness* seen, const Choice* choice,
-    const Question* question
+    const_record_t* record, const broker_t* brokers, int leader, const Liveness* seen,
+    const Choice* choice, const Question* question
 ) noexcept nogil:
     cdef int32_t rows[64]
     cdef int32_t racks[64]
@@ -120,10 +146,39 @@ cdef inline int64_t call_rule(
         for s in range(record.n_slots):
             led[s] = question.led[rows[s]]
     return question.rule(
-        slot_of(brokers, record.n_slots, record.leader), record.n_replicas,
-        <int64_t> choice.candidates, <int64_t> record.isr, <int64_t> seen.live, record.n_slots,
-        rows, racks, led,
+        leader, record.n_replicas, <int64_t> choice.candidates, <int64_t> record.isr,
+        <int64_t> seen.live, record.n_slots, rows, racks, led,
     )
+
+
+cdef inline int ask_row(
+    const_record_t* record, const broker_t* brokers, const uint8_t* status,
+    const int32_t* topic_row, const uint8_t* topic_flags, const uint8_t* lookup_failed,
+    const Question* question, int8_t* decided, int64_t* failure
+) noexcept nogil:
+    """Ask the rule for one row if it is elected for; 0 where the answer is bad."""
+    cdef bint unclean = question.strategy == OFFLINE_ALLOW_UNCLEAN
+    cdef Liveness seen = liveness_of(record, brokers, status)
+    cdef int leader = slot_of(brokers, record.n_slots, record.leader)
+    cdef bint led = leader != NO_SLOT and (seen.live >> leader) & 1 != 0
+    cdef Choice choice
+    cdef int64_t answer
+    if not is_elected(record, brokers, led, question):
+        return 1
+    if needs_permission(question.strategy, record.isr, seen):
+        if lookup_failed != NULL and lookup_failed[topic_row[0]]:
+            return 1
+        unclean = topic_flags[topic_row[0]] & TOPIC_UNCLEAN
+    choice = choose_for(record, question.strategy, seen, unclean)
+    if choice.slot == NO_SLOT:
+        return 1
+    answer = call_rule(record, brokers, leader, &seen, &choice, question)
+    if is_bad(&choice, answer):
+        failure[1] = answer
+        failure[2] = <int64_t> choice.candidates
+        return 0
+    decided[0] = <int8_t> answer
+    return 1
 
 
 cdef void decide_chunk(
@@ -132,38 +187,32 @@ cdef void decide_chunk(
     const uint8_t[::1] lookup_failed, const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end,
     const Question* question, int8_t[::1] decided, int64_t* failure
 ) noexcept nogil:
-    cdef Py_ssize_t i, row, at, ahead
-    cdef bint unclean
+    cdef Py_ssize_t i, row, ahead, last
+    cdef Py_ssize_t asked[BLOCK]
     cdef bint stored = question.occasion == STORED
-    cdef Liveness seen
-    cdef Choice choice
-    cdef int64_t answer
-    for i in range(begin, end):
-        if i + AHEAD < end:
-            ahead = rows[i + AHEAD]
-            kfast_prefetch(&records[i + AHEAD if stored else ahead])
-            kfast_prefetch(&replicas[ahead, 0])
-        row = rows[i]
-        at = i if stored else row
-        decided[i] = NOT_ASKED_RULE
-        seen = liveness_of(&records[at], &replicas[row, 0], &status[0])
-        if not is_elected(&records[at], &replicas[row, 0], &seen, question):
-            continue
-        unclean = question.strategy == OFFLINE_ALLOW_UNCLEAN
-        if needs_permission(question.strategy, records[at].isr, seen):
-            if lookup_failed.shape[0] and lookup_failed[topic_row[row]]:
-                continue
-            unclean = topic_flags[topic_row[row]] & TOPIC_UNCLEAN
-        choice = choose_for(&records[at], question.strategy, seen, unclean)
-        if choice.slot == NO_SLOT:
-            continue
-        answer = call_rule(&records[at], &replicas[row, 0], &seen, &choice, question)
-        if is_bad(&choice, answer):
-            failure[0] = i
-            failure[1] = answer
-            failure[2] = <int64_t> choice.candidates
-            return
-        decided[i] = <int8_t> answer
+    cdef const uint8_t* unreadable = &lookup_failed[0] if lookup_failed.shape[0] else NULL
+    cdef int k, n
+    while begin < end:
+        last = min(begin + BLOCK, end)
+        n = 0
+        for i in range(begin, last):
+            if i + AHEAD < end:
+                ahead = rows[i + AHEAD]
+                kfast_prefetch(&records[i + AHEAD if stored else ahead])
+                kfast_prefetch(&replicas[ahead, 0])
+            decided[i] = NOT_ASKED_RULE
+            asked[n] = i
+            n += may_be_asked(&records[i if stored else rows[i]], &status[0], question)
+        for k in range(n):
+            i = asked[k]
+            row = rows[i]
+            if not ask_row(
+                &records[i if stored else row], &replicas[row, 0], &status[0], &topic_row[row],
+                &topic_flags[0], unreadable, question, &decided[i], failure,
+            ):
+                failure[0] = i
+                return
+        begin = last
 
 
 def decide(
