@@ -256,14 +256,11 @@ def _items(lists: pa.ListArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.i
     """Where each list begins, and the items of all; a null is an empty list."""
     if lists.null_count:
         lists = pc.fill_null(lists, pa.scalar([], lists.type))
-    begin = lists.offsets.to_numpy()
-    values = lists.values.slice(0, int(begin[-1]))
-    if values.slice(int(begin[0])).null_count:
-        raise InputError("an array of broker ids has a null in it")
+    at = lists.offsets.to_numpy()
+    values = lists.values.slice(int(at[0]), int(at[-1] - at[0]))
     if values.null_count:
-        # They stand before the first list of a slice, where nobody looks.
-        values = values.fill_null(NO_LEADER)
-    return begin, values.to_numpy()
+        raise InputError("an array of broker ids has a null in it")
+    return (at - at[0] if at[0] else at), values.to_numpy()
 
 
 def _dead(replicas: pa.ListArray, isr: pa.ListArray, live: pa.ListArray) -> pa.ListArray:
