@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kfast
-from benchmarks import plain_describe, plain_numpy
+from benchmarks import plain_describe, plain_numba, plain_numpy
 from kfast.kernels import placement
 
 ROUNDS = 3
@@ -23,7 +23,8 @@ class TestGenerate:
             partitions=n_partitions, digest=plain_numpy.digest(state.replicas)
         )
 
-    def test_numpy(self, benchmark, cluster, shape, n_partitions, n_brokers):
+    @pytest.mark.parametrize("form", ["numpy", "numba"])
+    def test_plain(self, benchmark, cluster, shape, n_partitions, n_brokers, form):
         """Placement alone: no state is made of it."""
         n_topics = cluster.n_topics
         start, shift = np.empty(n_topics, np.int32), np.empty(n_topics, np.int32)
@@ -31,10 +32,12 @@ class TestGenerate:
         placement.random_below(shape["seed"], 1, n_brokers, shift)
         rack = np.arange(n_brokers) % shape["racks"]
         columns = (cluster.topic_row, cluster.partition, start, shift, rack)
+        place = {
+            "numpy": lambda: plain_numpy.place_kafka(*columns, cluster.n_slots),
+            "numba": lambda: plain_numba.place_kafka(*columns),
+        }[form]
         benchmark.group = "generate"
-        replicas = benchmark.pedantic(
-            plain_numpy.place_kafka, args=(*columns, cluster.n_slots), rounds=ROUNDS
-        )
+        replicas = benchmark.pedantic(place, rounds=ROUNDS, warmup_rounds=1)
         found = plain_numpy.digest(replicas)
         assert found == plain_numpy.digest(cluster.replicas)
         benchmark.extra_info.update(partitions=n_partitions, digest=found)
@@ -61,10 +64,17 @@ class TestReadDescribe:
             partitions=n_partitions, digest=found, text_bytes=text.stat().st_size
         )
 
-    def test_python(self, benchmark, cluster, text, n_partitions):
+    @pytest.mark.parametrize("form", ["python", "numpy", "numba"])
+    def test_plain(self, benchmark, cluster, text, n_partitions, form):
+        """The numbers alone: no names, no checks, no state."""
         benchmark.group = "read describe"
+        read = {
+            "python": plain_describe.read, "numpy": plain_describe.read_numpy,
+            "numba": plain_describe.read_numba,
+        }[form]
         partition, leader, replicas, isr = benchmark.pedantic(
-            plain_describe.read, args=(text,), rounds=1
+            read, args=(text,), rounds=1 if form == "python" else ROUNDS,
+            warmup_rounds=int(form == "numba"),
         )
         assert (isr == replicas).all()
         found = plain_numpy.digest(partition, leader, replicas)

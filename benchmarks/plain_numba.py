@@ -226,6 +226,36 @@ def _come_back(
 
 
 @numba.njit(nogil=True)
+def _place(topic_row, partition, start_of, shift_of, rack, n_racks, replicas):
+    n = rack.size
+    for row in range(replicas.shape[0]):
+        first = (partition[row] + start_of[topic_row[row]]) % n
+        step = (shift_of[topic_row[row]] + partition[row] // n) * n_racks % (n - 1)
+        replicas[row, 0] = first
+        for slot in range(1, WIDTH):
+            clash = True
+            while clash:
+                place = (first + 1 + step) % n
+                step = (step + 1) % (n - 1)
+                clash = False
+                for other in range(slot):
+                    taken = replicas[row, other]
+                    same_rack = slot < n_racks and rack[taken] == rack[place]
+                    clash = clash or same_rack or taken == place
+            replicas[row, slot] = place
+
+
+def place_kafka(
+    topic_row: NDArray[np.int32], partition: NDArray[np.int32], start_of: NDArray[np.int32],
+    shift_of: NDArray[np.int32], rack: NDArray[np.int32],
+) -> NDArray[np.uint16]:
+    """As `plain_numpy.place_kafka`, partition by partition."""
+    replicas = np.empty((partition.size, WIDTH), np.uint16)
+    _place(topic_row, partition, start_of, shift_of, rack, int(rack.max()) + 1, replicas)
+    return replicas
+
+
+@numba.njit(nogil=True)
 def _move(rows, brokers, replicas, leader_epoch, version, sent, stopped):
     for i in range(rows.size):
         row, new = rows[i], brokers[i]
