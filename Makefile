@@ -8,6 +8,7 @@
 #   make sanitize  the kernel tests against a build with the address and undefined sanitizers
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
 #   make guard     kernels beside their numpy and numba twins: has one lost a third of its speed?
+#   make reports   of all kernels: Cython's annotation, and which loops gcc vectorises; in build/reports
 #   make clean     remove all that the above made
 
 PYTHON ?= python3
@@ -28,7 +29,7 @@ IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint debug sanitize bench guard clean
+.PHONY: demo test slow lint debug sanitize bench guard reports clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -57,6 +58,9 @@ bench: $(VENV)/installed-dev
 
 guard: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks.guard
+
+reports: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.reports
 
 # The checked builds are made in copies of the tree, so that they never replace the real kernels.
 # build/shared stands where a copy's tests look for ../shared.

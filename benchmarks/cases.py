@@ -37,7 +37,7 @@ LINE_BYTES = 64
 RECORD_BYTES, SLOT_BYTES = 24, 3
 """A hot record; a replica's broker row and state."""
 
-REPLICATION_FACTOR = 3
+REPLICATION_FACTOR, FEWEST_BROKERS = 3, 12
 SHARE = 10
 """A tenth of the brokers restarted before a preferred election; of the partitions moves or goes."""
 

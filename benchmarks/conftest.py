@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 import kfast
+from benchmarks.cases import FEWEST_BROKERS, REPLICATION_FACTOR
 
-REPLICATION_FACTOR = 3
 SMALL = 20_000
 REPLICAS_PER_BROKER = 10_000
-FEWEST_BROKERS = 12
 
 
 def pytest_addoption(parser):

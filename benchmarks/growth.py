@@ -5,7 +5,9 @@
 Clusters of 10 thousand, 100 thousand, ... partitions, 10 000 replicas on each broker; each event in
 each form, forms in turns, the median of some rounds, in CPU time of one thread. The line `limit` is
 the time that the bytes to be moved take at the bandwidth of a copy measured in this run. The slopes
-are fitted to the logarithms: 1 is linear growth, 0 none. Clusters of 100 million partitions are for
+are fitted to the logarithms: 1 is linear growth, 0 none. Smaller sizes than `--least` are taken from
+the `growth.json` in the folder, where there is one, so that each size can have a quiet time of its
+own. Clusters of 100 million partitions are for
 `benchmarks.large`.
 """
 
@@ -64,8 +66,10 @@ def measure(n_partitions: int, bandwidth: float) -> list[dict[str, Any]]:
 
 def n_rounds(event: str, n_partitions: int) -> int:
     """How often an event is measured: less often where one round takes seconds."""
+    if n_partitions < 1_000_000:
+        return ROUNDS
     few = ROUNDS_ROLLING if event == "rolling" else ROUNDS_LARGE
-    return ROUNDS if n_partitions <= 1_000_000 else few
+    return few if n_partitions > 1_000_000 else ROUNDS_LARGE if event == "rolling" else ROUNDS
 
 
 def slopes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -147,19 +151,22 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure all sizes; write growth.csv, growth.md, growth.json and growth.svg."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth")
     parser.add_argument("--most", type=int, default=1_000_000, help="partitions of the largest")
+    parser.add_argument("--least", type=int, default=LEAST, help="partitions of the smallest")
     parser.add_argument("--folder", type=Path, default=Path("benchmarks/results"))
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     bandwidth = cases.copy_bandwidth()
     where = this_machine(bandwidth)
     measure(LEAST, bandwidth)
-    rows = []
-    size = LEAST
+    size = options.least
+    kept = options.folder / "growth.json"
+    known = json.loads(kept.read_text())["rows"] if size > LEAST and kept.exists() else []
+    rows = [row for row in known if row["partitions"] < size]
     while size <= options.most:
         rows += measure(size, bandwidth)
         write_tables(options.folder, rows, where)
         document = {"where": where, "rows": rows, "slopes": slopes(rows)}
-        (options.folder / "growth.json").write_text(json.dumps(document, indent=1) + "\n")
+        kept.write_text(json.dumps(document, indent=1) + "\n")
         draw(options.folder / "growth.svg", rows, where)
         print(f"{size} partitions measured and written", flush=True)
         size *= 10

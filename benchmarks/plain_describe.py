@@ -90,7 +90,7 @@ def read_numba(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return _scan(data, *_sizes(data))
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _sizes(data):
     """Lines of partitions, and brokers in each list: every line has two lists."""
     n = commas = 0
@@ -104,7 +104,7 @@ def _sizes(data):
     return n, commas // max(2 * n, 1) + 1
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _scan(data, n, width):
     partition, leader = np.empty(n, np.int32), np.empty(n, np.int32)
     lists = np.empty((2, n, width), np.int32)

@@ -29,7 +29,7 @@ WIDTH = 3
 """Replicas of each partition."""
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _live(replicas, row, registered):
     live = 0
     for slot in range(WIDTH):
@@ -37,13 +37,13 @@ def _live(replicas, row, registered):
     return live
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _tell(replicas, row, live, times, sent):
     for slot in range(WIDTH):
         sent[replicas[row, slot]] += times * ((live >> slot) & 1)
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _leave(replicas, row, members, live):
     """Who stays in the ISR: of an ISR that goes as a whole, who leaves last."""
     left = members & live
@@ -56,7 +56,7 @@ def _leave(replicas, row, members, live):
     return left
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _start(replicas, leader, registered, replica_state, partition_state, begin, sent):
     for row in range(leader.size):
         for slot in range(WIDTH):
@@ -68,7 +68,7 @@ def _start(replicas, leader, registered, replica_state, partition_state, begin, 
         sent[broker] += begin[broker + 1]
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _take_over(
     replicas, leader, isr, leader_epoch, version, partition_state, replica_state, registered,
     begin, sent, offline,
@@ -105,7 +105,7 @@ def _take_over(
     return n_offline
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _host(replicas, place, hosted):
     for row in range(replicas.shape[0]):
         for slot in range(WIDTH):
@@ -114,7 +114,7 @@ def _host(replicas, place, hosted):
             place[broker] += 1
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _scan(replicas, chosen):
     """Rows on one of some brokers, ascending."""
     found = 0
@@ -125,7 +125,7 @@ def _scan(replicas, chosen):
     return rows[:found]
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _fail(
     rows, replicas, leader, isr, leader_epoch, version, partition_state, replica_state, registered,
     sent, offline,
@@ -160,7 +160,7 @@ def _fail(
     return n_offline
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _prefer(replicas, leader, isr, leader_epoch, version, partition_state, registered, sent):
     for row in range(leader.size):
         first = np.int32(replicas[row, 0])
@@ -173,7 +173,7 @@ def _prefer(replicas, leader, isr, leader_epoch, version, partition_state, regis
                 sent[replicas[row, slot]] += np.int64(registered[replicas[row, slot]])
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _shut_down(
     rows, broker, replicas, leader, isr, leader_epoch, version, replica_state, registered, sent,
     stopped,
@@ -200,7 +200,7 @@ def _shut_down(
             version[row] += 1
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _come_back(
     rows, broker, replicas, leader, isr, leader_epoch, version, partition_state, replica_state,
     registered, sent,
@@ -225,7 +225,7 @@ def _come_back(
     sent[broker] += rows.size
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _place(topic_row, partition, start_of, shift_of, rack, n_racks, replicas):
     n = rack.size
     for row in range(replicas.shape[0]):
@@ -255,7 +255,7 @@ def place_kafka(
     return replicas
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _move(rows, brokers, replicas, leader_epoch, version, sent, stopped):
     for i in range(rows.size):
         row, new = rows[i], brokers[i]
@@ -270,7 +270,7 @@ def _move(rows, brokers, replicas, leader_epoch, version, sent, stopped):
         replicas[row, WIDTH - 1] = new
 
 
-@numba.njit(nogil=True)
+@numba.njit(nogil=True, cache=True)
 def _delete(
     rows, replicas, leader, isr, leader_epoch, version, partition_state, replica_state, stopped
 ):

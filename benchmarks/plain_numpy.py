@@ -98,7 +98,9 @@ def start(columns: Columns) -> None:
     n_brokers = columns.registered.size
     slots = np.ascontiguousarray(columns.replicas.T)
     counts = np.array([np.bincount(slot, minlength=n_brokers) for slot in slots])
-    columns.row_order = np.array([np.argsort(slot, kind="stable") for slot in slots])
+    columns.row_order = np.empty((slots.shape[0], slots.shape[1]), np.int64)
+    for slot, order in zip(slots, columns.row_order, strict=True):
+        order[:] = np.argsort(slot, kind="stable")
     columns.row_starts = np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
     columns.leader_and_isr += np.where(columns.registered, counts.sum(axis=0), 0)
     columns.offline = np.empty(0, np.int64)
