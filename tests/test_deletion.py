@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kfast import Controller, PartitionState, invariants
+import numpy as np
+
+from kfast import Controller, PartitionState, generate, invariants
+from kfast.state.names import Lookup
 
 from .readings import announced, lines, moves, sent
 from .states import assert_reads, read_state
@@ -220,3 +223,24 @@ def test_without_topic_deletion_a_new_controller_removes_the_markers():
     assert not state.topic_ineligible.any()
     assert (state.preferred_imbalance_count, states(state, 0)) == (1, "1:ONLINE,2:ONLINE")
     invariants.check(state)
+
+
+def test_what_is_gone_is_not_found_and_what_is_left_is():
+    """Freeing keeps the sorted keys; a copy made before still finds everything."""
+    state = generate(brokers=6, partitions=60, topics=6)
+    controller = Controller(state)
+    controller.on_controller_failover()
+    names = state.topic.to_pylist()
+    all_rows = [state.topic_partitions(name).tolist() for name in names]
+    before = state.copy()
+    for name in (names[1], names[4]):
+        controller.delete_topics([name])
+        controller.acknowledge_deletions()
+    fresh = Lookup(state)
+    for topic, name in enumerate(names):
+        gone = name in (names[1], names[4])
+        assert state.lookup.rows_of_topic(topic).tolist() == ([] if gone else all_rows[topic])
+        assert fresh.rows_of_topic(topic).tolist() == state.lookup.rows_of_topic(topic).tolist()
+        assert before.topic_partitions(name).tolist() == all_rows[topic]
+        asked = np.full(11, topic, np.int32), np.arange(11, dtype=np.int32)
+        assert state.lookup.rows(*asked).tolist() == fresh.rows(*asked).tolist()

@@ -10,7 +10,6 @@ import pytest
 
 import kfast
 from kfast import ArgumentError, ClusterState, Controller, RowError, Store, invariants
-from kfast.state.names import Lookup
 from kfast.state.tables import id_lists
 
 from .kernel_calls import LAYOUTS
@@ -385,24 +384,3 @@ def test_lists_of_ids_skip_nothing(freed):
     state = freed.state
     rows = np.array([1, 3], np.int32)
     assert id_lists(state, rows, np.array([3, 1], np.uint64)).to_pylist() == [[1, 3], [3]]
-
-
-def test_what_is_gone_is_not_found_and_what_is_left_is():
-    """Freeing keeps the sorted keys; a copy made before still finds everything."""
-    state = kfast.generate(brokers=6, partitions=60, topics=6)
-    controller = kfast.Controller(state)
-    controller.on_controller_failover()
-    names = state.topic.to_pylist()
-    all_rows = [state.topic_partitions(name).tolist() for name in names]
-    before = state.copy()
-    for name in (names[1], names[4]):
-        controller.delete_topics([name])
-        controller.acknowledge_deletions()
-    fresh = Lookup(state)
-    for topic, name in enumerate(names):
-        gone = name in (names[1], names[4])
-        assert state.lookup.rows_of_topic(topic).tolist() == ([] if gone else all_rows[topic])
-        assert fresh.rows_of_topic(topic).tolist() == state.lookup.rows_of_topic(topic).tolist()
-        assert before.topic_partitions(name).tolist() == all_rows[topic]
-        asked = np.full(11, topic, np.int32), np.arange(11, dtype=np.int32)
-        assert state.lookup.rows(*asked).tolist() == fresh.rows(*asked).tolist()
