@@ -17,6 +17,9 @@ from pyspark.sql import SparkSession
 import kfast
 import kfast.spark
 from kfast.spark import functions
+from kfast.spark.fleets import Exports
+from kfast.spark.pipeline import run_pipeline
+from kfast.spark.snapshots import Job, Sweep
 from tests.spark_session import SETTINGS
 from tests.test_spark_sharded import EVENTS
 
@@ -36,6 +39,9 @@ def streamed(spark: SparkSession, folder: Path) -> pa.Table:
         )
         query.awaitTermination()
     return spark.read.parquet(str(read)).toArrow()
+
+
+SWEEPS = (Sweep("each", "every_broker"),)
 
 
 def main(folder: Path) -> None:
@@ -75,9 +81,38 @@ def main(folder: Path) -> None:
         "stream": streamed(spark, folder),
         "again": kfast.spark.sweep(spark, state, scenarios.slice(5, 9)).toArrow(),
     }
+    answers |= users_frames(spark, folder) | fleets(spark, folder)
     for name, table in answers.items():
         feather.write_feather(table, str(folder / f"{name}.answer"), compression="uncompressed")
     spark.stop()
+
+
+def users_frames(spark, folder) -> dict[str, pa.Table]:
+    """Elections in a column, scenarios as rows, clusters that are made up."""
+    partitions = spark.read.format("kfast").load(str(folder / "cluster.arrow"))
+    elected = functions.elect("replicas", "isr", "replicas").alias("now")
+    made = spark.read.format("kfast").options(clusters=3, brokers=4, partitions=10, tasks=2)
+    few = kfast.every_broker(kfast.read(folder / "cluster.arrow"), k=2).slice(3, 9)
+    return {
+        "elected": partitions.select("topic", "partition", elected).toArrow(),
+        "made": made.load().toArrow(),
+        "few": kfast.spark.scenario_rows(spark, few, tasks=2).toArrow(),
+    }
+
+
+def fleets(spark, folder) -> dict[str, pa.Table]:
+    """Exports in files and in rows, and the pipeline over them."""
+    exports = folder / "fleet"
+    rows = [(str(path), bytearray(path.read_bytes())) for path in sorted(exports.rglob("*.*"))]
+    frame = spark.createDataFrame(rows, "cluster string, content binary")
+    job = Job(Exports({}, "brokers.csv"), SWEEPS, str(folder / "made"))
+    done = run_pipeline(spark, exports, job, tasks=2)
+    return {
+        "files": kfast.spark.fleet(spark, exports, "every_broker").toArrow(),
+        "rows": kfast.spark.fleet(spark, frame, "every_broker", tasks=3).toArrow(),
+        "pipeline": done,
+        "later": run_pipeline(spark, exports, job),
+    }
 
 
 if __name__ == "__main__":

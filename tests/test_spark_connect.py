@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pytest
 
 import kfast
+from kfast.elections import offline_leader
 from tests.conftest import ROOT
 from tests.spark_session import need_java, set_environment
 from tests.test_spark_sharded import EVENTS, alone, cluster, requests_alone, split
@@ -27,6 +29,11 @@ def answers(cluster, tmp_path_factory):
     folder = tmp_path_factory.mktemp("connect")
     kfast.write(cluster, folder / "cluster.arrow")
     split(cluster, folder / "shards", 4)
+    for seed, name in enumerate(("east", "west")):
+        (folder / "fleet" / name).mkdir(parents=True)
+        state = kfast.generate(brokers=5, partitions=40, seed=seed)
+        kfast.write(state, folder / "fleet" / name / "1.parquet")
+    (folder / "fleet" / "west" / "2.txt").write_text("cut off")
     environ = dict(os.environ)
     set_environment(environ)
     done = subprocess.run(
@@ -34,7 +41,26 @@ def answers(cluster, tmp_path_factory):
         capture_output=True, text=True, cwd=ROOT, env=environ, timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    assert files(folder) == made_here(folder)
     return {path.stem: feather.read_table(str(path)) for path in folder.glob("*.answer")}
+
+
+def files(folder, name="made") -> dict[str, bytes]:
+    """What a pipeline made."""
+    found = (folder / name).rglob("*.*")
+    return {str(p.relative_to(folder / name)): p.read_bytes() for p in found if p.is_file()}
+
+
+def made_here(folder) -> dict[str, bytes]:
+    """What the pipeline makes without Spark."""
+    from kfast.spark.fleets import Exports
+    from kfast.spark.snapshots import Job, run_snapshot
+    from tests.connect_driver import SWEEPS
+
+    job = Job(Exports({}, "brokers.csv"), SWEEPS, str(folder / "here"))
+    for path in (folder / "fleet").rglob("*.*"):
+        run_snapshot(job, str(path))
+    return files(folder, "here")
 
 
 def test_tables_are_those_of_one_machine(answers, cluster):
@@ -94,3 +120,34 @@ def test_a_stream_reads_each_snapshot_once(answers, cluster):
     )
     ids = cluster.broker_id.tolist()
     assert seen == [(name, broker) for name in ("1.arrow", "2.arrow") for broker in ids]
+
+
+def test_fleets_answer_alike(answers):
+    """From files and from rows; the pipeline's files are compared by the fixture."""
+    tables = [answers[name].sort_by([("source", "ascending"), ("scenario", "ascending")])
+              for name in ("files", "rows")]
+    assert tables[0].equals(tables[1])
+    errors = tables[0].filter(pc.is_valid(tables[0]["error"]))
+    assert [source.split("/")[-2:] for source in errors["source"].to_pylist()] == [
+        ["west", "2.txt"]
+    ]
+    good = tables[0].filter(pc.is_null(tables[0]["error"]))
+    for seed, source in enumerate(sorted(set(good["source"].to_pylist()))):
+        state = kfast.generate(brokers=5, partitions=40, seed=seed)
+        wanted = kfast.sweep(state, kfast.every_broker(state))
+        mine = good.filter(pc.equal(good["source"], source))
+        assert mine.select(wanted.column_names).cast(wanted.schema).equals(wanted)
+    assert answers["pipeline"]["fresh"].to_pylist() == [True] * 3
+    assert answers["later"]["fresh"].to_pylist() == [False] * 3
+
+
+def test_columns_elect_and_scenarios_are_rows(answers, cluster):
+    elected = {(r["topic"], r["partition"]): r["now"] for r in answers["elected"].to_pylist()}
+    for row in cluster.to_tables().partitions.to_pylist():
+        choice = offline_leader(row["replicas"], row["isr"], row["replicas"])
+        assert elected[row["topic"], row["partition"]]["leader"] == choice.leader
+    few = kfast.every_broker(cluster, k=2).slice(3, 9)
+    seen = answers["few"].sort_by([("scenario", "ascending"), ("broker", "ascending")])
+    wanted = few.to_table().sort_by([("scenario", "ascending"), ("broker", "ascending")])
+    assert seen.cast(wanted.schema).equals(wanted)
+    assert answers["made"].num_rows == 30
