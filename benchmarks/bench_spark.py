@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import timeit
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,10 +15,14 @@ import pytest
 import kfast
 from tests.conftest import spark
 from tests.test_spark_sharded import split
+from tests.worker_memory import workers_with
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 __all__ = ["spark"]
 ROUNDS = 3
+THREADS = 2
+CLUSTERS = 8
+WORKER_BYTES = 300_000_000
 SHARDS = 8
 
 
@@ -27,26 +33,93 @@ def scenarios(cluster, request):
     )
 
 
+def beside(benchmark, on_spark, plain, rows):
+    """Time work on Spark and the same without; say the ratio, and what Spark adds to each row."""
+    benchmark.pedantic(on_spark, rounds=ROUNDS, warmup_rounds=1)
+    if benchmark.disabled:
+        plain()
+        return
+    plain_s = min(timeit.repeat(plain, number=1, repeat=ROUNDS))
+    spark_s = benchmark.stats.stats.median
+    benchmark.extra_info.update(
+        rows=rows, plain_s=plain_s, ratio=spark_s / plain_s,
+        overhead_ns_per_row=(spark_s - plain_s) / rows * 1e9,
+    )
+
+
 class TestSweep:
-    """Random scenarios of three brokers each, all counts."""
+    """Random scenarios of three brokers each: all counts, by partition, by broker."""
 
-    def test_kfast(self, benchmark, cluster, scenarios):
-        benchmark.group = "spark: sweep"
-        table = benchmark.pedantic(kfast.sweep, args=(cluster, scenarios, 2), rounds=ROUNDS)
-        assert table.num_rows == len(scenarios)
-
-    def test_spark(self, benchmark, spark, cluster, scenarios):
+    def test_scenarios(self, benchmark, spark, cluster, scenarios):
         from kfast.spark import sweep
 
-        benchmark.group = "spark: sweep"
-        sweep(spark, cluster, scenarios.slice(0, 100), tasks=2).toArrow()
-        table = benchmark.pedantic(
-            lambda: sweep(spark, cluster, scenarios).toArrow(), rounds=ROUNDS
+        n = len(scenarios)
+        beside(
+            benchmark, lambda: sweep(spark, cluster, scenarios).toArrow(),
+            lambda: kfast.sweep(cluster, scenarios, THREADS), n,
         )
-        n = len(scenarios) // 50
-        some = table.sort_by("scenario").slice(0, n).combine_chunks()
-        wanted = kfast.sweep(cluster, scenarios.slice(0, n))
-        assert some.cast(wanted.schema).equals(wanted.combine_chunks())
+        some = sweep(spark, cluster, scenarios).where(f"scenario < {n // 50}").toArrow()
+        peaks = [peak - mapped for peak, mapped in workers_with("kfast-").values()]
+        benchmark.extra_info.update(worker_peak_beside_mapping_bytes=max(peaks))
+        assert max(peaks) < WORKER_BYTES
+        wanted = kfast.sweep(cluster, scenarios.slice(0, n // 50))
+        seen = some.sort_by("scenario").combine_chunks()
+        assert seen.cast(wanted.schema).equals(wanted.combine_chunks())
+
+    def test_partitions(self, benchmark, spark, cluster, scenarios):
+        from kfast.spark import sweep_partitions
+
+        beside(
+            benchmark, lambda: done(sweep_partitions(spark, cluster, scenarios)),
+            lambda: kfast.sweep_partitions(cluster, scenarios, THREADS), cluster.n_partitions,
+        )
+
+    def test_brokers(self, benchmark, spark, cluster, scenarios):
+        from kfast.spark import sweep_brokers
+
+        beside(
+            benchmark, lambda: done(sweep_brokers(spark, cluster, scenarios)),
+            lambda: kfast.sweep_brokers(cluster, scenarios, THREADS), cluster.n_brokers,
+        )
+
+
+def done(frame):
+    """Make all rows of a DataFrame, and keep none."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+class TestSource:
+    """Tables of the data source, and what they are made of without Spark."""
+
+    def test_export(self, benchmark, spark, cluster, tmp_path):
+        path = tmp_path / "cluster.arrow"
+        kfast.write(cluster, path)
+        beside(
+            benchmark, lambda: done(spark.read.format("kfast").load(str(path))),
+            lambda: kfast.read(path).to_tables().partitions, cluster.n_partitions,
+        )
+
+    def test_made_up_clusters(self, benchmark, spark, shape):
+        made = {**shape, "partitions": shape["partitions"] // CLUSTERS}
+
+        def plain():
+            for seed in range(CLUSTERS):
+                assert kfast.generate(**{**made, "seed": seed}).to_tables().partitions.num_rows
+
+        frame = spark.read.format("kfast").options(**{**made, "seed": 0, "clusters": CLUSTERS})
+        beside(
+            benchmark, lambda: done(frame.load()), plain, CLUSTERS * made["partitions"]
+        )
+
+    def test_scenarios(self, benchmark, spark, cluster, scenarios):
+        frame = spark.read.format("kfast").options(
+            table="scenarios", scenarios="random_brokers", k=scenarios.k, seed=scenarios.seed,
+            n=len(scenarios) - 1, brokers=cluster.n_brokers, tasks=THREADS,
+        )
+        beside(
+            benchmark, lambda: done(frame.load()), scenarios.to_table,
+            scenarios.k * (len(scenarios) - 1),
+        )
 
 
 @pytest.fixture(scope="module")

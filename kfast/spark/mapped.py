@@ -138,7 +138,8 @@ def _open_plan(path: str) -> SentPlan:
     arrays: Arrays = {}
     for field, cell in zip(batch.schema, batch.columns, strict=True):
         shape = [int(size) for size in field.metadata[b"shape"].split(b",")]
-        found = np.frombuffer(cell[0].as_buffer(), field.metadata[b"dtype"].decode())
+        # The data buffer itself: a cell taken from the column would be a copy.
+        found = np.frombuffer(cell.buffers()[2], field.metadata[b"dtype"].decode())
         arrays[field.name] = found.reshape(shape)
     n_partitions, n_rows = arrays["sizes"].tolist()
     plan = SweepPlan(
