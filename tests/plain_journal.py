@@ -1,7 +1,7 @@
 """The journal's tables in plain numpy: one step after the other, from the state as it is then.
 
-The twin of `kernels/journal.pyx`, `journal_tables.pyx` and `journal_requests.pyx`: sorts and masks
-where the kernels visit each effect once.
+The twin of `kernels/journal.pyx` and its neighbours: sorts and masks where the kernels visit each
+effect once.
 
 Source: specification, section 5.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -147,7 +148,7 @@ class Journal:
         if not self.full and not from_store:
             return
         if isinstance(effects, Kept):
-            kept = effects
+            kept = replace(effects, tallied=self._tallied(total)) if from_tally else effects
         else:
             if from_store:
                 effects = effects[np.argsort(effects["row"], kind="stable")]
@@ -167,6 +168,12 @@ class Journal:
             if sent:
                 announced = bool(kept.kinds & _ANNOUNCING)
                 self._add_metadata_brokers(self.state.registered if announced else None, step)
+
+    def _tallied(self, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """(2, B) partitions in the LeaderAndIsr and in the StopReplica request to each broker."""
+        registered = self.state.registered
+        each: npt.NDArray[np.int64] = total[LAYOUT["brokers"] :].reshape(2, -1)
+        return each[:, : registered.size] * registered
 
     def add_empty_steps(self, action: str, n: int) -> None:
         """Record n calls whose counts are those of the call after them."""
@@ -216,11 +223,11 @@ class Journal:
         announcing = (effects["kinds"] & _ANNOUNCING) != 0
         announced = np.unique(effects["row"][announcing]).size
         each = announced if self.each else None
-        leads, stops = kept.request_counts()
+        leads, stops = kept.request_counts
         for kind, counts in ((requests.LEADER_AND_ISR, leads), (requests.STOP_REPLICA, stops)):
             self.sent.append(sent_to(step, kind, counts > 0, counts, each))
         if announced:
-            n_told = kept.by_row().metadata_places().size if told is None else told.size
+            n_told = kept.by_row.metadata_places().size if told is None else told.size
             if self.each and self.names_deleted:
                 n_told += (announced - 1) * self._deleted_rows().size
             everyone = self.state.registered

@@ -14,11 +14,14 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.journal import columns
-from kfast.journal.columns import IDS, NAME, StepNumber
+from kfast.journal.columns import IDS, NAME, Column, Number
+from kfast.journal.effects import KIND_ELECTION, KIND_UNCLEAN
 from kfast.journal.kept import Kept
+from kfast.journal.spread import NOWHERE
 from kfast.kernels import journal_tables
 from kfast.profiles import Profile
-from kfast.schema import Code, Strategy
+from kfast.schema import Code, PartitionState, Strategy
+from kfast.state.records import Rows
 
 TRANSITIONS = pa.schema([
     ("step", pa.int32()), ("topic", NAME), ("partition", pa.int32()), ("broker_id", pa.int32()),
@@ -37,56 +40,92 @@ REFUSALS = pa.schema([
 INITIALIZATION = "INITIALIZATION"
 CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))
 STATE_NAMES = schema.REPLICA_STATE_NAMES + schema.PARTITION_STATE_NAMES
+OFFLINE_PARTITION = len(schema.REPLICA_STATE_NAMES) + schema.PartitionState.OFFLINE
 _SUCCEEDED = sum(1 << code for code in Code if code.succeeded)
+_SUCCESS = np.array([Code(number).succeeded for number in range(len(Code))])
 _UNSAID = sum(1 << code for code in (
     Code.DROPPED, Code.NOT_ASKED, Code.ILLEGAL_ARGUMENT, Code.CONTROLLER_MOVED, Code.UNDECODABLE,
 ))
 
 
-def transitions(kept: Kept, step: StepNumber) -> pa.Table:
+def transitions(whole: Kept, step: int) -> Iterator[pa.Table]:
     """State changes that happened, in the order (row, broker id)."""
-    numbers = np.empty((5, len(kept)), np.int32)
-    n = journal_tables.fill_transitions(
-        kept.as_bytes, kept.wide, kept.seen.broker_id, _SUCCEEDED, numbers
+    for kept in whole.pieces:
+        yield _transitions(kept, step)
+
+
+def _transitions(kept: Kept, step: int) -> pa.Table:
+    said = kept.spread
+    places: Rows | None = None
+    said.ask(["topic", "partition", "broker", "from_state", "to_state"])
+    if kept.codes & ~_SUCCEEDED:
+        places = np.flatnonzero(_SUCCESS[said.array("code")]).astype(np.int32)
+    n, (topic, partition, broker, before, after) = said.numbers(
+        ["topic", "partition", "broker", "from_state", "to_state"], places
     )
-    nulls = columns.Nulls(numbers[2, :n] >= 0)
+    if isinstance(broker, int):
+        brokers = columns.repeated(broker, n) if broker >= 0 else columns.all_null(pa.int32(), n)
+    else:
+        brokers = columns.values(broker, columns.Nulls(broker >= 0))
     return pa.table(
         [
-            step.column(n), columns.named(numbers[0, :n], kept.seen.topic),
-            columns.values(numbers[1, :n]), columns.values(numbers[2, :n], nulls),
-            columns.named(numbers[3, :n], STATE_NAMES), columns.named(numbers[4, :n], STATE_NAMES),
+            columns.number(step, n), columns.named(topic, n, kept.seen.topic),
+            columns.number(partition, n), brokers, columns.named(before, n, STATE_NAMES),
+            columns.named(after, n, STATE_NAMES),
         ],
         schema=TRANSITIONS,
     )
 
 
-def elections(whole: Kept, step: StepNumber, strategy: Strategy | None) -> Iterator[pa.Table]:
+def elections(whole: Kept, step: int, strategy: Strategy | None) -> Iterator[pa.Table]:
     """Elections and initialisations that were tried, with their outcome."""
-    for kept in whole.pieces():
-        yield _elections(kept, step, strategy)
+    for kept in whole.pieces:
+        how, places = _tried(kept)
+        if places is None or places.size:
+            yield _elections(kept, how, places, step, strategy)
 
 
-def _elections(kept: Kept, step: StepNumber, strategy: Strategy | None) -> pa.Table:
-    room = len(kept)
-    numbers, offsets = np.empty((8, room), np.int32), np.zeros((2, room + 1), np.int32)
-    values = np.empty((2, max(room * kept.n_slots, 1)), np.int32)
-    recovery, unclean = np.zeros(room, np.int8), np.zeros(room, np.bool_)
-    found = np.zeros(3, np.int64)
-    journal_tables.fill_elections(
-        kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, numbers, offsets, values,
-        recovery, unclean.view(np.uint8), found,
-    )
-    n, *ends = found.tolist()
+def _tried(kept: Kept) -> tuple[Number, Rows | None]:
+    """Whether it was an election (1) or an initialisation (0), and which effects were either."""
+    logged = kept.codes >> Code.CONFIG_LOOKUP_LOGGED & 1
+    if kept.every_kinds & KIND_ELECTION and not logged:
+        return 1, None
+    said = kept.spread
+    said.ask(["from_state", "to_state"])
+    if not kept.kinds & KIND_ELECTION and said.number("to_state") == OFFLINE_PARTITION:
+        return 0, NOWHERE
+    said.ask(["kinds", "code"])
+    tried = (said.array("kinds") & KIND_ELECTION) != 0
+    tried &= said.array("code") != Code.CONFIG_LOOKUP_LOGGED
+    first = said.array("from_state") == len(schema.REPLICA_STATE_NAMES) + PartitionState.NEW
+    first &= said.array("to_state") == len(schema.REPLICA_STATE_NAMES) + PartitionState.ONLINE
+    places = np.flatnonzero(tried | first).astype(np.int32)
+    return tried[places].astype(np.int32), places
+
+
+_ELECTED = (
+    "topic", "partition", "leader_before", "leader", "leader_epoch", "version", "recovery", "code",
+    "kinds",
+)
+
+
+def _elections(
+    kept: Kept, how: Number, places: Rows | None, step: int, strategy: Strategy | None
+) -> pa.Table:
+    said = kept.spread
+    said.ask(_ELECTED, ["isr_before", "isr"], leads=False)
+    n, numbers = said.numbers(_ELECTED, places)
+    topic, partition, before, leader, epoch, version, recovery, code, kinds = numbers
+    isr_before, isr = (said.ids(name, places, leads=False) for name in ("isr_before", "isr"))
     names = (INITIALIZATION, "" if strategy is None else strategy.name)
-    topic, partition, how, before, leader, epoch, version, code = numbers[:, :n]
     return pa.table(
         [
-            step.column(n), columns.named(topic, kept.seen.topic), columns.values(partition),
-            columns.named(how, names), columns.values(before), columns.values(leader),
-            columns.lists(offsets[0], values[0], n, ends[0]),
-            columns.lists(offsets[1], values[1], n, ends[1]), columns.values(epoch),
-            columns.values(version), columns.values(recovery[:n]), columns.booleans(unclean[:n]),
-            columns.named(code, CODE_NAMES),
+            columns.number(step, n), columns.named(topic, n, kept.seen.topic),
+            columns.number(partition, n), columns.named(how, n, names),
+            columns.number(before, n), columns.number(leader, n), isr_before.column, isr.column,
+            columns.number(epoch, n), columns.number(version, n),
+            columns.number(recovery, n, dtype=np.int8),
+            columns.flags(kinds, KIND_UNCLEAN, n), columns.named(code, n, CODE_NAMES),
         ],
         schema=ELECTIONS,
     )
@@ -102,7 +141,7 @@ def refused(kept: Kept) -> bool:
 
 
 def refusals(
-    kept: Kept, step: StepNumber, strategy: Strategy | None, profile: Profile
+    kept: Kept, step: int, strategy: Strategy | None, profile: Profile
 ) -> pa.Table:
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
     places = np.empty(len(kept), np.int32)
@@ -128,20 +167,21 @@ def refusals(
         logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
     broker = some["broker"]
     ids = np.append(kept.seen.broker_id, np.int32(-1))[np.maximum(broker, -1)]
+    n = some.size
     return pa.table(
         [
-            step.column(some.size), columns.named(some["topic_row"].copy(), kept.seen.topic),
+            columns.number(step, n), columns.named(some["topic_row"].copy(), n, kept.seen.topic),
             columns.values(some["partition"].copy()),
             columns.values(ids, columns.Nulls(broker >= 0)),
             _states(some, "from_state"), _states(logged, "to_state"),
-            columns.named(logged["code"].astype(np.int32), CODE_NAMES),
-            columns.named(which, classes),
+            columns.named(logged["code"].astype(np.int32), n, CODE_NAMES),
+            columns.named(which, n, classes),
         ],
         schema=REFUSALS,
     )
 
 
-def _states(records: npt.NDArray[Any], name: str) -> pa.DictionaryArray:
+def _states(records: npt.NDArray[Any], name: str) -> Column:
     """Kafka's names of the states in a field; partitions and replicas may be mixed."""
     shift = np.where(records["broker"] < 0, len(schema.REPLICA_STATE_NAMES), 0)
-    return columns.named((records[name] + shift).astype(np.int32), STATE_NAMES)
+    return columns.named((records[name] + shift).astype(np.int32), records.size, STATE_NAMES)

@@ -7,9 +7,9 @@ of them when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal.effects import KIND_IS_NEW, Effects
+from kfast.journal.effects import KIND_IS_NEW, KIND_LEADER_AND_ISR, Effects
+from kfast.journal.spread import Spread
 from kfast.kernels import journal as kernels
+from kfast.kernels import journal_requests
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ CACHE_LINE = 64
 """Bytes that come from memory at once; a kept effect that fits is not spread over two."""
 MOST_VALUES = 2**27
 """Values of one list column of one Arrow array, at most; its offsets could count to 2**31."""
+LIKE_LACKS, LIKE_CODES = 8, 32
+LIKE_TWICE, LIKE_UNORDERED, LIKE_CHANGING = 1 << 16, 1 << 17, 1 << 18
+"""What effects are like, as `kernels/kept.pxd` says it; a test compares the numbers."""
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -99,22 +104,54 @@ class Kept:
     records : (n,) structured
         `kept_dtype` of the layout that the state had.
     seen : Seen
-    kinds : int
-        Which bits of `kinds` occur in some effect.
-    codes : int
-        Bit c set: code c occurs.
-    ordered : bool
-        Whether rows ascend.
+    like : int
+        What the effects are like: `Keeper.seen` of `kernels/kept.pxd`.
+    tallied : (2, B) int64, optional
+        `request_counts`, where a tally has them already.
     """
 
     records: npt.NDArray[Any]
     seen: Seen
-    kinds: int
-    codes: int
-    ordered: bool = True
+    like: int
+    tallied: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return int(self.records.size)
+
+    @property
+    def kinds(self) -> int:
+        """Which bits of `kinds` occur in some effect."""
+        return self.like & 255
+
+    @property
+    def every_kinds(self) -> int:
+        """Which bits of `kinds` occur in every effect."""
+        return ~self.like >> LIKE_LACKS & 255
+
+    @property
+    def all_lead(self) -> bool:
+        """Whether every effect adds a LeaderAndIsr."""
+        return bool(self.every_kinds & KIND_LEADER_AND_ISR)
+
+    @property
+    def codes(self) -> int:
+        """Bit c set: code c occurs."""
+        return self.like >> LIKE_CODES
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows ascend."""
+        return not self.like & LIKE_UNORDERED
+
+    @property
+    def distinct(self) -> bool:
+        """Whether rows ascend and no row comes twice."""
+        return not self.like & (LIKE_UNORDERED | LIKE_TWICE)
+
+    @property
+    def changing(self) -> bool:
+        """Whether some partition is being reassigned."""
+        return bool(self.like & LIKE_CHANGING)
 
     @property
     def wide(self) -> bool:
@@ -131,25 +168,62 @@ class Kept:
         """(n, w) the effects as rows of bytes: what kernels take."""
         return as_bytes(self.records)
 
+    @cached_property
+    def spread(self) -> Spread:
+        """Columns of the effects."""
+        return Spread(self)
+
+    @cached_property
     def by_row(self) -> Kept:
         """The same in the order of rows; effects of one row stay in theirs."""
         if self.ordered:
             return self
-        order = np.argsort(self.records["row"], kind="stable")
-        return Kept(self.records.take(order), self.seen, self.kinds, self.codes)
+        rows = self.records["row"]
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        like = self.like & ~(LIKE_UNORDERED | LIKE_TWICE)
+        like |= LIKE_TWICE if (ordered[1:] == ordered[:-1]).any() else 0
+        return Kept(self.records.take(order), self.seen, like)
 
-    def pieces(self, tables_rows: int = 1) -> Iterator[Kept]:
-        """The effects in parts, each of which makes at most `tables_rows` table rows an effect."""
-        for begin, end in pieces(len(self), self.n_slots * tables_rows):
-            yield Kept(self.records[begin:end], self.seen, self.kinds, self.codes, self.ordered)
+    @cached_property
+    def pieces(self) -> tuple[Kept, ...]:
+        """The effects in parts, so that Arrow can count the values of their lists.
 
+        Effects of one row that follow each other stay together.
+        """
+        most = most_rows(3 * self.n_slots)
+        if len(self) <= most:
+            return (self,) if len(self) else ()
+        begins, rows = [0], self.records["row"]
+        while len(self) - begins[-1] > most:
+            end = begins[-1] + most
+            while end < len(self) and rows[end] == rows[end - 1]:
+                end += 1
+            begins.append(end)
+        ends = [*begins[1:], len(self)]
+        return tuple(
+            Kept(self.records[begin:end], self.seen, self.like)
+            for begin, end in zip(begins, ends, strict=True) if begin < end
+        )
+
+    @cached_property
+    def longest_run(self) -> int:
+        """Most effects of one row that follow each other."""
+        if self.distinct:
+            return 1
+        begins = np.flatnonzero(np.diff(self.records["row"], prepend=-1))
+        return int(np.diff(begins, append=len(self)).max(initial=1))
+
+    @cached_property
     def request_counts(self) -> npt.NDArray[np.int64]:
         """(2, B) partitions in the LeaderAndIsr and in the StopReplica request to each broker."""
-        counts = np.zeros(2 * self.seen.registered.size, np.int64)
-        kernels.count_requests(
-            self.by_row().as_bytes, self.wide, self.seen.registered.view(np.uint8), counts
+        if self.tallied is not None:
+            return self.tallied
+        counts = np.zeros((2, self.seen.registered.size), np.int64)
+        journal_requests.count_requests(
+            self.by_row.as_bytes, self.wide, self.seen.registered.view(np.uint8), counts
         )
-        return counts.reshape(2, -1)
+        return counts
 
     def metadata_places(self) -> Rows:
         """Places of the last effect of each partition that UpdateMetadata tells; `by_row` first."""
@@ -159,7 +233,7 @@ class Kept:
 
 
 NO_RECORDS: npt.NDArray[Any] = np.empty(0, kept_dtype(narrow=True, n_slots=1))
-NOTHING_KEPT = Kept(NO_RECORDS, NOTHING_SEEN, 0, 0)
+NOTHING_KEPT = Kept(NO_RECORDS, NOTHING_SEEN, 0)
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
@@ -167,13 +241,9 @@ def as_bytes(records: npt.NDArray[Any]) -> Bytes:
     return records.view(np.uint8).reshape(records.size, records.itemsize)
 
 
-def pieces(n: int, n_values: int) -> Iterator[tuple[int, int]]:
-    """Parts of n rows, (begin, end) each, whose lists hold no more than Arrow's offsets can count.
-
-    `n_values` is how many values a row can have at most.
-    """
-    step = max(MOST_VALUES // max(n_values, 1), 1)
-    yield from ((begin, min(begin + step, n)) for begin in range(0, n, step))
+def most_rows(n_values: int) -> int:
+    """Rows of one array whose lists have so many values each, at most."""
+    return max(MOST_VALUES // max(n_values, 1), 1)
 
 
 def new_records(state: ClusterState, n: int) -> npt.NDArray[Any]:
@@ -187,14 +257,13 @@ def new_records(state: ClusterState, n: int) -> npt.NDArray[Any]:
 def keep(state: ClusterState, effects: Effects) -> Kept:
     """Keep effects with the slots, names and liveness that the state has now."""
     records = new_records(state, effects.size)
-    kept = Kept(records, see(state), 0, 0)
-    if not effects.size:
-        return kept
-    found, ordered = kernels.keep(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.partition,
-        effects, kept.as_bytes,
-    )
-    return Kept(records, kept.seen, found & 255, found >> 8, ordered)
+    like = 0
+    if effects.size:
+        like = kernels.keep(
+            state.records, state.replicas, state.broker_status, state.topic_row, state.partition,
+            effects, as_bytes(records),
+        )
+    return Kept(records, see(state), like)
 
 
 class Room:
@@ -235,9 +304,9 @@ class Room:
         kept = []
         for step, begin in enumerate(self._begins):
             records = self._records[begin : begin + int(counts[:, step].sum())]
-            kinds = found[step] & 255
-            if kinds & KIND_IS_NEW and not self._keeps_new:
+            like = found[step]
+            if like & KIND_IS_NEW and not self._keeps_new:
                 records["kinds"] &= 255 - KIND_IS_NEW
-                kinds &= 255 - KIND_IS_NEW
-            kept.append(Kept(records, self._seen, kinds, found[step] >> 8))
+                like = like & ~KIND_IS_NEW | KIND_IS_NEW << LIKE_LACKS
+            kept.append(Kept(records, self._seen, like))
         return kept

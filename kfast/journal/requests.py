@@ -12,17 +12,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.journal import columns
-from kfast.journal.columns import IDS, NAME, Nulls, StepNumber
-from kfast.journal.effects import KIND_DELETE, KIND_IS_NEW
-from kfast.journal.kept import Kept, pieces
+from kfast.journal.columns import IDS, NAME, NONE, Column, Nulls, Number
+from kfast.journal.effects import (
+    KIND_DELETE,
+    KIND_IS_NEW,
+    KIND_LEADER_AND_ISR,
+    KIND_METADATA,
+    KIND_QUEUED,
+    KIND_STOP,
+)
+from kfast.journal.kept import Kept
 from kfast.journal.outcome import KINDS
-from kfast.kernels import journal as kernels
-from kfast.kernels import journal_requests, journal_tables
+from kfast.journal.spread import NOWHERE, SAID
+from kfast.kernels import journal_tables
 from kfast.state.records import Rows
 
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
-KIND_BITS = 3
-"""Bits of a flag that say which of these it is."""
+LEADER_DURING_DELETE = -2
 _RECORD = [
     ("leader", pa.int32()), ("leader_epoch", pa.int32()), ("isr", IDS), ("recovery", pa.int8()),
     ("version", pa.int32()), ("controller_epoch", pa.int32()), ("replicas", IDS),
@@ -42,153 +48,159 @@ METADATA = pa.schema([
     ("isr", IDS), ("version", pa.int32()), ("replicas", IDS), ("offline_replicas", IDS),
 ])
 METADATA_BROKERS = pa.schema([("step", pa.int32()), ("broker_id", pa.int32())])
-Flags = npt.NDArray[np.uint8]
+_LISTS = ("isr", "replicas")
+_CHANGING = ("adding", "removing")
+_ADDS = KIND_STOP | KIND_LEADER_AND_ISR | KIND_METADATA
 
 
-class _Said:
-    """Columns that additions and requests share: what a record says, null where it says nothing.
-
-    There are four lists, or five: the fifth says whom an addition is for.
-    """
-
-    def __init__(self, kept: Kept, places: Rows, flags: Flags, n_lists: int = 4) -> None:
-        n = self.n = places.size
-        self.kept, self.places = kept, places
-        self.numbers = np.empty((7, n), np.int32)
-        offsets = np.zeros((n_lists, n + 1), np.int32)
-        values = np.empty((n_lists, max(n * kept.n_slots, 1)), np.int32)
-        recovery, found = np.zeros(n, np.int8), np.zeros(5, np.int64)
-        journal_requests.fill_requests(
-            kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, flags,
-            self.numbers, offsets, values, recovery, found,
-        )
-        ends = found.tolist()
-        leads, stops = (flags & KIND_BITS) == LEADER_AND_ISR, (flags & KIND_BITS) == STOP_REPLICA
-        self.leads, self.stops = Nulls(leads), Nulls(stops)
-        self.either = Nulls(leads | stops)
-        self._order("adding", offsets[2], values[2])
-        self._order("removing", offsets[3], values[3])
-        self.lists = [
-            columns.lists(offsets[k], values[k], n, ends[k], self.leads if k < 4 else self.either)
-            for k in range(n_lists)
-        ]
-        self.recovery = columns.values(recovery, self.leads)
-        self.is_new = columns.booleans((flags & KIND_IS_NEW) != 0, self.leads)
-        self.delete = columns.booleans((flags & KIND_DELETE) != 0, self.stops)
-
-    def _order(self, name: str, offsets: Rows, values: Rows) -> None:
-        """Put lists into the order they were given in, where it is not that of the slots."""
-        orders = self.kept.seen.odd_orders
-        odd = {row: order for (field, row), order in orders.items() if field == name}
-        if not odd:
-            return
-        rows = self.kept.records["row"][self.places]
-        for at in np.flatnonzero(np.isin(rows, list(odd))).tolist():
-            order = odd[int(rows[at])]
-            part = values[offsets[at] : offsets[at + 1]].tolist()
-            part.sort(key=lambda b: order.index(b) if b in order else len(order))
-            values[offsets[at] : offsets[at + 1]] = part
-
-    @property
-    def names(self) -> list[pa.Array]:
-        """Columns topic and partition."""
-        topic = columns.named(self.numbers[1], self.kept.seen.topic)
-        return [topic, columns.values(self.numbers[2])]
-
-    @property
-    def record(self) -> list[pa.Array]:
-        """The columns of `_RECORD`."""
-        leads, numbers = self.leads, self.numbers
-        isr, replicas, adding, removing = self.lists[:4]
-        return [
-            columns.values(numbers[3], leads), columns.values(numbers[4], self.either), isr,
-            self.recovery, columns.values(numbers[5], leads), columns.values(numbers[6], leads),
-            replicas, adding, removing, self.is_new, self.delete,
-        ]
-
-
-def additions(whole: Kept, step: StepNumber) -> Iterator[pa.Table]:
+def additions(whole: Kept, step: int) -> Iterator[pa.Table]:
     """Additions in order; `to` is null for UpdateMetadata, which goes to all registered."""
-    for kept in whole.pieces(3):
-        yield _additions(kept, step)
+    for kept in whole.pieces:
+        if kept.all_lead and kept.kinds & _ADDS == KIND_LEADER_AND_ISR:
+            yield _leads_added(kept, step)
+        else:
+            yield _added(kept, step)
 
 
-def _additions(kept: Kept, step: StepNumber) -> pa.Table:
-    room = 3 * len(kept) + 2
-    places, flags = np.empty(room, np.int32), np.empty(room, np.uint8)
-    n = kernels.list_additions(kept.as_bytes, kept.wide, places, flags)
-    places, flags = places[:n], flags[:n]
-    said = _Said(kept, places, flags, 5)
+def _leads_added(kept: Kept, step: int) -> pa.Table:
+    """Additions of effects that all add a LeaderAndIsr and nothing else."""
+    said = kept.spread
+    said.ask(("topic", "partition", *SAID), (*_LISTS, "recipients"))
+    n, (topic, partition, leader, epoch, version, controller, recovery) = said.numbers(
+        ("topic", "partition", *SAID)
+    )
+    kinds = said.number("kinds") if kept.kinds & KIND_IS_NEW else 0
     return pa.table(
         [
-            step.column(n), columns.named(said.numbers[0], KINDS), *said.names, said.lists[4],
-            *said.record,
+            columns.number(step, n), columns.named(LEADER_AND_ISR, n, KINDS),
+            columns.named(topic, n, kept.seen.topic), columns.number(partition, n),
+            said.ids("recipients").column, columns.number(leader, n), columns.number(epoch, n),
+            said.ids("isr").column, columns.number(recovery, n, dtype=np.int8),
+            columns.number(version, n), columns.number(controller, n),
+            said.ids("replicas").column, *(_changing(kept, name) for name in _CHANGING),
+            columns.flags(kinds, KIND_IS_NEW, n), columns.all_null(pa.bool_(), n),
         ],
         schema=ADDITIONS,
     )
 
 
-def requests(unordered: Kept, step: StepNumber) -> Iterator[pa.Table]:
-    """What was sent, one row per (kind, broker, partition); unregistered brokers get none."""
-    kept = unordered.by_row()
-    seen = kept.seen
-    room, n_brokers = len(kept) * (kept.n_slots + 1), seen.registered.size
-    posted, keys, said_flags = (
-        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.uint8)
-    )
-    counts = np.zeros(2 * n_brokers, np.int64)
-    n = kernels.list_requests(
-        kept.as_bytes, kept.wide, seen.registered.view(np.uint8), counts, posted, keys, said_flags
-    )
-    ends = np.cumsum(counts)
-    places, flags = np.empty(n, np.int32), np.empty(n, np.uint8)
-    kernels.sort_requests(posted[:n], keys, said_flags, ends - counts, places, flags)
-    ids, epochs = np.empty(n, np.int32), np.empty(n, np.int64)
-    journal_requests.fill_brokers(ends, seen.broker_id, seen.broker_epoch, ids, epochs)
-    for begin, end in pieces(n, kept.n_slots):
-        said = _Said(kept, places[begin:end], flags[begin:end])
-        yield pa.table(
-            [
-                step.column(end - begin), columns.named(said.numbers[0], KINDS),
-                columns.values(ids[begin:end]), columns.values(epochs[begin:end]), *said.names,
-                *said.record,
-            ],
-            schema=REQUESTS,
+def _changing(
+    kept: Kept, name: str, origins: Rows | None = None, nulls: Nulls = NONE,
+    leads: npt.NDArray[np.bool_] | None = None,
+) -> Column:
+    """Replicas that are added or removed: mostly none."""
+    n = len(kept) if origins is None else origins.size
+    if not kept.changing:
+        return columns.no_values(n, nulls)
+    found = kept.spread.ids(name).column
+    if origins is None:
+        return found
+    return found.take(pa.array(origins, mask=None if leads is None else ~leads))
+
+
+class _Added:
+    """Additions of any kind: columns of their own, as an effect may add up to three."""
+
+    def __init__(self, kept: Kept) -> None:
+        said = kept.spread
+        kinds = said.number("kinds") if kept.kinds & _ADDS != kept.every_kinds & _ADDS else None
+        n = self.n = _count_added(kept.every_kinds if kinds is None else kinds, len(kept))
+        said.ask(
+            ("topic", "partition", *SAID, "stop_epoch", "broker"), (*_LISTS, "recipients")
         )
+        names = ("topic", "partition", "leader", "version", "controller_epoch", "recovery")
+        self.numbers = {name: said.number(name) for name in names}
+        written = {k: v for k, v in self.numbers.items() if not isinstance(v, int)}
+        self.said, self.epochs = np.empty(n, np.int32), np.empty(n, np.int32)
+        numbers, offsets = np.empty((len(written), n), np.int32), np.empty((3, n + 1), np.int32)
+        offsets[:, 0] = 0
+        recipients, isr, replicas = (said.ids(name) for name in ("recipients", *_LISTS))
+        told = np.empty(recipients.values.size + len(kept), np.int32)
+        flagged = bool(kept.kinds & (KIND_IS_NEW | KIND_DELETE))
+        self.origins = np.empty(n if kept.changing or flagged else 0, np.int32)
+        journal_tables.fill_additions(
+            NOWHERE if kinds is None else said.array("kinds"), kept.every_kinds,
+            list(written.values()), said.array("leader_epoch"), said.array("stop_epoch"),
+            said.array("broker"),
+            [(ids.offsets, ids.length) for ids in (recipients, isr, replicas)],
+            recipients.values, self.said, numbers, self.epochs, offsets, told, self.origins,
+        )
+        self.numbers |= dict(zip(written, numbers, strict=True))
+        self.kinds: Number = said.array("kinds")[self.origins] if flagged else 0
+        self.leads, self.stops = self.said == LEADER_AND_ISR, self.said == STOP_REPLICA
+        self.to_leads, self.to_stops = Nulls(self.leads), Nulls(self.stops)
+        self.to_some = Nulls(self.leads | self.stops)
+        self.to = columns.lists(offsets[0], told[: offsets[0, n]], self.to_some)
+        self.isr = columns.lists(offsets[1], isr.values, self.to_leads)
+        self.replicas = columns.lists(offsets[2], replicas.values, self.to_leads)
 
 
-def metadata(kept: Kept, step: StepNumber, *, merges: bool) -> Iterator[pa.Table]:
+def _count_added(kinds: Number, n: int) -> int:
+    """How many additions effects make."""
+    bits = (KIND_STOP, KIND_LEADER_AND_ISR, KIND_METADATA)
+    if isinstance(kinds, int):
+        return n * sum((kinds & bit) != 0 for bit in bits)
+    return sum(int(np.count_nonzero(kinds & bit)) for bit in bits)
+
+
+def _added(kept: Kept, step: int) -> pa.Table:
+    """Additions, one after the other; an effect adds StopReplica first."""
+    added = _Added(kept)
+    n, said, nulls = added.n, added.numbers, added.to_leads
+    return pa.table(
+        [
+            columns.number(step, n), columns.named(added.said, n, KINDS),
+            columns.named(said["topic"], n, kept.seen.topic),
+            columns.number(said["partition"], n), added.to,
+            columns.number(said["leader"], n, nulls), columns.values(added.epochs, added.to_some),
+            added.isr, columns.number(said["recovery"], n, nulls, np.int8),
+            columns.number(said["version"], n, nulls),
+            columns.number(said["controller_epoch"], n, nulls), added.replicas,
+            *(
+                _changing(kept, name, added.origins if kept.changing else added.said, nulls,
+                          added.leads)
+                for name in _CHANGING
+            ),
+            columns.flags(added.kinds, KIND_IS_NEW, n, nulls),
+            columns.flags(added.kinds, KIND_DELETE, n, added.to_stops),
+        ],
+        schema=ADDITIONS,
+    )
+
+
+def metadata(whole: Kept, step: int, *, merges: bool) -> Iterator[pa.Table]:
     """The partitions of an UpdateMetadata, with the markers of queued topics (5.2).
 
     With `merges` only the last effect of each partition that tells of it; otherwise every effect.
     """
-    if merges:
-        kept = kept.by_row()
-        places = kept.metadata_places()
-    else:
-        places = np.arange(len(kept), dtype=np.int32)
-    for begin, end in pieces(places.size, kept.n_slots):
-        yield _metadata(kept, places[begin:end], step)
+    for kept in (whole.by_row if merges else whole).pieces:
+        places = None
+        if merges and not (kept.all_lead and kept.distinct):
+            places = kept.metadata_places()
+        yield _metadata(kept, places, step, leads=merges)
 
 
-def _metadata(kept: Kept, places: Rows, step: StepNumber) -> pa.Table:
-    n = places.size
-    numbers, offsets = np.empty((6, n), np.int32), np.zeros((3, n + 1), np.int32)
-    values = np.empty((3, max(n * kept.n_slots, 1)), np.int32)
-    found = np.zeros(3, np.int64)
-    journal_tables.fill_metadata(
-        kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, places, numbers, offsets,
-        values, found,
-    )
-    topic, partition, controller_epoch, leader, leader_epoch, version = numbers
+def _metadata(kept: Kept, places: Rows | None, step: int, *, leads: bool) -> pa.Table:
+    said = kept.spread
+    names = ("topic", "partition", "controller_epoch", "leader", "leader_epoch", "version")
+    said.ask(names, (*_LISTS, "offline"), leads=leads)
+    n, (topic, partition, controller, leader, epoch, version) = said.numbers(names, places)
+    if kept.kinds & KIND_QUEUED:
+        kinds = said.array("kinds")
+        queued = ((kinds if places is None else kinds[places]) & KIND_QUEUED) != 0
+        leader = np.where(queued, LEADER_DURING_DELETE, leader).astype(np.int32)
+        epoch, version = (
+            np.where(queued, 0, number).astype(np.int32) for number in (epoch, version)
+        )
     isr, replicas, offline = (
-        columns.lists(offsets[k], values[k], n, int(found[k])) for k in range(3)
+        said.ids(name, places, leads=leads).column for name in (*_LISTS, "offline")
     )
     return pa.table(
         [
-            step.column(n), columns.named(topic, kept.seen.topic), columns.values(partition),
-            columns.values(controller_epoch), columns.values(leader), columns.values(leader_epoch),
-            isr, columns.values(version), replicas, offline,
+            columns.number(step, n), columns.named(topic, n, kept.seen.topic),
+            columns.number(partition, n), columns.number(controller, n),
+            columns.number(leader, n), columns.number(epoch, n), isr, columns.number(version, n),
+            replicas, offline,
         ],
         schema=METADATA,
     )

@@ -6,13 +6,12 @@ Source: specification, sections 2.3, 3.4 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from kfast.journal import changes, columns, requests
-from kfast.journal.columns import StepNumber
+from kfast.journal import changes, columns, requests, sending
 from kfast.journal.effects import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP
 from kfast.journal.kept import Kept
 from kfast.profiles import Profile
@@ -60,29 +59,25 @@ class Step:
     strategy: Strategy | None = None
     told: Kept | None = None
     merges: bool = True
-    column: StepNumber = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "column", StepNumber(self.number))
 
     def tables(self, name: str) -> Iterator[pa.Table]:
         """Yield this step's share of a table, in parts; nothing where it has none."""
-        kept, column = self.kept, self.column
+        kept, number = self.kept, self.number
         told = kept if self.told is None else self.told
         if name not in self.shows or not len(told if name == "update_metadata" else kept):
             return
         if name == "transitions":
-            yield changes.transitions(kept, column)
+            yield from changes.transitions(kept, number)
         elif name == "elections" and not self.replicas:
-            yield from changes.elections(kept, column, self.strategy)
+            yield from changes.elections(kept, number, self.strategy)
         elif name == "refusals" and changes.refused(kept):
-            yield changes.refusals(kept, column, self.strategy, self.profile)
+            yield changes.refusals(kept, number, self.strategy, self.profile)
         elif name == "additions" and kept.kinds & _ADDS:
-            yield from requests.additions(kept, column)
+            yield from requests.additions(kept, number)
         elif name == "requests" and kept.kinds & _ADDS:
-            yield from requests.requests(kept, column)
+            yield from sending.requests(kept, number)
         elif name == "update_metadata" and told.kinds & KIND_LEADER_AND_ISR:
-            yield from requests.metadata(told, column, merges=self.merges)
+            yield from requests.metadata(told, number, merges=self.merges)
 
 
 def make_table(name: str, steps: Iterable[Step], announced: Mapping[int, Rows]) -> pa.Table:

@@ -2,7 +2,7 @@
 
 Nearly all rows lose replicas and keep a leader, old or new: `losing.pxd` takes all their steps
 without a branch. What is left goes through the functions that the machines run, one step after the
-other. Kept effects are made there only, so where they are asked for every row goes that way.
+other.
 
 Source: specification, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
@@ -18,8 +18,10 @@ from kfast.kernels.losing cimport (
     MOST_ROWS,
     MOST_SLOTS,
     Losing,
+    Loss,
     add_losses,
     eligible_slots,
+    keep_losses,
     lose_replicas,
     marks_of,
 )
@@ -57,11 +59,12 @@ cdef inline bint may_lose(const Rules* rules) noexcept nogil:
 cdef inline Py_ssize_t lose_run(
     record_t* records, broker_t* replicas, uint8_t* states, int width,
     const uint64_t* leader_offline, const int32_t* rows, const int8_t* decided, Py_ssize_t begin,
-    Py_ssize_t end, Losing* losing
+    Py_ssize_t end, Losing* losing, Keeper* keepers
 ) noexcept nogil:
     """Rows that lose replicas and keep a leader, up to the first that does not; its place."""
     cdef Py_ssize_t i, row
     cdef uint32_t eligible = eligible_slots(NOT_ASKED_RULE)
+    cdef Loss loss
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -70,9 +73,12 @@ cdef inline Py_ssize_t lose_run(
         if decided != NULL:
             eligible = eligible_slots(decided[i])
         if has_bit(leader_offline, row) or not lose_replicas(
-            &records[row], &replicas[width * row], &states[width * row], width, eligible, losing
+            &records[row], &replicas[width * row], &states[width * row], width, eligible, losing,
+            &loss
         ):
             return i
+        if keepers != NULL:
+            keep_losses(keepers, &loss, &records[row], &replicas[width * row], row)
     return end
 
 
@@ -130,9 +136,10 @@ cdef void fail_chunk(
     cdef Py_ssize_t i = begin
     cdef bint keeping = kept.shape[0] != 0
     cdef int width = <int> replicas.shape[1]
-    cdef bint may = not keeping and width <= MOST_SLOTS and may_lose(&rules)
+    cdef bint may = width <= MOST_SLOTS and may_lose(&rules)
     cdef const int8_t* answers = &decided[0] if decided.shape[0] else NULL
     cdef Keeper keepers[3]
+    cdef Keeper* asked = keepers if keeping else NULL
     begin_steps(keepers, 3, kept, rows.shape[0], begin, topic_row, partition, status, width)
     while i < end:
         if may:
@@ -140,10 +147,10 @@ cdef void fail_chunk(
             # Three replicas are what most clusters have: their loops over slots are unrolled.
             if width == 3:
                 i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], 3, &leader_offline[0],
-                             &rows[0], answers, i, last, &losing)
+                             &rows[0], answers, i, last, &losing, asked)
             else:
                 i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], width,
-                             &leader_offline[0], &rows[0], answers, i, last, &losing)
+                             &leader_offline[0], &rows[0], answers, i, last, &losing, asked)
             if i == last:
                 add_losses(&losing, rules.counting, offline, online, replica, n_brokers, counts)
                 continue
@@ -152,7 +159,7 @@ cdef void fail_chunk(
             &records[row], &replicas[row, 0], &states[row, 0], row, &status[0], &topic_row[0],
             &topic_flags[0], &leader_offline[0], &pending[0], &chosen[0],
             NOT_ASKED_RULE if answers == NULL else answers[i], &rules, offline, online, replica,
-            counts, n_brokers, keepers if keeping else NULL,
+            counts, n_brokers, asked,
         )
         i += 1
     add_losses(&losing, rules.counting, offline, online, replica, n_brokers, counts)

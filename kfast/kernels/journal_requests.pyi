@@ -1,4 +1,4 @@
-"""Columns of the tables of a request batch: what was added to it, what was sent to whom."""
+"""What one batch sends to whom, in the order (kind, broker, partition), as columns."""
 
 from typing import Any, TypeAlias
 
@@ -6,10 +6,15 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
-def fill_requests(
-    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, places: _Array, flags: _Array,
-    numbers: _Array, offsets: _Array, values: _Array, recovery: _Array, found: _Array,
+def block_size() -> int: ...
+def count_requests(effects: _Array, wide: bool, registered: _Array, counts: _Array) -> None: ...
+def count_values(effects: _Array, wide: bool, told: _Array, counts: _Array) -> None: ...
+def deliver(
+    effects: _Array, wide: bool, told: _Array, kind: int, base: int, cursors: _Array,
+    ends: _Array, columns: list[_Array], lists: list[tuple[_Array, int, _Array]],
+    columns_out: _Array, lists_out: list[tuple[_Array, _Array]], origins: _Array,
+    flags_out: _Array, places: _Array, flags: _Array, counts: _Array,
 ) -> None: ...
 def fill_brokers(
-    ends: _Array, broker_id: _Array, broker_epoch: _Array, ids: _Array, epochs: _Array
+    counts: _Array, broker_id: _Array, broker_epoch: _Array, ids: _Array, epochs: _Array
 ) -> None: ...

@@ -1,4 +1,4 @@
-"""Columns of the journal's tables, made from kept effects."""
+"""Tables of the journal that are not columns of effects as they are."""
 
 from typing import Any, TypeAlias
 
@@ -6,15 +6,9 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
-def fill_transitions(
-    effects: _Array, wide: bool, broker_id: _Array, succeeded: int, numbers: _Array,
-) -> int: ...
-def fill_elections(
-    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, numbers: _Array, offsets: _Array,
-    values: _Array, recovery: _Array, unclean: _Array, found: _Array,
-) -> None: ...
-def fill_metadata(
-    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, places: _Array, numbers: _Array,
-    offsets: _Array, values: _Array, found: _Array,
+def fill_additions(
+    kinds: _Array, every: int, columns: list[_Array], leader_epoch: _Array, stop_epoch: _Array,
+    broker: _Array, lists: list[tuple[_Array, int]], recipients: _Array, said: _Array,
+    columns_out: _Array, epochs: _Array, offsets: _Array, told: _Array, origins: _Array,
 ) -> None: ...
 def list_codes(effects: _Array, wide: bool, codes: int, places: _Array) -> int: ...

@@ -1,194 +1,193 @@
-"""Columns of the journal's tables, made from kept effects.
+"""Tables of the journal that are not columns of effects as they are.
 
-Columns of one type are the rows of one matrix, each contiguous, so that Arrow takes them as they
-are. A list column is offsets and values; its values are written as they come, into room that is
-never too small, and the caller cuts them off where they end. Columns that are nearly always zero
-come as zeros, and only what is not is written: memory that nobody touches costs nothing.
+What was added to a request batch is up to three rows of an effect, one after the other; what was
+refused is a few effects among many.
 
 Source: specification, section 5.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.string cimport memcpy
 
-from kfast.kernels.kept cimport NarrowKept, WideKept, id_of, kept_t, put_ids
+from kfast.kernels.kept cimport NarrowKept, WideKept, kept_t
+from kfast.kernels.posting cimport LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kfast.kernels.slots cimport (
-    CONFIG_LOOKUP_LOGGED,
-    KIND_ELECTION,
-    KIND_QUEUED,
-    KIND_UNCLEAN,
-    P_NEW,
-    P_ONLINE,
-    first_slots,
+    KIND_LEADER_AND_ISR,
+    KIND_METADATA,
+    KIND_STOP,
 )
 
+# Effects of one block, and the additions that they make at most.
 cdef enum:
-    LEADER_DURING_DELETE = -2
-    # Names of partition states stand behind those of replica states.
-    PARTITION_NAMES = 8
+    BLOCK = 512
+    MOST_ADDED = 3 * 512
+    MOST_COLUMNS = 16
+
+# Where lists are; without offsets all are of one length.
+cdef struct Lists:
+    const int32_t* offsets
+    int32_t length
 
 
-cdef Py_ssize_t fill_transitions_of(
-    const kept_t* kept, const uint8_t[:, ::1] effects, const int32_t[::1] broker_id,
-    uint32_t succeeded, int32_t[:, ::1] numbers
+cdef inline int32_t size_of(const Lists* lists, Py_ssize_t i) noexcept nogil:
+    return lists.length if lists.offsets == NULL else lists.offsets[i + 1] - lists.offsets[i]
+
+
+cdef Lists lists_of(const int32_t[::1] offsets, int32_t length):
+    cdef Lists lists
+    lists.offsets = &offsets[0] if offsets.shape[0] else NULL
+    lists.length = length
+    return lists
+
+
+cdef Py_ssize_t list_block(
+    const int32_t* kinds, int every, Py_ssize_t begin, Py_ssize_t end, int32_t* places,
+    int32_t* said
 ) noexcept nogil:
+    """List what some effects added, in order; an effect adds StopReplica first.
+
+    Written always, counted where it is so: a wrong guess of the branch would cost more.
+    """
     cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
-    cdef int32_t* topic = &numbers[0, 0]
-    cdef int32_t* partition = &numbers[1, 0]
-    cdef int32_t* broker = &numbers[2, 0]
-    cdef int32_t* from_state = &numbers[3, 0]
-    cdef int32_t* to_state = &numbers[4, 0]
-    cdef int names
-    for i in range(effects.shape[0]):
-        kept = <const kept_t*> &effects[i, 0]
-        if not (succeeded >> kept.code) & 1:
-            continue
-        names = PARTITION_NAMES if kept.broker < 0 else 0
-        topic[n] = kept.topic_row
-        partition[n] = kept.partition
-        broker[n] = id_of(&broker_id[0], kept.broker)
-        from_state[n] = kept.from_state + names
-        to_state[n] = kept.to_state + names
-        n += 1
+    cdef int kind = every
+    for i in range(begin, end):
+        if kinds != NULL:
+            kind = kinds[i]
+        places[n] = <int32_t> i
+        said[n] = STOP_REPLICA
+        n += (kind & KIND_STOP) != 0
+        places[n] = <int32_t> i
+        said[n] = LEADER_AND_ISR
+        n += (kind & KIND_LEADER_AND_ISR) != 0
+        if kind & KIND_METADATA:
+            places[n] = <int32_t> i
+            said[n] = UPDATE_METADATA
+            n += 1
     return n
 
 
-def fill_transitions(
-    const uint8_t[:, ::1] effects,  # IN      (n, w)  kept effects
-    bint wide,                      # the layout they are kept in
-    const int32_t[::1] broker_id,   # IN      (B,)    ids
-    uint32_t succeeded,             # bit c set: code c says that the state is the target
-    int32_t[:, ::1] numbers,        # OUT     (5, n)  topic, partition, broker, from, to
-):
-    """State changes that happened; states as numbers of their names. Returns how many."""
-    cdef Py_ssize_t n
-    with nogil:
-        if wide:
-            n = fill_transitions_of[WideKept](NULL, effects, broker_id, succeeded, numbers)
-        else:
-            n = fill_transitions_of[NarrowKept](NULL, effects, broker_id, succeeded, numbers)
-    return n
+# The columns of additions that are not the same of every request.
+cdef struct Added:
+    const int32_t* columns[MOST_COLUMNS]
+    int32_t* columns_out[MOST_COLUMNS]
+    int n_columns
+    const int32_t* leader_epoch
+    const int32_t* stop_epoch
+    const int32_t* broker
+    const int32_t* recipients
+    Lists told
+    Lists isr
+    Lists replicas
+    int32_t* said
+    int32_t* epochs
+    int32_t* told_offsets
+    int32_t* isr_offsets
+    int32_t* replicas_offsets
+    int32_t* told_values
+    int32_t* origins
 
 
-cdef void fill_elections_of(
-    const kept_t* kept, const uint8_t[:, ::1] effects, int n_slots, const int32_t[::1] broker_id,
-    int32_t[:, ::1] numbers, int32_t[:, ::1] offsets, int32_t[:, ::1] values,
-    int8_t[::1] recovery, uint8_t[::1] unclean, int64_t[::1] found
+cdef inline void add_numbers(
+    const Added* to, const int32_t* places, const int32_t* said, Py_ssize_t n, Py_ssize_t at
 ) noexcept nogil:
+    """Numbers of one block; what is null has the effect's value below its null."""
     cdef Py_ssize_t i
-    cdef Py_ssize_t n = 0
-    cdef int32_t before = 0
-    cdef int32_t isr = 0
-    cdef bint tried, first
-    for i in range(effects.shape[0]):
-        kept = <const kept_t*> &effects[i, 0]
-        tried = kept.kinds & KIND_ELECTION and kept.code != CONFIG_LOOKUP_LOGGED
-        first = kept.broker < 0 and kept.from_state == P_NEW and kept.to_state == P_ONLINE
-        if not (tried or first):
-            continue
-        numbers[0, n] = kept.topic_row
-        numbers[1, n] = kept.partition
-        numbers[2, n] = tried
-        numbers[3, n] = id_of(&broker_id[0], kept.leader_before)
-        numbers[4, n] = id_of(&broker_id[0], kept.leader)
-        numbers[5, n] = kept.leader_epoch
-        numbers[6, n] = kept.version
-        numbers[7, n] = kept.code
-        if kept.recovery:
-            recovery[n] = kept.recovery
-        if kept.kinds & KIND_UNCLEAN:
-            unclean[n] = 1
-        before = put_ids(kept, &broker_id[0], kept.isr_before, n_slots, &values[0, 0], before)
-        isr = put_ids(kept, &broker_id[0], kept.isr, n_slots, &values[1, 0], isr)
-        n += 1
-        offsets[0, n] = before
-        offsets[1, n] = isr
-    found[0] = n
-    found[1] = before
-    found[2] = isr
+    cdef int k
+    memcpy(to.said + at, said, n * sizeof(int32_t))
+    if to.origins != NULL:
+        memcpy(to.origins + at, places, n * sizeof(int32_t))
+    for k in range(to.n_columns):
+        for i in range(n):
+            to.columns_out[k][at + i] = to.columns[k][places[i]]
+    for i in range(n):
+        to.epochs[at + i] = (
+            to.stop_epoch[places[i]] if said[i] == STOP_REPLICA else to.leader_epoch[places[i]]
+        )
 
 
-def fill_elections(
-    const uint8_t[:, ::1] effects,  # IN      (n, w)    kept effects
-    bint wide,                      # the layout they are kept in
-    int n_slots,                    # slots of each
-    const int32_t[::1] broker_id,   # IN      (B,)      ids
-    int32_t[:, ::1] numbers,        # OUT     (8, n)    topic, partition, strategy (1) or
-                                    #                   initialisation (0), leader before, leader,
-                                    #                   leader epoch, version, code
-    int32_t[:, ::1] offsets,        # IN OUT  (2, n+1)  ISR before, ISR; zeros at first
-    int32_t[:, ::1] values,         # OUT     (2, nS)   their ids
-    int8_t[::1] recovery,           # IN OUT  (n,)      zeros at first
-    uint8_t[::1] unclean,           # IN OUT  (n,)      1: unclean; zeros at first
-    int64_t[::1] found,             # OUT     (3,)      rows, and values of each list column
-):
-    """Elections and initialisations that were tried, with their outcome."""
-    with nogil:
-        if wide:
-            fill_elections_of[WideKept](
-                NULL, effects, n_slots, broker_id, numbers, offsets, values, recovery, unclean,
-                found,
-            )
-        else:
-            fill_elections_of[NarrowKept](
-                NULL, effects, n_slots, broker_id, numbers, offsets, values, recovery, unclean,
-                found,
-            )
-
-
-cdef void fill_metadata_of(
-    const kept_t* kept, const uint8_t[:, ::1] effects, int n_slots, const int32_t[::1] broker_id,
-    const int32_t[::1] places, int32_t[:, ::1] numbers, int32_t[:, ::1] offsets,
-    int32_t[:, ::1] values, int64_t[::1] found
+cdef inline void add_lists(
+    const Added* to, const int32_t* places, const int32_t* said, Py_ssize_t n, Py_ssize_t at
 ) noexcept nogil:
+    """Whom additions of one block are for, and where ISR and replicas of those that lead end."""
     cdef Py_ssize_t i
-    cdef int32_t isr = 0
-    cdef int32_t replicas = 0
-    cdef int32_t offline = 0
-    cdef bint queued
-    for i in range(places.shape[0]):
-        kept = <const kept_t*> &effects[places[i], 0]
-        queued = kept.kinds & KIND_QUEUED
-        numbers[0, i] = kept.topic_row
-        numbers[1, i] = kept.partition
-        numbers[2, i] = kept.controller_epoch
-        numbers[3, i] = LEADER_DURING_DELETE if queued else id_of(&broker_id[0], kept.leader)
-        numbers[4, i] = 0 if queued else kept.leader_epoch
-        numbers[5, i] = 0 if queued else kept.version
-        isr = put_ids(kept, &broker_id[0], kept.isr, n_slots, &values[0, 0], isr)
-        replicas = put_ids(kept, &broker_id[0], first_slots(kept.n_replicas), n_slots,
-                           &values[1, 0], replicas)
-        offline = put_ids(kept, &broker_id[0], kept.offline, n_slots, &values[2, 0], offline)
-        offsets[0, i + 1] = isr
-        offsets[1, i + 1] = replicas
-        offsets[2, i + 1] = offline
-    found[0] = isr
-    found[1] = replicas
-    found[2] = offline
+    cdef int32_t told = to.told_offsets[at]
+    cdef int32_t isr = to.isr_offsets[at]
+    cdef int32_t replicas = to.replicas_offsets[at]
+    cdef int32_t place, begin, s
+    for i in range(n):
+        place = places[i]
+        if said[i] == LEADER_AND_ISR:
+            begin = place * to.told.length if to.told.offsets == NULL else to.told.offsets[place]
+            for s in range(size_of(&to.told, place)):
+                to.told_values[told] = to.recipients[begin + s]
+                told += 1
+            isr += size_of(&to.isr, place)
+            replicas += size_of(&to.replicas, place)
+        elif said[i] == STOP_REPLICA:
+            to.told_values[told] = to.broker[place]
+            told += 1
+        to.told_offsets[at + i + 1] = told
+        to.isr_offsets[at + i + 1] = isr
+        to.replicas_offsets[at + i + 1] = replicas
 
 
-def fill_metadata(
-    const uint8_t[:, ::1] effects,  # IN      (n, w)    kept effects
-    bint wide,                      # the layout they are kept in
-    int n_slots,                    # slots of each
-    const int32_t[::1] broker_id,   # IN      (B,)      ids
-    const int32_t[::1] places,      # IN      (m,)      effect that each row comes from
-    int32_t[:, ::1] numbers,        # OUT     (6, m)    topic, partition, controller epoch, leader,
-                                    #                   leader epoch, version
-    int32_t[:, ::1] offsets,        # IN OUT  (3, m+1)  ISR, replicas, offline replicas; 0 at first
-    int32_t[:, ::1] values,         # OUT     (3, mS)   their ids
-    int64_t[::1] found,             # OUT     (3,)      values of each list column
+def fill_additions(
+    const int32_t[::1] kinds,         # IN      (n,)  what each effect added; or (0,)
+    int every,                        # what every one did, then
+    list columns,                     # IN      k of (n,) int32, what all additions say
+    const int32_t[::1] leader_epoch,  # IN      (n,)
+    const int32_t[::1] stop_epoch,    # IN      (n,)  of a StopReplica
+    const int32_t[::1] broker,        # IN      (n,)  whom it is for
+    list lists,                       # IN      of ((n+1,) offsets, or none of them; length):
+                                      #         recipients, ISR, replicas; empty where none is said
+    const int32_t[::1] recipients,    # IN      the values of the first
+    int32_t[::1] said,                # OUT     (m,)    kind of request
+    int32_t[:, ::1] columns_out,      # OUT     (k, m)
+    int32_t[::1] epochs,              # OUT     (m,)
+    int32_t[:, ::1] offsets,          # IN OUT  (3, m+1)  whom it is for, ISR, replicas; each begins
+                                      #                   with 0
+    int32_t[::1] told,                # OUT     whom additions are for
+    int32_t[::1] origins,             # OUT     (m,)    effect that each comes from; or (0,)
 ):
-    """The partitions of an UpdateMetadata, with the markers of queued topics (5.2)."""
+    """What effects added to the batch, in order: StopReplica, LeaderAndIsr, UpdateMetadata."""
+    cdef Added to
+    cdef int32_t places[MOST_ADDED + 2]
+    cdef int32_t block_said[MOST_ADDED + 2]
+    cdef const int32_t[::1] column
+    cdef Py_ssize_t n = leader_epoch.shape[0]
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t begin = 0
+    cdef Py_ssize_t end, found
+    cdef int k
+    cdef const int32_t* first = &kinds[0] if kinds.shape[0] else NULL
+    to.n_columns = <int> len(columns)
+    for k in range(to.n_columns):
+        column = columns[k]
+        to.columns[k] = &column[0]
+        to.columns_out[k] = &columns_out[k, 0]
+    to.leader_epoch = &leader_epoch[0]
+    to.stop_epoch = &stop_epoch[0]
+    to.broker = &broker[0]
+    to.told = lists_of(lists[0][0], lists[0][1])
+    to.isr = lists_of(lists[1][0], lists[1][1])
+    to.replicas = lists_of(lists[2][0], lists[2][1])
+    to.recipients = &recipients[0] if recipients.shape[0] else NULL
+    to.said = &said[0]
+    to.epochs = &epochs[0]
+    to.told_offsets = &offsets[0, 0]
+    to.isr_offsets = &offsets[1, 0]
+    to.replicas_offsets = &offsets[2, 0]
+    to.told_values = &told[0]
+    to.origins = &origins[0] if origins.shape[0] else NULL
     with nogil:
-        if wide:
-            fill_metadata_of[WideKept](
-                NULL, effects, n_slots, broker_id, places, numbers, offsets, values, found
-            )
-        else:
-            fill_metadata_of[NarrowKept](
-                NULL, effects, n_slots, broker_id, places, numbers, offsets, values, found
-            )
+        while begin < n:
+            end = min(begin + BLOCK, n)
+            found = list_block(first, every, begin, end, places, block_said)
+            add_numbers(&to, places, block_said, found, at)
+            add_lists(&to, places, block_said, found, at)
+            at += found
+            begin = end
 
 
 cdef Py_ssize_t list_codes_of(

@@ -80,7 +80,18 @@ cdef struct Keeper:
     const int32_t* partition
     const uint8_t* status
     int width
-    int seen
+    int32_t last
+    int64_t seen
+
+# What `Keeper.seen` gathers: kinds that occur (bits 0 to 7), kinds that some effect lacks (8 to
+# 15); whether a row follows itself, or one that it should stand before; whether some partition is
+# being reassigned; and from bit 32 on the codes that occur.
+cdef enum:
+    SEEN_LACKS = 8
+    SEEN_TWICE = 1 << 16
+    SEEN_UNORDERED = 1 << 17
+    SEEN_CHANGING = 1 << 18
+    SEEN_CODES = 32
 
 
 cdef inline Keeper new_keeper(
@@ -95,6 +106,7 @@ cdef inline Keeper new_keeper(
     keeper.partition = &partition[0] if partition.shape[0] else NULL
     keeper.status = &status[0] if status.shape[0] else NULL
     keeper.width = width
+    keeper.last = -1
     keeper.seen = 0
     return keeper
 
@@ -186,17 +198,22 @@ cdef inline void write_kept(
 cdef inline void keep_effect(
     Keeper* keeper, const Effect* effect, const record_t* record, const broker_t* brokers
 ) noexcept nogil:
-    """Keep one effect with its names and slots, and go on to the next place.
-
-    `Keeper.seen` gathers the kinds in bits 0 to 7 and the codes from bit 8 on.
-    """
+    """Keep one effect with its names and slots, and go on to the next place."""
     cdef uint64_t offline = 0
-    cdef Py_ssize_t row = effect.row
-    cdef broker_t* slots
-    cdef int s
     if effect.kinds & KIND_LEADER_AND_ISR:
         offline = first_slots(record.n_replicas)
         offline &= ~liveness_of(record, brokers, keeper.status).live
+    keep_with(keeper, effect, record, brokers, offline)
+
+
+cdef inline void keep_with(
+    Keeper* keeper, const Effect* effect, const record_t* record, const broker_t* brokers,
+    uint64_t offline
+) noexcept nogil:
+    """`keep_effect` where the assigned slots that are not online are known."""
+    cdef Py_ssize_t row = effect.row
+    cdef broker_t* slots
+    cdef int s
     if record_t is NarrowRecord:
         write_kept(<NarrowKept*> keeper.place, effect, keeper.topic_row[row],
                    keeper.partition[row], offline)
@@ -208,7 +225,20 @@ cdef inline void keep_effect(
     for s in range(keeper.width):
         slots[s] = brokers[s] if s < record.n_slots else 0
     keeper.place += keeper.stride
-    keeper.seen |= effect.kinds | (<int> 256) << effect.code
+    see_effect(keeper, effect.row, effect.kinds, effect.code, effect.adding | effect.removing)
+
+
+cdef inline void see_effect(
+    Keeper* keeper, int32_t row, uint8_t kinds, uint8_t code, uint64_t changing
+) noexcept nogil:
+    """Gather what an effect is like."""
+    keeper.seen |= kinds | (<int64_t> (~kinds & 255)) << SEEN_LACKS
+    keeper.seen |= (<int64_t> 1) << (SEEN_CODES + code)
+    if row <= keeper.last:
+        keeper.seen |= SEEN_TWICE if row == keeper.last else SEEN_UNORDERED
+    if changing:
+        keeper.seen |= SEEN_CHANGING
+    keeper.last = row
 
 
 cdef inline int32_t broker_at(const kept_t* kept, int slot) noexcept nogil:

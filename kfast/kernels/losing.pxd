@@ -13,12 +13,18 @@ Source: specification, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaStateM
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.election cimport NOT_ASKED_RULE
+from kfast.kernels.kept cimport Keeper, keep_with
 from kfast.kernels.slots cimport (
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
     ELECTED,
     FLAG_HAS_LEADERSHIP,
+    FLAG_RECOVERY,
+    KIND_ELECTION,
+    KIND_LEADER_AND_ISR,
+    KIND_STOP,
     MOVED,
+    NO_LEADER,
     P_OFFLINE,
     P_ONLINE,
     R_OFFLINE,
@@ -30,6 +36,7 @@ from kfast.kernels.slots cimport (
     TALLY_LEADERS_MOVED,
     TALLY_METADATA,
     TALLY_OFFLINE,
+    Effect,
     WideRecord,
     broker_t,
     lowest_slot,
@@ -67,6 +74,19 @@ cdef struct Losing:
     int64_t elected
     int64_t imbalanced
 
+# How one row lost replicas: its masks, and its record before.
+cdef struct Loss:
+    uint32_t assigned
+    uint32_t live
+    uint32_t lost
+    uint32_t isr
+    uint32_t kept
+    bint elects
+    int32_t leader
+    int32_t leader_epoch
+    int32_t version
+    int32_t controller_epoch
+
 
 cdef inline uint32_t marks_of(uint8_t status, uint8_t failed) noexcept nogil:
     """A broker's marks from its status."""
@@ -94,7 +114,7 @@ cdef inline Py_ssize_t place_of(broker_t broker, Py_ssize_t n_brokers) noexcept 
 
 cdef inline bint lose_replicas(
     record_t* record, const broker_t* brokers, uint8_t* states, int width, uint32_t eligible,
-    Losing* losing
+    Losing* losing, Loss* loss
 ) noexcept nogil:
     """All steps of a failure for one such partition; False, and nothing done, for another row."""
     cdef uint32_t seen = 0
@@ -133,6 +153,11 @@ cdef inline bint lose_replicas(
         states[s] += (lost >> s) & (R_OFFLINE - R_ONLINE)
         writes += ((kept & lost) >> s) & 1
     writes += elects & 1
+    loss[0] = Loss(
+        assigned=assigned, live=live, lost=lost, isr=isr, kept=kept, elects=elects & 1,
+        leader=record.leader, leader_epoch=record.leader_epoch, version=record.version,
+        controller_epoch=record.controller_epoch,
+    )
     losing.rows += 1
     losing.elected += elects & 1
     losing.imbalanced += <int64_t> (led & 1) - <int64_t> (leads & 1)
@@ -145,6 +170,75 @@ cdef inline bint lose_replicas(
     else:
         record.isr = <uint8_t> (kept & ~lost)
     return True
+
+
+cdef inline int next_slot(const broker_t* brokers, uint32_t slots) noexcept nogil:
+    """The slot whose broker has the lowest row."""
+    cdef int found = lowest_slot(slots)
+    cdef int slot
+    slots &= slots - 1
+    while slots:
+        slot = lowest_slot(slots)
+        slots &= slots - 1
+        if brokers[slot] < brokers[found]:
+            found = slot
+    return found
+
+
+cdef inline void keep_losses(
+    Keeper* keepers, const Loss* loss, const record_t* record, const broker_t* brokers,
+    Py_ssize_t row
+) noexcept nogil:
+    """Keep the effects of all steps, from how the row was before and how it is now."""
+    cdef uint32_t offline = loss.assigned & ~loss.live
+    cdef uint32_t left = loss.lost
+    cdef uint32_t member
+    cdef int slot
+    cdef Effect effect
+    effect.row = <int32_t> row
+    effect.broker = NO_LEADER
+    effect.leader_before = effect.leader = loss.leader
+    effect.leader_epoch = loss.leader_epoch
+    effect.version = loss.version
+    effect.controller_epoch = loss.controller_epoch
+    effect.stop_epoch = 0
+    effect.isr_before = effect.isr = loss.isr
+    effect.recipients = effect.adding = effect.removing = 0
+    effect.code = MOVED
+    effect.kinds = 0
+    effect.recovery = (record.flags & FLAG_RECOVERY) != 0
+    effect.n_replicas = record.n_replicas
+    effect.n_slots = record.n_slots
+    if loss.elects:
+        effect.from_state, effect.to_state = P_ONLINE, P_OFFLINE
+        keep_with(&keepers[0], &effect, record, brokers, 0)
+        effect.from_state, effect.to_state = P_OFFLINE, P_ONLINE
+        effect.leader = record.leader
+        effect.leader_epoch += 1
+        effect.version += 1
+        effect.controller_epoch = record.controller_epoch
+        effect.isr = loss.kept
+        effect.recipients = loss.assigned & loss.live
+        effect.code = ELECTED
+        effect.kinds = KIND_ELECTION | KIND_LEADER_AND_ISR
+        keep_with(&keepers[1], &effect, record, brokers, offline)
+        effect.leader_before = record.leader
+    effect.from_state, effect.to_state = R_ONLINE, R_OFFLINE
+    effect.controller_epoch = record.controller_epoch
+    effect.code = MOVED
+    effect.kinds = KIND_STOP | KIND_LEADER_AND_ISR
+    while left:
+        slot = next_slot(brokers, left)
+        member = <uint32_t> 1 << slot
+        left &= ~member
+        effect.broker = <int32_t> brokers[slot]
+        effect.stop_epoch = effect.leader_epoch
+        effect.isr_before = effect.isr
+        effect.leader_epoch += (effect.isr >> slot) & 1
+        effect.version += (effect.isr >> slot) & 1
+        effect.isr &= ~<uint64_t> member
+        effect.recipients = loss.assigned & ~member
+        keep_with(&keepers[2], &effect, record, brokers, offline)
 
 
 cdef inline void add_losses(

@@ -1,0 +1,12 @@
+"""Columns of kept effects, laid out as Arrow lays them out; the journal's tables share them."""
+
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+_Array: TypeAlias = npt.NDArray[Any]
+
+def spread(
+    effects: _Array, wide: bool, n_slots: int, broker_id: _Array, only_leads: bool, which: _Array,
+    which_lists: _Array, numbers: _Array, offsets: _Array, values: _Array, found: _Array,
+) -> None: ...
