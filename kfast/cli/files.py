@@ -18,7 +18,7 @@ __all__ = ["convert", "generate_command", "schema_command"]
 
 _FORMAT_HELP = (
     "Format of the file.  [default: as its name ends: "
-    + "; ".join(f"{' '.join(ends)} {name}" for name, ends in FORMATS.items())
+    + "; ".join(f"{' '.join(ends)} {name}" for name, ends in FORMATS.items() if ends)
     + "]"
 )
 

@@ -56,7 +56,7 @@ def check_format(output: Path, format: str | None) -> None:
     """Refuse a file that cannot be written, or whose name tells no format, before any work."""
     ends = {end for known in FORMATS.values() for end in known}
     if format is None and output.suffix.lower() not in ends:
-        listed = "; ".join(f"{' '.join(known)} {name}" for name, known in FORMATS.items())
+        listed = "; ".join(f"{' '.join(known)} {name}" for name, known in FORMATS.items() if known)
         raise click.UsageError(
             f"the name of {output} tells no format: give --format, or end it as one of: {listed}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from kfast.errors import ArgumentError
@@ -12,18 +13,20 @@ from kfast.io.brokers import add_brokers_file, read_brokers_file
 from kfast.io.describe import Progress, read_describe
 from kfast.io.describe_text import write_describe
 from kfast.io.kinds import binary_kind, text_kind
-from kfast.io.parquet import read_parquet, write_parquet
+from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plans import read_plan
 from kfast.io.reassignment import read_reassignment, write_reassignment
 from kfast.io.tables import SourceTables, add_defaults, mark_up, note_down
 from kfast.io.text import Source, check_utf8, load, writing
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
+from kfast.state.flat import is_flat, to_lists
 
 __all__ = [
     "FORMATS",
     "Progress",
     "SourceTables",
+    "gather",
     "read",
     "read_brokers_file",
     "read_plan",
@@ -36,8 +39,9 @@ FORMATS = {
     "reassignment": (".json",),
     "arrow": (".arrow", ".feather", ".ipc"),
     "parquet": (".parquet",),
+    "parquet-flat": (),
 }
-"""What can be written, and the ends of file names that ask for it."""
+"""What can be written, and the ends of file names that ask for it; `parquet-flat` is by request."""
 
 
 def read(
@@ -81,9 +85,7 @@ def read(
     ArgumentError
         A default or a broker id that kfast cannot take.
     """
-    tables = read_tables(
-        path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress
-    )
+    tables = gather(path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress)
     return ClusterState.from_tables(
         tables.brokers,
         tables.topics,
@@ -103,8 +105,25 @@ def read_tables(
     progress: Progress | None = None,
 ) -> SourceTables:
     """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
-    name, data = load(path)
-    tables = _read_data(name, data, progress)
+    tables = gather(path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress)
+    if is_flat(tables.partitions):
+        return replace(tables, partitions=to_lists(tables.partitions))
+    return tables
+
+
+def gather(
+    path: Source,
+    *,
+    brokers_file: Source | None = None,
+    defaults: Mapping[str, object] | None = None,
+    up: Iterable[int] = (),
+    progress: Progress | None = None,
+) -> SourceTables:
+    """`read_tables`, the partitions in the form that the file has: flat, or with lists."""
+    tables = map_parquet(path)
+    if tables is None:
+        name, data = load(path)
+        tables = _read_data(name, data, progress)
     if brokers_file is not None:
         tables = add_brokers_file(tables, brokers_file)
     return note_down(mark_up(add_defaults(tables, defaults), up))
@@ -142,24 +161,24 @@ def write(
         The cluster.
     path : path
         The file, which is replaced; `-` is standard output.
-    format : {"describe", "reassignment", "arrow", "parquet"}, optional
-        By default the end of the file's name tells.
+    format : {"describe", "reassignment", "arrow", "parquet", "parquet-flat"}, optional
+        By default the end of the file's name tells. `parquet-flat` has plain integers instead of
+        lists, for the speed of memory: see `kfast.state.flat`.
 
     Raises
     ------
     ArgumentError
-        The format is unknown, or the name of the file does not tell.
+        The format is unknown, or the name of the file does not tell; a flat file cannot hold
+        this cluster.
     """
     chosen = format or _format_of(path)
     if chosen not in FORMATS:
         raise ArgumentError(f"format {chosen!r} is not one of {', '.join(FORMATS)}")
-    if isinstance(state, SourceTables):
-        tables = state
-    else:
-        whole = state.to_tables()
-        tables = SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
+    tables = _tables(state, flat=chosen == "parquet-flat")
     with writing(path) as file:
-        if chosen == "arrow":
+        if chosen == "parquet-flat":
+            write_flat(tables, file)
+        elif chosen == "arrow":
             write_arrow(tables, file)
         elif chosen == "parquet":
             write_parquet(tables, file)
@@ -169,11 +188,25 @@ def write(
             write_describe(tables.topics, tables.partitions, file)
 
 
+def _tables(state: ClusterState | SourceTables, *, flat: bool) -> SourceTables:
+    """What is to be written, the partitions in the form that is asked for."""
+    if isinstance(state, SourceTables):
+        if flat == is_flat(state.partitions):
+            return state
+        if not flat:
+            return replace(state, partitions=to_lists(state.partitions))
+        state = ClusterState.from_tables(
+            state.brokers, state.topics, state.partitions, state.cluster
+        )
+    whole = state.to_tables(flat=flat)
+    return SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
+
+
 def _format_of(path: str | os.PathLike[str]) -> str:
     """Format that the end of a file's name asks for."""
     end = Path(path).suffix.lower()
     for name, ends in FORMATS.items():
         if end in ends:
             return name
-    known = ", ".join(f"{' '.join(ends)} ({name})" for name, ends in FORMATS.items())
+    known = ", ".join(f"{' '.join(ends)} ({name})" for name, ends in FORMATS.items() if ends)
     raise ArgumentError(f"{os.fspath(path)}: its name tells no format; give one, or use {known}")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import InputError
 from kfast.io.tables import SourceTables, cast_columns
+from kfast.state.flat import REQUIRED, flat_schema, is_flat
 
 __all__ = ["DAMAGED", "embed", "extract", "read_arrow", "write_arrow"]
 
@@ -80,6 +81,8 @@ def extract(name: str, table: pa.Table) -> SourceTables:
             found[part] = _cast(name, part, whole, kind)
     if table.column_names.count("topic") > 1:
         raise InputError(f"{name}: column topic of partitions stands twice")
+    if is_flat(table):
+        return SourceTables(name, _extract_flat(name, table), **found)
     topic = table["topic"]
     partitions = _cast(name, "partitions", table.drop_columns("topic"), schema.PARTITIONS_SCHEMA)
     if not pa.types.is_dictionary(topic.type):
@@ -88,6 +91,26 @@ def extract(name: str, table: pa.Table) -> SourceTables:
         ]
     partitions = partitions.add_column(0, "topic", topic)
     return SourceTables(source=name, partitions=partitions, **found)
+
+
+def _extract_flat(name: str, table: pa.Table) -> pa.Table:
+    """The columns of a flat table, in kfast's types; topics may stay dictionary-encoded.
+
+    Raises
+    ------
+    InputError
+        A column that every flat table has is missing, null somewhere, or of another type.
+    """
+    if missing := [column for column in REQUIRED if column not in table.column_names]:
+        raise InputError(f"{name}: no column {' and '.join(missing)} beside replica_0")
+    kind = flat_schema(table.column_names)
+    if pa.types.is_dictionary(table["topic"].type):
+        at = kind.get_field_index("topic")
+        kind = kind.set(at, pa.field("topic", table["topic"].type, nullable=False))
+    flat = _cast(name, "partitions", table, kind)
+    if empty := [column for column in kind.names if flat[column].null_count]:
+        raise InputError(f"{name}: column {' and '.join(empty)} has rows that say nothing")
+    return flat
 
 
 def _cast(name: str, part: str, table: pa.Table, kind: pa.Schema) -> pa.Table:

@@ -112,12 +112,13 @@ def some(items: list[int] | list[str], most: int = 10) -> str:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file that takes its place only when everything has been written.
 
     What is written goes to a new file in the same folder, which replaces the old one at the end, so
     that no reader sees half of it and an error or Ctrl-C leaves the old one as it was. `-` is
-    standard output; devices and pipes are written to directly.
+    standard output; devices and pipes are written to directly. `durable` waits for the disk, so
+    that not even a loss of power leaves half of the file.
 
     Raises
     ------
@@ -144,7 +145,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with opened as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

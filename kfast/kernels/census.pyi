@@ -1,4 +1,4 @@
-"""Counts over the whole cluster, and its digest."""
+"""Counts over the whole cluster."""
 
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ def layout() -> dict[str, int]: ...
 def recount(
     records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
     topic_flags: _Array, leader_offline: _Array, pending: _Array,
-) -> tuple[int, int, int]: ...
+) -> tuple[int, int, int, int, int]: ...
 def count_imbalanced(records: _Array, replicas: _Array, rows: _Array) -> int: ...
 def survey_leaders(
     records: _Array, replicas: _Array, topic_row: _Array, topic_flags: _Array, any_queued: bool,
@@ -19,12 +19,11 @@ def survey_leaders(
 def recheck_leaders(
     records: _Array, replicas: _Array, marked: _Array, bits: _Array, others: _Array, rows: _Array,
 ) -> int: ...
-def digest(
-    records: _Array, replicas: _Array, replica_state: _Array, broker_id: _Array,
-    topic_row: _Array, topic_digest: _Array, partition: _Array,
-) -> int: ...
-def digest_bytes(offsets: _Array, data: _Array, digests: _Array) -> None: ...
 def take_census(
     records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array, min_isr: _Array,
     marks: _Array, per_broker: _Array,
+) -> None: ...
+def count_census(
+    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array, min_isr: _Array,
+    counts: _Array, per_broker: _Array, missing: _Array,
 ) -> None: ...

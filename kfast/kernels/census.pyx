@@ -1,4 +1,4 @@
-"""Counts over the whole cluster, and its digest.
+"""Counts over the whole cluster.
 
 Source: specification, sections 1.5 and 1.6.
 """
@@ -7,14 +7,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
     AHEAD,
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
     FLAG_ASSIGNED,
+    FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
     P_NEW,
-    P_NON_EXISTENT,
-    P_NO_ENTRY,
     P_OFFLINE,
-    R_NON_EXISTENT,
-    R_NO_ENTRY,
     TALLY_ANNOUNCED,
     TALLY_BROKERS,
     TALLY_CELLS,
@@ -68,15 +67,16 @@ def layout():
     }
 
 
-cdef inline uint64_t mix(uint64_t word) noexcept nogil:
-    """The finishing steps of splitmix64: a bijection that spreads every bit."""
-    word = (word ^ (word >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9ULL
-    word = (word ^ (word >> 27)) * <uint64_t> 0x94D049BB133111EBULL
-    return word ^ (word >> 31)
-
-
-cdef inline uint64_t fold(uint64_t digest, uint64_t word) noexcept nogil:
-    return mix(digest ^ mix(word + <uint64_t> 0x9E3779B97F4A7C15ULL))
+cdef inline bint is_as_most(
+    const record_t* record, const broker_t* brokers, const uint8_t* status
+) noexcept nogil:
+    """Whether a partition is led by its preferred replica, which is live, and not reassigned."""
+    return (
+        record.flags & (FLAG_HAS_LEADERSHIP | FLAG_BEING_REASSIGNED) == FLAG_HAS_LEADERSHIP
+        and record.n_replicas and record.leader == <int32_t> brokers[0]
+        and not (record.adding | record.removing | record.offline_dir)
+        and status[brokers[0]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+    )
 
 
 def recount(
@@ -88,30 +88,45 @@ def recount(
     uint64_t[::1] leader_offline,       # OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,              # OUT  bitmap  partitions New or Offline
 ):
-    """Make both bitmaps and the counters afresh; returns (offline, imbalanced, with leadership)."""
+    """Make both bitmaps and the counters afresh.
+
+    Returns how many partitions are offline, imbalanced, with leadership, with an offline directory,
+    and being reassigned.
+    """
     cdef Py_ssize_t row
     cdef int64_t offline = 0
     cdef int64_t imbalanced = 0
     cdef int64_t n_led = 0
+    cdef int64_t n_offline_dirs = 0
+    cdef int64_t n_reassigned = 0
     cdef uint8_t flags
     cdef int state
     cdef bint led
     with nogil:
         for row in range(records.shape[0]):
-            flags = topic_flags[topic_row[row]]
+            if row & 63 == 0:
+                leader_offline[row >> 6] = 0
+                pending[row >> 6] = 0
             state = records[row].partition_state
-            n_led += (records[row].flags & FLAG_HAS_LEADERSHIP) != 0
+            if state == P_OFFLINE or state == P_NEW:
+                write_bit(&pending[0], row, True)
+            elif is_as_most(&records[row], &replicas[row, 0], &broker_status[0]):
+                n_led += 1
+                continue
+            n_offline_dirs += records[row].offline_dir != 0
+            n_reassigned += (records[row].flags & FLAG_BEING_REASSIGNED) != 0
+            flags = topic_flags[topic_row[row]]
             offline += state == P_OFFLINE and not flags & TOPIC_STARTED
             if not flags & TOPIC_QUEUED:
                 imbalanced += is_imbalanced(&records[row], &replicas[row, 0])
-            led = leader_is_online(
-                &records[row], &replicas[row, 0],
-                liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live,
-            )
-            write_bit(&leader_offline[0], row,
-                      records[row].flags & FLAG_HAS_LEADERSHIP and not led)
-            write_bit(&pending[0], row, state == P_OFFLINE or state == P_NEW)
-    return offline, imbalanced, n_led
+            if records[row].flags & FLAG_HAS_LEADERSHIP:
+                n_led += 1
+                led = leader_is_online(
+                    &records[row], &replicas[row, 0],
+                    liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live,
+                )
+                write_bit(&leader_offline[0], row, not led)
+    return offline, imbalanced, n_led, n_offline_dirs, n_reassigned
 
 
 def count_imbalanced(
@@ -199,83 +214,24 @@ def recheck_leaders(
     return n
 
 
-cdef uint64_t digest_row(
-    const record_t* record, const broker_t* brokers, const uint8_t* states,
-    const int32_t* broker_id
+cdef inline uint8_t mark_of(
+    const record_t* record, const broker_t* brokers, uint64_t live, int32_t min_isr
 ) noexcept nogil:
-    """Digest of one partition; slots behind the assignment count whatever their order."""
-    cdef uint64_t digest = record.n_replicas
-    cdef uint64_t others = 0
-    cdef uint64_t named, known
-    cdef int state = record.partition_state
-    cdef int s
-    if state == P_NO_ENTRY:
-        state = P_NON_EXISTENT
-    digest = fold(digest, <uint64_t> state)
-    digest = fold(digest, record.flags)
-    if record.flags & FLAG_HAS_LEADERSHIP:
-        known = <uint64_t> broker_id[record.leader] if record.leader >= 0 else ~(<uint64_t> 0)
-        digest = fold(digest, known)
-        digest = fold(digest, <uint64_t> record.leader_epoch)
-        digest = fold(digest, <uint64_t> record.version)
-        digest = fold(digest, <uint64_t> record.controller_epoch)
-    for s in range(record.n_slots):
-        named = (record.isr >> s) & 1
-        named |= ((record.adding >> s) & 1) << 1
-        named |= ((record.removing >> s) & 1) << 2
-        named |= ((record.offline_dir >> s) & 1) << 3
-        if states[s] != R_NO_ENTRY and states[s] != R_NON_EXISTENT:
-            named |= <uint64_t> states[s] << 4
-        if s < record.n_replicas:
-            digest = fold(digest, (<uint64_t> broker_id[brokers[s]] << 8) | named)
-        elif named:
-            others += mix((<uint64_t> broker_id[brokers[s]] << 8) | named)
-    return fold(digest, others)
-
-
-def digest(
-    const_record_t[::1] records,          # IN  (P,)    hot records
-    const broker_t[:, ::1] replicas,      # IN  (P, S)  broker rows
-    const uint8_t[:, ::1] replica_state,  # IN  (P, S)  `schema.ReplicaState`
-    const int32_t[::1] broker_id,         # IN  (B,)    ids
-    const int32_t[::1] topic_row,         # IN  (P,)    row of the topic
-    const uint64_t[::1] topic_digest,     # IN  (T,)    digest of each topic's name
-    const int32_t[::1] partition,         # IN  (P,)    partition number
-):
-    """Digest of all partitions: the same for every layout and every order of rows."""
-    cdef Py_ssize_t row
-    cdef uint64_t total = 0
-    cdef uint64_t key, content
-    with nogil:
-        for row in range(records.shape[0]):
-            if not records[row].flags and (
-                records[row].partition_state == P_NO_ENTRY
-                or records[row].partition_state == P_NON_EXISTENT
-            ):
-                content = 0
-            else:
-                content = 1
-            key = fold(topic_digest[topic_row[row]], <uint64_t> partition[row])
-            total += fold(key, digest_row(
-                &records[row], &replicas[row, 0], &replica_state[row, 0], &broker_id[0]
-            )) if content else 0
-    return total
-
-
-def digest_bytes(
-    const int32_t[::1] offsets,  # IN   (n+1,)  where each string begins
-    const uint8_t[::1] data,     # IN   (m,)    bytes of all strings
-    uint64_t[::1] digests,       # OUT  (n,)
-):
-    """Digest of each string of an Arrow string array."""
-    cdef Py_ssize_t i, at
-    cdef uint64_t digest
-    with nogil:
-        for i in range(digests.shape[0]):
-            digest = <uint64_t> (offsets[i + 1] - offsets[i])
-            for at in range(offsets[i], offsets[i + 1]):
-                digest = fold(digest, data[at])
-            digests[i] = digest
+    """What an operator asks of a partition that has an assignment: see `take_census`."""
+    cdef uint64_t assigned = first_slots(record.n_replicas)
+    cdef uint64_t kept = assigned & ~(<uint64_t> record.adding)
+    cdef int in_sync = kfast_count(record.isr & live)
+    cdef int needed = min(min_isr, <int32_t> record.n_replicas)
+    cdef bint led = leader_is_online(record, brokers, live) and (
+        record.flags & FLAG_HAS_LEADERSHIP
+    )
+    cdef uint8_t mark = not led
+    mark |= <uint8_t> (in_sync < needed) << 1
+    mark |= <uint8_t> (in_sync == needed) << 2
+    mark |= <uint8_t> (kfast_count(record.isr & live & assigned) < kfast_count(kept)) << 3
+    mark |= <uint8_t> (not live & assigned) << 4
+    mark |= <uint8_t> (led and <int32_t> brokers[0] != record.leader) << 5
+    return mark
 
 
 def take_census(
@@ -295,31 +251,64 @@ def take_census(
     assignment are not marked.
     """
     cdef Py_ssize_t row
-    cdef uint64_t assigned, live
-    cdef int in_sync, needed, s
-    cdef uint8_t mark
-    cdef bint led
+    cdef uint64_t live
+    cdef int s
     with nogil:
         for row in range(records.shape[0]):
             marks[row] = 0
             if not records[row].flags & FLAG_ASSIGNED:
                 continue
-            assigned = first_slots(records[row].n_replicas)
             live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
-            led = leader_is_online(&records[row], &replicas[row, 0], live)
-            led = led and records[row].flags & FLAG_HAS_LEADERSHIP
-            in_sync = kfast_count(records[row].isr & live)
-            needed = min(min_isr[topic_row[row]], <int32_t> records[row].n_replicas)
-            mark = not led
-            mark |= <uint8_t> (in_sync < needed) << 1
-            mark |= <uint8_t> (in_sync == needed) << 2
-            mark |= <uint8_t> (kfast_count(records[row].isr & live & assigned)
-                               < kfast_count(assigned & ~(<uint64_t> records[row].adding))) << 3
-            mark |= <uint8_t> (not live & assigned) << 4
-            if led:
-                mark |= <uint8_t> (<int32_t> replicas[row, 0] != records[row].leader) << 5
+            marks[row] = mark_of(
+                &records[row], &replicas[row, 0], live, min_isr[topic_row[row]]
+            )
+            if not marks[row] & 1:
                 per_broker[records[row].leader, 0] += 1
-            marks[row] = mark
             for s in range(records[row].n_replicas):
                 per_broker[replicas[row, s], 1] += 1
                 per_broker[replicas[row, s], 2] += (records[row].isr & live) >> s & 1
+
+
+def count_census(
+    const_record_t[::1] records,        # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
+    const uint8_t[::1] broker_status,   # IN      (B,)    registered, shutting down
+    const int32_t[::1] topic_row,       # IN      (P,)    row of the topic
+    const int32_t[::1] min_isr,         # IN      (T,)    min.insync.replicas in force
+    int64_t[::1] counts,                # IN OUT  (64,)   partitions by their mark
+    int64_t[:, ::1] per_broker,         # IN OUT  (B, 3)  leaders, replicas, replicas in sync
+    int64_t[::1] missing,               # IN OUT  (B,)    replicas not in sync
+):
+    """What `take_census` finds, where only the counts are asked for.
+
+    Nearly every partition has all its replicas live and in sync; of such a one nothing is counted
+    but its brokers.
+    """
+    cdef Py_ssize_t row
+    cdef uint64_t live, assigned
+    cdef int s, n
+    cdef uint8_t mark
+    with nogil:
+        for row in range(records.shape[0]):
+            if not records[row].flags & FLAG_ASSIGNED:
+                continue
+            n = records[row].n_replicas
+            assigned = first_slots(n)
+            live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            if live == assigned and records[row].isr == assigned and n and (
+                records[row].flags & FLAG_HAS_LEADERSHIP and not records[row].adding
+            ) and records[row].leader == <int32_t> replicas[row, 0]:
+                mark = (n <= min_isr[topic_row[row]]) << 2
+            else:
+                mark = mark_of(&records[row], &replicas[row, 0], live, min_isr[topic_row[row]])
+            counts[mark] += 1
+            if not mark & 1:
+                per_broker[records[row].leader, 0] += 1
+            for s in range(n):
+                per_broker[replicas[row, s], 1] += 1
+            live &= records[row].isr
+            if live & assigned != assigned:
+                for s in range(n):
+                    missing[replicas[row, s]] += not live >> s & 1
+        for s in range(missing.shape[0]):
+            per_broker[s, 2] = per_broker[s, 1] - missing[s]

@@ -11,6 +11,9 @@ def select_slots(
     chosen: _Array, candidates: _Array, assigned_only: bool, refresh: bool,
     leader_offline: _Array, rows: _Array, slots: _Array,
 ) -> int: ...
+def find_tracking(
+    records: _Array, replicas: _Array, chosen: _Array, rows: _Array
+) -> int: ...
 def mark_rows(rows: _Array, bits: _Array) -> None: ...
 def list_marked(
     bits: _Array, topic_row: _Array, topic_flags: _Array, any_queued: bool, rows: _Array,

@@ -90,6 +90,33 @@ cdef inline void refresh_row(
     write_bit(leader_offline, row, offline)
 
 
+def find_tracking(
+    const_record_t[::1] records,      # IN   (P,)    hot records
+    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
+    const uint8_t[::1] chosen,        # IN   (B,)    1: a broker to look for
+    int32_t[::1] rows,                # OUT  (n,)    rows that track one of them, ascending
+):
+    """Find the rows that track some brokers by looking at all rows; returns how many there are.
+
+    Where that is more than there is room for, only the first n are listed.
+    """
+    cdef Py_ssize_t row
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t room = rows.shape[0]
+    cdef int s
+    cdef uint8_t found
+    with nogil:
+        for row in range(records.shape[0]):
+            found = 0
+            for s in range(records[row].n_slots):
+                found |= chosen[replicas[row, s]]
+            if found:
+                if n < room:
+                    rows[n] = <int32_t> row
+                n += 1
+    return n
+
+
 def mark_rows(
     const int32_t[::1] rows,  # IN      (n,)    partition rows
     uint64_t[::1] bits,       # IN OUT  bitmap

@@ -19,6 +19,7 @@ from kfast.spark.details import sweep_brokers, sweep_partitions
 from kfast.spark.fleets import fleet
 from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
 from kfast.spark.sharded import ShardedOutcome, fail
+from kfast.spark.splitting import split
 from kfast.spark.sweeps import scenario_rows, sweep
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "fleet",
     "from_dataframes",
     "scenario_rows",
+    "split",
     "sweep",
     "sweep_brokers",
     "sweep_partitions",

@@ -23,21 +23,29 @@ from kfast.errors import InputError
 from kfast.io import SourceTables, read_tables
 from kfast.io.arrow import extract
 from kfast.io.tables import add_defaults, registered
-from kfast.kernels import census
+from kfast.kernels import digests
 from kfast.spark.columns import spark_schema
 from kfast.spark.paths import deal, find_files
 from kfast.state import ClusterState
+from kfast.state.flat import is_flat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["CLUSTER_FILE", "Dataset", "look_at", "over_hands"]
+__all__ = [
+    "CLUSTER_FILE",
+    "Dataset",
+    "check_topics",
+    "digest_names",
+    "look_at",
+    "over_hands",
+]
 
 CLUSTER_FILE = "_cluster.arrow"
 """Name of the file with the brokers and settings of a dataset; it has no partitions."""
 
-TASK_BYTES = 32 << 20
-"""Size of the files that a task is given, about: seconds of work."""
+TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 256 << 20
+"""Size of the files that a task is given, about: seconds of work, which flat files take less of."""
 
 _LOOK = pa.schema(
     [
@@ -105,21 +113,29 @@ def look_at(
         A topic stands in two files, or two files contradict each other.
     """
     files = find_files(where)
-    size = sum(Path(name).stat().st_size for name in files)
-    n = tasks if tasks is not None else max(1, min(len(files), 16), size // TASK_BYTES)
+    n = tasks if tasks is not None else _count_tasks(files)
     number = {name: at for at, name in enumerate(files)}
     hands = tuple(tuple(number[name] for name in hand) for hand in deal(files, n))
-    looked = over_hands(spark, len(hands), partial(_look_at_hand, files, hands), _LOOK).toArrow()
-    looked = looked.sort_by("file")
-    _check_topics(looked)
     common = _common_file(where)
     if common is not None:
+        # What shards have in common is known, so that they need not be looked at before.
         tables = read_tables(common)
         brokers, cluster = tables.brokers, tables.cluster
     else:
-        brokers, cluster = _merge_brokers(looked), _merge_clusters(looked)
+        looked = over_hands(spark, len(hands), partial(_look_at_hand, files, hands), _LOOK)
+        found = looked.toArrow().sort_by("file")
+        check_topics(files, found["topics"].to_pylist())
+        brokers, cluster = _merge_brokers(found), _merge_clusters(found)
     said = add_defaults(SourceTables("", pa.table({}), cluster=cluster), defaults)
     return Dataset(tuple(files), hands, brokers, said.cluster)
+
+
+def _count_tasks(files: Sequence[str]) -> int:
+    """Tasks for some files, which are all as the first one is."""
+    size = sum(Path(name).stat().st_size for name in files)
+    schema = _parquet_schema(files[0])
+    flat = schema is not None and is_flat(schema)
+    return max(1, min(len(files), 16), size // (FLAT_TASK_BYTES if flat else TASK_BYTES))
 
 
 def _common_file(where: str | Path) -> Path | None:
@@ -151,21 +167,26 @@ def _look(name: str) -> pa.RecordBatch:
         "said": said,
         "weak": list(tables.taken_for_down),
         "cluster": None if tables.cluster is None else _packed(tables.cluster),
-        "topics": _digests(topics).tobytes(),
+        "topics": digest_names(topics).tobytes(),
     }
     return pa.RecordBatch.from_pylist([row], schema=_LOOK)
 
 
-def _footer(name: str) -> SourceTables | None:
-    """The small tables of a Parquet file that kfast wrote; None for any other file."""
+def _parquet_schema(name: str) -> pa.Schema | None:
+    """Schema of a Parquet file; None for any other file."""
     with Path(name).open("rb") as file:
         if file.read(4) != b"PAR1":
             return None
     try:
-        schema = pq.read_schema(name)
+        return pq.read_schema(name)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{name}: damaged Parquet file: {error}") from error
-    if not {b"kfast.brokers", b"kfast.topics"} <= set(schema.metadata or {}):
+
+
+def _footer(name: str) -> SourceTables | None:
+    """The small tables of a Parquet file that kfast wrote; None for any other file."""
+    schema = _parquet_schema(name)
+    if schema is None or not {b"kfast.brokers", b"kfast.topics"} <= set(schema.metadata or {}):
         return None
     return extract(name, schema.empty_table())
 
@@ -174,15 +195,15 @@ def _in_one(table: pa.Table, name: str) -> pa.StringArray:
     return pa.concat_arrays(table[name].chunks) if table.num_rows else pa.array([], pa.string())
 
 
-def _digests(names: pa.StringArray) -> npt.NDArray[np.uint64]:
+def digest_names(names: pa.StringArray) -> npt.NDArray[np.uint64]:
     """(T,) 64 bits that stand for each name."""
-    digests = np.zeros(len(names), np.uint64)
+    found = np.zeros(len(names), np.uint64)
     if len(names):
         names = pa.concat_arrays([names])
         _, offsets, data = names.buffers()
         ends = np.frombuffer(offsets, np.int32)[names.offset : names.offset + len(names) + 1]
-        census.digest_bytes(ends, np.frombuffer(data or b"\0", np.uint8), digests)
-    return digests
+        digests.digest_bytes(ends, np.frombuffer(data or b"\0", np.uint8), found)
+    return found
 
 
 def _packed(table: pa.Table) -> bytes:
@@ -196,20 +217,32 @@ def _unpacked(data: bytes) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def _check_topics(looked: pa.Table) -> None:
-    """Refuse a topic that stands in two files."""
-    parts = [np.frombuffer(item, np.uint64) for item in looked["topics"].to_pylist()]
+def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
+    """Refuse a topic that stands in two files.
+
+    Parameters
+    ----------
+    files : sequence of str
+    topics : sequence of bytes
+        Of each file, the digests of its topics (`digest_names`).
+
+    Raises
+    ------
+    InputError
+        A topic stands in two files.
+    """
+    parts = [np.frombuffer(item, np.uint64) for item in topics]
     owner = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     everything = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     order = np.argsort(everything, kind="stable")
     twice = np.flatnonzero(everything[order][1:] == everything[order][:-1])
     for at in twice.tolist():
-        files = [looked["file"][int(owner[order[at + k]])].as_py() for k in (0, 1)]
-        names = [set(read_tables(name).partitions["topic"].to_pylist()) for name in files]
-        both = sorted(names[0] & names[1])
-        if both:
+        both = [files[int(owner[order[at + k]])] for k in (0, 1)]
+        names = [set(read_tables(name).partitions["topic"].to_pylist()) for name in both]
+        shared = sorted(names[0] & names[1])
+        if shared:
             raise InputError(
-                f"topic {both[0]} stands in {files[0]} and in {files[1]}; each file of a dataset"
+                f"topic {shared[0]} stands in {both[0]} and in {both[1]}; each file of a dataset"
                 " must hold whole topics"
             )
 

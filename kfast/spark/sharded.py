@@ -11,7 +11,8 @@ Source: specification, sections 5, 6.2 and 6.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,25 +22,24 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import functions
 
+from kfast.census import CENSUS_METRICS
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, find_profile
 from kfast.spark.columns import spark_schema
-from kfast.spark.dataset import CLUSTER_FILE, Dataset, look_at, over_hands
-from kfast.spark.shards import (
-    COUNTS,
+from kfast.spark.dataset import CLUSTER_FILE, Dataset, check_topics, look_at, over_hands
+from kfast.spark.hands import (
+    BROKERS,
     DONE,
     PREFERRED,
-    REBALANCE,
     REQUESTS,
-    Event,
-    Run,
+    add_up,
     count_hand,
-    parse_events,
     run_hand,
 )
+from kfast.spark.shards import FLAT, LISTS, REBALANCE, Event, Run, parse_events
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, join_digests
 
@@ -51,7 +51,17 @@ __all__ = ["ShardedOutcome", "fail"]
 ANNOUNCEMENT = "announce the live brokers"
 """Action that a failure takes only where it has nothing else to tell."""
 
-FOLDERS = ("state", "requests", "brokers", "transitions", "elections")
+FOLDERS = ("state", "requests", "transitions", "elections")
+
+COUNTS = pa.schema(
+    [
+        ("event", pa.int32()),
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("item", pa.string()),
+        ("count", pa.int64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,7 @@ def fail(
     profile: str = DEFAULT_PROFILE,
     defaults: Mapping[str, object] | None = None,
     tasks: int | None = None,
+    form: str = FLAT,
 ) -> ShardedOutcome:
     """Let events happen to a cluster that lies in many files, each with whole topics.
 
@@ -134,15 +145,21 @@ def fail(
         As for `kfast.read`.
     tasks : int, optional
         At most so many tasks; the results do not depend on it.
+    form : {"parquet-flat", "parquet"}
+        Of the new state's files: plain integers, which are read and written 20 times faster, or
+        lists (`docs/formats.md`). A shard that the first cannot hold is written in the second.
 
     Raises
     ------
     ArgumentError
         An event cannot be, for these brokers; the output is in the way. Nothing was run.
     InputError
-        The files are not shards of one cluster.
+        The files are not shards of one cluster. In a dataset that kfast wrote this may come out
+        at the end: what was written then has no `_cluster.arrow`.
     """
     find_profile(profile)
+    if form not in (FLAT, LISTS):
+        raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if journal not in LEVELS:
         raise ArgumentError(f"journal {journal!r} is unknown; allowed: {', '.join(LEVELS)}")
     ids = [int(broker) for broker in brokers]
@@ -157,12 +174,12 @@ def fail(
     decided: list[Event] = []
     for event in wanted:
         if event.name == REBALANCE:
-            run = Run(whole, tuple(decided), "off", profile, folder)
+            run = Run(whole, tuple(decided), "off", profile, folder, form)
             event = replace(event, counts=_count_preferred(spark, run))
         decided.append(event)
-    run = Run(whole, tuple(decided), journal, profile, folder)
+    run = Run(whole, tuple(decided), journal, profile, folder, form)
     done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
-    return _put_together(spark, run, done.sort_by("shard"), common)
+    return _put_together(spark, run, done.sort_by("hand"), common)
 
 
 def _rehearse(whole: Dataset, events: Iterable[Event], profile: str) -> ClusterState:
@@ -193,23 +210,18 @@ def _empty_folder(output: str | Path, dataset: str | Path) -> str:
 def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:
     """Counts of all shards after the events so far, by broker."""
     counts = over_hands(spark, len(run.dataset.hands), partial(count_hand, run), PREFERRED)
-    summed = counts.groupBy("broker_id").agg(
-        functions.sum("preferred").alias("preferred"),
-        functions.sum("led_by_others").alias("led_by_others"),
-    )
-    return summed.toArrow().cast(PREFERRED).sort_by("broker_id").combine_chunks()
+    return add_up([counts.toArrow().cast(PREFERRED)], PREFERRED)
 
 
 def _put_together(
     spark: SparkSession, run: Run, done: pa.Table, common: ClusterState
 ) -> ShardedOutcome:
     said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
-    began = run.dataset.cluster
-    before = 0
-    if began is not None and "unclean_elections" in began.column_names:
-        before = began["unclean_elections"][0].as_py() or 0
+    in_order = [number for hand in run.dataset.hands for number in hand]
+    topics = [item for hand in done["topics"].to_pylist() for item in hand]
+    check_topics([run.dataset.files[number] for number in in_order], topics)
     parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
-    digest = join_digests(parts, before)
+    digest = join_digests(parts, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
     tables = common.to_tables()
     folder = Path(run.folder)
@@ -217,20 +229,15 @@ def _put_together(
         SourceTables("", tables.partitions, tables.topics, tables.brokers, tables.cluster),
         folder / "state" / CLUSTER_FILE,
     )
-    counts = pa.concat_tables(
-        pa.Table.from_pylist(item["counts"], schema=COUNTS) for item in said
-    )
-    keys = ["event", "name", "kind", "item"]
-    summed = counts.group_by(keys).aggregate([("count", "sum")])
-    summed = summed.rename_columns([*keys, "count"]).sort_by([(key, "ascending") for key in keys])
+    loads = [pa.ipc.open_stream(item).read_all() for item in done["brokers"].to_pylist()]
     full = run.journal == "full" and bool(run.events)
     return ShardedOutcome(
         digest.together(),
         sum(done["partitions"].to_pylist()),
-        {key: sum(item["census"][key] for item in said) for key in said[0]["census"]},
-        summed.cast(COUNTS),
+        {key: sum(item["census"][key] for item in said) for key in CENSUS_METRICS},
+        _sum_counts(said),
         tuple(event.counts for event in run.events if event.counts is not None),
-        _brokers(spark, folder),
+        add_up(loads, BROKERS),
         _requests(spark, run),
         str(folder / "state"),
         spark.read.parquet(str(folder / "transitions")) if full else None,
@@ -238,11 +245,14 @@ def _put_together(
     )
 
 
-def _brokers(spark: SparkSession, folder: Path) -> pa.Table:
-    """Loads of every broker, over all shards."""
-    loads = spark.read.parquet(str(folder / "brokers")).groupBy("broker_id")
-    sums = [functions.sum(name).alias(name) for name in ("leaders", "replicas", "in_sync")]
-    return loads.agg(*sums).toArrow().sort_by("broker_id").combine_chunks()
+def _sum_counts(said: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Counts of all hands by event, name, kind and item."""
+    summed: Counter[tuple[Any, ...]] = Counter()
+    for hand in said:
+        for *key, n in hand["counts"]:
+            summed[tuple(key)] += n
+    columns = zip(*((*key, summed[key]) for key in sorted(summed)), strict=True)
+    return pa.table([*columns], schema=COUNTS) if summed else COUNTS.empty_table()
 
 
 def _requests(spark: SparkSession, run: Run) -> DataFrame:
@@ -258,7 +268,7 @@ def _requests(spark: SparkSession, run: Run) -> DataFrame:
     merged = rows.groupBy(*keys).agg(
         joined.alias("requests"),
         functions.sum("partitions").alias("partitions"),
-        functions.count("*").alias("shards"),
+        functions.sum("shards").alias("shards"),
     )
     every = merged["shards"] == len(run.dataset.files)
     return merged.where((merged["action"] != ANNOUNCEMENT) | every).drop("shards")

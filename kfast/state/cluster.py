@@ -17,6 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.kernels import census, hosting
 from kfast.state import adding, freeing, mutators, names, queries, saving, survey
+from kfast.state.flat import is_flat
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment, Replicas, Rows, Tables
 
@@ -104,8 +105,9 @@ class ClusterState:
         Parameters
         ----------
         brokers, topics, partitions, cluster : pa.Table, optional
-            Columns as `kfast schema` prints them. Key columns must be there (broker_id; topic;
-            topic and partition); any other may be missing or null, and gets Kafka's default.
+            Columns as `kfast schema` prints them, or partitions in the form of `kfast.state.flat`.
+            Key columns must be there (broker_id; topic; topic and partition); any other may be
+            missing or null, and gets Kafka's default.
             `partitions` may have a column `line` (int32): where the row stands in the source.
         source : str, optional
             Name of the file, for messages.
@@ -127,6 +129,10 @@ class ClusterState:
         """
         from kfast.state.loading import load
 
+        if is_flat(partitions):
+            from kfast.state.loading_flat import load as load_flat
+
+            return load_flat(brokers, topics, partitions, cluster, source, notes, layout)
         return load(cls(), brokers, topics, partitions, cluster, source, notes, layout)
 
     @classmethod
@@ -165,11 +171,15 @@ class ClusterState:
             topic_min_insync_replicas, topic_unclean_leader_election,
         )
 
-    def to_tables(self) -> Tables:
-        """All of the state as Arrow tables with ids; `from_tables` makes the same state of them."""
+    def to_tables(self, *, flat: bool = False) -> Tables:
+        """All of the state as Arrow tables with ids; `from_tables` makes the same state of them.
+
+        With `flat`, the partitions have plain integers instead of lists (`kfast.state.flat`);
+        `ArgumentError` where they cannot.
+        """
         from kfast.state.tables import to_tables
 
-        return to_tables(self)
+        return to_tables(self, flat=flat)
 
     def copy(self) -> ClusterState:
         """Make an independent copy; immutable Arrow columns and the index are shared."""
@@ -328,6 +338,10 @@ class ClusterState:
             self._index = HostingIndex(self, counts)
         return self._index
 
+    def scan_hosting(self) -> None:
+        """Make no hosting index before many look-ups want one: for a state of few events."""
+        self._index = HostingIndex.scanning()
+
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> Replicas:
         """All replicas assigned to some brokers (1.5, `replicas_on_brokers`)."""
         return self.replicas_on(self.find_brokers(broker_ids))
@@ -352,13 +366,14 @@ class ClusterState:
     def recount(self) -> None:
         """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
-        self.offline_partition_count, self.preferred_imbalance_count, self.n_led = census.recount(
+        (
+            self.offline_partition_count, self.preferred_imbalance_count, self.n_led, dirs,
+            self.n_reassigned,
+        ) = census.recount(
             self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
             self.leader_offline, self.pending,
         )
-        self.any_offline_dir = bool(self.records["offline_dir"].any())
-        moving = self.records["flags"] & schema.FLAG_BEING_REASSIGNED
-        self.n_reassigned = int(np.count_nonzero(moving))
+        self.any_offline_dir = dirs > 0
 
     mark_led = survey.mark_led
     forget_survey = survey.forget_survey

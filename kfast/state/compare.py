@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast.errors import ArgumentError
-from kfast.kernels import census
+from kfast.kernels import digests
 from kfast.state import freeing
 
 if TYPE_CHECKING:
@@ -179,9 +179,9 @@ def digest_parts(state: ClusterState) -> DigestParts:
         buffers = names.buffers()
         offsets = np.frombuffer(buffers[1], np.int32)[: state.n_topics + 1]
         data = np.frombuffer(buffers[2] or b"\0", np.uint8)
-        census.digest_bytes(offsets, data, topics[: state.n_topics])
+        digests.digest_bytes(offsets, data, topics[: state.n_topics])
     broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
-    partitions = census.digest(
+    partitions = digests.digest(
         state.records, state.replicas, state.replica_state, broker_id, state.topic_row, topics,
         state.partition,
     )

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 APPENDED_SHARE = 8
 """The index is made afresh once appended entries are more than this fraction (1/8) of it."""
+MOST_SCANS = 8
+"""Look-ups that read all rows before an index pays: a scan costs an eighth of making one."""
+
+FIRST_ROOM = 16384
+"""Rows that a scan lists in one pass; more take two."""
+
 NO_BITS = np.zeros(1, np.uint64)
 
 
@@ -49,13 +55,26 @@ class HostingIndex:
         startup.list_hosted(state.records, state.replicas, position, self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
+        self.scans_left = 0
+
+    @classmethod
+    def scanning(cls) -> HostingIndex:
+        """Make none yet: the first look-ups read all rows, for a state that sees few events."""
+        index = cls.of(np.zeros(1, np.int64), np.empty(0, np.int32))
+        index.scans_left = MOST_SCANS
+        return index
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there are lists, rather than scans of all rows."""
+        return self.begin.size > 1
 
     @classmethod
     def of(cls, begin: npt.NDArray[np.int64], hosted: Rows) -> HostingIndex:
         """Make an index of lists that were made before."""
         index = cls.__new__(cls)
         index.begin, index.hosted = begin, hosted
-        index.appended, index.n_appended = [], 0
+        index.appended, index.n_appended, index.scans_left = [], 0, 0
         return index
 
     def copy(self) -> HostingIndex:
@@ -66,16 +85,22 @@ class HostingIndex:
 
     def append(self, rows: Rows, brokers: Rows) -> None:
         """Note that each row tracks a broker row now."""
+        if not self.is_made:
+            return
         self.appended.append((rows, brokers))
         self.n_appended += int(rows.size)
 
     @property
     def is_stale(self) -> bool:
-        """Whether so much was appended that look-ups suffer."""
+        """Whether so much was appended, or looked up by scans, that look-ups suffer."""
+        if not self.is_made:
+            return self.scans_left <= 0
         return self.n_appended * APPENDED_SHARE > self.hosted.size + 1024
 
     def candidates(self, state: ClusterState, brokers: Rows) -> Rows:
         """Rows, ascending, that may track one of these broker rows."""
+        if not self.is_made:
+            return self._scan(state, brokers)
         if brokers.size == 1 and not self.appended:
             only = int(brokers[0])
             return self.hosted[self.begin[only] : self.begin[only + 1]]
@@ -85,6 +110,18 @@ class HostingIndex:
         for rows, tracked in self.appended:
             hosting.mark_rows(np.ascontiguousarray(rows[np.isin(tracked, brokers)]), marked)
         return state.list_marked(marked)
+
+    def _scan(self, state: ClusterState, brokers: Rows) -> Rows:
+        """Rows, ascending, that track one of these broker rows, from all rows."""
+        self.scans_left -= 1
+        chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
+        chosen[brokers] = 1
+        rows = np.empty(min(state.n_partitions, FIRST_ROOM), np.int32)
+        n = hosting.find_tracking(state.records, state.replicas, chosen, rows)
+        if n > rows.size:
+            rows = np.empty(n, np.int32)
+            hosting.find_tracking(state.records, state.replicas, chosen, rows)
+        return rows[:n]
 
     def select(
         self, state: ClusterState, brokers: Rows, *, assigned_only: bool, refresh: bool

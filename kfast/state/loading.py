@@ -39,11 +39,11 @@ def load(
     """Fill an empty state from tables; see `ClusterState.from_tables`."""
     said: list[str] = list(notes)
     rows = Columns(partitions, schema.PARTITIONS_SCHEMA, "partitions", source)
-    _load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
-    _load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows)
+    load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
+    load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows)
     lists = _read_lists(rows, said)
     leader_ids = _read_leaders(rows, lists["replicas"], said)
-    _load_brokers(
+    load_brokers(
         state, Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source),
         [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0]], said,
     )
@@ -56,7 +56,8 @@ def load(
     return state
 
 
-def _load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
+def load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
+    """Fill in the settings; what is not given is said."""
     for column in schema.CLUSTER:
         value = table.scalar(column.name)
         if value is not None:
@@ -70,7 +71,8 @@ def _load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
         )
 
 
-def _load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
+def load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
+    """Fill in the topics: those of their table, then those that only partitions name."""
     names = table.strings("topic") if table.given("topic") else pa.array([], pa.string())
     table.refuse_nulls("topic")
     if len(names) != len(pc.unique(names)):
@@ -82,9 +84,12 @@ def _load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
     state.topic = pa.concat_arrays([names, extra])
     unnamed = pa.nulls(len(extra), pa.string())
     state.topic_id = pa.concat_arrays([table.strings("topic_id"), unnamed])
-    place = pc.index_in(encoded.dictionary, value_set=state.topic).to_numpy(zero_copy_only=False)
     indices = encoded.indices.to_numpy(zero_copy_only=False)
-    state.topic_row = place.astype(np.int32)[indices] if len(place) else np.empty(0, np.int32)
+    if encoded.dictionary.equals(names):
+        state.topic_row = indices.astype(np.int32)
+    else:
+        place = pc.index_in(encoded.dictionary, value_set=state.topic)
+        state.topic_row = place.to_numpy(zero_copy_only=False).astype(np.int32)[indices]
     state.topic_unclean_leader_election = np.full(n, -1, np.int8)
     state.topic_min_insync_replicas = np.full(n, -1, np.int32)
     state.topic_flags = np.full(max(n, 1), mutators.EXISTS, np.uint8)
@@ -130,9 +135,10 @@ def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
     return leaders
 
 
-def _load_brokers(
+def load_brokers(
     state: ClusterState, table: Columns, named: list[Rows], said: list[str]
 ) -> None:
+    """Fill in the brokers: those of their table, then those that only partitions name."""
     ids = table.integers("broker_id", -1)
     table.refuse_nulls("broker_id")
     if ids.size != np.unique(ids).size:
@@ -141,7 +147,7 @@ def _load_brokers(
         raise InputError(f"{table.where(int(ids.argmin()))}: broker id {ids.min()} is negative")
     listed = ids.astype(np.int32)
     appearing = absent_names(
-        pa.array(np.unique(np.concatenate([_distinct(values) for values in named]))),
+        pa.array(np.unique(np.concatenate([listed[:0], *(_distinct(ids) for ids in named)]))),
         pa.array(listed),
     ).to_numpy(zero_copy_only=False)
     if table.table is None:
@@ -194,7 +200,7 @@ def _load_partitions(
     present = [at for at, name in enumerate(LISTS) if lists[name].values.size]
     offsets, values = _stack(state, [lists[LISTS[at]] for at in present], rows.n_rows)
     n_slots = _count_slots(state, rows, present, offsets, values, leaders)
-    _allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout))
+    _allocate(state, rows.n_rows, n_slots, is_narrow(state, n_slots, layout))
     state.records["leader"] = leaders
     _fill_records(state, rows)
     states = rows.list_values("replica_states", np.int8)
@@ -279,7 +285,7 @@ def _count_slots(
     return max(int(counts.max()) if counts.size else 1, 1)
 
 
-def _is_narrow(state: ClusterState, n_slots: int, layout: str | None) -> bool:
+def is_narrow(state: ClusterState, n_slots: int, layout: str | None) -> bool:
     """Which layout holds the state: the narrow one where it fits, unless another is asked for."""
     if layout not in (None, "narrow", "wide"):
         raise ArgumentError(f"layout {layout!r} is unknown; allowed: 'narrow', 'wide'")

@@ -116,7 +116,7 @@ def save(state: ClusterState, directory: str | os.PathLike[str]) -> None:
 def _write(state: ClusterState, directory: Path) -> None:
     arrays = {name: getattr(state, name) for name in COLUMNS}
     index = state.index_hosting()
-    index = HostingIndex(state) if index.appended else index
+    index = HostingIndex(state) if index.appended or not index.is_made else index
     arrays |= {f"index_{name}": getattr(index, name) for name in INDEX_COLUMNS}
     for name, values in arrays.items():
         with (directory / f"{name}.npy").open("wb") as file:

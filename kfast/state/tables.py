@@ -11,6 +11,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.kernels import tables as kernels
 from kfast.state import freeing
+from kfast.state.flat import Room, to_flat
 from kfast.state.records import Rows, Slots, Tables
 
 if TYPE_CHECKING:
@@ -113,8 +114,17 @@ def _partitions(state: ClusterState) -> pa.Table:
     return pa.table([columns[name] for name in wanted.names], schema=wanted)
 
 
-def to_tables(state: ClusterState) -> Tables:
-    """See `ClusterState.to_tables`."""
+def to_tables(
+    state: ClusterState, *, flat: bool = False, room: Room | None = None
+) -> Tables:
+    """See `ClusterState.to_tables`; `room` is memory for the columns of the flat form."""
+    partitions = to_flat(state, room=room) if flat else _partitions(state)
+    brokers, topics, cluster = small_tables(state)
+    return Tables(brokers, topics, partitions, cluster)
+
+
+def small_tables(state: ClusterState) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Tables of the brokers, the topics and the cluster."""
     brokers = [
         pa.array(state.broker_id), state.rack, pa.array(state.registered),
         pa.array(state.shutting_down), pa.array(state.broker_epoch),
@@ -127,11 +137,9 @@ def to_tables(state: ClusterState) -> Tables:
         pa.array(state.topic_ineligible),
     ]
     cluster = [pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER]
-    return Tables(
+    present = pa.array(freeing.present_topics(state))
+    return (
         pa.table(brokers, schema=schema.BROKERS_SCHEMA),
-        pa.table(topics, schema=schema.TOPICS_SCHEMA).filter(
-            pa.array(freeing.present_topics(state))
-        ),
-        _partitions(state),
+        pa.table(topics, schema=schema.TOPICS_SCHEMA).filter(present),
         pa.table(cluster, schema=schema.CLUSTER_SCHEMA),
     )

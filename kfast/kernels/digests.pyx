@@ -1,0 +1,149 @@
+"""The digest of a cluster: one number that any change changes.
+
+It is a sum over partitions, so that it knows no order of rows, and the digests of a cluster's parts
+add up. Within a partition the words are mixed one apart from the other, so that none waits.
+"""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+
+from kfast.kernels.slots cimport (
+    FLAG_HAS_LEADERSHIP,
+    NO_LEADER,
+    P_NON_EXISTENT,
+    P_NO_ENTRY,
+    R_NON_EXISTENT,
+    broker_t,
+    const_record_t,
+    first_slots,
+    record_t,
+)
+from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
+    ConstNarrowRecord,  # no-cython-lint
+    ConstWideRecord,  # no-cython-lint
+    NarrowRecord,  # no-cython-lint
+    WideRecord,  # no-cython-lint
+)
+from kfast.kernels.splitmix cimport mix
+
+cdef extern from *:
+    """
+    static inline unsigned long long kfast_fold(unsigned long long a, unsigned long long b) {
+        unsigned __int128 product = (unsigned __int128) a * b;
+        return (unsigned long long) product ^ (unsigned long long) (product >> 64);
+    }
+    """
+    uint64_t kfast_fold(uint64_t a, uint64_t b) noexcept nogil
+
+
+cdef inline uint64_t fold(uint64_t digest, uint64_t word, uint64_t other) noexcept nogil:
+    """Take two words into a digest. Source: Wang Yi, wyhash: both halves of a long product."""
+    return kfast_fold(
+        digest ^ word ^ <uint64_t> 0xA0761D6478BD642F, other ^ <uint64_t> 0xE7037ED1A0B428DB
+    )
+
+
+cdef inline uint64_t slot_word(
+    const broker_t* brokers, const uint8_t* states, const int32_t* broker_id, int s
+) noexcept nogil:
+    """Broker and state of a slot; no entry counts as NonExistent."""
+    cdef uint64_t state = states[s] if states[s] != R_NON_EXISTENT else 0
+    return <uint32_t> broker_id[brokers[s]] | state << 32
+
+
+cdef uint64_t digest_others(
+    const record_t* record, const broker_t* brokers, const uint8_t* states,
+    const int32_t* broker_id
+) noexcept nogil:
+    """Digest of the slots behind the assignment, whatever their order; unnamed ones are nothing."""
+    cdef uint64_t total = 0
+    cdef uint64_t named, word
+    cdef int s
+    for s in range(record.n_replicas, record.n_slots):
+        word = slot_word(brokers, states, broker_id, s)
+        named = (record.isr >> s) & 1
+        named |= ((record.adding >> s) & 1) << 1
+        named |= ((record.removing >> s) & 1) << 2
+        named |= ((record.offline_dir >> s) & 1) << 3
+        if named or word >> 32:
+            total += mix(word | named << 40)
+    return total
+
+
+cdef inline uint64_t digest_row(
+    const record_t* record, const broker_t* brokers, const uint8_t* states,
+    const int32_t* broker_id, uint64_t digest
+) noexcept nogil:
+    """Digest of one partition, from one of its key."""
+    cdef uint64_t assigned = first_slots(record.n_replicas)
+    cdef uint64_t others = 0
+    cdef uint64_t odd = 0
+    cdef uint32_t leader
+    cdef int s
+    if record.flags & FLAG_HAS_LEADERSHIP:
+        leader = <uint32_t> (broker_id[record.leader] if record.leader >= 0 else NO_LEADER)
+        digest = fold(
+            digest, leader | <uint64_t> <uint32_t> record.leader_epoch << 32,
+            <uint32_t> record.version | <uint64_t> <uint32_t> record.controller_epoch << 32,
+        )
+    if (record.adding | record.removing | record.offline_dir) & assigned:
+        odd = fold(0, record.adding & assigned, record.removing & assigned)
+        odd = fold(odd, record.offline_dir & assigned, 0)
+    digest = fold(digest, record.isr & assigned, odd)
+    for s in range(0, record.n_replicas - 1, 2):
+        digest = fold(digest, slot_word(brokers, states, broker_id, s),
+                      slot_word(brokers, states, broker_id, s + 1))
+    if record.n_replicas & 1:
+        digest = fold(digest, slot_word(brokers, states, broker_id, record.n_replicas - 1), 0)
+    if record.n_slots > record.n_replicas:
+        others = digest_others(record, brokers, states, broker_id)
+    return mix(digest + others)
+
+
+def digest(
+    const_record_t[::1] records,          # IN  (P,)    hot records
+    const broker_t[:, ::1] replicas,      # IN  (P, S)  broker rows
+    const uint8_t[:, ::1] replica_state,  # IN  (P, S)  `schema.ReplicaState`
+    const int32_t[::1] broker_id,         # IN  (B,)    ids
+    const int32_t[::1] topic_row,         # IN  (P,)    row of the topic
+    const uint64_t[::1] topic_digest,     # IN  (T,)    digest of each topic's name
+    const int32_t[::1] partition,         # IN  (P,)    partition number
+):
+    """Digest of all partitions: the same for every layout and every order of rows."""
+    cdef Py_ssize_t row
+    cdef uint64_t total = 0
+    cdef uint64_t word
+    cdef int state
+    with nogil:
+        for row in range(records.shape[0]):
+            state = records[row].partition_state
+            if state == P_NO_ENTRY:
+                state = P_NON_EXISTENT
+            if not records[row].flags and state == P_NON_EXISTENT:
+                continue
+            word = <uint32_t> partition[row] | <uint64_t> records[row].n_replicas << 32
+            word |= <uint64_t> records[row].flags << 40 | <uint64_t> state << 48
+            total += digest_row(
+                &records[row], &replicas[row, 0], &replica_state[row, 0], &broker_id[0],
+                fold(0, topic_digest[topic_row[row]], word),
+            )
+    return total
+
+
+def digest_bytes(
+    const int32_t[::1] offsets,  # IN   (n+1,)  where each string begins
+    const uint8_t[::1] data,     # IN   (m,)    bytes of all strings
+    uint64_t[::1] digests,       # OUT  (n,)
+):
+    """Digest of each string of an Arrow string array."""
+    cdef Py_ssize_t i, at
+    cdef uint64_t digest, word
+    with nogil:
+        for i in range(digests.shape[0]):
+            digest = <uint64_t> (offsets[i + 1] - offsets[i])
+            word = 0
+            for at in range(offsets[i], offsets[i + 1]):
+                word = word << 8 | data[at]
+                if (at - offsets[i]) & 7 == 7:
+                    digest = fold(digest, word, 0)
+                    word = 0
+            digests[i] = mix(fold(digest, word, 0))

@@ -1,0 +1,273 @@
+"""What a task does with the shards it is dealt: read, let the events happen, write, and sum up.
+
+What the driver needs of the shards is summed over a hand where it is made: a cluster of a thousand
+shards sends back a few rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kfast.census import sum_census
+from kfast.events.leader_election import count_preferred
+from kfast.io import SourceTables
+from kfast.io.parquet import write_flat, write_parquet
+from kfast.io.text import writing
+from kfast.journal import Outcome
+from kfast.journal.outcome import KINDS
+from kfast.spark.dataset import digest_names
+from kfast.spark.shards import FLAT, Run
+from kfast.state import ClusterState
+from kfast.state.compare import DigestParts, digest_parts, join_digests
+from kfast.state.flat import Room, can_be_flat
+from kfast.state.tables import to_tables
+
+__all__ = ["BROKERS", "DONE", "PREFERRED", "REQUESTS", "add_up", "count_hand", "run_hand"]
+
+REQUESTS = pa.schema(
+    [
+        ("event", pa.int32()),
+        ("action", pa.string()),
+        ("occurrence", pa.int32()),
+        ("kind", pa.string()),
+        ("broker_id", pa.int32()),
+        ("requests", pa.int64()),
+        ("partitions", pa.int64()),
+        ("alone", pa.bool_()),
+        ("shards", pa.int64()),
+    ]
+)
+"""`alone`: the requests of each partition went out by themselves, as before Kafka 1.1."""
+
+BROKERS = pa.schema(
+    [
+        ("broker_id", pa.int32()),
+        ("leaders", pa.int64()),
+        ("replicas", pa.int64()),
+        ("in_sync", pa.int64()),
+    ]
+)
+PREFERRED = pa.schema(
+    [("broker_id", pa.int32()), ("preferred", pa.int64()), ("led_by_others", pa.int64())]
+)
+DONE = pa.schema(
+    [
+        ("hand", pa.int32()),
+        ("partitions", pa.int64()),
+        ("said", pa.binary()),
+        ("brokers", pa.binary()),
+        ("topics", pa.list_(pa.binary())),
+    ]
+)
+"""What a hand comes to; `topics` are digests of the names, shard by shard."""
+
+STOPPED = "stop followed replicas"
+"""Action of a controlled shutdown that sends StopReplica outside the machines' batches."""
+
+FULL = ("transitions", "elections")
+"""Tables that are written, row by row, where the journal is `full`."""
+
+
+@dataclass
+class Sums:
+    """What the shards of a hand come to, so far."""
+
+    partitions: int = 0
+    digests: list[DigestParts] = field(default_factory=list)
+    census: Counter[str] = field(default_factory=Counter)
+    counts: Counter[tuple[int, str, str, str]] = field(default_factory=Counter)
+    requests: list[pa.Table] = field(default_factory=list)
+    actions: dict[str, int] = field(default_factory=dict)
+    brokers: list[pa.Table] = field(default_factory=list)
+    topics: list[bytes] = field(default_factory=list)
+
+
+def count_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
+    """Who should lead how much after the events, over some shards: what a rebalance asks."""
+    counted, room = [], Room()
+    for number in run.dataset.hands[hand]:
+        controller = run.controller(number, room)
+        for event in run.events:
+            event.happen(controller)
+        counted.append(count_preferred(controller.state).cast(PREFERRED))
+    yield from add_up(counted, PREFERRED).to_batches()
+
+
+def add_up(tables: Sequence[pa.Table], wanted: pa.Schema) -> pa.Table:
+    """Tables of counts by broker_id, in one."""
+    names = [name for name in wanted.names if name != "broker_id"]
+    whole = pa.concat_tables([wanted.empty_table(), *tables])
+    summed = whole.group_by("broker_id").aggregate([(name, "sum") for name in names])
+    summed = summed.select(["broker_id", *(f"{name}_sum" for name in names)])
+    return summed.rename_columns(wanted.names).cast(wanted).sort_by("broker_id").combine_chunks()
+
+
+def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
+    """Let the events happen in some shards, write what becomes of them, and sum it up in a row."""
+    sums, room = Sums(), Room()
+    for number in run.dataset.hands[hand]:
+        _run_shard(run, number, sums, room)
+    requests = _join_requests(sums.requests, list(sums.actions))
+    _write(Path(run.folder) / "requests" / f"hand-{hand:06}.parquet", requests)
+    said = {
+        # The counter of unclean elections before is taken off by who joins the hands.
+        "digest": msgspec.to_builtins(join_digests(sums.digests, run.unclean_before)),
+        "census": sums.census,
+        "counts": [[*key, n] for key, n in sums.counts.items()],
+    }
+    brokers = pa.BufferOutputStream()
+    with pa.ipc.new_stream(brokers, BROKERS) as writer:
+        writer.write_table(add_up(sums.brokers, BROKERS))
+    row = {
+        "hand": hand,
+        "partitions": sums.partitions,
+        "said": msgspec.json.encode(said),
+        "brokers": bytes(brokers.getvalue()),
+        "topics": sums.topics,
+    }
+    yield pa.RecordBatch.from_pylist([row], schema=DONE)
+
+
+def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
+    controller = run.controller(number, room)
+    state = controller.state
+    full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
+    for at, event in enumerate(run.events):
+        outcome = event.happen(controller)
+        for key, n in _counts(at, outcome):
+            sums.counts[key] += n
+        requests = _requests(at, outcome, controller.profile.item_by_item, sums.actions)
+        sums.requests.append(requests)
+        if run.journal == "full":
+            for kind, tables in full.items():
+                tables.append(_rows(at, outcome, getattr(outcome, kind)))
+    name, folder = f"shard-{number:06}.parquet", Path(run.folder)
+    if run.journal == "full" and run.events:
+        for kind, tables in full.items():
+            _write(folder / kind / name, pa.concat_tables(tables))
+    counts, per_broker = sum_census(state)
+    sums.census.update(counts)
+    columns = [pa.array(state.broker_id), *(pa.array(column.copy()) for column in per_broker.T)]
+    sums.brokers.append(pa.table(columns, schema=BROKERS))
+    sums.partitions += state.n_partitions
+    sums.digests.append(digest_parts(state))
+    sums.topics.append(digest_names(state.topic).tobytes())
+    _write_state(state, folder / "state" / name, run.form, room)
+
+
+def _write_state(state: ClusterState, path: Path, form: str, room: Room) -> None:
+    flat = form == FLAT and can_be_flat(state)
+    whole = to_tables(state, flat=flat, room=room)
+    tables = SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
+    with writing(path, durable=False) as file:
+        (write_flat if flat else write_parquet)(tables, file)
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    with writing(path, durable=False) as file:
+        pq.write_table(table, file)
+
+
+def _counts(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, str], int]]:
+    """Counts of an outcome that are sums over partitions: event, name, kind, item."""
+    counts = outcome.counts
+    named: list[tuple[str, Mapping[str, int]]] = [
+        ("transition", {f"{a} -> {b}": n for (a, b), n in counts.transitions.items()}),
+        ("code", counts.codes),
+        (
+            "total",
+            {
+                "leaders_moved": counts.leaders_moved,
+                "unclean_elections": counts.unclean_elections,
+                "remaining": int(outcome.remaining.size),
+            },
+        ),
+    ]
+    for kind, items in named:
+        for item, n in items.items():
+            yield (at, outcome.event, kind, item), n
+
+
+def _steps(outcome: Outcome) -> list[int]:
+    """What tells each step from others of the same action, in whatever shard.
+
+    In a rebalance each step is for one broker. In any other event it is how often the action has
+    been taken before.
+    """
+    if outcome.rebalanced:
+        return list(outcome.rebalanced)
+    seen: dict[str, int] = {}
+    numbers = []
+    for action in outcome.actions:
+        numbers.append(seen.get(action, 0))
+        seen[action] = numbers[-1] + 1
+    return numbers
+
+
+def _requests(at: int, outcome: Outcome, each: bool, known: dict[str, int]) -> pa.Table:
+    """Requests by broker; `each` where a shutdown stops the replicas of each partition alone.
+
+    Actions and kinds are numbers, by which Arrow groups ten times faster; `known` grows.
+    """
+    counts = outcome.request_counts
+    step = counts["step"].to_numpy()
+    codes = [known.setdefault(action, len(known)) for action in outcome.actions]
+    numbers = np.asarray(_steps(outcome), np.int32)
+    alone = [totals.step for totals in outcome.totals if totals.each]
+    if each:
+        alone += [step for step, action in enumerate(outcome.actions) if action == STOPPED]
+    columns = {
+        "event": np.full(step.size, at, np.int32),
+        "action": np.asarray(codes, np.int32)[step],
+        "occurrence": numbers[step],
+        "kind": pc.index_in(counts["kind"].cast(pa.string()), pa.array(KINDS)),
+        **{name: counts[name] for name in ("broker_id", "requests", "partitions")},
+        "alone": np.isin(step, alone),
+        "shards": np.ones(step.size, np.int64),
+    }
+    return pa.table(columns)
+
+
+def _join_requests(tables: Sequence[pa.Table], actions: Sequence[str]) -> pa.Table:
+    """Requests of some shards: in one batch, all shards share one request to a broker.
+
+    Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
+    """
+    if not tables:
+        return REQUESTS.empty_table()
+    keys = ["event", "action", "occurrence", "kind", "broker_id"]
+    joined = pa.concat_tables(tables).group_by(keys).aggregate([
+        ("requests", "sum"), ("requests", "max"), ("partitions", "sum"), ("alone", "any"),
+        ("shards", "sum"),
+    ])
+    columns = {key: joined[key] for key in keys}
+    columns["action"] = pa.array(actions, pa.string()).take(joined["action"])
+    columns["kind"] = pa.array(KINDS, pa.string()).take(joined["kind"])
+    columns["requests"] = pc.if_else(
+        joined["alone_any"], joined["requests_sum"], joined["requests_max"]
+    )
+    for name, made in (("partitions", "sum"), ("alone", "any"), ("shards", "sum")):
+        columns[name] = joined[f"{name}_{made}"]
+    return pa.table([columns[f.name].cast(f.type) for f in REQUESTS], schema=REQUESTS)
+
+
+def _rows(at: int, outcome: Outcome, table: pa.Table) -> pa.Table:
+    """Rows of the journal, the step given by the event and the action."""
+    steps = table["step"].to_numpy()
+    plain = [
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in table.drop_columns("step").columns
+    ]
+    actions: Sequence[Any] = pa.array(outcome.actions, pa.string()).take(pa.array(steps))
+    names = ["event", "action", *(n for n in table.column_names if n != "step")]
+    return pa.table([pa.array(np.full(steps.size, at, np.int32)), actions, *plain], names=names)

@@ -1,0 +1,271 @@
+"""The flat form of the table of partitions: a plain int32 column for everything, no lists.
+
+Arrow reads and writes such columns at the speed of memory, lists 20 times slower. A column
+`replica_0`, `replica_1`, ... for each slot has broker ids; the columns that are masks in a state
+are masks here too. What only few partitions have stands in columns that a table may lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.errors import ArgumentError
+from kfast.kernels import flat as kernel
+from kfast.schema import Column
+from kfast.state.columns import Columns
+from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+
+MOST_SLOTS = 8
+"""Slots that a flat table has at most: their states are the digits of an int32."""
+
+MOST_IDS = 1 << 20
+"""Broker ids of a flat table are below this; others go through lists."""
+
+_PARTITION = ("partition",)
+KEYS = (
+    Column("topic", "arrow", pa.string(), "name of the topic", axes=_PARTITION),
+    Column("partition", "int32", pa.int32(), "partition number", axes=_PARTITION),
+)
+SLOT = Column(
+    "replica_", "int32", pa.int32(),
+    "broker id of slot 0, 1, ...: assigned replicas first, preferred replica in slot 0",
+    -1, _PARTITION,
+)
+ALWAYS = (
+    Column("isr", "int32", pa.int32(), "mask: bit s is set where slot s is in sync"),
+    Column("leader", "int32", pa.int32(), "broker id of the leader", -1),
+    Column("leader_epoch", "int32", pa.int32(), "as in the table with lists"),
+    Column("version", "int32", pa.int32(), "as in the table with lists"),
+    Column("controller_epoch", "int32", pa.int32(), "as in the table with lists"),
+    Column(
+        "states", "int32", pa.int32(),
+        "octal digits, the lowest first: the partition's `PartitionState` and 1, 0 for none; then "
+        "the `ReplicaState` of slots 0, 1, ..., 0 for none",
+    ),
+)
+SOME = (
+    Column("n_replicas", "int32", pa.int32(), "assigned replicas; missing: all slots in use"),
+    Column(
+        "flags", "int32", pa.int32(),
+        "bits: 1 assigned, 2 has leadership, 4 recovering, 8 being reassigned; missing: 3",
+    ),
+    Column("adding", "int32", pa.int32(), "mask: slots that a reassignment adds; missing: 0"),
+    Column("removing", "int32", pa.int32(), "mask: slots that a reassignment removes; missing: 0"),
+    Column(
+        "offline_dir", "int32", pa.int32(),
+        "mask: slots whose log directory is offline; missing: 0",
+    ),
+)
+"""Columns that a table has only where they say something; in the order of the kernel's bits."""
+
+REQUIRED = ("topic", "partition", "replica_0", *(column.name for column in ALWAYS))
+
+ORDER = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states")
+"""Columns that every partition has, as the kernels take them."""
+
+
+def _topics(state: ClusterState, rows: Rows) -> pa.DictionaryArray:
+    """Names of some topic rows; of a part of the topics, the dictionary is that part."""
+    if rows.size == state.n_partitions or not rows.size:
+        return pa.DictionaryArray.from_arrays(pa.array(rows), state.topic)
+    first, last = int(rows.min()), int(rows.max())
+    names = pa.concat_arrays([state.topic.slice(first, last + 1 - first)])
+    return pa.DictionaryArray.from_arrays(pa.array(rows - np.int32(first)), names)
+
+
+class Room:
+    """Memory that one table after the other uses; what was made in it before is overwritten.
+
+    New memory costs more than what is done with it: the system clears it page by page.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, npt.NDArray[Any]] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array to be filled, in the memory that the last one of this name had."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        kept = self._kept.get(name)
+        if kept is None or kept.size < size:
+            self._kept[name] = kept = np.empty(size, np.uint8)
+        return kept[:size].view(dtype).reshape(shape)
+
+
+def flat_schema(names: Sequence[str]) -> pa.Schema:
+    """Arrow schema of a flat table that has these columns; others are left out."""
+    known = {c.name: c.arrow for c in (*KEYS, *ALWAYS, *SOME)}
+    known |= {f"{SLOT.name}{s}": SLOT.arrow for s in range(MOST_SLOTS)}
+    return pa.schema([pa.field(n, known[n], nullable=False) for n in names if n in known])
+
+
+def is_flat(table: pa.Table | pa.Schema | None) -> bool:
+    """Whether a table of partitions is flat, rather than one with lists."""
+    if table is None:
+        return False
+    names = table.names if isinstance(table, pa.Schema) else table.column_names
+    return f"{SLOT.name}0" in names and "replicas" not in names
+
+
+def can_be_flat(state: ClusterState) -> bool:
+    """Whether a flat table can hold this state: at most 8 slots, lists in the order of slots."""
+    return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
+
+
+def to_flat(
+    state: ClusterState, start: int = 0, stop: int | None = None, *, room: Room | None = None
+) -> pa.Table:
+    """Some rows of the table of partitions, in the flat form.
+
+    Parameters
+    ----------
+    start, stop : int
+        Partition rows; by default all. A state with free rows is given whole.
+    room : Room, optional
+        Memory for the columns.
+
+    Raises
+    ------
+    ArgumentError
+        A partition names more than 8 brokers, or an adding or removing list is not in the order
+        of the replicas: a flat table cannot say so.
+    """
+    if not can_be_flat(state):
+        raise ArgumentError(
+            f"a flat table holds partitions of at most {MOST_SLOTS} brokers whose adding and"
+            " removing lists are in the order of the replicas; use the form with lists"
+        )
+    if state.free_rows.size:
+        state = state.copy()
+        state.compact()
+    part = slice(start, state.n_partitions if stop is None else stop)
+    records, replicas = state.records[part], state.replicas[part]
+    topic = _topics(state, state.topic_row[part])
+    columns: dict[str, Any] = {"topic": topic, "partition": pa.array(state.partition[part])}
+    room = Room() if room is None else room
+    names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
+    made = [room.array(f"column {name}", (records.size,), np.int32) for name in names]
+    odd = kernel.list_rows(
+        made[: state.n_slots], records, replicas, state.replica_state[part], state.broker_id,
+        *made[state.n_slots :],
+    )
+    columns |= {n: pa.array(values) for n, values in zip(names, made, strict=True)}
+    for bit, column in enumerate(SOME):
+        if odd >> bit & 1:
+            columns[column.name] = pa.array(records[column.name].astype(np.int32))
+    kinds = flat_schema(list(columns))
+    kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
+    return pa.table(list(columns.values()), schema=kinds)
+
+
+def allocate(state: ClusterState, n: int, n_slots: int, narrow: bool, room: Room) -> None:
+    """Make room that `fill_flat` fills, all of it."""
+    state.records = room.array("records", (n,), schema.record_dtype(narrow))
+    state.replicas = room.array("replicas", (n, n_slots), schema.broker_dtype(narrow))
+    state.replica_state = room.array("replica_state", (n, n_slots), np.uint8)
+
+
+def fill_flat(state: ClusterState, rows: Columns) -> bool:
+    """Fill records, replicas and states of an allocated state from a flat table.
+
+    Returns whether that could be done: whether the rows are in order, each names a registered
+    table's brokers only, and nothing contradicts. Where it is False, the form with lists can say
+    what is wrong, or take it.
+    """
+    ids = state.broker_id
+    if not ids.size or int(ids[-1]) >= MOST_IDS:
+        return False
+    place = np.full(int(ids[-1]) + 1, -1, np.int32)
+    place[ids] = np.arange(ids.size, dtype=np.int32)
+    slots = [_integers(rows, f"{SLOT.name}{slot}") for slot in range(state.n_slots)]
+    columns = [_integers(rows, name) for name in ORDER]
+    where = [place, state.records, state.replicas, state.replica_state]
+    if kernel.fill_rows(slots, *[state.topic_row, state.partition, *columns, *where]) >= 0:
+        return False
+    some = [column.name for column in SOME if rows.given(column.name)]
+    if not some:
+        return True
+    nothing = np.empty(0, np.int32)
+    given = [_integers(rows, c.name) if c.name in some else nothing for c in SOME]
+    if kernel.fill_odd(*[*given, state.records]) >= 0:
+        return False
+    # An ISR beyond the assignment is kept, and said: the form with lists does that.
+    return not (state.records["isr"] >> state.records["n_replicas"]).any()
+
+
+def _integers(rows: Columns, name: str) -> Rows:
+    return np.ascontiguousarray(rows.integers(name, 0))
+
+
+def count_slots(table: pa.Table) -> int:
+    """How many slots a flat table has."""
+    return sum(1 for s in range(MOST_SLOTS) if f"{SLOT.name}{s}" in table.column_names)
+
+
+def to_lists(table: pa.Table) -> pa.Table:
+    """The table with lists that says what a flat one says.
+
+    Parameters
+    ----------
+    table : pa.Table
+        In the flat form; columns that are not of kfast are left out.
+
+    Returns
+    -------
+    pa.Table
+        Columns as in `schema.PARTITIONS_SCHEMA`.
+    """
+    n, n_slots = table.num_rows, count_slots(table)
+    wide = np.empty((n, n_slots), np.int32)
+    for slot in range(n_slots):
+        wide[:, slot] = _column(table, f"{SLOT.name}{slot}", -1)
+    used = wide >= 0
+    n_assigned = _column(table, "n_replicas", -1)
+    n_assigned = np.where(n_assigned < 0, used.sum(axis=1), n_assigned)
+    flags = _column(table, "flags", schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP)
+    places = np.arange(n_slots)
+    states = _column(table, "states", 0)
+    digits = states[:, None] >> (3 * places + 3) & 7
+
+    def lists(chosen: npt.NDArray[np.bool_], values: npt.NDArray[Any] = wide) -> pa.ListArray:
+        offsets = np.zeros(n + 1, np.int32)
+        np.cumsum(chosen.sum(axis=1), out=offsets[1:])
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[chosen]))
+
+    def masked(name: str) -> pa.ListArray:
+        return lists((_column(table, name, 0)[:, None] >> places & 1).astype(np.bool_) & used)
+
+    unassigned = pa.array((flags & schema.FLAG_ASSIGNED) == 0)
+    replicas = lists(used & (places < n_assigned[:, None]))
+    replicas = pa.ListArray.from_arrays(replicas.offsets, replicas.values, mask=unassigned)
+    columns = {
+        "topic": table["topic"],
+        "replicas": replicas,
+        **{name: masked(name) for name in ("isr", "adding", "removing", "offline_dir")},
+        "has_leadership": pa.array((flags & schema.FLAG_HAS_LEADERSHIP) != 0),
+        "recovery": pa.array(((flags & schema.FLAG_RECOVERY) != 0).astype(np.int8)),
+        "being_reassigned": pa.array((flags & schema.FLAG_BEING_REASSIGNED) != 0),
+        "replica_state_broker_ids": lists(digits > 0),
+        "replica_states": lists(digits > 0, digits.astype(np.int8)),
+    }
+    for name in ("partition", "leader", "leader_epoch", "version", "controller_epoch"):
+        columns[name] = table[name]
+    columns["partition_state"] = pa.array((states & 7).astype(np.int8) - np.int8(1))
+    kinds = schema.PARTITIONS_SCHEMA
+    return pa.table([columns[name] for name in kinds.names], names=kinds.names)
+
+
+def _column(table: pa.Table, name: str, missing: int) -> Rows:
+    """A column as integers; where it is missing, the same value everywhere."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, missing, np.int32)
+    values: Rows = np.asarray(table[name].to_numpy(), np.int32)
+    return values
