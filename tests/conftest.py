@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say why tests were skipped, and how they could run, once for each reason."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    for reason, n in reasons.items():
+        terminalreporter.write_line(f"{n} skipped: {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")
