@@ -182,3 +182,5 @@ def test_what_cannot_be_asked_is_refused(folder, tmp_path):
             kfast.spark.fleet(None, *arguments)
     with pytest.raises(kfast.ArgumentError, match="counts is"):
         kfast.spark.fleet(None, folder, "every_rack", counts=["leaders"])
+    with pytest.raises(kfast.ArgumentError, match="tasks is 0"):
+        kfast.spark.fleet(None, folder, "every_rack", tasks=0)

@@ -156,10 +156,11 @@ def test_the_job_is_submitted(folder):
         ('name = "pairs"', 'name = "../pairs"', "a name is a letter or digit, then"),
         ("min.insync.replicas", "min.isr", "default 'min.isr' is not one that kfast uses"),
         ('output = "out"', 'output = "fleet/east"', "holds the export"),
+        ("[[sweep]]", "spark.tasks = 0\n[[sweep]]", "Expected `int` >= 1 - at `$.spark.tasks`"),
     ],
 )
 def test_wrong_configurations_are_told(folder, old, new, message):
-    (folder / "pipeline.toml").write_text(CONFIG.replace(old, new))
+    (folder / "pipeline.toml").write_text(CONFIG.replace(old, new, 1))
     result = CliRunner().invoke(commands, ["pipeline", str(folder / "pipeline.toml")])
     assert result.exit_code == 3
     assert "pipeline.toml: " in result.output or "no file is there" in message

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -51,7 +51,7 @@ class SparkConfig(msgspec.Struct, forbid_unknown_fields=True):
 
     remote: str | None = None
     settings: dict[str, str] = {}
-    tasks: int | None = None
+    tasks: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):

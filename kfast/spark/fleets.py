@@ -178,6 +178,8 @@ def fleet(
         raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
     if not callable(scenarios):
         check_question(scenarios)
+    if tasks is not None and tasks < 1:
+        raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
     work = _Work(Exports(dict(defaults or {}), brokers_name), scenarios, asked, vectors)
     schema = fleet_schema(asked)
     if not isinstance(exports, (str, Path)) and "content" in exports.columns:

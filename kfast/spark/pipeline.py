@@ -114,6 +114,8 @@ def run_pipeline(
     InputError, ArgumentError
         As `find_exports`.
     """
+    if tasks is not None and tasks < 1:
+        raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
     files = find_exports(where, job)
     size = sum(Path(name).stat().st_size for name in files)
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)
