@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.journal import memory
 from kfast.journal.effects import KIND_IS_NEW, KIND_LEADER_AND_ISR, Effects
 from kfast.journal.spread import Spread
 from kfast.kernels import journal as kernels
@@ -173,11 +174,15 @@ class Kept:
         """Columns of the effects."""
         return Spread(self)
 
-    @cached_property
+    # What is held here must not hold these effects: a circle would outlive its use, and its memory.
+
+    @property
     def by_row(self) -> Kept:
         """The same in the order of rows; effects of one row stay in theirs."""
-        if self.ordered:
-            return self
+        return self if self.ordered else self._sorted
+
+    @cached_property
+    def _sorted(self) -> Kept:
         rows = self.records["row"]
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
@@ -185,16 +190,20 @@ class Kept:
         like |= LIKE_TWICE if (ordered[1:] == ordered[:-1]).any() else 0
         return Kept(self.records.take(order), self.seen, like)
 
-    @cached_property
+    @property
     def pieces(self) -> tuple[Kept, ...]:
         """The effects in parts, so that Arrow can count the values of their lists.
 
         Effects of one row that follow each other stay together.
         """
-        most = most_rows(3 * self.n_slots)
-        if len(self) <= most:
+        if len(self) <= most_rows(3 * self.n_slots):
             return (self,) if len(self) else ()
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> tuple[Kept, ...]:
         begins, rows = [0], self.records["row"]
+        most = most_rows(3 * self.n_slots)
         while len(self) - begins[-1] > most:
             end = begins[-1] + most
             while end < len(self) and rows[end] == rows[end - 1]:
@@ -249,9 +258,9 @@ def most_rows(n_values: int) -> int:
 def new_records(state: ClusterState, n: int) -> npt.NDArray[Any]:
     """Room for n kept effects; memory is taken as it is written."""
     dtype = kept_dtype(state.layout == "narrow", state.n_slots)
-    room = np.empty(n * dtype.itemsize + CACHE_LINE, np.uint8)
-    begin = -room.ctypes.data % CACHE_LINE
-    return room[begin : begin + n * dtype.itemsize].view(dtype)
+    space = memory.room(n * dtype.itemsize + CACHE_LINE, np.uint8)
+    begin = -space.ctypes.data % CACHE_LINE
+    return space[begin : begin + n * dtype.itemsize].view(dtype)
 
 
 def keep(state: ClusterState, effects: Effects) -> Kept:

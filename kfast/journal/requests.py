@@ -22,6 +22,7 @@ from kfast.journal.effects import (
     KIND_STOP,
 )
 from kfast.journal.kept import Kept
+from kfast.journal.memory import room
 from kfast.journal.outcome import KINDS
 from kfast.journal.spread import NOWHERE, SAID
 from kfast.kernels import journal_tables
@@ -111,11 +112,11 @@ class _Added:
         names = ("topic", "partition", "leader", "version", "controller_epoch", "recovery")
         self.numbers = {name: said.number(name) for name in names}
         written = {k: v for k, v in self.numbers.items() if not isinstance(v, int)}
-        self.said, self.epochs = np.empty(n, np.int32), np.empty(n, np.int32)
-        numbers, offsets = np.empty((len(written), n), np.int32), np.empty((3, n + 1), np.int32)
+        self.said, self.epochs = room((2, n))
+        numbers, offsets = room((len(written), n)), room((3, n + 1))
         offsets[:, 0] = 0
         recipients, isr, replicas = (said.ids(name) for name in ("recipients", *_LISTS))
-        told = np.empty(recipients.values.size + len(kept), np.int32)
+        told = room(recipients.values.size + len(kept))
         flagged = bool(kept.kinds & (KIND_IS_NEW | KIND_DELETE))
         self.origins = np.empty(n if kept.changing or flagged else 0, np.int32)
         journal_tables.fill_additions(

@@ -16,6 +16,7 @@ from kfast.journal import columns
 from kfast.journal.columns import Column, Number
 from kfast.journal.effects import KIND_DELETE, KIND_IS_NEW
 from kfast.journal.kept import Kept, most_rows
+from kfast.journal.memory import room
 from kfast.journal.outcome import KINDS
 from kfast.journal.requests import LEADER_AND_ISR, REQUESTS, STOP_REPLICA
 from kfast.journal.spread import NOWHERE, Ids
@@ -77,7 +78,7 @@ class _Sent:
             piece.spread.ask(names, lists)
         shared = {name: _shared(kept, name) for name in names}
         written = [name for name, said in shared.items() if said is None]
-        numbers = np.empty((len(written), self.n), np.int32)
+        numbers = room((len(written), self.n))
         flagged = kept.kinds & (KIND_IS_NEW if kind == LEADER_AND_ISR else KIND_DELETE)
         self.origins = np.empty(self.n if kept.changing else 0, np.int32)
         self.flags = np.empty(self.n if flagged else 0, np.uint8)
@@ -93,7 +94,7 @@ class _Sent:
 
     def _list_room(self, names: Sequence[str]) -> dict[str, Ids]:
         """Room for lists; where all are of one length, without offsets."""
-        room, totals = {}, np.zeros((3, self.counts.size), np.int64)
+        found, totals = {}, np.zeros((3, self.counts.size), np.int64)
         for at, name in enumerate(names):
             parts = [piece.spread.ids(name) for piece in self.kept.pieces]
             lengths = {-1 if ids.offsets.size else ids.length for ids in parts}
@@ -103,12 +104,12 @@ class _Sent:
             else:
                 if not totals.any():
                     self._count_values(totals)
-                sizes, offsets = totals[at + 1], np.empty(self.n + 1, np.int32)
+                sizes, offsets = totals[at + 1], room(self.n + 1)
                 offsets[0] = 0
             self.cursors[at + 1] = np.cumsum(sizes) - sizes
-            values = np.empty(int(sizes.sum()), np.int32)
-            room[name] = Ids(self.n, values, max(length, 0), offsets)
-        return room
+            values = room(int(sizes.sum()))
+            found[name] = Ids(self.n, values, max(length, 0), offsets)
+        return found
 
     @property
     def _told(self) -> npt.NDArray[np.uint8]:
@@ -122,8 +123,8 @@ class _Sent:
         self, kind: int, written: Sequence[str], numbers: Rows, lists: Sequence[str]
     ) -> None:
         kept = self.kept
-        room = (journal_requests.block_size() + kept.longest_run) * max(kept.n_slots, 1)
-        scratch = np.empty((3, room), np.int32), np.empty((2, room), np.uint8)
+        most = (journal_requests.block_size() + kept.longest_run) * max(kept.n_slots, 1)
+        scratch = room((3, most)), room((2, most), np.uint8)
         begin, begins = 0, np.empty((2, self.counts.size), np.int64)
         for piece in kept.pieces:
             said = piece.spread
@@ -153,7 +154,7 @@ class _Sent:
         n, seen, said = self.n, self.kept.seen, self.numbers
         epochs = seen.broker_epoch[self.counts > 0]
         same = bool((epochs == epochs[0]).all())
-        ids, all_epochs = np.empty(n, np.int32), np.empty(0 if same else n, np.int64)
+        ids, all_epochs = room(n), room(0 if same else n, np.int64)
         journal_requests.fill_brokers(
             self.counts, seen.broker_id, seen.broker_epoch, ids, all_epochs
         )

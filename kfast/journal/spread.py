@@ -14,6 +14,7 @@ import pyarrow as pa
 from kfast.journal import columns
 from kfast.journal.columns import Column, Number
 from kfast.journal.effects import KIND_STOP
+from kfast.journal.memory import room
 from kfast.kernels import journal_columns
 from kfast.state.records import Rows
 
@@ -78,8 +79,11 @@ class Spread:
     """
 
     def __init__(self, kept: Kept) -> None:
-        self.kept = kept
+        # Not the kept effects themselves: they hold this, and a circle would outlive its use.
         self.n = len(kept)
+        self._effects, self._wide, self._n_slots = kept.as_bytes, kept.wide, kept.n_slots
+        self._rows, self._seen = kept.records["row"], kept.seen
+        self._all_lead, self._stops = kept.all_lead, bool(kept.kinds & KIND_STOP)
         self._numbers: dict[str, Number] = {}
         self._lists: dict[tuple[str, bool], Ids] = {}
 
@@ -91,24 +95,25 @@ class Spread:
         With `leads` the lists of effects that add no LeaderAndIsr are empty. Where every effect
         adds one, all that requests say is made at once: effects come from memory once for it.
         """
-        leads = leads and not self.kept.all_lead
-        if self.kept.all_lead and lists and not self._lists:
+        leads = leads and not self._all_lead
+        if self._all_lead and lists and not self._lists:
             numbers = dict.fromkeys([*numbers, *self._said_numbers])
             lists = dict.fromkeys([*lists, *SAID_LISTS])
         names = [name for name in numbers if name not in self._numbers]
         list_names = [name for name in lists if (name, leads) not in self._lists]
         if not names and not list_names:
             return
-        kept, n = self.kept, self.n
-        room = np.empty((len(names), n), np.int32)
-        offsets = np.empty((len(list_names), n + 1), np.int32)
-        values = np.empty((len(list_names), max(n * kept.n_slots, 1)), np.int32)
+        n = self.n
+        numbered = room((len(names), n))
+        offsets = room((len(list_names), n + 1))
+        values = room((len(list_names), max(n * self._n_slots, 1)))
         found = np.zeros((len(names) + len(list_names), 3), np.int64)
         journal_columns.spread(
-            kept.as_bytes, kept.wide, kept.n_slots, kept.seen.broker_id, leads,
-            _numbered(names, NUMBERS), _numbered(list_names, LISTS), room, offsets, values, found,
+            self._effects, self._wide, self._n_slots, self._seen.broker_id, leads,
+            _numbered(names, NUMBERS), _numbered(list_names, LISTS), numbered, offsets, values,
+            found,
         )
-        for name, row, (same, value, _) in zip(names, room, found.tolist(), strict=False):
+        for name, row, (same, value, _) in zip(names, numbered, found.tolist(), strict=False):
             self._numbers[name] = value if same else row
         for at, name in enumerate(list_names):
             same, length, end = found[len(names) + at].tolist()
@@ -124,7 +129,7 @@ class Spread:
     def _said_numbers(self) -> Sequence[str]:
         """Numbers that requests say of effects."""
         return ("topic", "partition", *SAID) + (
-            ("stop_epoch", "broker") if self.kept.kinds & KIND_STOP else ()
+            ("stop_epoch", "broker") if self._stops else ()
         )
 
     def number(self, name: str) -> Number:
@@ -152,16 +157,16 @@ class Spread:
     def ids(self, name: str, places: Rows | None = None, *, leads: bool = True) -> Ids:
         """One list of each effect; with `places` of these only."""
         self.ask(lists=[name], leads=leads)
-        found = self._lists[name, leads and not self.kept.all_lead]
+        found = self._lists[name, leads and not self._all_lead]
         return found if places is None else found.take(places)
 
     def _order(self, name: str, offsets: npt.NDArray[Any], values: Rows) -> None:
         """Put lists into the order they were given in, where it is not that of the slots."""
-        orders = self.kept.seen.odd_orders
+        orders = self._seen.odd_orders
         odd = {row: order for (field, row), order in orders.items() if field == name}
         if not odd:
             return
-        rows = self.kept.records["row"]
+        rows = self._rows
         for at in np.flatnonzero(np.isin(rows, list(odd))).tolist():
             order = odd[int(rows[at])]
             part = values[offsets[at] : offsets[at + 1]].tolist()

@@ -14,7 +14,7 @@ from kfast.kernels.kept cimport NarrowKept, WideKept, kept_t
 from kfast.kernels.posting cimport LEADER_AND_ISR, STOP_REPLICA, Outbox, group_end, post_all
 
 cdef enum:
-    BLOCK = 8192
+    BLOCK = 32768
     MOST_COLUMNS = 16
 
 # One list column: where its lists are, and where they go. No offsets: all are of one length.
