@@ -74,7 +74,7 @@ cdef inline Py_ssize_t lose_run(
             eligible = eligible_slots(decided[i])
         if has_bit(leader_offline, row) or not lose_replicas(
             &records[row], &replicas[width * row], &states[width * row], width, eligible, losing,
-            &loss
+            &loss if keepers != NULL else NULL,
         ):
             return i
         if keepers != NULL:
@@ -144,10 +144,13 @@ cdef void fail_chunk(
     while i < end:
         if may:
             last = min(i + MOST_ROWS - losing.rows, end)
-            # Three replicas are what most clusters have: their loops over slots are unrolled.
-            if width == 3:
+            # What most calls are has a loop of its own: three replicas and nothing kept.
+            if width == 3 and not keeping:
                 i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], 3, &leader_offline[0],
-                             &rows[0], answers, i, last, &losing, asked)
+                             &rows[0], answers, i, last, &losing, NULL)
+            elif width == 3:
+                i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], 3, &leader_offline[0],
+                             &rows[0], answers, i, last, &losing, keepers)
             else:
                 i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], width,
                              &leader_offline[0], &rows[0], answers, i, last, &losing, asked)

@@ -153,11 +153,12 @@ cdef inline bint lose_replicas(
         states[s] += (lost >> s) & (R_OFFLINE - R_ONLINE)
         writes += ((kept & lost) >> s) & 1
     writes += elects & 1
-    loss[0] = Loss(
-        assigned=assigned, live=live, lost=lost, isr=isr, kept=kept, elects=elects & 1,
-        leader=record.leader, leader_epoch=record.leader_epoch, version=record.version,
-        controller_epoch=record.controller_epoch,
-    )
+    if loss != NULL:
+        loss[0] = Loss(
+            assigned=assigned, live=live, lost=lost, isr=isr, kept=kept, elects=elects & 1,
+            leader=record.leader, leader_epoch=record.leader_epoch, version=record.version,
+            controller_epoch=record.controller_epoch,
+        )
     losing.rows += 1
     losing.elected += elects & 1
     losing.imbalanced += <int64_t> (led & 1) - <int64_t> (leads & 1)
