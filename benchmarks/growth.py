@@ -5,10 +5,9 @@
 Clusters of 10 thousand, 100 thousand, ... partitions, 10 000 replicas on each broker; each event in
 each form, forms in turns, the median of some rounds, in CPU time of one thread. The line `limit` is
 the time that the bytes to be moved take at the bandwidth of a copy measured in this run. The slopes
-are fitted to the logarithms: 1 is linear growth, 0 none. Smaller sizes than `--least` are taken from
-the `growth.json` in the folder, where there is one, so that each size can have a quiet time of its
-own. Clusters of 100 million partitions are for
-`benchmarks.large`.
+are fitted to the logarithms: 1 is linear growth, 0 none. Sizes below `--least` are taken from the
+`growth.json` in the folder, where there is one, so that each size can have a quiet time of its own.
+Clusters of 100 million partitions are for `benchmarks.large`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import datetime
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +78,12 @@ def slopes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for event in cases.EVENTS:
         for form in cases.FORMS:
             some = [r for r in rows if r["event"] == event and r["form"] == form]
-            time = np.log([r["median_ms"] for r in some])
+            spent = np.log([r["median_ms"] for r in some])
             fits = {"event": event, "form": form}
             for name, column in (("affected", "rows"), ("total", "partitions")):
                 size = np.log([r[column] for r in some])
                 spread = np.ptp(size)
-                fits[name] = round(float(np.polyfit(size, time, 1)[0]), 2) if spread > 1 else None
+                fits[name] = round(float(np.polyfit(size, spent, 1)[0]), 2) if spread > 1 else None
             found.append(fits)
     return found
 
@@ -136,13 +136,13 @@ def draw(path: Path, rows: list[dict[str, Any]], where: str) -> None:
     pyplot.close(figure)
 
 
-def this_machine(bandwidth: float) -> str:
-    """What the figures were made on, and when."""
+def this_machine(bandwidth: float, share: float) -> str:
+    """What the figures were made on, when, and how much of a processor the run had."""
     model = cases.processor_name()
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
     return (
-        f"{model}, {os.cpu_count()} cores{load}, CPU time of one thread, {day}; RF 3; "
+        f"{model}, {os.cpu_count()} cores, of one of which the last size had {share:.0%}; "
+        f"CPU time of one thread, {day}; RF 3; "
         f"limit: bytes to be moved at {bandwidth / 1e9:.1f} GB/s (copy, same run)"
     )
 
@@ -156,14 +156,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     bandwidth = cases.copy_bandwidth()
-    where = this_machine(bandwidth)
     measure(LEAST, bandwidth)
     size = options.least
     kept = options.folder / "growth.json"
     known = json.loads(kept.read_text())["rows"] if size > LEAST and kept.exists() else []
     rows = [row for row in known if row["partitions"] < size]
     while size <= options.most:
+        begin = time.perf_counter(), time.process_time()
         rows += measure(size, bandwidth)
+        share = (time.process_time() - begin[1]) / (time.perf_counter() - begin[0])
+        where = this_machine(bandwidth, share)
         write_tables(options.folder, rows, where)
         document = {"where": where, "rows": rows, "slopes": slopes(rows)}
         kept.write_text(json.dumps(document, indent=1) + "\n")
