@@ -158,6 +158,10 @@ def test_what_is_wrong_is_told(spark):
         elect("ar", "isr", "isr", profile="zk-9")
     with pytest.raises(kfast.ArgumentError, match="brokers names -2"):
         fail("ar", "isr", "leader", [-2])
+    with pytest.raises(kfast.ArgumentError, match="brokers is 3; right is a list"):
+        fail("ar", "isr", "leader", 3)
+    with pytest.raises(Exception, match="column replicas is int32; right is list"):
+        frame.select(elect("leader", "isr", "isr")).collect()
     with pytest.raises(Exception, match="broker 1 twice"):
         frame.select(elect("ar", "isr", "isr")).collect()
     with pytest.raises(Exception, match="live is null in some rows"):

@@ -121,6 +121,8 @@ def test_files_are_found_as_spark_finds_them(folder):
     assert names(folder / "_SUCCESS") == ["_SUCCESS"]
     with pytest.raises(kfast.InputError, match="no file is there"):
         find_files(folder / "_SUC*")
+    with pytest.raises(kfast.InputError, match=r"\(not/here in the folder of this process"):
+        find_files("not/here")
 
 
 def test_replicas_are_rows_of_the_lists(spark, folder, busy):

@@ -125,6 +125,8 @@ def fail(
         As for `elect`, with the leader epoch afterwards.
     """
     find_profile(profile)
+    if isinstance(brokers, (int, str)):
+        raise ArgumentError(f"brokers is {brokers!r}; right is a list of broker ids, as [3, 7]")
     ids = sorted({int(broker) for broker in brokers})
     if ids and ids[0] < 0:
         raise ArgumentError(f"brokers names {ids[0]}; broker ids are 0 or more")
@@ -210,22 +212,30 @@ class _Batch:
         self.given = replicas.is_valid()
         self.whole = replicas.null_count == 0
 
-        def column(values: pa.Array, kind: pa.DataType) -> pa.Array:
-            return (values if self.whole else values.filter(self.given)).cast(kind)
+        def column(name: str, values: pa.Array, kind: pa.DataType) -> pa.Array:
+            try:
+                return (values if self.whole else values.filter(self.given)).cast(kind)
+            except pa.ArrowException as error:
+                raise InputError(
+                    f"column {name} is {values.type}; right is {kind}, or what fits it: {error}"
+                ) from error
 
-        lists = {"replicas": column(replicas, _IDS), "isr": column(isr, _IDS)}
-        which = pc.fill_null(column(unclean, pa.bool_()), False).cast(pa.int32())
+        lists = {"replicas": column("replicas", replicas, _IDS), "isr": column("isr", isr, _IDS)}
+        which = column("unclean", unclean, pa.bool_())
+        which = pc.fill_null(which, False).cast(pa.int32())
         columns: dict[str, Any] = {
             "topic": pa.DictionaryArray.from_arrays(which, _TOPICS["topic"].chunk(0)),
             "partition": pa.array(np.arange(len(which), dtype=np.int32)),
             **lists,
-            "leader": column(leader, pa.int32()),
+            "leader": column("leader", leader, pa.int32()),
         }
         if live.null_count < len(live):
-            columns["offline_dir"] = _dead(lists["replicas"], lists["isr"], column(live, _IDS))
+            up = column("live", live, _IDS)
+            columns["offline_dir"] = _dead(lists["replicas"], lists["isr"], up)
         if leader_epoch is not None:
-            columns["leader_epoch"] = pc.fill_null(column(leader_epoch, pa.int32()), 0)
-        named = [_items(column)[1] for column in lists.values()]
+            epochs = column("leader_epoch", leader_epoch, pa.int32())
+            columns["leader_epoch"] = pc.fill_null(epochs, 0)
+        named = [_items(one)[1] for one in lists.values()]
         leaders = pc.fill_null(columns["leader"], NO_LEADER).to_numpy()
         named += [leaders[leaders >= 0], np.asarray(brokers, np.int32)]
         known = pa.table({"broker_id": pa.array(_distinct(named))})

@@ -38,7 +38,11 @@ def find_files(where: str | Path) -> list[str]:
         found.update(path for path in root.rglob("*") if not _is_hidden(path, root))
     files = sorted(str(path) for path in found if path.is_file())
     if not files:
-        raise InputError(f"{text}: no file is there; give a file, a folder with files, or a glob")
+        said = str(where)
+        hint = "" if text in said else f" ({said} in the folder of this process: name it in full)"
+        raise InputError(
+            f"{text}: no file is there{hint}; give a file, a folder with files, or a glob"
+        )
     return files
 
 
