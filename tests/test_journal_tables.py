@@ -1,9 +1,9 @@
 """The journal's tables, made by kernels of what was kept, are those of plain numpy.
 
 The kernels are those of `kfast.kernels.journal` (`keep`, `kept_sizes`, `list_metadata`),
-`journal_columns` (`spread`), `journal_tables` (`fill_additions`, `list_codes`) and
-`journal_requests` (`block_size`, `count_requests`, `count_values`, `deliver`, `fill_brokers`);
-their twin is `tests/plain_journal.py`.
+`journal_columns` (`spread`, `take_numbers`, `take_lists`), `journal_tables` (`fill_additions`,
+`list_codes`) and `journal_requests` (`block_size`, `count_requests`, `count_values`, `deliver`,
+`fill_brokers`); their twin is `tests/plain_journal.py`.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def test_what_effects_are_like_is_the_same_in_python_and_in_c():
     assert {name: shifted(value) for name, value in found.items()} == {
         "LACKS": keeping.LIKE_LACKS, "TWICE": keeping.LIKE_TWICE,
         "UNORDERED": keeping.LIKE_UNORDERED, "CHANGING": keeping.LIKE_CHANGING,
-        "CODES": keeping.LIKE_CODES,
+        "RUNS": keeping.LIKE_RUNS, "LONGEST": keeping.LIKE_LONGEST, "CODES": keeping.LIKE_CODES,
     }
     text = (Path(kernels.__file__).parent / "journal_columns.pyx").read_text("utf-8")
     for names in (spread.NUMBERS, spread.LISTS):

@@ -31,7 +31,7 @@ CACHE_LINE = 64
 """Bytes that come from memory at once; a kept effect that fits is not spread over two."""
 MOST_VALUES = 2**27
 """Values of one list column of one Arrow array, at most; its offsets could count to 2**31."""
-LIKE_LACKS, LIKE_CODES = 8, 32
+LIKE_LACKS, LIKE_RUNS, LIKE_CODES, LIKE_LONGEST = 8, 19, 32, 8191
 LIKE_TWICE, LIKE_UNORDERED, LIKE_CHANGING = 1 << 16, 1 << 17, 1 << 18
 """What effects are like, as `kernels/kept.pxd` says it; a test compares the numbers."""
 Bytes = npt.NDArray[np.uint8]
@@ -186,7 +186,7 @@ class Kept:
         rows = self.records["row"]
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
-        like = self.like & ~(LIKE_UNORDERED | LIKE_TWICE)
+        like = self.like & ~(LIKE_UNORDERED | LIKE_TWICE) | LIKE_LONGEST << LIKE_RUNS
         like |= LIKE_TWICE if (ordered[1:] == ordered[:-1]).any() else 0
         return Kept(self.records.take(order), self.seen, like)
 
@@ -217,9 +217,10 @@ class Kept:
 
     @cached_property
     def longest_run(self) -> int:
-        """Most effects of one row that follow each other."""
-        if self.distinct:
-            return 1
+        """No more effects of one row follow each other."""
+        said = self.like >> LIKE_RUNS & LIKE_LONGEST
+        if said < LIKE_LONGEST and self.ordered:
+            return said
         begins = np.flatnonzero(np.diff(self.records["row"], prepend=-1))
         return int(np.diff(begins, append=len(self)).max(initial=1))
 

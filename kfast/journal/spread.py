@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from kfast.journal import columns
 from kfast.journal.columns import Column, Number
@@ -59,12 +58,13 @@ class Ids:
         return columns.same_lengths(self.length, self.values, self.n)
 
     def take(self, places: Rows) -> Ids:
-        """Some of the lists."""
-        if not self.offsets.size:
-            some = self.values.reshape(self.n, self.length).take(places, axis=0)
-            return Ids(places.size, some.reshape(-1), self.length, NOWHERE)
-        found = self.column.take(pa.array(places))
-        return Ids(places.size, found.values.to_numpy(), 0, found.offsets.to_numpy())
+        """Some of the lists, each at most once."""
+        values = room(self.values.size)
+        offsets = room(places.size + 1) if self.offsets.size else NOWHERE
+        end = journal_columns.take_lists(
+            self.offsets, self.length, self.values, places, offsets, values
+        )
+        return Ids(places.size, values[:end], self.length, offsets)
 
 
 class Spread:
@@ -150,9 +150,11 @@ class Spread:
         found = [self._numbers[name] for name in names]
         if places is None:
             return self.n, found
-        return places.size, [
-            said if isinstance(said, int) else said.take(places) for said in found
-        ]
+        written = [said for said in found if not isinstance(said, int)]
+        taken = room((len(written), places.size))
+        journal_columns.take_numbers(written, places, taken)
+        rows = iter(taken)
+        return places.size, [said if isinstance(said, int) else next(rows) for said in found]
 
     def ids(self, name: str, places: Rows | None = None, *, leads: bool = True) -> Ids:
         """One list of each effect; with `places` of these only."""

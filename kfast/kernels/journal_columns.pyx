@@ -335,3 +335,45 @@ def spread(
         found[which.shape[0] + k, 0] = plan.lists[which_lists[k]].same
         found[which.shape[0] + k, 1] = plan.lists[which_lists[k]].length
         found[which.shape[0] + k, 2] = plan.lists[which_lists[k]].end
+
+
+def take_numbers(
+    list columns,               # IN   k of (n,) int32
+    const int32_t[::1] places,  # IN   (m,)
+    int32_t[:, ::1] taken,      # OUT  (k, m)
+):
+    """Some rows of columns of numbers."""
+    cdef const int32_t[::1] column
+    cdef Py_ssize_t i, k
+    for k in range(len(columns)):
+        column = columns[k]
+        with nogil:
+            for i in range(places.shape[0]):
+                taken[k, i] = column[places[i]]
+
+
+def take_lists(
+    const int32_t[::1] offsets,   # IN   (n+1,)  or (0,): all are of one length
+    int32_t length,               # then this
+    const int32_t[::1] values,    # IN   ids
+    const int32_t[::1] places,    # IN   (m,)    each at most once
+    int32_t[::1] taken_offsets,   # OUT  (m+1,)  or (0,), where all are of one length
+    int32_t[::1] taken_values,    # OUT  no fewer than there are values
+):
+    """Some of the lists of a column. Returns where their values end."""
+    cdef Py_ssize_t i
+    cdef bint same = offsets.shape[0] == 0
+    cdef int32_t at = 0
+    cdef int32_t begin, size, s
+    with nogil:
+        if not same:
+            taken_offsets[0] = 0
+        for i in range(places.shape[0]):
+            begin = places[i] * length if same else offsets[places[i]]
+            size = length if same else offsets[places[i] + 1] - begin
+            for s in range(size):
+                taken_values[at + s] = values[begin + s]
+            at += size
+            if not same:
+                taken_offsets[i + 1] = at
+    return at

@@ -81,16 +81,20 @@ cdef struct Keeper:
     const uint8_t* status
     int width
     int32_t last
+    int32_t run
     int64_t seen
 
 # What `Keeper.seen` gathers: kinds that occur (bits 0 to 7), kinds that some effect lacks (8 to
 # 15); whether a row follows itself, or one that it should stand before; whether some partition is
-# being reassigned; and from bit 32 on the codes that occur.
+# being reassigned; in bits 19 to 31 how many effects of a row follow each other, at most (all bits
+# set: so many or more); and from bit 32 on the codes that occur.
 cdef enum:
     SEEN_LACKS = 8
     SEEN_TWICE = 1 << 16
     SEEN_UNORDERED = 1 << 17
     SEEN_CHANGING = 1 << 18
+    SEEN_RUNS = 19
+    SEEN_LONGEST = 8191
     SEEN_CODES = 32
 
 
@@ -107,6 +111,7 @@ cdef inline Keeper new_keeper(
     keeper.status = &status[0] if status.shape[0] else NULL
     keeper.width = width
     keeper.last = -1
+    keeper.run = 1
     keeper.seen = 0
     return keeper
 
@@ -234,6 +239,8 @@ cdef inline void see_effect(
     """Gather what an effect is like."""
     keeper.seen |= kinds | (<int64_t> (~kinds & 255)) << SEEN_LACKS
     keeper.seen |= (<int64_t> 1) << (SEEN_CODES + code)
+    keeper.run = min(keeper.run + 1, SEEN_LONGEST) if row == keeper.last else 1
+    keeper.seen |= (<int64_t> keeper.run) << SEEN_RUNS
     if row <= keeper.last:
         keeper.seen |= SEEN_TWICE if row == keeper.last else SEEN_UNORDERED
     if changing:
