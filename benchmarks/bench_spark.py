@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kfast
+from kfast.io import gather
+from kfast.io.parquet import write_flat
 from tests.conftest import spark
 from tests.test_spark_sharded import split
 from tests.worker_memory import workers_with
@@ -152,6 +154,51 @@ class TestShards:
         )
         after = kfast.fail_brokers(cluster, [1]).state
         assert done.digest == after.digest()
+
+
+@pytest.fixture(scope="module")
+def flat_shards(cluster, tmp_path_factory):
+    from kfast.spark import split
+
+    folder = tmp_path_factory.mktemp("bench") / "flat"
+    split(cluster, folder, shards=max(SHARDS, cluster.n_partitions // 1_000_000))
+    return folder
+
+
+class TestFlatShards:
+    """One broker fails, from flat Parquet to flat Parquet, all files in two tasks.
+
+    The target is 120 ns per partition and core, below 2 GiB per worker, at 50 M partitions:
+    `--partitions 50000000 --brokers 3000`, with 10 GB of memory for the cluster that is split.
+    """
+
+    def test_pyarrow(self, benchmark, flat_shards, n_partitions, tmp_path):
+        """Read and write the same files as kfast does, on one core, nothing else."""
+
+        def run():
+            for path in sorted(flat_shards.glob("*.parquet")):
+                tables = gather(path)
+                with (tmp_path / path.name).open("wb") as file:
+                    write_flat(tables, file)
+
+        benchmark.group = "spark: flat shards"
+        benchmark.pedantic(run, rounds=ROUNDS)
+        benchmark.extra_info["ns_per_partition"] = benchmark.stats["median"] * 1e9 / n_partitions
+
+    def test_spark(self, benchmark, spark, cluster, flat_shards, n_partitions, tmp_path):
+        from benchmarks.spark_columns import peak_bytes
+        from kfast.spark import fail
+
+        benchmark.group = "spark: flat shards"
+        done = benchmark.pedantic(
+            lambda: fail(spark, flat_shards, brokers=[1], output=tmp_path / "out", tasks=2),
+            rounds=ROUNDS, warmup_rounds=1,
+        )
+        core_seconds = 2 * benchmark.stats["median"]
+        benchmark.extra_info["ns_per_partition_and_core"] = core_seconds * 1e9 / n_partitions
+        benchmark.extra_info["peak_mib_per_worker"] = peak_bytes(spark) >> 20
+        assert done.partitions == n_partitions
+        assert done.digest == kfast.fail_brokers(cluster, [1]).state.digest()
 
 
 @pytest.fixture(scope="module")

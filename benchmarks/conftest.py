@@ -19,6 +19,9 @@ def pytest_addoption(parser):
         help=f"size of the cluster that benchmarks work on (default {SMALL})",
     )
     parser.addoption(
+        "--brokers", type=int, default=0, help="brokers; by default 10 000 replicas for each"
+    )
+    parser.addoption(
         "--scenarios", type=int, default=5_000, help="size of Spark's sweeps (default 5000)"
     )
 
@@ -30,9 +33,10 @@ def n_partitions(request):
 
 
 @pytest.fixture(scope="session")
-def n_brokers(n_partitions):
-    """300 for a million partitions, 3000 for ten million."""
-    return max(FEWEST_BROKERS, n_partitions * REPLICATION_FACTOR // REPLICAS_PER_BROKER)
+def n_brokers(n_partitions, request):
+    """300 for a million partitions, 3000 for ten million, unless told otherwise."""
+    asked: int = request.config.getoption("--brokers")
+    return asked or max(FEWEST_BROKERS, n_partitions * REPLICATION_FACTOR // REPLICAS_PER_BROKER)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
-"""A column that crosses to Python and back, with the shape of `kfast.spark.functions.elect`."""
+"""What Spark's benchmarks run in workers: a column that crosses to Python, and a look at memory."""
 
 from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
@@ -20,3 +23,15 @@ def echo(replicas: pa.Array, isr: pa.Array) -> pa.Array:
 def crossing(replicas: str, isr: str):
     """Apply `echo` to two columns."""
     return arrow_udf(echo, spark_schema(RESULT))(replicas, isr)
+
+
+def peak_bytes(spark) -> int:
+    """Most memory that a Python worker has held so far; the workers are those that still live."""
+    frame = spark.range(0, 8, 1, 8).mapInArrow(_peak, "peak bigint")
+    return max(row.peak for row in frame.collect())
+
+
+def _peak(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for batch in batches:
+        yield pa.record_batch([pa.array([kib << 10] * batch.num_rows, pa.int64())], ["peak"])

@@ -23,9 +23,9 @@ from kfast.state.tables import broker_ids, first_slots, id_lists, topic_names
 __all__ = [
     "CENSUS_METRICS",
     "Census",
+    "CensusSums",
     "Flags",
     "key_columns",
-    "sum_census",
     "take_census",
     "topic_table",
 ]
@@ -164,24 +164,45 @@ def take_census(state: ClusterState) -> Census:
     )
 
 
-def sum_census(state: ClusterState) -> tuple[dict[str, int], npt.NDArray[np.int64]]:
-    """`counts` and `per_broker` of a census, without a mark for each partition: 4 times faster."""
-    counts = np.zeros(64, np.int64)
-    per_broker = np.zeros((state.n_brokers, 3), np.int64)
-    kernel.count_census(
-        state.records,
-        state.replicas,
-        state.broker_status,
-        state.topic_row,
-        _min_isr(state),
-        counts,
-        per_broker,
-        np.zeros(state.n_brokers, np.int64),
-    )
-    marks = np.arange(64, dtype=np.uint8)
-    _settle(marks)
-    held = {name: (marks >> bit & 1).astype(np.int64) for bit, name in enumerate(CENSUS_METRICS)}
-    return {name: int(counts @ holds) for name, holds in held.items()}, per_broker
+class CensusSums:
+    """`counts` and `per_broker` of a census, some rows at a time and without marks: 3 times faster.
+
+    Attributes
+    ----------
+    per_broker : (B, 3) int64
+        As in `Census`, over the rows so far.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._min_isr = _min_isr(state)
+        self._marks = np.zeros(64, np.int64)
+        self._missing = np.zeros(state.n_brokers, np.int64)
+        self.per_broker = np.zeros((state.n_brokers, 3), np.int64)
+
+    def add(self, start: int, stop: int) -> None:
+        """Count rows."""
+        state, part = self._state, slice(start, stop)
+        kernel.count_census(
+            state.records[part],
+            state.replicas[part],
+            state.broker_status,
+            state.topic_row[part],
+            self._min_isr,
+            self._marks,
+            self.per_broker,
+            self._missing,
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions each metric holds for, of the rows so far."""
+        marks = np.arange(64, dtype=np.uint8)
+        _settle(marks)
+        return {
+            name: int(self._marks @ (marks >> bit & 1).astype(np.int64))
+            for bit, name in enumerate(CENSUS_METRICS)
+        }
 
 
 def _min_isr(state: ClusterState) -> Rows:

@@ -11,9 +11,11 @@ import pytest
 
 import kfast
 from kfast import io
+from kfast.census import CensusSums
 from kfast.kernels import flat as kernel
 from kfast.kernels import hosting
 from kfast.state import flat, loading_flat
+from kfast.state.compare import RowDigest
 from kfast.state.tables import to_tables
 
 from .kernel_calls import LAYOUTS
@@ -194,6 +196,20 @@ def test_a_flat_file_is_read_as_any_other(tmp_path):
     pq.write_table(table.drop_columns("isr").append_column("isr", null), path)
     with pytest.raises(kfast.InputError, match="column isr has rows that say nothing"):
         kfast.read(path)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sums_of_blocks_are_those_of_the_whole(layout):
+    """Census and digest, some rows at a time."""
+    for state in clusters(layout):
+        census, digest = CensusSums(state), RowDigest(state)
+        for start in range(0, state.n_partitions, 2):
+            for part in (census, digest):
+                part.add(start, min(start + 2, state.n_partitions))
+        whole = kfast.take_census(state)
+        assert census.counts == whole.counts
+        assert census.per_broker.tolist() == whole.per_broker.tolist()
+        assert digest.parts().together() == state.digest()
 
 
 def test_what_no_flat_table_can_hold_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,7 +114,10 @@ def counts_alone(outcomes) -> list[tuple]:
 def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profile):
     import kfast.spark
 
-    split(cluster, tmp_path / "in", shards)
+    if shards == tasks:
+        kfast.spark.split(cluster, tmp_path / "in", shards=shards)
+    else:
+        split(cluster, tmp_path / "in", shards)
     after, outcomes = alone(cluster, EVENTS, "counts", profile)
     done = kfast.spark.fail(
         spark, tmp_path / "in", events=EVENTS, output=tmp_path / "out", tasks=tasks,
@@ -173,6 +177,46 @@ def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp
             assert sorted(map(repr, seen)) == sorted(map(repr, wanted))
 
 
+@pytest.mark.parametrize("form", ["parquet-flat", "parquet"])
+def test_a_cluster_is_split_into_whole_topics(tmp_path, form):
+    """Also one whose rows are in no order, and one that has lost topics."""
+    import kfast.spark
+
+    state = kfast.generate(brokers=7, partitions=300, topics=12, seed=2)
+    tables = state.to_tables()
+    order = pa.array(range(299, -1, -1))
+    mixed = kfast.ClusterState.from_tables(
+        tables.brokers, tables.topics, tables.partitions.take(order), tables.cluster
+    )
+    controller = kfast.Controller(mixed)
+    controller.on_controller_failover()
+    controller.delete_topics([mixed.topic[3].as_py()])
+    controller.acknowledge_deletions()
+    for number, (given, shards) in enumerate([(state, 1), (state, 5), (mixed, 4), (state, 99)]):
+        files = kfast.spark.split(given, tmp_path / str(number), shards=shards, form=form)
+        assert len(files) == min(shards, 12)
+        assert joined(tmp_path / str(number)).digest() == given.digest()
+        topics = [set(read_tables(name).partitions["topic"].to_pylist()) for name in files]
+        assert sum(map(len, topics)) == len(set().union(*topics))
+    for message, arguments in (
+        ("is not empty", {"shards": 2}), ("shards is 0", {"shards": 0}),
+        ("form 'csv' is unknown", {"shards": 2, "form": "csv"}),
+    ):
+        with pytest.raises(kfast.ArgumentError, match=message):
+            kfast.spark.split(state, tmp_path / "0", **arguments)
+
+
+def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path):
+    """Where `_cluster.arrow` says what is common, shards are looked at only once."""
+    import kfast.spark
+
+    files = kfast.spark.split(cluster, tmp_path / "in", shards=2)
+    shutil.copy(files[0], tmp_path / "in" / "zzz.parquet")
+    with pytest.raises(kfast.InputError, match=r"stands in .*0\.parquet and in .*zzz\.parquet"):
+        kfast.spark.fail(spark, tmp_path / "in", brokers=[1], output=tmp_path / "out", tasks=2)
+    assert not (tmp_path / "out" / "state" / "_cluster.arrow").exists()
+
+
 def test_files_that_list_no_brokers_are_taken_together(spark, tmp_path):
     """Describe texts: a broker that seems down in one file is up where another shows it in sync."""
     import kfast.spark
@@ -213,6 +257,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
         ("holds something else: notes.txt", {"brokers": [1], "output": tmp_path / "busy"}),
         ("holds the dataset", {"brokers": [1], "output": tmp_path / "in"}),
         ("journal 'all' is unknown", {"brokers": [1], "journal": "all"}),
+        ("form 'csv' is unknown", {"brokers": [1], "form": "csv"}),
     ):
         with pytest.raises(kfast.ArgumentError, match=message):
             run(**arguments)

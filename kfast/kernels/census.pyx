@@ -269,6 +269,18 @@ def take_census(
                 per_broker[replicas[row, s], 2] += (records[row].isr & live) >> s & 1
 
 
+cdef inline bint has_three_in_sync(
+    const record_t* record, const broker_t* brokers, const uint8_t* status
+) noexcept nogil:
+    """Whether a partition is as nearly all are: three live replicas in sync, the first leads."""
+    return (
+        record.n_slots == 3 and record.isr == 7
+        and is_as_most(record, brokers, status) and record.n_replicas == 3
+        and status[brokers[1]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        and status[brokers[2]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+    )
+
+
 def count_census(
     const_record_t[::1] records,        # IN      (P,)    hot records
     const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
@@ -293,6 +305,13 @@ def count_census(
             if not records[row].flags & FLAG_ASSIGNED:
                 continue
             n = records[row].n_replicas
+            if has_three_in_sync(&records[row], &replicas[row, 0], &broker_status[0]):
+                counts[(3 <= min_isr[topic_row[row]]) << 2] += 1
+                per_broker[replicas[row, 0], 0] += 1
+                per_broker[replicas[row, 0], 1] += 1
+                per_broker[replicas[row, 1], 1] += 1
+                per_broker[replicas[row, 2], 1] += 1
+                continue
             assigned = first_slots(n)
             live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
             if live == assigned and records[row].isr == assigned and n and (

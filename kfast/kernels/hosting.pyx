@@ -107,9 +107,14 @@ def find_tracking(
     cdef uint8_t found
     with nogil:
         for row in range(records.shape[0]):
-            found = 0
-            for s in range(records[row].n_slots):
-                found |= chosen[replicas[row, s]]
+            if records[row].n_slots == 3:
+                # What nearly every partition has, without a loop.
+                found = chosen[replicas[row, 0]] | chosen[replicas[row, 1]]
+                found |= chosen[replicas[row, 2]]
+            else:
+                found = 0
+                for s in range(records[row].n_slots):
+                    found |= chosen[replicas[row, s]]
             if found:
                 if n < room:
                     rows[n] = <int32_t> row

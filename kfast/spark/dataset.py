@@ -234,6 +234,9 @@ def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
     parts = [np.frombuffer(item, np.uint64) for item in topics]
     owner = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     everything = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    ordered = np.sort(everything)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
     order = np.argsort(everything, kind="stable")
     twice = np.flatnonzero(everything[order][1:] == everything[order][:-1])
     for at in twice.tolist():

@@ -6,6 +6,7 @@ shards sends back a few rows.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kfast.census import sum_census
+from kfast.census import CensusSums
 from kfast.events.leader_election import count_preferred
 from kfast.io import SourceTables
 from kfast.io.parquet import write_flat, write_parquet
@@ -28,9 +29,9 @@ from kfast.journal.outcome import KINDS
 from kfast.spark.dataset import digest_names
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
-from kfast.state.compare import DigestParts, digest_parts, join_digests
-from kfast.state.flat import Room, can_be_flat
-from kfast.state.tables import to_tables
+from kfast.state.compare import DigestParts, RowDigest, join_digests
+from kfast.state.flat import Listing, Room, can_be_flat, without_free_rows
+from kfast.state.tables import small_tables
 
 __all__ = ["BROKERS", "DONE", "PREFERRED", "REQUESTS", "add_up", "count_hand", "run_hand"]
 
@@ -74,6 +75,9 @@ DONE = pa.schema(
 STOPPED = "stop followed replicas"
 """Action of a controlled shutdown that sends StopReplica outside the machines' batches."""
 
+BLOCK_ROWS = 1 << 15
+"""Rows that are summed up and listed one after the other while they are in the cache."""
+
 FULL = ("transitions", "elections")
 """Tables that are written, row by row, where the journal is `full`."""
 
@@ -90,6 +94,7 @@ class Sums:
     actions: dict[str, int] = field(default_factory=dict)
     brokers: list[pa.Table] = field(default_factory=list)
     topics: list[bytes] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
 
 
 def count_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
@@ -117,6 +122,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     sums, room = Sums(), Room()
     for number in run.dataset.hands[hand]:
         _run_shard(run, number, sums, room)
+        _give_back(sums.written[-2:])
     requests = _join_requests(sums.requests, list(sums.actions))
     _write(Path(run.folder) / "requests" / f"hand-{hand:06}.parquet", requests)
     said = {
@@ -155,22 +161,49 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
     if run.journal == "full" and run.events:
         for kind, tables in full.items():
             _write(folder / kind / name, pa.concat_tables(tables))
-    counts, per_broker = sum_census(state)
-    sums.census.update(counts)
-    columns = [pa.array(state.broker_id), *(pa.array(column.copy()) for column in per_broker.T)]
-    sums.brokers.append(pa.table(columns, schema=BROKERS))
-    sums.partitions += state.n_partitions
-    sums.digests.append(digest_parts(state))
     sums.topics.append(digest_names(state.topic).tobytes())
-    _write_state(state, folder / "state" / name, run.form, room)
+    sums.written.append(folder / "state" / name)
+    _finish(without_free_rows(state), sums, run.form, room)
 
 
-def _write_state(state: ClusterState, path: Path, form: str, room: Room) -> None:
-    flat = form == FLAT and can_be_flat(state)
-    whole = to_tables(state, flat=flat, room=room)
-    tables = SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
-    with writing(path, durable=False) as file:
-        (write_flat if flat else write_parquet)(tables, file)
+def _finish(state: ClusterState, sums: Sums, form: str, room: Room) -> None:
+    """Sum up a shard's state and write it, visiting its rows while they are in the cache."""
+    n = state.n_partitions
+    census, digest = CensusSums(state), RowDigest(state)
+    listing = Listing(state, 0, n, room) if form == FLAT and can_be_flat(state) else None
+    for start in range(0, n, BLOCK_ROWS):
+        stop = min(start + BLOCK_ROWS, n)
+        census.add(start, stop)
+        digest.add(start, stop)
+        if listing is not None:
+            listing.add(start, stop)
+    sums.partitions += n
+    sums.census.update(census.counts)
+    loads = [pa.array(column.copy()) for column in census.per_broker.T]
+    sums.brokers.append(pa.table([pa.array(state.broker_id), *loads], schema=BROKERS))
+    sums.digests.append(digest.parts())
+    brokers, topics, cluster = small_tables(state)
+    partitions = state.to_tables().partitions if listing is None else listing.table()
+    tables = SourceTables("", partitions, topics, brokers, cluster)
+    with writing(sums.written[-1], durable=False) as file:
+        (write_parquet if listing is None else write_flat)(tables, file)
+
+
+def _give_back(files: Sequence[Path]) -> None:
+    """Let the page cache forget what was written, when it is on the disk.
+
+    A run that writes more than the memory holds would otherwise take fresh pages all the time, and
+    finding those can cost ten times the writing. The first call starts the disk, the next, after
+    another shard, gives the pages back.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for path in files:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
 
 
 def _write(path: Path, table: pa.Table) -> None:

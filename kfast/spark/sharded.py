@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions
 
@@ -88,6 +89,8 @@ class ShardedOutcome:
         Folder of the new state, which is a dataset again.
     transitions, elections : DataFrame or None
         Every row, where the journal was `full`.
+    spark, run
+        What `requests` is read with, when it is first asked for.
     """
 
     digest: int
@@ -96,10 +99,19 @@ class ShardedOutcome:
     counts: pa.Table
     imbalance: tuple[pa.Table, ...]
     brokers: pa.Table
-    requests: DataFrame
     state: str
     transitions: DataFrame | None
     elections: DataFrame | None
+    spark: SparkSession = field(repr=False)
+    run: Run = field(repr=False)
+
+    @cached_property
+    def requests(self) -> DataFrame:
+        """Requests to every broker: in one batch, all shards share one request.
+
+        Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
+        """
+        return _requests(self.spark, self.run)
 
     @property
     def fullest_broker(self) -> tuple[int, int]:
@@ -217,9 +229,9 @@ def _put_together(
     spark: SparkSession, run: Run, done: pa.Table, common: ClusterState
 ) -> ShardedOutcome:
     said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
-    in_order = [number for hand in run.dataset.hands for number in hand]
     topics = [item for hand in done["topics"].to_pylist() for item in hand]
-    check_topics([run.dataset.files[number] for number in in_order], topics)
+    numbers = [number for hand in run.dataset.hands for number in hand]
+    check_topics(run.dataset.files, [topics[at] for at in np.argsort(numbers).tolist()])
     parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
     digest = join_digests(parts, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
@@ -238,10 +250,11 @@ def _put_together(
         _sum_counts(said),
         tuple(event.counts for event in run.events if event.counts is not None),
         add_up(loads, BROKERS),
-        _requests(spark, run),
         str(folder / "state"),
         spark.read.parquet(str(folder / "transitions")) if full else None,
         spark.read.parquet(str(folder / "elections")) if full else None,
+        spark,
+        run,
     )
 
 
@@ -256,10 +269,7 @@ def _sum_counts(said: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _requests(spark: SparkSession, run: Run) -> DataFrame:
-    """Requests to every broker: in one batch, all shards share one request.
-
-    Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
-    """
+    """Requests of all hands, put together as `hands._join_requests` does."""
     keys = ["event", "action", "occurrence", "kind", "broker_id"]
     joined = functions.when(
         functions.bool_or("alone"), functions.sum("requests")

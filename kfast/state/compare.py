@@ -171,8 +171,37 @@ def join_digests(parts: Sequence[DigestParts], unclean_before: int = 0) -> Diges
     )
 
 
+class RowDigest:
+    """The part of a digest that is a sum over partitions, some rows at a time."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
+        self.topics = _digest_names(state)
+        self.total = 0
+
+    def add(self, start: int, stop: int) -> None:
+        """Take rows into account."""
+        state, part = self._state, slice(start, stop)
+        self.total += int(digests.digest(
+            state.records[part], state.replicas[part], state.replica_state[part],
+            self._broker_id, state.topic_row[part], self.topics, state.partition[part],
+        ))
+
+    def parts(self) -> DigestParts:
+        """Digest of a state all of whose rows were taken into account."""
+        return _parts(self._state, self.topics, self.total & (1 << 64) - 1)
+
+
 def digest_parts(state: ClusterState) -> DigestParts:
     """What `ClusterState.digest` is made of."""
+    rows = RowDigest(state)
+    rows.add(0, state.n_partitions)
+    return rows.parts()
+
+
+def _digest_names(state: ClusterState) -> np.ndarray:
+    """(T,) digest of each topic's name."""
     names = state.topic if state.topic.offset == 0 else pa.concat_arrays([state.topic])
     topics = np.zeros(max(state.n_topics, 1), np.uint64)
     if state.n_topics:
@@ -180,11 +209,10 @@ def digest_parts(state: ClusterState) -> DigestParts:
         offsets = np.frombuffer(buffers[1], np.int32)[: state.n_topics + 1]
         data = np.frombuffer(buffers[2] or b"\0", np.uint8)
         digests.digest_bytes(offsets, data, topics[: state.n_topics])
-    broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
-    partitions = digests.digest(
-        state.records, state.replicas, state.replica_state, broker_id, state.topic_row, topics,
-        state.partition,
-    )
+    return topics
+
+
+def _parts(state: ClusterState, topics: np.ndarray, partitions: int) -> DigestParts:
     known = state.registered | state.shutting_down
     brokers = (
         state.broker_id[known].astype("<i4").tobytes()
@@ -192,7 +220,7 @@ def digest_parts(state: ClusterState) -> DigestParts:
         + state.broker_epoch[known].astype("<i8").tobytes()
     )
     return DigestParts(
-        int(partitions), _digest_topics(state, topics), brokers,
+        partitions, _digest_topics(state, topics), brokers,
         (state.controller_id, state.controller_epoch, state.epoch_store_version),
         state.offline_partition_count, state.preferred_imbalance_count, state.unclean_elections,
     )

@@ -76,7 +76,7 @@ ORDER = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states
 def _topics(state: ClusterState, rows: Rows) -> pa.DictionaryArray:
     """Names of some topic rows; of a part of the topics, the dictionary is that part."""
     if rows.size == state.n_partitions or not rows.size:
-        return pa.DictionaryArray.from_arrays(pa.array(rows), state.topic)
+        return pa.DictionaryArray.from_arrays(pa.array(rows), state.topic, safe=False)
     first, last = int(rows.min()), int(rows.max())
     names = pa.concat_arrays([state.topic.slice(first, last + 1 - first)])
     return pa.DictionaryArray.from_arrays(pa.array(rows - np.int32(first)), names)
@@ -120,6 +120,52 @@ def can_be_flat(state: ClusterState) -> bool:
     return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
 
 
+class Listing:
+    """A flat table of some rows of a state, made some rows at a time in a room's memory.
+
+    Raises
+    ------
+    ArgumentError
+        As `to_flat`.
+    """
+
+    def __init__(self, state: ClusterState, start: int, stop: int, room: Room) -> None:
+        if not can_be_flat(state):
+            raise ArgumentError(
+                f"a flat table holds partitions of at most {MOST_SLOTS} brokers whose adding and"
+                " removing lists are in the order of the replicas; use the form with lists"
+            )
+        self._state, self._start, self._stop = state, start, stop
+        names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
+        self._columns = {
+            name: room.array(f"column {name}", (stop - start,), np.int32) for name in names
+        }
+        self._odd = 0
+
+    def add(self, start: int, stop: int) -> None:
+        """Fill in rows of the state."""
+        state, part = self._state, slice(start, stop)
+        own = slice(start - self._start, stop - self._start)
+        made = [column[own] for column in self._columns.values()]
+        self._odd |= kernel.list_rows(
+            made[: state.n_slots], state.records[part], state.replicas[part],
+            state.replica_state[part], state.broker_id, *made[state.n_slots :],
+        )
+
+    def table(self) -> pa.Table:
+        """The table, once all rows are filled in."""
+        state, part = self._state, slice(self._start, self._stop)
+        topic = _topics(state, state.topic_row[part])
+        columns: dict[str, Any] = {"topic": topic, "partition": pa.array(state.partition[part])}
+        columns |= {name: pa.array(values) for name, values in self._columns.items()}
+        for bit, column in enumerate(SOME):
+            if self._odd >> bit & 1:
+                columns[column.name] = pa.array(state.records[column.name][part].astype(np.int32))
+        kinds = flat_schema(list(columns))
+        kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
+        return pa.table(list(columns.values()), schema=kinds)
+
+
 def to_flat(
     state: ClusterState, start: int = 0, stop: int | None = None, *, room: Room | None = None
 ) -> pa.Table:
@@ -138,32 +184,19 @@ def to_flat(
         A partition names more than 8 brokers, or an adding or removing list is not in the order
         of the replicas: a flat table cannot say so.
     """
-    if not can_be_flat(state):
-        raise ArgumentError(
-            f"a flat table holds partitions of at most {MOST_SLOTS} brokers whose adding and"
-            " removing lists are in the order of the replicas; use the form with lists"
-        )
+    state = without_free_rows(state)
+    last = state.n_partitions if stop is None else stop
+    listing = Listing(state, start, last, Room() if room is None else room)
+    listing.add(start, last)
+    return listing.table()
+
+
+def without_free_rows(state: ClusterState) -> ClusterState:
+    """The state itself, or a compacted copy where it has free rows."""
     if state.free_rows.size:
         state = state.copy()
         state.compact()
-    part = slice(start, state.n_partitions if stop is None else stop)
-    records, replicas = state.records[part], state.replicas[part]
-    topic = _topics(state, state.topic_row[part])
-    columns: dict[str, Any] = {"topic": topic, "partition": pa.array(state.partition[part])}
-    room = Room() if room is None else room
-    names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
-    made = [room.array(f"column {name}", (records.size,), np.int32) for name in names]
-    odd = kernel.list_rows(
-        made[: state.n_slots], records, replicas, state.replica_state[part], state.broker_id,
-        *made[state.n_slots :],
-    )
-    columns |= {n: pa.array(values) for n, values in zip(names, made, strict=True)}
-    for bit, column in enumerate(SOME):
-        if odd >> bit & 1:
-            columns[column.name] = pa.array(records[column.name].astype(np.int32))
-    kinds = flat_schema(list(columns))
-    kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
-    return pa.table(list(columns.values()), schema=kinds)
+    return state
 
 
 def allocate(state: ClusterState, n: int, n_slots: int, narrow: bool, room: Room) -> None:
@@ -189,6 +222,9 @@ def fill_flat(state: ClusterState, rows: Columns) -> bool:
     columns = [_integers(rows, name) for name in ORDER]
     where = [place, state.records, state.replicas, state.replica_state]
     if kernel.fill_rows(slots, *[state.topic_row, state.partition, *columns, *where]) >= 0:
+        return False
+    # Topics ascend, so that the first and the last tell whether all are known.
+    if rows.n_rows and not 0 <= state.topic_row[0] <= state.topic_row[-1] < state.n_topics:
         return False
     some = [column.name for column in SOME if rows.given(column.name)]
     if not some:
@@ -223,6 +259,7 @@ def to_lists(table: pa.Table) -> pa.Table:
     pa.Table
         Columns as in `schema.PARTITIONS_SCHEMA`.
     """
+    table["topic"].validate(full=True)
     n, n_slots = table.num_rows, count_slots(table)
     wide = np.empty((n, n_slots), np.int32)
     for slot in range(n_slots):
