@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import NoReturn
 
 INTERRUPTED = 130
 
 
-def _leave(*_: object) -> NoReturn:
+def _leave(*_: object) -> None:
     """End at once, as the loaded command does: `kfast.cli.exits`."""
     os.write(2, b"Interrupted.\n")
     os._exit(INTERRUPTED)
