@@ -5,8 +5,9 @@
 Clusters of 10 thousand, 100 thousand, ... partitions, 10 000 replicas on each broker; each event in
 each form, forms in turns, the median of some rounds, in CPU time of one thread. The line `limit` is
 the time that the bytes to be moved take at the bandwidth of a copy measured in this run. The slopes
-are fitted to the logarithms: 1 is linear growth, 0 none. Sizes below `--least` are taken from the
-`growth.json` in the folder, where there is one, so that each size can have a quiet time of its own.
+are fitted to the logarithms: 1 is linear growth, 0 none. Sizes below `--least`, and events that are
+not asked for, are taken from the `growth.json` in the folder, where there is one, so that each can
+have a quiet time of its own.
 Clusters of 100 million partitions are for `benchmarks.large`.
 """
 
@@ -19,6 +20,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,9 @@ FIELDS = (
 )
 
 
-def measure(n_partitions: int, bandwidth: float) -> list[dict[str, Any]]:
+def measure(
+    n_partitions: int, bandwidth: float, events: Iterable[str] = tuple(cases.EVENTS)
+) -> list[dict[str, Any]]:
     """Rows of the table for one size; every form must end with the same digest."""
     n_brokers = max(12, n_partitions * cases.REPLICATION_FACTOR // 10_000)
     bench = cases.Bench(kfast.generate(
@@ -42,7 +46,7 @@ def measure(n_partitions: int, bandwidth: float) -> list[dict[str, Any]]:
         replication_factor=cases.REPLICATION_FACTOR,
     ))
     rows = []
-    for event in cases.EVENTS:
+    for event in events:
         digests = {}
         for form in cases.FORMS:
             run = bench.prepare(event, form)
@@ -152,6 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth")
     parser.add_argument("--most", type=int, default=1_000_000, help="partitions of the largest")
     parser.add_argument("--least", type=int, default=LEAST, help="partitions of the smallest")
+    parser.add_argument("--events", nargs="*", choices=cases.EVENTS, default=list(cases.EVENTS))
     parser.add_argument("--folder", type=Path, default=Path("benchmarks/results"))
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -160,10 +165,13 @@ def main(arguments: list[str] | None = None) -> int:
     size = options.least
     kept = options.folder / "growth.json"
     known = json.loads(kept.read_text())["rows"] if size > LEAST and kept.exists() else []
-    rows = [row for row in known if row["partitions"] < size]
+    rows = [
+        row for row in known
+        if row["partitions"] < size or row["event"] not in options.events
+    ]
     while size <= options.most:
         begin = time.perf_counter(), time.process_time()
-        rows += measure(size, bandwidth)
+        rows += measure(size, bandwidth, options.events)
         share = (time.process_time() - begin[1]) / (time.perf_counter() - begin[0])
         where = this_machine(bandwidth, share)
         write_tables(options.folder, rows, where)

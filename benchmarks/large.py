@@ -1,6 +1,6 @@
 """A hundred million partitions: each form in a process of its own, one event after the other.
 
-    python -m benchmarks.large --partitions 100000000 --folder benchmarks/results
+    python -m benchmarks.large --partitions 100000000 --brokers 3000 --folder benchmarks/results
 
 Copies of such a cluster do not fit in memory, so the events follow each other on one: the
 controller starts, single brokers fail in turn, then a rack, then the controller starts again. What
@@ -100,13 +100,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure every form in a process of its own; write large.json and print it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large")
     parser.add_argument("--partitions", type=int, default=100_000_000)
+    parser.add_argument("--brokers", type=int, default=3000)
     parser.add_argument("--folder", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--form", choices=cases.FORMS, help="this form alone, to standard output")
     parser.add_argument("--no-disk", dest="disk", action="store_false", help="save nothing")
     options = parser.parse_args(arguments)
     shape = {
-        "brokers": max(cases.FEWEST_BROKERS, options.partitions * 3 // 10_000),
-        "partitions": options.partitions, "racks": 3, "seed": 42,
+        "brokers": options.brokers, "partitions": options.partitions, "racks": 3, "seed": 42,
         "replication_factor": cases.REPLICATION_FACTOR,
     }
     if options.form:
@@ -118,7 +118,8 @@ def main(arguments: list[str] | None = None) -> int:
     forms = {}
     for form in cases.FORMS:
         command = [sys.executable, "-m", "benchmarks.large", "--form", form, "--partitions",
-                   str(options.partitions), *([] if options.disk else ["--no-disk"])]
+                   str(options.partitions), "--brokers", str(options.brokers),
+                   *([] if options.disk else ["--no-disk"])]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         forms[form] = json.loads(done.stdout)
         print(form, forms[form], flush=True)
