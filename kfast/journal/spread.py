@@ -30,6 +30,7 @@ SAID = ("leader", "leader_epoch", "version", "controller_epoch", "recovery")
 SAID_LISTS = ("isr", "replicas", "recipients", "offline")
 """What requests say of an effect."""
 NOWHERE = np.empty(0, np.int32)
+NO_ID = np.full(1, -1, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,8 @@ class Spread:
         self.n = len(kept)
         self._effects, self._wide, self._n_slots = kept.as_bytes, kept.wide, kept.n_slots
         self._rows, self._seen = kept.records["row"], kept.seen
+        # Slots that are not in use name the first broker, of which a cluster may have none.
+        self._ids = self._seen.broker_id if self._seen.broker_id.size else NO_ID
         self._all_lead, self._stops = kept.all_lead, bool(kept.kinds & KIND_STOP)
         self._numbers: dict[str, Number] = {}
         self._lists: dict[tuple[str, bool], Ids] = {}
@@ -109,7 +112,7 @@ class Spread:
         values = room((len(list_names), max(n * self._n_slots, 1)))
         found = np.zeros((len(names) + len(list_names), 3), np.int64)
         journal_columns.spread(
-            self._effects, self._wide, self._n_slots, self._seen.broker_id, leads,
+            self._effects, self._wide, self._n_slots, self._ids, leads,
             _numbered(names, NUMBERS), _numbered(list_names, LISTS), numbered, offsets, values,
             found,
         )

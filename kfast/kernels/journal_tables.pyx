@@ -161,6 +161,8 @@ def fill_additions(
     cdef Py_ssize_t end, found
     cdef int k
     cdef const int32_t* first = &kinds[0] if kinds.shape[0] else NULL
+    if not said.shape[0]:
+        return
     to.n_columns = <int> len(columns)
     for k in range(to.n_columns):
         column = columns[k]
