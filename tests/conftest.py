@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,14 @@ def pytest_terminal_summary(terminalreporter):
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
     for reason, n in reasons.items():
         terminalreporter.write_line(f"{n} skipped: {reason}", yellow=True)
+
+
+def pytest_configure(config) -> None:
+    """PySpark 4.1 does not close the sockets that results come through; 4.2 does."""
+    if importlib.util.find_spec("pyspark") and version("pyspark").startswith("4.1."):
+        for said in (r"unclosed <socket:ResourceWarning",
+                     r"Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", f"ignore:{said}")
 
 
 @pytest.fixture(scope="session")
