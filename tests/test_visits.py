@@ -98,7 +98,7 @@ def hurt(brokers, partitions, replication, layout, seed):
 
 @pytest.mark.parametrize("layout", ["narrow", "wide"])
 @pytest.mark.parametrize(("brokers", "partitions", "replication"), [
-    (5, 70_000, 3),  # more rows of one broker than 16 bits can count
+    (5, 70_000, 3),
     (30, 4000, 1), (30, 4000, 2), (30, 4000, 5),
     (40, 2000, 20),  # more slots than go the short way
 ])
