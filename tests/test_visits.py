@@ -125,6 +125,18 @@ def test_many_rows_in_one_visit_are_as_step_by_step(
     assert together.records["leader_epoch"].max() > 1
 
 
+def test_a_broker_loses_more_replicas_than_16_bits_can_count():
+    """The kernel's words per broker are emptied in time."""
+    state = kfast.generate(brokers=4, partitions=100_000, replication_factor=3, seed=3)
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    n = state.replicas_on_brokers([0]).rows.size
+    led = int((state.records["leader"] == 0).sum())
+    outcome = controller.on_broker_failure([0])
+    assert n > 65_535
+    assert outcome.counts.codes == {"MOVED": n + led, "ELECTED": led}
+
+
 @pytest.mark.parametrize("layout", ["narrow", "wide"])
 def test_threads_keep_what_one_thread_keeps(monkeypatch, layout):
     """What threads kept is put together in the order of the rows."""
