@@ -80,7 +80,10 @@ def test_a_failure_in_one_visit_is_the_failure_step_by_step(
 
 
 def hurt(brokers, partitions, replication, layout, seed):
-    """A running cluster in which brokers and a disk failed; unclean election for some topics."""
+    """A running cluster in which brokers and a disk failed, and one broker is shutting down.
+
+    Unclean election is allowed for some topics.
+    """
     made = kfast.generate(
         brokers=brokers, partitions=partitions, replication_factor=replication, seed=seed
     ).to_tables()
@@ -93,6 +96,7 @@ def hurt(brokers, partitions, replication, layout, seed):
     controller.on_broker_failure([1, brokers - 1])
     controller.on_broker_startup([1])
     controller.on_log_dir_failure(2, state.replicas_on_brokers([2]).rows[::2])
+    controller.controlled_shutdown(3)
     return state
 
 

@@ -53,11 +53,13 @@ class DeletionHints:
         After an answer nearly all topics still wait, and this is one look at each of them.
         """
         known = self._row
-        rows = np.fromiter((known.get(t, -1) for t in topics.tolist()), np.int64, topics.size)
+        hints = np.fromiter((known.get(t, -1) for t in topics.tolist()), np.int64, topics.size)
+        hinted = np.flatnonzero(hints >= 0)
+        rows = hints[hinted]
         assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]
         deleted = (state.replica_state[rows] == ReplicaState.DELETION_STARTED) & assigned
-        waiting = (rows >= 0) & (state.topic_row[rows] == topics) & deleted.any(axis=1)
-        left: Rows = topics[~waiting]
+        waiting = (state.topic_row[rows] == topics[hinted]) & deleted.any(axis=1)
+        left: Rows = np.delete(topics, hinted[waiting])
         return left
 
     def status(self, state: ClusterState, topic: int) -> int:

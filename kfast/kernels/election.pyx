@@ -136,6 +136,7 @@ def rebalance(
             row = rows[min(i + AHEAD, rows.shape[0] - 1)]
             kfast_prefetch(&records[row])
             kfast_prefetch(&replicas[row, 0])
+            kfast_prefetch(&topic_row[row])
             row = rows[i]
             k = step[replicas[row, 0]]
             if k < 0 or not topic_flags[topic_row[row]] & TOPIC_EXISTS:

@@ -20,6 +20,7 @@ from kfast.kernels.losing cimport (
     Losing,
     Loss,
     add_losses,
+    all_if,
     eligible_slots,
     keep_losses,
     lose_replicas,
@@ -218,8 +219,9 @@ def fail_hosted(
         marks[b] = marks_of(broker_status[b], chosen[b])
     for t in range(threads):
         losing[t] = Losing(
-            controller_epoch=controller_epoch, marks=&marks[0], n_brokers=marks.shape[0] - 1,
-            sums=&sums[t, 0], rows=0, elected=0, imbalanced=0,
+            controller_epoch=controller_epoch, again=all_if((replica_offline >> R_OFFLINE) & 1),
+            marks=&marks[0], n_brokers=marks.shape[0] - 1, sums=&sums[t, 0], rows=0, elected=0,
+            imbalanced=0,
         )
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         fail_chunk(

@@ -1,10 +1,10 @@
 """Partitions that lose replicas and keep a leader: what nearly all rows of a failure are.
 
-Such a partition is Online, and so are the replicas that it loses. Either its leader stays, and the
-lost ones leave the ISR one by one; or its leader is lost, it goes Offline, an in-sync replica is
-elected, and the lost ones are out of the ISR by then. Which of the two it is no processor can
-predict, so both are worked out as masks, without a branch. One branch is left: whether a row is
-such a partition at all.
+Such a partition is Online, and the replicas that it loses are Online or, as after a controlled
+shutdown, Offline already. Either its leader stays, and the lost ones leave the ISR one by one; or
+its leader is lost, it goes Offline, an in-sync replica is elected, and the lost ones are out of the
+ISR by then. Which of the two it is no processor can predict, so both are worked out as masks,
+without a branch. One branch is left: whether a row is such a partition at all.
 
 Source: specification, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaStateMachine`,
 `ZkPartitionStateMachine` and `offlinePartitionLeaderElection`.
@@ -53,20 +53,24 @@ cdef enum:
     FAILED = 16
 
 # Where 16 bits each count, per broker, its replicas that stop, the ISRs and the leaders that it is
-# told of: the fields of one word, so that one addition serves all three.
+# told of, and its replicas that were Offline: the fields of one word, so that one addition serves
+# all four.
 cdef enum:
     TOLD_ISR = 16
     TOLD_LEADER = 32
+    WAS_OFFLINE = 48
 
 cdef extern from *:
     """
-    #define KFAST_FIELDS 0x0000000100010001ULL
+    #define KFAST_FIELDS 0x0001000100010001ULL
     """
     uint64_t KFAST_FIELDS
 
-# What rows are told, and what they came to since the last addition.
+# What rows are told, and what they came to since the last addition. `again`: all slots, where a
+# replica that is Offline may become it again.
 cdef struct Losing:
     int controller_epoch
+    uint32_t again
     Py_ssize_t n_brokers
     const uint32_t* marks
     uint64_t* sums
@@ -79,6 +83,7 @@ cdef struct Loss:
     uint32_t assigned
     uint32_t live
     uint32_t lost
+    uint32_t online
     uint32_t isr
     uint32_t kept
     bint elects
@@ -120,6 +125,7 @@ cdef inline bint lose_replicas(
     cdef uint32_t seen = 0
     cdef uint32_t led = 0
     cdef uint32_t online = 0
+    cdef uint32_t offline = 0
     cdef uint32_t writes = 0
     cdef Py_ssize_t place[MOST_SLOTS]
     cdef int s
@@ -128,6 +134,7 @@ cdef inline bint lose_replicas(
         seen |= losing.marks[place[s]] << s
         led |= <uint32_t> (<int32_t> brokers[s] == record.leader) << s
         online |= <uint32_t> (states[s] == R_ONLINE) << s
+        offline |= <uint32_t> (states[s] == R_OFFLINE) << s
     cdef uint32_t assigned = (<uint32_t> 1 << record.n_replicas) - 1
     cdef uint32_t live = seen & ~<uint32_t> record.offline_dir & 0xFFFF
     cdef uint32_t lost = (seen >> FAILED) & assigned
@@ -140,22 +147,24 @@ cdef inline bint lose_replicas(
         (record.partition_state == P_ONLINE) & ((record.flags & FLAG_HAS_LEADERSHIP) != 0)
         & ((record.adding | record.removing) == 0) & (record.leader >= 0)
         & (record.controller_epoch <= losing.controller_epoch)
-        & (lost != 0) & ((lost & ~online) == 0) & (leads != 0)
+        & (lost != 0) & ((lost & ~(online | (offline & losing.again))) == 0) & (leads != 0)
     )
     if not plain:
         return False
     cdef uint32_t told = assigned & ~(lost & all_if((lost & (lost - 1)) == 0))
     cdef uint64_t counted = (
         lost | told << TOLD_ISR | <uint64_t> (assigned & live & elects) << TOLD_LEADER
+        | <uint64_t> (lost & offline) << WAS_OFFLINE
     )
     for s in range(width):
         losing.sums[place[s]] += (counted >> s) & KFAST_FIELDS
-        states[s] += (lost >> s) & (R_OFFLINE - R_ONLINE)
+        states[s] += ((lost & online) >> s) & (R_OFFLINE - R_ONLINE)
         writes += ((kept & lost) >> s) & 1
     writes += elects & 1
     if loss != NULL:
         loss[0] = Loss(
-            assigned=assigned, live=live, lost=lost, isr=isr, kept=kept, elects=elects & 1,
+            assigned=assigned, live=live, lost=lost, online=online, isr=isr, kept=kept,
+            elects=elects & 1,
             leader=record.leader, leader_epoch=record.leader_epoch, version=record.version,
             controller_epoch=record.controller_epoch,
         )
@@ -224,7 +233,7 @@ cdef inline void keep_losses(
         effect.kinds = KIND_ELECTION | KIND_LEADER_AND_ISR
         keep_with(&keepers[1], &effect, record, brokers, offline)
         effect.leader_before = record.leader
-    effect.from_state, effect.to_state = R_ONLINE, R_OFFLINE
+    effect.to_state = R_OFFLINE
     effect.controller_epoch = record.controller_epoch
     effect.code = MOVED
     effect.kinds = KIND_STOP | KIND_LEADER_AND_ISR
@@ -233,6 +242,7 @@ cdef inline void keep_losses(
         member = <uint32_t> 1 << slot
         left &= ~member
         effect.broker = <int32_t> brokers[slot]
+        effect.from_state = R_ONLINE if loss.online & member else R_OFFLINE
         effect.stop_epoch = effect.leader_epoch
         effect.isr_before = effect.isr
         effect.leader_epoch += (effect.isr >> slot) & 1
@@ -248,12 +258,14 @@ cdef inline void add_losses(
 ) noexcept nogil:
     """Add what at most `MOST_ROWS` rows came to to the tallies of the steps, and begin anew."""
     cdef int64_t n_replicas = 0
+    cdef int64_t n_offline = 0
     cdef uint64_t word
     cdef Py_ssize_t b
     for b in range(losing.n_brokers):
         word = losing.sums[b]
         losing.sums[b] = 0
         n_replicas += word & 0xFFFF
+        n_offline += word >> WAS_OFFLINE
         if counting:
             replica[TALLY_BROKERS + n_brokers + b] += word & 0xFFFF
             replica[TALLY_BROKERS + b] += (word >> TOLD_ISR) & 0xFFFF
@@ -272,7 +284,8 @@ cdef inline void add_losses(
         online[TALLY_METADATA] += losing.elected
         online[TALLY_LEADERS_MOVED] += losing.elected
         replica[TALLY_CODES + MOVED] += n_replicas
-        replica[TALLY_CELLS + 8 * R_ONLINE + R_OFFLINE] += n_replicas
+        replica[TALLY_CELLS + 8 * R_ONLINE + R_OFFLINE] += n_replicas - n_offline
+        replica[TALLY_CELLS + 8 * R_OFFLINE + R_OFFLINE] += n_offline
         replica[TALLY_METADATA] += losing.rows
     losing.rows = 0
     losing.elected = 0
