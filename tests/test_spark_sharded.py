@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,11 @@ EVENTS = [
     ("on_broker_startup", {5: 77}),
     ("on_broker_failure", [0]),
     ("rebalance_leaders", 10.0),
+    ("catch_up", [2, 5, 9]),
+    ("elect_leaders", {"type": "unclean"}),
+    ("on_broker_failure", [3, 4]),
+    ("catch_up", range(11)),
+    ("elect_leaders", {"trigger": "ZkTriggered"}),
 ]
 KEYS = ["event", "action", "occurrence", "kind", "broker_id"]
 
@@ -68,13 +74,17 @@ def alone(state, events, journal, profile):
     controller = kfast.Controller(after, journal=journal, profile=profile)
     outcomes = []
     for event in events:
-        name, arguments = (event, ()) if isinstance(event, str) else (event[0], (event[1],))
-        outcomes.append(getattr(controller, name)(*arguments))
+        name, argument = event if isinstance(event, tuple) else (event, None)
+        method = getattr(controller, name)
+        if name == "elect_leaders":
+            outcomes.append(method(**argument or {}))
+        else:
+            outcomes.append(method() if argument is None else method(argument))
     return after, outcomes
 
 
 def requests_alone(outcomes) -> list[tuple]:
-    """Requests per event, action, occurrence (or broker of a rebalance), kind and broker."""
+    """Requests per event, action, occurrence (or broker, or sender), kind and broker."""
     rows = []
     for at, outcome in enumerate(outcomes):
         seen: dict[str, int] = {}
@@ -82,8 +92,8 @@ def requests_alone(outcomes) -> list[tuple]:
         for step, action in enumerate(outcome.actions):
             number.append(seen.get(action, 0))
             seen[action] = number[-1] + 1
-            if outcome.rebalanced:
-                number[-1] = outcome.rebalanced[step]
+            if outcome.rebalanced or outcome.senders:
+                number[-1] = (outcome.rebalanced or outcome.senders)[step]
         for r in outcome.request_counts.to_pylist():
             rows.append((
                 at, outcome.actions[r["step"]], number[r["step"]], r["kind"], r["broker_id"],
@@ -103,6 +113,10 @@ def counts_alone(outcomes) -> list[tuple]:
             ("total", "unclean_elections", counts.unclean_elections),
             ("total", "remaining", outcome.remaining.size),
         ]
+        said = [code.name for code in outcome.alterations()]
+        if outcome.replies is not None:
+            said += [error or "NONE" for error in outcome.replies["error"].to_pylist()]
+        items += [("reply", reply, n) for reply, n in Counter(said).items()]
         rows += [(at, outcome.event, *item) for item in items]
     return sorted(rows)
 
@@ -124,6 +138,8 @@ def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profil
         profile=profile,
     )
     assert done.digest == after.digest()
+    assert done.errors == tuple(outcome.error for outcome in outcomes)
+    assert sum(outcome.altered.size for outcome in outcomes) > 0
     assert done.partitions == after.n_partitions
     census = take_census(after)
     assert done.census == census.counts
@@ -206,6 +222,34 @@ def test_a_cluster_is_split_into_whole_topics(tmp_path, form):
             kfast.spark.split(state, tmp_path / "0", **arguments)
 
 
+def test_an_election_of_all_fails_for_a_partition_of_another_shard(spark, tmp_path):
+    """Section 6.8, `filter` raises; and not when the partition has got a leader in the meantime."""
+    import kfast.spark
+
+    state = kfast.generate(brokers=7, partitions=210, topics=21, seed=4)
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([3])
+    controller.on_topic_change({"late": {0: [3]}})
+    events = [
+        ("on_broker_failure", [1]),
+        ("on_broker_startup", [1]),
+        ("catch_up", [1]),
+        "elect_leaders",
+        ("on_broker_startup", [3]),
+        ("elect_leaders", {"type": "preferred"}),
+    ]
+    kfast.spark.split(state, tmp_path / "in", shards=7)
+    after, outcomes = alone(state, events, "counts", "zk-3.9")
+    done = kfast.spark.fail(
+        spark, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2
+    )
+    assert done.errors == (None, None, None, "NoSuchElement", None, None)
+    assert done.digest == after.digest()
+    assert [tuple(row.values()) for row in done.counts.to_pylist()] == counts_alone(outcomes)
+    assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(outcomes)
+
+
 def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path):
     """Where `_cluster.arrow` says what is common, shards are looked at only once."""
     import kfast.spark
@@ -254,6 +298,9 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
         ("broker 7 is not registered", {"brokers": [7]}),
         ("'delete_topics' is not one of a sharded cluster", {"events": ["delete_topics"]}),
         ("controlled_shutdown takes int", {"events": [("controlled_shutdown", [1])]}),
+        ("takes a dict of type, trigger", {"events": [("elect_leaders", {"partitions": []})]}),
+        ("type 'best' is unknown", {"events": [("elect_leaders", {"type": "best"})]}),
+        ("broker 99", {"events": [("catch_up", [99])]}),
         ("holds something else: notes.txt", {"brokers": [1], "output": tmp_path / "busy"}),
         ("holds the dataset", {"brokers": [1], "output": tmp_path / "in"}),
         ("journal 'all' is unknown", {"brokers": [1], "journal": "all"}),

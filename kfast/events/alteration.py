@@ -87,7 +87,7 @@ def alter_partition(
     except (CallFailed, ControllerMoved):
         return controller.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
-    controller.send_update_metadata("announce the ISRs", state.registered, np.sort(asked[known]))
+    controller.send_update_metadata(visits.ANNOUNCEMENT, state.registered, np.sort(asked[known]))
     outcome = controller.attempt(event, lambda: complete_some(controller, _succeeded(asked, codes)))
     outcome.alter_codes = codes
     return outcome
@@ -196,9 +196,10 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     if not controller.active:
         return controller.refused("catch_up", "NOT_CONTROLLER")
     if visits.can_catch_up(controller):
-        altered, answers = visits.catch_up_brokers(controller, brokers)
+        altered, answers, senders = visits.catch_up_brokers(controller, brokers)
         outcome = controller.journal.finish("catch_up")
         outcome.alter_codes, outcome.altered = answers, altered
+        outcome.senders = tuple(state.broker_id[senders].tolist())
         return outcome
     return _report_each(controller, state.replicas_on(brokers))
 
@@ -214,6 +215,7 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     codes = np.full(rows.size, AlterCode.STORE_ERROR, np.uint8)
     errors: list[str] = []
+    announced: list[int] = []
     order = np.argsort(leaders, kind="stable")
     senders = np.split(order, np.flatnonzero(np.diff(leaders[order])) + 1) if rows.size else []
     reports = state.records.take(rows)
@@ -223,6 +225,7 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
             # Nothing in one leader's request concerns the rows of another.
             codes[:] = _report(controller, rows, leaders, masks, reports)
             _announce_each(controller, rows, senders)
+            announced.extend(leaders[at[0]] for at in senders)
             done = _succeeded(rows, codes)
             if cannot_fail(controller, done).all():
                 complete_some(controller, done)
@@ -241,11 +244,13 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
                 told = told[codes[at] == AlterCode.WRITTEN]
                 if not told.size:
                     continue
-            controller.send_update_metadata("announce the ISRs", state.registered, told)
+            controller.send_update_metadata(visits.ANNOUNCEMENT, state.registered, told)
+            announced.append(leaders[at[0]])
             _complete(controller, rows[at], codes[at], errors)
 
     outcome = controller.attempt("catch_up", steps)
     outcome.alter_codes, outcome.altered = codes, rows
+    outcome.senders = tuple(state.broker_id[announced].tolist()) if announced else ()
     outcome.error = outcome.error or (errors[0] if errors else None)
     return outcome
 
@@ -256,10 +261,10 @@ def _announce_each(
     """Announce what each leader reported, in a batch of its own."""
     registered, journal = controller.state.registered, controller.journal
     if not journal.full:
-        journal.add_metadata_counts("announce the ISRs", registered, [at.size for at in senders])
+        journal.add_metadata_counts(visits.ANNOUNCEMENT, registered, [at.size for at in senders])
         return
     for at in senders:
-        controller.send_update_metadata("announce the ISRs", registered, rows[at])
+        controller.send_update_metadata(visits.ANNOUNCEMENT, registered, rows[at])
 
 
 def _complete(
@@ -316,5 +321,5 @@ def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> O
         reload_records(controller, asked)
     except CallFailed:
         return controller.refused(event, "UNKNOWN_SERVER_ERROR")
-    controller.send_update_metadata("announce the ISRs", state.registered, asked)
+    controller.send_update_metadata(visits.ANNOUNCEMENT, state.registered, asked)
     return controller.attempt(event, lambda: complete_some(controller, asked))

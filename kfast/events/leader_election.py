@@ -46,6 +46,7 @@ REPLIES = pa.schema([
 def elect_leaders(
     controller: Controller, partitions: Partitions | None = None,
     type: str = "preferred", trigger: str = "AdminClient",
+    *, without_leadership: int | None = None,
 ) -> Outcome:
     """Elect leaders on demand (6.8).
 
@@ -56,6 +57,9 @@ def elect_leaders(
     type : {"preferred", "unclean"}
     trigger : {"AdminClient", "ZkTriggered"}
         Only the AdminClient may elect outside the ISR.
+    without_leadership : int, optional
+        Of the whole cluster, where the state is a part of it and all partitions are asked for: the
+        sum of what `count_without_leadership` gives of each part.
 
     Returns
     -------
@@ -77,7 +81,7 @@ def elect_leaders(
     if older and (type == "unclean" or trigger == "AdminClient"):
         return controller.refused("elect_leaders", UNSUPPORTED)
     errors = _filter(state, rows, type, controller.profile)
-    if errors is None:
+    if errors is None or (without_leadership and controller.profile.filters_elections):
         return controller.refused("elect_leaders", "NoSuchElement")
     wanted = rows[errors == ""]
     try:
@@ -158,6 +162,17 @@ def _filter(
         done = (leader >= 0) & np.append(live, False)[np.maximum(leader, -1)]
     errors[open_ & done] = "ELECTION_NOT_NEEDED"
     return errors
+
+
+def count_without_leadership(state: ClusterState) -> int:
+    """Partitions without cached leadership, of topics that are not queued: none can be elected for.
+
+    Where there is one, an election of all partitions fails as a whole (`elect_leaders`).
+    """
+    rows, _ = _asked(state, None)
+    rows = rows[~_queued(state, rows)]
+    flags = state.records["flags"][rows]
+    return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))
 
 
 def _replies(

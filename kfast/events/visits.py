@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NOTHING = np.empty(0, np.int32)
 FEW = 4096
 """Rows without a live leader that are listed with others in one pass; more take two."""
+ANNOUNCEMENT = "announce the ISRs"
+"""Action that tells all brokers what one leader reported."""
 MANY = 6
 """Where this fraction (1/6) of all brokers fail or start, reading all rows finds theirs sooner."""
 
@@ -262,8 +264,11 @@ def can_catch_up(controller: Controller) -> bool:
 
 def catch_up_brokers(
     controller: Controller, brokers: Rows
-) -> tuple[Rows, npt.NDArray[np.uint8]]:
-    """Leaders report ISRs with some broker rows (6.10); the rows reported, and the answers."""
+) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Leaders report ISRs with some broker rows (6.10).
+
+    Returns the rows reported, the answers, and the broker rows of the leaders that report.
+    """
     state, journal, profile = controller.state, controller.journal, controller.profile
     rows = state.index_hosting().candidates(state, brokers)
     chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
@@ -275,5 +280,6 @@ def catch_up_brokers(
         state.controller_epoch, profile.has_alter_partition, sizes, reported, codes, tally[0],
     )
     journal.take_counters(tally)
-    journal.add_metadata_counts("announce the ISRs", state.registered, sizes[sizes > 0].tolist())
-    return reported[:n], codes[:n]
+    senders = np.flatnonzero(sizes)
+    journal.add_metadata_counts(ANNOUNCEMENT, state.registered, sizes[senders].tolist())
+    return reported[:n], codes[:n], senders

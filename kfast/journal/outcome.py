@@ -224,6 +224,8 @@ class Outcome:
         Of `alter_partition`: `schema.AlterCode` per partition, in the order given.
     altered : (n,) int32
         Of `catch_up`: the partition rows that `alter_codes` speaks of.
+    senders : tuple of int
+        Of `catch_up`: ids of the leaders that reported and were announced, one step each.
     notes : tuple of str
         What was left out.
     """
@@ -244,6 +246,7 @@ class Outcome:
         self.imbalance: pa.Table | None = None
         self.rebalanced: tuple[int, ...] = ()
         self.altered: Rows = np.empty(0, np.int32)
+        self.senders: tuple[int, ...] = ()
         self.alter_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.reassignment_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.notes: tuple[str, ...] = ()

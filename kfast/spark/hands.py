@@ -20,12 +20,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kfast.census import CensusSums
-from kfast.events.leader_election import count_preferred
+from kfast.events.leader_election import count_preferred, count_without_leadership
+from kfast.events.visits import ANNOUNCEMENT
 from kfast.io import SourceTables
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.text import writing
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
+from kfast.schema import AlterCode
 from kfast.spark.dataset import digest_names
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
@@ -33,7 +35,17 @@ from kfast.state.compare import DigestParts, RowDigest, join_digests
 from kfast.state.flat import Listing, Room, can_be_flat, without_free_rows
 from kfast.state.tables import small_tables
 
-__all__ = ["BROKERS", "DONE", "PREFERRED", "REQUESTS", "add_up", "count_hand", "run_hand"]
+__all__ = [
+    "BROKERS",
+    "DONE",
+    "PREFERRED",
+    "REQUESTS",
+    "WITHOUT_LEADERSHIP",
+    "add_up",
+    "count_hand",
+    "count_hand_without_leadership",
+    "run_hand",
+]
 
 REQUESTS = pa.schema(
     [
@@ -61,6 +73,7 @@ BROKERS = pa.schema(
 PREFERRED = pa.schema(
     [("broker_id", pa.int32()), ("preferred", pa.int64()), ("led_by_others", pa.int64())]
 )
+WITHOUT_LEADERSHIP = pa.schema([("partitions", pa.int64())])
 DONE = pa.schema(
     [
         ("hand", pa.int32()),
@@ -94,18 +107,30 @@ class Sums:
     actions: dict[str, int] = field(default_factory=dict)
     brokers: list[pa.Table] = field(default_factory=list)
     topics: list[bytes] = field(default_factory=list)
+    errors: set[tuple[int, str | None]] = field(default_factory=set)
     written: list[Path] = field(default_factory=list)
 
 
 def count_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     """Who should lead how much after the events, over some shards: what a rebalance asks."""
-    counted, room = [], Room()
+    counted = [count_preferred(state).cast(PREFERRED) for state in _states_after(run, hand)]
+    yield from add_up(counted, PREFERRED).to_batches()
+
+
+def count_hand_without_leadership(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
+    """How many partitions let an election of all fail after the events, over some shards."""
+    n = sum(count_without_leadership(state) for state in _states_after(run, hand))
+    yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=WITHOUT_LEADERSHIP)
+
+
+def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:
+    """Each shard after the events, until the next is asked for."""
+    room = Room()
     for number in run.dataset.hands[hand]:
         controller = run.controller(number, room)
         for event in run.events:
             event.happen(controller)
-        counted.append(count_preferred(controller.state).cast(PREFERRED))
-    yield from add_up(counted, PREFERRED).to_batches()
+        yield controller.state
 
 
 def add_up(tables: Sequence[pa.Table], wanted: pa.Schema) -> pa.Table:
@@ -130,6 +155,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
         "digest": msgspec.to_builtins(join_digests(sums.digests, run.unclean_before)),
         "census": sums.census,
         "counts": [[*key, n] for key, n in sums.counts.items()],
+        "errors": list(sums.errors),
     }
     brokers = pa.BufferOutputStream()
     with pa.ipc.new_stream(brokers, BROKERS) as writer:
@@ -150,6 +176,7 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
     full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
     for at, event in enumerate(run.events):
         outcome = event.happen(controller)
+        sums.errors.add((at, outcome.error))
         for key, n in _counts(at, outcome):
             sums.counts[key] += n
         requests = _requests(at, outcome, controller.profile.item_by_item, sums.actions)
@@ -226,6 +253,12 @@ def _counts(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, st
             },
         ),
     ]
+    if outcome.replies is not None:
+        errors = pc.value_counts(pc.fill_null(outcome.replies["error"], "NONE")).to_pylist()
+        named.append(("reply", {error["values"]: error["counts"] for error in errors}))
+    if outcome.alter_codes.size:
+        codes = np.bincount(outcome.alter_codes, minlength=len(AlterCode)).tolist()
+        named.append(("reply", {code.name: codes[code] for code in AlterCode if codes[code]}))
     for kind, items in named:
         for item, n in items.items():
             yield (at, outcome.event, kind, item), n
@@ -234,14 +267,18 @@ def _counts(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, st
 def _steps(outcome: Outcome) -> list[int]:
     """What tells each step from others of the same action, in whatever shard.
 
-    In a rebalance each step is for one broker. In any other event it is how often the action has
-    been taken before.
+    In a rebalance each step is for one broker, and where brokers caught up each announcement is of
+    one leader. For any other step it is how often the action has been taken before.
     """
     if outcome.rebalanced:
         return list(outcome.rebalanced)
     seen: dict[str, int] = {}
     numbers = []
+    senders = iter(outcome.senders)
     for action in outcome.actions:
+        if outcome.senders and action == ANNOUNCEMENT:
+            numbers.append(next(senders))
+            continue
         numbers.append(seen.get(action, 0))
         seen[action] = numbers[-1] + 1
     return numbers

@@ -1,10 +1,11 @@
 """Events of a cluster too big for one machine: `kfast.spark.fail`.
 
-Elections and state changes are local to a partition, so every shard goes its own way. Three things
-are not: a broker gets one request where many shards have something to tell it; the brokers are told
-of each other only where no shard has told them already; and a rebalance asks what share of a
-broker's partitions others lead. The first two are put together afterwards, the third is counted
-before.
+Elections and state changes are local to a partition, so every shard goes its own way. Four things
+are not: a broker gets one request where many shards have something to tell it (and one of each
+leader whose followers caught up); the brokers are told of each other only where no shard has told
+them already; a rebalance asks what share of a broker's partitions others lead; and an election of
+all partitions fails where one has no leadership. The first two are put together afterwards, the
+others are counted before.
 
 Source: specification, sections 5, 6.2 and 6.8.
 """
@@ -25,7 +26,7 @@ from pyspark.sql import functions
 
 from kfast.census import CENSUS_METRICS
 from kfast.controller import Controller
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, find_profile
@@ -36,11 +37,13 @@ from kfast.spark.hands import (
     DONE,
     PREFERRED,
     REQUESTS,
+    WITHOUT_LEADERSHIP,
     add_up,
     count_hand,
+    count_hand_without_leadership,
     run_hand,
 )
-from kfast.spark.shards import FLAT, LISTS, REBALANCE, Event, Run, parse_events
+from kfast.spark.shards import ELECT, FLAT, LISTS, REBALANCE, Event, Run, parse_events
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, join_digests
 
@@ -77,14 +80,16 @@ class ShardedOutcome:
     census : dict of str to int
         `kfast.census.CENSUS_METRICS` of the whole cluster afterwards.
     counts : pa.Table
-        event (number), name, kind (transition, code, total), item, count.
+        event (number), name, kind (transition, code, reply, total), item, count.
+    errors : tuple of str or None
+        Of each event, why it was refused as a whole: `Outcome.error`.
     imbalance : tuple of pa.Table
         Of each rebalance: what it was decided on, broker_id, preferred, led_by_others.
     brokers : pa.Table
         broker_id, leaders, replicas, in_sync afterwards.
     requests : DataFrame
-        event, action, occurrence (in a rebalance: the broker that gets its partitions back), kind,
-        broker_id, requests, partitions.
+        event, action, occurrence (in a rebalance: the broker that gets its partitions back; where
+        brokers caught up: the leader that says so), kind, broker_id, requests, partitions.
     state : str
         Folder of the new state, which is a dataset again.
     transitions, elections : DataFrame or None
@@ -97,6 +102,7 @@ class ShardedOutcome:
     partitions: int
     census: dict[str, int]
     counts: pa.Table
+    errors: tuple[str | None, ...]
     imbalance: tuple[pa.Table, ...]
     brokers: pa.Table
     state: str
@@ -166,10 +172,10 @@ def fail(
     ArgumentError
         An event cannot be, for these brokers; the output is in the way. Nothing was run.
     InputError
-        The files are not shards of one cluster. In a dataset that kfast wrote this may come out
-        at the end: what was written then has no `_cluster.arrow`.
+        The files are not shards of one cluster, or an event ended with an error in some of them
+        only. This may come out at the end: what was written then has no `_cluster.arrow`.
     """
-    find_profile(profile)
+    filters = find_profile(profile).filters_elections
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if journal not in LEVELS:
@@ -185,9 +191,11 @@ def fail(
     folder = _empty_folder(output, dataset)
     decided: list[Event] = []
     for event in wanted:
+        run = Run(whole, tuple(decided), "off", profile, folder, form)
         if event.name == REBALANCE:
-            run = Run(whole, tuple(decided), "off", profile, folder, form)
             event = replace(event, counts=_count_preferred(spark, run))
+        elif event.name == ELECT and filters:
+            event = replace(event, without_leadership=_count_without_leadership(spark, run))
         decided.append(event)
     run = Run(whole, tuple(decided), journal, profile, folder, form)
     done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
@@ -225,6 +233,13 @@ def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:
     return add_up([counts.toArrow().cast(PREFERRED)], PREFERRED)
 
 
+def _count_without_leadership(spark: SparkSession, run: Run) -> int:
+    """Partitions of all shards that let an election of all fail, after the events so far."""
+    count = partial(count_hand_without_leadership, run)
+    counts = over_hands(spark, len(run.dataset.hands), count, WITHOUT_LEADERSHIP).toArrow()
+    return sum(counts["partitions"].to_pylist())
+
+
 def _put_together(
     spark: SparkSession, run: Run, done: pa.Table, common: ClusterState
 ) -> ShardedOutcome:
@@ -232,6 +247,7 @@ def _put_together(
     topics = [item for hand in done["topics"].to_pylist() for item in hand]
     numbers = [number for hand in run.dataset.hands for number in hand]
     check_topics(run.dataset.files, [topics[at] for at in np.argsort(numbers).tolist()])
+    errors = _join_errors(run, said)
     parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
     digest = join_digests(parts, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
@@ -248,6 +264,7 @@ def _put_together(
         sum(done["partitions"].to_pylist()),
         {key: sum(item["census"][key] for item in said) for key in CENSUS_METRICS},
         _sum_counts(said),
+        errors,
         tuple(event.counts for event in run.events if event.counts is not None),
         add_up(loads, BROKERS),
         str(folder / "state"),
@@ -256,6 +273,22 @@ def _put_together(
         spark,
         run,
     )
+
+
+def _join_errors(run: Run, said: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
+    """The error of each event, which all shards must share: on one machine it ends the event."""
+    found: list[set[str | None]] = [set() for _ in run.events]
+    for hand in said:
+        for at, error in hand["errors"]:
+            found[at].add(error)
+    for event, errors in zip(run.events, found, strict=True):
+        if len(errors) > 1:
+            shown = ", ".join(sorted(str(error) for error in errors if error is not None))
+            raise InputError(
+                f"event {event.name} ended with {shown} in some files only; on one machine it"
+                " ends there for the whole cluster, which files that go their own way cannot do"
+            )
+    return tuple(error for errors in found for error in errors)
 
 
 def _sum_counts(said: Sequence[Mapping[str, Any]]) -> pa.Table:

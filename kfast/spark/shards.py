@@ -20,7 +20,7 @@ from kfast.state.loading_flat import load as load_flat
 
 __all__ = ["EVENTS", "Event", "Run", "parse_events"]
 
-REBALANCE = "rebalance_leaders"
+REBALANCE, ELECT = "rebalance_leaders", "elect_leaders"
 EVENTS = {
     "on_controller_failover": (None,),
     "on_broker_failure": (list,),
@@ -28,8 +28,13 @@ EVENTS = {
     "controlled_shutdown": (int,),
     "enable_unclean_leader_election": (None,),
     REBALANCE: (None, int, float),
+    "catch_up": (list,),
+    ELECT: (None, dict),
 }
 """Events of a sharded cluster: methods of `Controller`, and what their argument may be."""
+
+ELECTION = ("type", "trigger")
+"""What an election of all partitions may be given, by name."""
 
 FLAT, LISTS = "parquet-flat", "parquet"
 """Forms of the new state: plain integers, or lists; both Parquet."""
@@ -42,9 +47,13 @@ class Event:
     name: str
     argument: Any = None
     counts: pa.Table | None = None
+    without_leadership: int | None = None
 
     def happen(self, controller: Controller) -> Outcome:
         """Let it happen."""
+        if self.name == ELECT:
+            asked = self.argument or {}
+            return controller.elect_leaders(**asked, without_leadership=self.without_leadership)
         method = getattr(controller, self.name)
         arguments = () if self.argument is None else (self.argument,)
         if self.counts is not None:
@@ -110,5 +119,8 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
                    for kind in kinds):
             shown = " or ".join("nothing" if kind is None else kind.__name__ for kind in kinds)
             raise ArgumentError(f"event {name} takes {shown}; found {argument!r}")
+        if name == ELECT and not set(argument or {}) <= set(ELECTION):
+            allowed = ", ".join(ELECTION)
+            raise ArgumentError(f"event {name} takes a dict of {allowed}; found {argument!r}")
         parsed.append(Event(name, argument))
     return tuple(parsed)
