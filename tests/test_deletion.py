@@ -244,3 +244,19 @@ def test_what_is_gone_is_not_found_and_what_is_left_is():
         assert before.topic_partitions(name).tolist() == all_rows[topic]
         asked = np.full(11, topic, np.int32), np.arange(11, dtype=np.int32)
         assert state.lookup.rows(*asked).tolist() == fresh.rows(*asked).tolist()
+
+
+def test_rows_that_moved_are_no_hints():
+    """A state that is compacted without its controller: topics are looked at afresh."""
+    controller = run("""
+        partition  ar   isr  leader  epoch  state
+        u-0        2    2    2       1      ONLINE
+        a-0        1    1    1       1      ONLINE
+        u-1        3    3    3       1      ONLINE
+    """)
+    controller.delete_topics(["a", "u"])
+    controller.acknowledge_deletions([1])
+    assert controller.state.compact().tolist() == [0, 2]
+    controller.acknowledge_deletions([2, 3])
+    assert not controller.state.any_queued
+    invariants.check(controller.state)

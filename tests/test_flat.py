@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -120,6 +124,7 @@ def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
     assert any(ways)
 
 
+ROOT = Path(__file__).resolve().parent.parent
 GOOD = """
     partition  ar     isr  leader  epoch  state   replicas
     t-0        1,2,3  1,2  1       7      ONLINE  1:ONLINE,2:ONLINE,3:OFFLINE
@@ -196,6 +201,34 @@ def test_a_flat_file_is_read_as_any_other(tmp_path):
     pq.write_table(table.drop_columns("isr").append_column("isr", null), path)
     with pytest.raises(kfast.InputError, match="column isr has rows that say nothing"):
         kfast.read(path)
+
+
+def test_a_flat_file_goes_to_standard_output(tmp_path):
+    """To a file or a pipe behind it; its name is no file's."""
+    state = read_state(GOOD)
+    kfast.write(state, tmp_path / "lists.parquet")
+    command = [
+        sys.executable, "-c",
+        "import kfast; kfast.write(kfast.read('lists.parquet'), '-', format='parquet-flat')",
+    ]
+    there = {"cwd": tmp_path, "env": dict(os.environ, PYTHONPATH=str(ROOT)), "check": True}
+    with (tmp_path / "out").open("wb") as out:
+        subprocess.run(command, stdout=out, **there)
+    piped = subprocess.run(command, stdout=subprocess.PIPE, **there)
+    (tmp_path / "piped").write_bytes(piped.stdout)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lists.parquet", "out", "piped"]
+    for name in ("out", "piped"):
+        assert kfast.read(tmp_path / name).difference(state) is None
+
+
+@pytest.mark.parametrize("name", ["replica_4", "replica_8", "replica_01"])
+def test_no_slot_of_a_flat_table_is_left_out(name):
+    """Slots have a column each, without a gap, up to the eighth."""
+    state = read_state(GOOD)
+    more = flat.to_flat(state).append_column(name, pa.array([3, 1, 2], pa.int32()))
+    for read in (flat.to_lists, lambda partitions: again(state, partitions)):
+        with pytest.raises(kfast.InputError, match=f"columns .*{name}.* without a gap"):
+            read(more)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

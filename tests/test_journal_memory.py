@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 from random import Random
@@ -88,6 +89,44 @@ def test_no_more_is_spare_than_allowed(monkeypatch):
     again = memory.room(3 * PAGE, np.uint8)
     assert memory.spare_bytes() == 0
     del again
+
+
+@lent
+def test_what_collections_give_back_meanwhile_is_no_matter(monkeypatch):
+    """The mapping that is being taken is the one that has to go."""
+    monkeypatch.setattr(memory, "MOST_SPARE", 4 * PAGE)
+    rooms = [memory.room(n * PAGE, np.uint8) for n in (1, 4)]
+    rooms.pop(0)
+
+    def collect(fitting, key):
+        rooms.clear()
+        return min(fitting, key=key)
+
+    monkeypatch.setattr(memory, "min", collect, raising=False)
+    taken = memory.room(PAGE, np.uint8)
+    taken[:] = 7
+    assert memory.spare_bytes() == 4 * PAGE
+    assert (taken == 7).all()
+
+
+@lent
+@pytest.mark.parametrize(("refused", "spare"), [("MADV_HUGEPAGE", PAGE), ("MADV_FREE", 0)])
+def test_advice_that_the_system_refuses_is_no_error(monkeypatch, refused, spare):
+    """No huge pages there, or no pages to be taken back: such are not kept."""
+    advice = getattr(memory.mmap, refused)
+
+    class Refusing(memory.mmap.mmap):
+        def madvise(self, option):
+            if option == advice:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            super().madvise(option)
+
+    monkeypatch.setattr(memory.mmap, "mmap", Refusing)
+    room = memory.room(PAGE, np.uint8)
+    room[:] = 3
+    assert room.sum(dtype=np.int64) == 3 * PAGE
+    del room
+    assert memory.spare_bytes() == spare
 
 
 @lent

@@ -54,7 +54,8 @@ class DeletionHints:
         """
         known = self._row
         hints = np.fromiter((known.get(t, -1) for t in topics.tolist()), np.int64, topics.size)
-        hinted = np.flatnonzero(hints >= 0)
+        # The state may have been compacted behind the controller's back.
+        hinted = np.flatnonzero((hints >= 0) & (hints < state.n_partitions))
         rows = hints[hinted]
         assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]
         deleted = (state.replica_state[rows] == ReplicaState.DELETION_STARTED) & assigned

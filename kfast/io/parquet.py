@@ -124,5 +124,12 @@ def write_flat(tables: SourceTables, file: BinaryIO) -> None:
 
 
 def _is_plain(file: BinaryIO) -> bool:
-    """Whether Arrow may write to the file by its name, which costs no call of Python per page."""
-    return isinstance(getattr(file, "name", None), str) and file.tell() == 0
+    """Whether Arrow may write to the file by its name, which costs no call of Python per page.
+
+    Standard output has a name too, which is not that of a file, and a pipe has no place in it.
+    """
+    name = getattr(file, "name", None)
+    if not isinstance(name, str) or not Path(name).is_file():
+        return False
+    same = os.path.samestat(Path(name).stat(), os.fstat(file.fileno()))
+    return same and file.seekable() and file.tell() == 0

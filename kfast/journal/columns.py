@@ -102,7 +102,6 @@ def repeated(said: int, n: int, nulls: Nulls = NONE, dtype: type = np.int32) -> 
     if nulls.buffer is None:
         return _again(block, n)
 
-
     def one(begin: int, size: int) -> pa.Array:
         held, count = nulls.part(begin, size)
         return pa.Array.from_buffers(block.type, size, [held, block.buffers()[1]], count)

@@ -10,6 +10,7 @@ whenever it is short of memory.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import sys
@@ -72,7 +73,9 @@ class _Lease:
 def _map(size: int) -> mmap.mmap:
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
+        # Advice only: a system without huge pages refuses it, and gives small ones.
+        with contextlib.suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
 
 
@@ -83,7 +86,9 @@ def _take(size: int) -> mmap.mmap | None:
         if not fitting:
             return None
         found = min(fitting, key=len)
-        _spare.remove(found)
+        # Made anew: a collection of garbage may have given others back meanwhile, for which this
+        # one, the oldest perhaps, had to go.
+        _spare[:] = [pages for pages in _spare if pages is not found]
         return found
 
 
@@ -91,7 +96,11 @@ def _give_back(pages: mmap.mmap) -> None:
     with _lock:
         if len(pages) > MOST_SPARE:
             return
-        pages.madvise(mmap.MADV_FREE)
+        try:
+            pages.madvise(mmap.MADV_FREE)
+        except OSError:
+            # A system that cannot take pages back when it is short of them gets them now.
+            return
         _spare.append(pages)
         while spare_bytes() > MOST_SPARE:
             _spare.pop(0)

@@ -7,6 +7,7 @@ are masks here too. What only few partitions have stands in columns that a table
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
 from kfast.schema import Column
 from kfast.state.columns import Columns
@@ -242,8 +243,22 @@ def _integers(rows: Columns, name: str) -> Rows:
 
 
 def count_slots(table: pa.Table) -> int:
-    """How many slots a flat table has."""
-    return sum(1 for s in range(MOST_SLOTS) if f"{SLOT.name}{s}" in table.column_names)
+    """How many slots a flat table has.
+
+    Raises
+    ------
+    InputError
+        A column of a slot is missing between others, or there are more than 8: replicas would be
+        left out.
+    """
+    numbered = re.compile(f"{SLOT.name}[0-9]+")
+    found = {name for name in table.column_names if numbered.fullmatch(name)}
+    if len(found) > MOST_SLOTS or found != {f"{SLOT.name}{s}" for s in range(len(found))}:
+        raise InputError(
+            f"columns {', '.join(sorted(found))} of a flat table; right is {SLOT.name}0,"
+            f" {SLOT.name}1, ... without a gap, up to {SLOT.name}{MOST_SLOTS - 1}"
+        )
+    return len(found)
 
 
 def to_lists(table: pa.Table) -> pa.Table:
