@@ -142,7 +142,8 @@ WRONG = (
 def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
     """`fill_rows` names the first row that is not as kfast writes it."""
     state = read_state(GOOD)
-    table = flat.to_flat(state)
+    # Taken before: the kernel leaves a row that it refuses half filled.
+    table, tables = flat.to_flat(state), state.to_tables()
     values = table[name].to_numpy().copy()
     values[row] = value
     at = table.column_names.index(name)
@@ -156,7 +157,6 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
         *arguments, place, state.records, state.replicas, state.replica_state,
     )
     assert found == row
-    tables = state.to_tables()
     assert loading_flat._load(
         tables.brokers, tables.topics, bad, tables.cluster, None, (), None, flat.Room()
     ) is None
@@ -285,3 +285,46 @@ def test_a_scan_finds_what_the_index_finds(layout):
         tracking = np.count_nonzero(state.records["n_slots"])
         found = hosting.find_tracking(state.records, state.replicas, chosen, few)
         assert found == tracking
+
+
+GAPS = (
+    ("replica_1", 0, -1, "replica_0 to 2 is"), ("replica_2", 0, -2, "replica_0 to 2 is"),
+    ("isr", 1, 4, "isr is 4, where 2 slots"), ("isr", 1, -1, "isr is -1"),
+    ("states", 1, 0o1222, "states is 658"), ("n_replicas", 1, 3, "n_replicas is 3, where 2"),
+    ("flags", 2, 16, "flags is 16"), ("adding", 2, 2, "adding is 2, where 1"),
+)
+
+
+@pytest.mark.parametrize(("name", "row", "value", "message"), GAPS)
+def test_what_lists_cannot_say_either_is_refused(tmp_path, name, row, value, message):
+    """A bit or a digit of an empty slot would be lost without a word."""
+    path, table = tmp_path / "x.parquet", flat.to_flat(read_state(GOOD))
+    if name not in table.column_names:
+        usual = {"n_replicas": [3, 2, 1], "flags": [3, 3, 3]}.get(name, [0, 0, 0])
+        table = table.append_column(name, pa.array(usual, pa.int32()))
+    pq.write_table(table, path)
+    assert kfast.read(path).n_partitions == 3
+    values = table[name].to_numpy().copy()
+    values[row] = value
+    at = table.column_names.index(name)
+    pq.write_table(table.set_column(at, table.schema.field(name), pa.array(values)), path)
+    for read in (kfast.read, io.read_tables):
+        with pytest.raises(kfast.InputError, match=f"x.parquet: partitions row {row}: {message}"):
+            read(path)
+
+
+def test_slots_have_no_gap_and_are_eight_at_most(tmp_path):
+    path, table = tmp_path / "x.parquet", flat.to_flat(read_state(GOOD))
+    none = pa.array([-1, -1, -1], pa.int32())
+    many = table
+    for slot in range(3, 9):
+        pq.write_table(many, path)
+        assert kfast.read(path).n_partitions == 3
+        many = many.append_column(f"replica_{slot}", none)
+    for bad in (many, table.drop_columns("replica_1")):
+        pq.write_table(bad, path)
+        with pytest.raises(kfast.InputError, match=r"x\.parquet: columns .* without a gap"):
+            kfast.read(path)
+    pq.write_table(table.drop_columns("topic"), path)
+    with pytest.raises(kfast.InputError, match="no column topic"):
+        kfast.read(path)

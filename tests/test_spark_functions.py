@@ -146,6 +146,8 @@ def test_arrays_are_taken_as_arrow_may_hold_them(rows):
     assert run(late, late, late, nobody[:1])[0]["leader"] == 5
     with pytest.raises(kfast.InputError, match="has a null in it"):
         run(pa.array([[1, None]], ids), ar[:1], ar[:1], nobody[:1])
+    with pytest.raises(kfast.InputError, match="live is null in some rows"):
+        run(pa.array([None, [1]], ids), ar[:2], pa.array([[1], None], ids), nobody[:2])
 
 
 def test_what_is_wrong_is_told(spark):

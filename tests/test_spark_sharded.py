@@ -305,6 +305,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
         ("holds the dataset", {"brokers": [1], "output": tmp_path / "in"}),
         ("journal 'all' is unknown", {"brokers": [1], "journal": "all"}),
         ("form 'csv' is unknown", {"brokers": [1], "form": "csv"}),
+        ("tasks is 0", {"brokers": [1], "tasks": 0}),
     ):
         with pytest.raises(kfast.ArgumentError, match=message):
             run(**arguments)

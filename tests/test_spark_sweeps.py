@@ -183,5 +183,7 @@ def test_what_cannot_be_is_refused(spark, cluster):
             kfast.spark.sweep(spark, *arguments)
     with pytest.raises(kfast.ArgumentError, match="tasks is 0"):
         kfast.spark.sweep(spark, cluster, scenarios, tasks=0)
+    with pytest.raises(kfast.ArgumentError, match="tasks is 0"):
+        kfast.spark.scenario_rows(spark, scenarios, tasks=0)
     with pytest.raises(kfast.ArgumentError, match="counts is"):
         kfast.spark.sweep(spark, cluster, scenarios, counts=["onfline"])

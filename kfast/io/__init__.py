@@ -107,7 +107,7 @@ def read_tables(
     """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
     tables = gather(path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress)
     if is_flat(tables.partitions):
-        return replace(tables, partitions=to_lists(tables.partitions))
+        return replace(tables, partitions=to_lists(tables.partitions, tables.source))
     return tables
 
 
@@ -194,7 +194,7 @@ def _tables(state: ClusterState | SourceTables, *, flat: bool) -> SourceTables:
         if flat == is_flat(state.partitions):
             return state
         if not flat:
-            return replace(state, partitions=to_lists(state.partitions))
+            return replace(state, partitions=to_lists(state.partitions, state.source))
         state = ClusterState.from_tables(
             state.brokers, state.topics, state.partitions, state.cluster
         )

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import InputError
 from kfast.io.tables import SourceTables, cast_columns
-from kfast.state.flat import REQUIRED, flat_schema, is_flat
+from kfast.state.flat import REQUIRED, count_slots, flat_schema, is_flat
 
 __all__ = ["DAMAGED", "embed", "extract", "read_arrow", "write_arrow"]
 
@@ -101,6 +101,7 @@ def _extract_flat(name: str, table: pa.Table) -> pa.Table:
     InputError
         A column that every flat table has is missing, null somewhere, or of another type.
     """
+    count_slots(table.column_names, name)
     if missing := [column for column in REQUIRED if column not in table.column_names]:
         raise InputError(f"{name}: no column {' and '.join(missing)} beside replica_0")
     kind = flat_schema(table.column_names)

@@ -81,7 +81,8 @@ def _read(name: str, source: pa.NativeFile) -> SourceTables:
         file = pq.ParquetFile(source)
         if is_flat(file.schema_arrow):
             # The footer is not read again; topics stay the few names that they are.
-            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=["topic"])
+            named = [name for name in file.schema_arrow.names if name == "topic"]
+            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=named)
             table = file.read(use_threads=False)
         else:
             table = file.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -134,7 +135,8 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
         with target.open("wb") as file:
             yield file
         return
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    # Containers that share a folder may have processes of one number.
+    partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -25,7 +25,7 @@ from kfast.scenarios import Scenarios
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
 from kfast.spark.dataset import over_hands
-from kfast.spark.paths import deal_sizes, find_files
+from kfast.spark.paths import check_tasks, deal_sizes, find_files
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 
@@ -178,8 +178,7 @@ def fleet(
         raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
     if not callable(scenarios):
         check_question(scenarios)
-    if tasks is not None and tasks < 1:
-        raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
+    check_tasks(tasks)
     work = _Work(Exports(dict(defaults or {}), brokers_name), scenarios, asked, vectors)
     schema = fleet_schema(asked)
     if not isinstance(exports, (str, Path)) and "content" in exports.columns:

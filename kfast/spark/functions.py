@@ -168,7 +168,7 @@ def elect_batch(
     profile: str,
 ) -> pa.Array:
     """`elect` of a batch."""
-    if live.null_count > replicas.null_count:
+    if pc.any(pc.and_(replicas.is_valid(), live.is_null())).as_py():
         raise InputError("live is null in some rows; an empty array says that no broker is up")
     nobody = pa.array(np.full(len(replicas), NO_LEADER, np.int32))
     batch = _Batch(replicas, isr, nobody, live, None, unclean, [])

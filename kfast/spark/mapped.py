@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ Part = TypeVar("Part", Heirs, Hosting)
 
 PLAN_ARRAYS = ("broker_id", "registered", "groups", "sequences")
 NO_ROWS = np.empty(0, np.int32)
+
+_alone = threading.RLock()
+"""Held while files are made and sent: a driver may sweep in several threads."""
 
 _sent: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 """Names of the files that each session has been given."""
@@ -78,13 +82,14 @@ def open_plan(name: str) -> SentPlan:
 
 def send_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> str:
     """Give the session record batches as a file; return the file's name."""
-    unnamed = Path(_folder().name) / "unnamed.arrow"
-    with pa.ipc.new_file(str(unnamed), schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    with pa.memory_map(str(unnamed), "r") as mapped:
-        digest = hashlib.sha256(mapped.read_buffer()).hexdigest()
-    return _send(spark, f"kfast-{digest}.arrow", unnamed.rename)
+    with _alone:
+        unnamed = Path(_folder().name) / "unnamed.arrow"
+        with pa.ipc.new_file(str(unnamed), schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        with pa.memory_map(str(unnamed), "r") as mapped:
+            digest = hashlib.sha256(mapped.read_buffer()).hexdigest()
+        return _send(spark, f"kfast-{digest}.arrow", unnamed.rename)
 
 
 @functools.lru_cache(maxsize=2)
@@ -95,12 +100,13 @@ def open_batches(name: str) -> pa.RecordBatchFileReader:
 
 def _send(spark: SparkSession, name: str, write: Callable[[Path], object]) -> str:
     """Write a file and give it to the session, unless the session has it."""
-    known = _sent.setdefault(spark, set())
-    if name not in known:
-        path = Path(_folder().name) / name
-        write(path)
-        spark.addArtifacts(str(path), file=True)
-        known.add(name)
+    with _alone:
+        known = _sent.setdefault(spark, set())
+        if name not in known:
+            path = Path(_folder().name) / name
+            write(path)
+            spark.addArtifacts(str(path), file=True)
+            known.add(name)
     return name
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kfast.errors import InputError
+from kfast.errors import ArgumentError, InputError
 
-__all__ = ["deal", "deal_sizes", "find_files"]
+__all__ = ["check_tasks", "deal", "deal_sizes", "find_files"]
 
 Item = TypeVar("Item", bound=Any)
 
@@ -48,6 +48,12 @@ def find_files(where: str | Path) -> list[str]:
 
 def _is_hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(_HIDDEN) for part in path.relative_to(root).parts)
+
+
+def check_tasks(tasks: int | None) -> None:
+    """Refuse fewer than one task; None stands for as many as there is work for."""
+    if tasks is not None and tasks < 1:
+        raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
 
 
 def deal(files: Sequence[str], hands: int) -> list[list[str]]:

@@ -21,7 +21,7 @@ from kfast.io import SourceTables
 from kfast.io.tables import add_defaults
 from kfast.spark.dataset import TASK_BYTES, over_hands
 from kfast.spark.fleets import check_question
-from kfast.spark.paths import deal, find_files
+from kfast.spark.paths import check_tasks, deal, find_files
 from kfast.spark.snapshots import Job, label_of, run_snapshot
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def run_pipeline(
     InputError, ArgumentError
         As `find_exports`.
     """
-    if tasks is not None and tasks < 1:
-        raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
+    check_tasks(tasks)
     files = find_exports(where, job)
     size = sum(Path(name).stat().st_size for name in files)
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)

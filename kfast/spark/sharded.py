@@ -43,6 +43,7 @@ from kfast.spark.hands import (
     count_hand_without_leadership,
     run_hand,
 )
+from kfast.spark.paths import check_tasks
 from kfast.spark.shards import ELECT, FLAT, LISTS, REBALANCE, Event, Run, parse_events
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, join_digests
@@ -164,7 +165,7 @@ def fail(
     tasks : int, optional
         At most so many tasks; the results do not depend on it.
     form : {"parquet-flat", "parquet"}
-        Of the new state's files: plain integers, which are read and written 20 times faster, or
+        Of the new state's files: plain integers, which are read and written ten times faster, or
         lists (`docs/formats.md`). A shard that the first cannot hold is written in the second.
 
     Raises
@@ -176,6 +177,7 @@ def fail(
         only. This may come out at the end: what was written then has no `_cluster.arrow`.
     """
     filters = find_profile(profile).filters_elections
+    check_tasks(tasks)
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if journal not in LEVELS:

@@ -24,6 +24,7 @@ from kfast.io import read
 from kfast.scenarios import SCENARIO_TABLE, Scenarios
 from kfast.spark.dataset import over_hands
 from kfast.spark.mapped import open_plan, send_plan
+from kfast.spark.paths import check_tasks
 from kfast.state import ClusterState
 from kfast.sweeps import sweep_schema
 from kfast.sweeps.plan import SweepPlan, prepare_sweep
@@ -101,7 +102,28 @@ def sweep(
 
 
 def scenario_rows(spark: SparkSession, scenarios: Scenarios, *, tasks: int = 8) -> DataFrame:
-    """All scenarios as rows (scenario, broker), made where they are read."""
+    """List who fails in each scenario, in rows that are made where they are read.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    scenarios : Scenarios
+    tasks : int, default 8
+        How many; the rows do not depend on it.
+
+    Returns
+    -------
+    DataFrame
+        The rows of `Scenarios.to_table` (scenario, broker), in no order; a scenario in which
+        nothing fails has none.
+
+    Raises
+    ------
+    ArgumentError
+        There are to be fewer tasks than one.
+    """
+    check_tasks(tasks)
     return over_hands(spark, tasks, partial(_list_range, scenarios, tasks), SCENARIO_TABLE)
 
 
@@ -110,8 +132,7 @@ def plan_of(
     tasks: int | None,
 ) -> tuple[SweepPlan, Scenarios]:
     """Read, check and prepare what a sweep is given."""
-    if tasks is not None and tasks < 1:
-        raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
+    check_tasks(tasks)
     state = read(cluster) if isinstance(cluster, (str, Path)) else cluster
     if not isinstance(scenarios, Scenarios):
         if isinstance(state, SweepPlan):

@@ -1,6 +1,6 @@
 """The flat form of the table of partitions: a plain int32 column for everything, no lists.
 
-Arrow reads and writes such columns at the speed of memory, lists 20 times slower. A column
+Arrow reads and writes such columns at the speed of memory, lists ten times slower. A column
 `replica_0`, `replica_1`, ... for each slot has broker ids; the columns that are masks in a state
 are masks here too. What only few partitions have stands in columns that a table may lack.
 """
@@ -68,6 +68,7 @@ SOME = (
 )
 """Columns that a table has only where they say something; in the order of the kernel's bits."""
 
+_SLOT_NAME = re.compile(f"{SLOT.name}[0-9]+")
 REQUIRED = ("topic", "partition", "replica_0", *(column.name for column in ALWAYS))
 
 ORDER = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states")
@@ -133,8 +134,9 @@ class Listing:
     def __init__(self, state: ClusterState, start: int, stop: int, room: Room) -> None:
         if not can_be_flat(state):
             raise ArgumentError(
-                f"a flat table holds partitions of at most {MOST_SLOTS} brokers whose adding and"
-                " removing lists are in the order of the replicas; use the form with lists"
+                f"a flat table needs a broker, and holds partitions of at most {MOST_SLOTS} brokers"
+                " whose adding and removing lists are in the order of the replicas; use the form"
+                " with lists"
             )
         self._state, self._start, self._stop = state, start, stop
         names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
@@ -242,8 +244,8 @@ def _integers(rows: Columns, name: str) -> Rows:
     return np.ascontiguousarray(rows.integers(name, 0))
 
 
-def count_slots(table: pa.Table) -> int:
-    """How many slots a flat table has.
+def count_slots(names: Sequence[str], source: str | None = None) -> int:
+    """How many slots a flat table with these columns has.
 
     Raises
     ------
@@ -251,35 +253,47 @@ def count_slots(table: pa.Table) -> int:
         A column of a slot is missing between others, or there are more than 8: replicas would be
         left out.
     """
-    numbered = re.compile(f"{SLOT.name}[0-9]+")
-    found = {name for name in table.column_names if numbered.fullmatch(name)}
+    found = {name for name in names if _SLOT_NAME.fullmatch(name)}
     if len(found) > MOST_SLOTS or found != {f"{SLOT.name}{s}" for s in range(len(found))}:
         raise InputError(
-            f"columns {', '.join(sorted(found))} of a flat table; right is {SLOT.name}0,"
-            f" {SLOT.name}1, ... without a gap, up to {SLOT.name}{MOST_SLOTS - 1}"
+            f"{_named(source)}columns {', '.join(sorted(found))} of a flat table; right is"
+            f" {SLOT.name}0, {SLOT.name}1, ... without a gap, up to {SLOT.name}{MOST_SLOTS - 1}"
         )
     return len(found)
 
 
-def to_lists(table: pa.Table) -> pa.Table:
+def _named(source: str | None) -> str:
+    return f"{source}: " if source else ""
+
+
+def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
     """The table with lists that says what a flat one says.
 
     Parameters
     ----------
     table : pa.Table
         In the flat form; columns that are not of kfast are left out.
+    source : str, optional
+        File that messages name.
 
     Returns
     -------
     pa.Table
         Columns as in `schema.PARTITIONS_SCHEMA`.
+
+    Raises
+    ------
+    InputError
+        A slot is empty before one that is not, or a column speaks of slots that are empty: lists
+        cannot say so.
     """
     table["topic"].validate(full=True)
-    n, n_slots = table.num_rows, count_slots(table)
+    n, n_slots = table.num_rows, count_slots(table.column_names, source)
     wide = np.empty((n, n_slots), np.int32)
     for slot in range(n_slots):
         wide[:, slot] = _column(table, f"{SLOT.name}{slot}", -1)
     used = wide >= 0
+    _check_slots(table, wide, source)
     n_assigned = _column(table, "n_replicas", -1)
     n_assigned = np.where(n_assigned < 0, used.sum(axis=1), n_assigned)
     flags = _column(table, "flags", schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP)
@@ -313,6 +327,29 @@ def to_lists(table: pa.Table) -> pa.Table:
     columns["partition_state"] = pa.array((states & 7).astype(np.int8) - np.int8(1))
     kinds = schema.PARTITIONS_SCHEMA
     return pa.table([columns[name] for name in kinds.names], names=kinds.names)
+
+
+def _check_slots(table: pa.Table, wide: npt.NDArray[np.int32], source: str | None) -> None:
+    """Refuse a flat table where a column speaks of slots that are not in use."""
+    used = wide >= 0
+    n_used = used.sum(axis=1)
+    gaps = ((wide < -1) | (used != (np.arange(wide.shape[1]) < n_used[:, None]))).any(axis=1)
+    wrong = {f"{SLOT.name}0 to {wide.shape[1] - 1}": gaps}
+    masks = ("isr", "adding", "removing", "offline_dir")
+    # What is left of a number when its digits or bits for these slots are taken off; or below 0.
+    wrong |= {name: _column(table, name, 0) >> n_used != 0 for name in masks}
+    wrong["states"] = _column(table, "states", 0) >> 3 * (n_used + 1) != 0
+    n_replicas = _column(table, "n_replicas", 0)
+    wrong["n_replicas"] = (n_replicas < 0) | (n_replicas > n_used)
+    wrong["flags"] = _column(table, "flags", 0) >> 4 != 0
+    for name, rows in wrong.items():
+        if rows.any():
+            row = int(rows.argmax())
+            found = table[name][row].as_py() if name in table.column_names else wide[row].tolist()
+            raise InputError(
+                f"{_named(source)}partitions row {row}: {name} is {found}, where"
+                f" {n_used[row]} slots are in use; see docs/formats.md"
+            )
 
 
 def _column(table: pa.Table, name: str, missing: int) -> Rows:

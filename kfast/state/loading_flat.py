@@ -28,7 +28,7 @@ def load(
     room = flat.Room() if room is None else room
     state = _load(brokers, topics, partitions, cluster, source, notes, layout, room)
     if state is None:
-        lists = flat.to_lists(partitions)
+        lists = flat.to_lists(partitions, source)
         return loading.load(
             ClusterState(), brokers, topics, lists, cluster, source, notes, layout
         )
@@ -53,7 +53,7 @@ def _load(
     listed = Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source)
     loading.load_brokers(state, listed, [], said)
     state.partition = rows.integers("partition", -1).copy()
-    n_slots = flat.count_slots(partitions)
+    n_slots = flat.count_slots(partitions.column_names, source)
     narrow = loading.is_narrow(state, n_slots, layout)
     flat.allocate(state, rows.n_rows, n_slots, narrow, room)
     if not flat.fill_flat(state, rows):
