@@ -89,11 +89,15 @@ def requests_alone(outcomes) -> list[tuple]:
     for at, outcome in enumerate(outcomes):
         seen: dict[str, int] = {}
         number = []
+        senders = iter(outcome.senders)
         for step, action in enumerate(outcome.actions):
             number.append(seen.get(action, 0))
             seen[action] = number[-1] + 1
-            if outcome.rebalanced or outcome.senders:
-                number[-1] = (outcome.rebalanced or outcome.senders)[step]
+            if outcome.rebalanced:
+                number[-1] = outcome.rebalanced[step]
+            if outcome.senders and action == "announce the ISRs":
+                number[-1] = next(senders)
+        assert next(senders, None) is None
         for r in outcome.request_counts.to_pylist():
             rows.append((
                 at, outcome.actions[r["step"]], number[r["step"]], r["kind"], r["broker_id"],
@@ -245,6 +249,31 @@ def test_an_election_of_all_fails_for_a_partition_of_another_shard(spark, tmp_pa
         spark, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2
     )
     assert done.errors == (None, None, None, "NoSuchElement", None, None)
+    assert done.digest == after.digest()
+    assert [tuple(row.values()) for row in done.counts.to_pylist()] == counts_alone(outcomes)
+    assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(outcomes)
+
+
+def test_a_reassignment_in_another_shard_halts_a_rebalance(spark, tmp_path):
+    """Kafka 2.4 rebalances nothing while any partition of the cluster is being reassigned."""
+    import kfast.spark
+
+    state = kfast.generate(brokers=7, partitions=210, topics=21, seed=5)
+    controller = kfast.Controller(state, profile="zk-2.4")
+    controller.on_controller_failover()
+    controller.on_broker_failure([1, 2])
+    controller.on_broker_startup([1, 2])
+    move = state.to_tables().partitions.slice(0, 1).to_pylist()[0]
+    target = sorted(set(range(7)) - set(move["replicas"]))[:3]
+    controller.reassign_partitions({(move["topic"], move["partition"]): target})
+    events = [("catch_up", [1]), ("rebalance_leaders", 5), ("catch_up", range(7)),
+              ("rebalance_leaders", 5)]
+    kfast.spark.split(state, tmp_path / "in", shards=5)
+    after, outcomes = alone(state, events, "counts", "zk-2.4")
+    assert [outcome.counts.leaders_moved > 0 for outcome in outcomes[1::2]] == [False, True]
+    done = kfast.spark.fail(
+        spark, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2, profile="zk-2.4"
+    )
     assert done.digest == after.digest()
     assert [tuple(row.values()) for row in done.counts.to_pylist()] == counts_alone(outcomes)
     assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(outcomes)

@@ -175,6 +175,11 @@ def count_without_leadership(state: ClusterState) -> int:
     return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))
 
 
+def count_reassigned(state: ClusterState) -> int:
+    """Partitions that are being reassigned: some versions rebalance nothing while there are any."""
+    return state.n_reassigned
+
+
 def _replies(
     state: ClusterState, rows: Rows, errors: npt.NDArray[np.object_], result: Result,
     type: str, unknown: list[tuple[str, int]],
@@ -205,7 +210,8 @@ def _replies(
 
 
 def rebalance_leaders(
-    controller: Controller, percentage: float = 10, *, counts: pa.Table | None = None
+    controller: Controller, percentage: float = 10, *, counts: pa.Table | None = None,
+    reassigned: int | None = None,
 ) -> Outcome:
     """Give partitions back to their preferred replicas, broker by broker (6.8, auto).
 
@@ -217,6 +223,8 @@ def rebalance_leaders(
     counts : pa.Table, optional
         broker_id, preferred, led_by_others of the whole cluster, where the state is a part of it:
         the sum of what `count_preferred` gives of each part.
+    reassigned : int, optional
+        Partitions of the whole cluster that are being reassigned, where the state is a part of it.
 
     Returns
     -------
@@ -232,7 +240,8 @@ def rebalance_leaders(
         preferred, others = _counts_of(state, counts)
     ratio = others / np.maximum(preferred, 1)
     brokers = np.flatnonzero(preferred)
-    if not controller.profile.rebalances_while_reassigning and state.n_reassigned:
+    moving = state.n_reassigned if reassigned is None else reassigned
+    if not controller.profile.rebalances_while_reassigning and moving:
         rows = rows[:0]
     unbalanced = brokers[ratio[brokers] > percentage / 100].astype(np.int32)
     together = visits.can_rebalance(controller)

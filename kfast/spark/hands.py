@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kfast.census import CensusSums
-from kfast.events.leader_election import count_preferred, count_without_leadership
+from kfast.events.leader_election import count_preferred
 from kfast.events.visits import ANNOUNCEMENT
 from kfast.io import SourceTables
 from kfast.io.parquet import write_flat, write_parquet
@@ -38,13 +38,13 @@ from kfast.state.tables import small_tables
 __all__ = [
     "BROKERS",
     "DONE",
+    "NUMBER",
     "PREFERRED",
     "REQUESTS",
-    "WITHOUT_LEADERSHIP",
     "add_up",
     "count_hand",
-    "count_hand_without_leadership",
     "run_hand",
+    "sum_hand",
 ]
 
 REQUESTS = pa.schema(
@@ -73,7 +73,7 @@ BROKERS = pa.schema(
 PREFERRED = pa.schema(
     [("broker_id", pa.int32()), ("preferred", pa.int64()), ("led_by_others", pa.int64())]
 )
-WITHOUT_LEADERSHIP = pa.schema([("partitions", pa.int64())])
+NUMBER = pa.schema([("partitions", pa.int64())])
 DONE = pa.schema(
     [
         ("hand", pa.int32()),
@@ -117,10 +117,12 @@ def count_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     yield from add_up(counted, PREFERRED).to_batches()
 
 
-def count_hand_without_leadership(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
-    """How many partitions let an election of all fail after the events, over some shards."""
-    n = sum(count_without_leadership(state) for state in _states_after(run, hand))
-    yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=WITHOUT_LEADERSHIP)
+def sum_hand(
+    run: Run, count: Callable[[ClusterState], int], hand: int
+) -> Iterator[pa.RecordBatch]:
+    """A count of partitions after the events, over some shards."""
+    n = sum(count(state) for state in _states_after(run, hand))
+    yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=NUMBER)
 
 
 def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:

@@ -13,7 +13,7 @@ Source: specification, sections 5, 6.2 and 6.8.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,21 +27,22 @@ from pyspark.sql import functions
 from kfast.census import CENSUS_METRICS
 from kfast.controller import Controller
 from kfast.errors import ArgumentError, InputError
+from kfast.events.leader_election import count_reassigned, count_without_leadership
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
-from kfast.profiles import DEFAULT_PROFILE, find_profile
+from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.spark.columns import spark_schema
 from kfast.spark.dataset import CLUSTER_FILE, Dataset, check_topics, look_at, over_hands
 from kfast.spark.hands import (
     BROKERS,
     DONE,
+    NUMBER,
     PREFERRED,
     REQUESTS,
-    WITHOUT_LEADERSHIP,
     add_up,
     count_hand,
-    count_hand_without_leadership,
     run_hand,
+    sum_hand,
 )
 from kfast.spark.paths import check_tasks
 from kfast.spark.shards import ELECT, FLAT, LISTS, REBALANCE, Event, Run, parse_events
@@ -176,7 +177,7 @@ def fail(
         The files are not shards of one cluster, or an event ended with an error in some of them
         only. This may come out at the end: what was written then has no `_cluster.arrow`.
     """
-    filters = find_profile(profile).filters_elections
+    rules = find_profile(profile)
     check_tasks(tasks)
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
@@ -194,11 +195,7 @@ def fail(
     decided: list[Event] = []
     for event in wanted:
         run = Run(whole, tuple(decided), "off", profile, folder, form)
-        if event.name == REBALANCE:
-            event = replace(event, counts=_count_preferred(spark, run))
-        elif event.name == ELECT and filters:
-            event = replace(event, without_leadership=_count_without_leadership(spark, run))
-        decided.append(event)
+        decided.append(_look_ahead(spark, run, event, rules))
     run = Run(whole, tuple(decided), journal, profile, folder, form)
     done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
     return _put_together(spark, run, done.sort_by("hand"), common)
@@ -229,17 +226,27 @@ def _empty_folder(output: str | Path, dataset: str | Path) -> str:
     return str(root)
 
 
+def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> Event:
+    """An event with what it must know of the whole cluster, after the events of the run."""
+    if event.name == REBALANCE:
+        event = replace(event, counts=_count_preferred(spark, run))
+        if not rules.rebalances_while_reassigning:
+            event = replace(event, reassigned=_sum(spark, run, count_reassigned))
+    elif event.name == ELECT and rules.filters_elections:
+        event = replace(event, without_leadership=_sum(spark, run, count_without_leadership))
+    return event
+
+
 def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:
     """Counts of all shards after the events so far, by broker."""
     counts = over_hands(spark, len(run.dataset.hands), partial(count_hand, run), PREFERRED)
     return add_up([counts.toArrow().cast(PREFERRED)], PREFERRED)
 
 
-def _count_without_leadership(spark: SparkSession, run: Run) -> int:
-    """Partitions of all shards that let an election of all fail, after the events so far."""
-    count = partial(count_hand_without_leadership, run)
-    counts = over_hands(spark, len(run.dataset.hands), count, WITHOUT_LEADERSHIP).toArrow()
-    return sum(counts["partitions"].to_pylist())
+def _sum(spark: SparkSession, run: Run, count: Callable[[ClusterState], int]) -> int:
+    """A count of partitions of all shards after the events so far."""
+    counts = over_hands(spark, len(run.dataset.hands), partial(sum_hand, run, count), NUMBER)
+    return sum(counts.toArrow()["partitions"].to_pylist())
 
 
 def _put_together(

@@ -48,6 +48,7 @@ class Event:
     argument: Any = None
     counts: pa.Table | None = None
     without_leadership: int | None = None
+    reassigned: int | None = None
 
     def happen(self, controller: Controller) -> Outcome:
         """Let it happen."""
@@ -57,7 +58,8 @@ class Event:
         method = getattr(controller, self.name)
         arguments = () if self.argument is None else (self.argument,)
         if self.counts is not None:
-            outcome: Outcome = method(*arguments, counts=self.counts)
+            whole = {"counts": self.counts, "reassigned": self.reassigned}
+            outcome: Outcome = method(*arguments, **whole)
         else:
             outcome = method(*arguments)
         return outcome
