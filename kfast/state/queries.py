@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Sequence
+from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,7 +131,9 @@ def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
 
 
 def broker_row(state: ClusterState, broker_id: int) -> int:
-    """Row of a broker id; -1 where it is unknown."""
+    """Row of a broker id; -1 where it is unknown, or no number."""
+    if not isinstance(broker_id, Number):
+        return -1
     row = bisect.bisect_left(state.broker_id, broker_id)
     return row if row < state.n_brokers and state.broker_id[row] == broker_id else -1
 
