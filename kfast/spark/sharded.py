@@ -118,6 +118,7 @@ class ShardedOutcome:
         """Requests to every broker: in one batch, all shards share one request.
 
         Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
+        While topics are being deleted, up to Kafka 2.4, they are not those of one machine.
         """
         return _requests(self.spark, self.run)
 
