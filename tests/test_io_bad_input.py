@@ -177,6 +177,10 @@ FOREIGN = {
     "a JSON list": (b'[{"a":1}]', "is a JSON list"),
     "other JSON": (b'{"a":1}', "JSON of an unknown kind"),
     "cut JSON": (plan().encode()[:-9], "line 1: damaged JSON"),
+    "deep JSON": (
+        b'{"partitions":[{"topic":"t","x":' + 5000 * b"[" + 5000 * b"]" + b"}]}",
+        "line 1: damaged JSON",
+    ),
     "a cut gzip file": (gzip.compress(TEXT.encode())[:-12], "damaged gzip file"),
     "a cut Arrow file": (b"ARROW1\0\0" + b"\0" * 20, "damaged Arrow file"),
     "a cut Parquet file": (b"PAR1" + b"\0" * 20, "damaged Parquet file"),

@@ -149,7 +149,7 @@ def _json_kind(name: str, data: bytes, start: int) -> tuple[str, int]:
         raise _refuse(name, "a JSON list")
     try:
         keys = msgspec.json.decode(text, type=_Keys)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(
             f"{where}: damaged JSON: {error}; right is a whole document, on one line or ending with"
             " a line that is only '}'"
