@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kfast.census import CensusSums
 from kfast.events.leader_election import count_preferred
-from kfast.events.visits import ANNOUNCEMENT
 from kfast.io import SourceTables
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.text import writing
-from kfast.journal import Outcome
-from kfast.journal.outcome import KINDS
-from kfast.schema import AlterCode
 from kfast.spark.dataset import digest_names
+from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
@@ -40,27 +34,11 @@ __all__ = [
     "DONE",
     "NUMBER",
     "PREFERRED",
-    "REQUESTS",
     "add_up",
     "count_hand",
     "run_hand",
     "sum_hand",
 ]
-
-REQUESTS = pa.schema(
-    [
-        ("event", pa.int32()),
-        ("action", pa.string()),
-        ("occurrence", pa.int32()),
-        ("kind", pa.string()),
-        ("broker_id", pa.int32()),
-        ("requests", pa.int64()),
-        ("partitions", pa.int64()),
-        ("alone", pa.bool_()),
-        ("shards", pa.int64()),
-    ]
-)
-"""`alone`: the requests of each partition went out by themselves, as before Kafka 1.1."""
 
 BROKERS = pa.schema(
     [
@@ -84,9 +62,6 @@ DONE = pa.schema(
     ]
 )
 """What a hand comes to; `topics` are digests of the names, shard by shard."""
-
-STOPPED = "stop followed replicas"
-"""Action of a controlled shutdown that sends StopReplica outside the machines' batches."""
 
 BLOCK_ROWS = 1 << 15
 """Rows that are summed up and listed one after the other while they are in the cache."""
@@ -150,7 +125,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     for number in run.dataset.hands[hand]:
         _run_shard(run, number, sums, room)
         _give_back(sums.written[-2:])
-    requests = _join_requests(sums.requests, list(sums.actions))
+    requests = join_requests(sums.requests, list(sums.actions))
     _write(Path(run.folder) / "requests" / f"hand-{hand:06}.parquet", requests)
     said = {
         # The counter of unclean elections before is taken off by who joins the hands.
@@ -179,13 +154,13 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
     for at, event in enumerate(run.events):
         outcome = event.happen(controller)
         sums.errors.add((at, outcome.error))
-        for key, n in _counts(at, outcome):
+        for key, n in counts_of(at, outcome):
             sums.counts[key] += n
-        requests = _requests(at, outcome, controller.profile.item_by_item, sums.actions)
+        requests = requests_of(at, outcome, controller.profile.item_by_item, sums.actions)
         sums.requests.append(requests)
         if run.journal == "full":
             for kind, tables in full.items():
-                tables.append(_rows(at, outcome, getattr(outcome, kind)))
+                tables.append(rows_of(at, outcome, getattr(outcome, kind)))
     name, folder = f"shard-{number:06}.parquet", Path(run.folder)
     if run.journal == "full" and run.events:
         for kind, tables in full.items():
@@ -238,108 +213,3 @@ def _give_back(files: Sequence[Path]) -> None:
 def _write(path: Path, table: pa.Table) -> None:
     with writing(path, durable=False) as file:
         pq.write_table(table, file)
-
-
-def _counts(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, str], int]]:
-    """Counts of an outcome that are sums over partitions: event, name, kind, item."""
-    counts = outcome.counts
-    named: list[tuple[str, Mapping[str, int]]] = [
-        ("transition", {f"{a} -> {b}": n for (a, b), n in counts.transitions.items()}),
-        ("code", counts.codes),
-        (
-            "total",
-            {
-                "leaders_moved": counts.leaders_moved,
-                "unclean_elections": counts.unclean_elections,
-                "remaining": int(outcome.remaining.size),
-            },
-        ),
-    ]
-    if outcome.replies is not None:
-        errors = pc.value_counts(pc.fill_null(outcome.replies["error"], "NONE")).to_pylist()
-        named.append(("reply", {error["values"]: error["counts"] for error in errors}))
-    if outcome.alter_codes.size:
-        codes = np.bincount(outcome.alter_codes, minlength=len(AlterCode)).tolist()
-        named.append(("reply", {code.name: codes[code] for code in AlterCode if codes[code]}))
-    for kind, items in named:
-        for item, n in items.items():
-            yield (at, outcome.event, kind, item), n
-
-
-def _steps(outcome: Outcome) -> list[int]:
-    """What tells each step from others of the same action, in whatever shard.
-
-    In a rebalance each step is for one broker, and where brokers caught up each announcement is of
-    one leader. For any other step it is how often the action has been taken before.
-    """
-    if outcome.rebalanced:
-        return list(outcome.rebalanced)
-    seen: dict[str, int] = {}
-    numbers = []
-    senders = iter(outcome.senders)
-    for action in outcome.actions:
-        if outcome.senders and action == ANNOUNCEMENT:
-            numbers.append(next(senders))
-            continue
-        numbers.append(seen.get(action, 0))
-        seen[action] = numbers[-1] + 1
-    return numbers
-
-
-def _requests(at: int, outcome: Outcome, each: bool, known: dict[str, int]) -> pa.Table:
-    """Requests by broker; `each` where a shutdown stops the replicas of each partition alone.
-
-    Actions and kinds are numbers, by which Arrow groups ten times faster; `known` grows.
-    """
-    counts = outcome.request_counts
-    step = counts["step"].to_numpy()
-    codes = [known.setdefault(action, len(known)) for action in outcome.actions]
-    numbers = np.asarray(_steps(outcome), np.int32)
-    alone = [totals.step for totals in outcome.totals if totals.each]
-    if each:
-        alone += [step for step, action in enumerate(outcome.actions) if action == STOPPED]
-    columns = {
-        "event": np.full(step.size, at, np.int32),
-        "action": np.asarray(codes, np.int32)[step],
-        "occurrence": numbers[step],
-        "kind": pc.index_in(counts["kind"].cast(pa.string()), pa.array(KINDS)),
-        **{name: counts[name] for name in ("broker_id", "requests", "partitions")},
-        "alone": np.isin(step, alone),
-        "shards": np.ones(step.size, np.int64),
-    }
-    return pa.table(columns)
-
-
-def _join_requests(tables: Sequence[pa.Table], actions: Sequence[str]) -> pa.Table:
-    """Requests of some shards: in one batch, all shards share one request to a broker.
-
-    Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
-    """
-    if not tables:
-        return REQUESTS.empty_table()
-    keys = ["event", "action", "occurrence", "kind", "broker_id"]
-    joined = pa.concat_tables(tables).group_by(keys).aggregate([
-        ("requests", "sum"), ("requests", "max"), ("partitions", "sum"), ("alone", "any"),
-        ("shards", "sum"),
-    ])
-    columns = {key: joined[key] for key in keys}
-    columns["action"] = pa.array(actions, pa.string()).take(joined["action"])
-    columns["kind"] = pa.array(KINDS, pa.string()).take(joined["kind"])
-    columns["requests"] = pc.if_else(
-        joined["alone_any"], joined["requests_sum"], joined["requests_max"]
-    )
-    for name, made in (("partitions", "sum"), ("alone", "any"), ("shards", "sum")):
-        columns[name] = joined[f"{name}_{made}"]
-    return pa.table([columns[f.name].cast(f.type) for f in REQUESTS], schema=REQUESTS)
-
-
-def _rows(at: int, outcome: Outcome, table: pa.Table) -> pa.Table:
-    """Rows of the journal, the step given by the event and the action."""
-    steps = table["step"].to_numpy()
-    plain = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in table.drop_columns("step").columns
-    ]
-    actions: Sequence[Any] = pa.array(outcome.actions, pa.string()).take(pa.array(steps))
-    names = ["event", "action", *(n for n in table.column_names if n != "step")]
-    return pa.table([pa.array(np.full(steps.size, at, np.int32)), actions, *plain], names=names)

@@ -33,17 +33,18 @@ from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.spark.columns import spark_schema
 from kfast.spark.dataset import CLUSTER_FILE, Dataset, check_topics, look_at, over_hands
+from kfast.spark.folders import empty_folder
 from kfast.spark.hands import (
     BROKERS,
     DONE,
     NUMBER,
     PREFERRED,
-    REQUESTS,
     add_up,
     count_hand,
     run_hand,
     sum_hand,
 )
+from kfast.spark.outcomes import REQUESTS
 from kfast.spark.paths import check_tasks
 from kfast.spark.shards import ELECT, FLAT, LISTS, REBALANCE, Event, Run, parse_events
 from kfast.state import ClusterState
@@ -56,8 +57,6 @@ __all__ = ["ShardedOutcome", "fail"]
 
 ANNOUNCEMENT = "announce the live brokers"
 """Action that a failure takes only where it has nothing else to tell."""
-
-FOLDERS = ("state", "requests", "transitions", "elections")
 
 COUNTS = pa.schema(
     [
@@ -192,7 +191,7 @@ def fail(
     )
     whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
     common = _rehearse(whole, wanted, profile)
-    folder = _empty_folder(output, dataset)
+    folder = empty_folder(output, dataset)
     decided: list[Event] = []
     for event in wanted:
         run = Run(whole, tuple(decided), "off", profile, folder, form)
@@ -209,22 +208,6 @@ def _rehearse(whole: Dataset, events: Iterable[Event], profile: str) -> ClusterS
     for event in events:
         event.happen(controller)
     return state
-
-
-def _empty_folder(output: str | Path, dataset: str | Path) -> str:
-    """Make the folders of the output, without what an earlier run left there."""
-    root = Path(str(output).removeprefix("file:")).absolute()
-    source = Path(str(dataset).removeprefix("file:")).absolute()
-    if root == source or root in source.parents:
-        raise ArgumentError(f"output {root} holds the dataset {source}, which would be replaced")
-    strange = [p.name for p in root.iterdir() if p.name not in FOLDERS] if root.is_dir() else []
-    if strange:
-        raise ArgumentError(f"output {root} holds something else: {', '.join(sorted(strange)[:5])}")
-    for name in FOLDERS:
-        (root / name).mkdir(parents=True, exist_ok=True)
-        for old in (root / name).iterdir():
-            old.unlink()
-    return str(root)
 
 
 def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> Event:
@@ -312,7 +295,7 @@ def _sum_counts(said: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _requests(spark: SparkSession, run: Run) -> DataFrame:
-    """Requests of all hands, put together as `hands._join_requests` does."""
+    """Requests of all hands, put together as `outcomes.join_requests` does."""
     keys = ["event", "action", "occurrence", "kind", "broker_id"]
     joined = functions.when(
         functions.bool_or("alone"), functions.sum("requests")
