@@ -2,7 +2,8 @@
 
 The files are Parquet, Arrow or describe texts. Brokers and settings are those of the whole cluster,
 so a first look gathers them from every file; of a Parquet file that kfast wrote it reads the footer
-only. A file `_cluster.arrow` beside the others, which `kfast.spark.fail` writes, has the last word.
+only. A file `_cluster.arrow` beside the others, which `kfast.spark.fail` writes, has the last word,
+however the files are named: by their folder, a glob, or one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kfast.io.arrow import extract
 from kfast.io.tables import add_defaults, registered
 from kfast.kernels import digests
 from kfast.spark.columns import spark_schema
-from kfast.spark.paths import deal, find_files
+from kfast.spark.paths import deal, find_files, find_roots
 from kfast.state import ClusterState
 from kfast.state.flat import is_flat
 
@@ -110,16 +111,15 @@ def look_at(
     Raises
     ------
     InputError
-        A topic stands in two files, or two files contradict each other.
+        A topic stands in two files, or two files or folders contradict each other.
     """
     files = find_files(where)
     n = tasks if tasks is not None else _count_tasks(files)
     number = {name: at for at, name in enumerate(files)}
     hands = tuple(tuple(number[name] for name in hand) for hand in deal(files, n))
-    common = _common_file(where)
-    if common is not None:
+    tables = _common_tables(where, files)
+    if tables is not None:
         # What shards have in common is known, so that they need not be looked at before.
-        tables = read_tables(common)
         brokers, cluster = tables.brokers, tables.cluster
     else:
         looked = over_hands(spark, len(hands), partial(_look_at_hand, files, hands), _LOOK)
@@ -138,9 +138,48 @@ def _count_tasks(files: Sequence[str]) -> int:
     return max(1, min(len(files), 16), size // (FLAT_TASK_BYTES if flat else TASK_BYTES))
 
 
-def _common_file(where: str | Path) -> Path | None:
-    path = Path(str(where).removeprefix("file:")) / CLUSTER_FILE
-    return path if path.is_file() else None
+def _common_tables(where: str | Path, files: Sequence[str]) -> SourceTables | None:
+    """What stands in the `_cluster.arrow` of the files' folders; None where there is none.
+
+    A file goes with the nearest one: beside it or in a folder above, as long as that folder was
+    asked for or holds another of the files.
+    """
+    folders = {Path(name).parent for name in files}
+    asked = folders | {Path(root) for root in find_roots(where)}
+    nearest = {folder: _nearest_common(folder, asked) for folder in folders}
+    found = sorted({place for place in nearest.values() if place is not None})
+    if not found:
+        return None
+    bare = sorted(folder for folder, place in nearest.items() if place is None)
+    if bare:
+        raise InputError(
+            f"folder {bare[0]} has no {CLUSTER_FILE}, but {found[0]} says what brokers and settings"
+            " its cluster has; the files of a dataset must be of one cluster"
+        )
+    tables = read_tables(found[0])
+    for other in found[1:]:
+        its = read_tables(other)
+        for part in ("brokers", "cluster"):
+            if not _same(getattr(tables, part), getattr(its, part)):
+                raise InputError(
+                    f"the {part} in {other} and in {found[0]} are not the same; the folders of a"
+                    " dataset must agree"
+                )
+    return tables
+
+
+def _nearest_common(folder: Path, asked: set[Path]) -> Path | None:
+    """The `_cluster.arrow` in a folder or in one above it, but not above all that are asked."""
+    for place in (folder, *folder.parents):
+        if (place / CLUSTER_FILE).is_file():
+            return place / CLUSTER_FILE
+        if asked.isdisjoint(place.parents):
+            return None
+    return None
+
+
+def _same(one: pa.Table | None, other: pa.Table | None) -> bool:
+    return one == other if one is None or other is None else one.equals(other)
 
 
 def _look_at_hand(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kfast.errors import ArgumentError, InputError
 
-__all__ = ["check_tasks", "deal", "deal_sizes", "find_files"]
+__all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots"]
 
 Item = TypeVar("Item", bound=Any)
 
@@ -27,11 +27,9 @@ def find_files(where: str | Path) -> list[str]:
     InputError
         There are none.
     """
-    text = str(Path(str(where).removeprefix("file:")).absolute())
-    # `Path.glob` takes no absolute pattern.
-    roots = [text] if Path(text).exists() else glob.glob(text, recursive=True)  # noqa: PTH207
+    text = _absolute(where)
     found: set[Path] = set()
-    for root in map(Path, roots):
+    for root in map(Path, find_roots(where)):
         if str(root) != text and root.name.startswith(_HIDDEN):
             continue
         found.add(root)
@@ -44,6 +42,17 @@ def find_files(where: str | Path) -> list[str]:
             f"{text}: no file is there{hint}; give a file, a folder with files, or a glob"
         )
     return files
+
+
+def find_roots(where: str | Path) -> list[str]:
+    """The file or folder at a path, or all files and folders that a glob names."""
+    text = _absolute(where)
+    # `Path.glob` takes no absolute pattern.
+    return [text] if Path(text).exists() else glob.glob(text, recursive=True)  # noqa: PTH207
+
+
+def _absolute(where: str | Path) -> str:
+    return str(Path(str(where).removeprefix("file:")).absolute())
 
 
 def _is_hidden(path: Path, root: Path) -> bool:
