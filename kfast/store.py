@@ -245,7 +245,11 @@ class Store:
         """Write ISRs as leaders did before Kafka 2.7; which of them had the stored version.
 
         Nothing but the ISR and the version changes: leaders know nothing of the controller's
-        guard, and the faults of its calls are not theirs.
+        guard, and the faults of its calls are not theirs. The controller epoch is that of the
+        request that made the broker the leader, which the controller stored with the leader
+        epoch; later requests with the same leader epoch are passed over.
+
+        Source: Kafka 2.4, `Partition.expandIsr` and `ReplicaManager.becomeLeaderOrFollower`.
         """
         self._grow()
         done = (self._kept[rows] == _PRESENT) & (self._fields[rows, 3] == records["version"])
