@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from typing import Any
 
@@ -76,3 +77,40 @@ def test_folders_that_contradict_each_other_are_refused(folder):
     (other / "_cluster.arrow").unlink()
     with pytest.raises(kfast.InputError, match=r"folder .*/other has no _cluster\.arrow, but .*st"):
         look(where)
+
+
+FORMS = {
+    "a.arrow": "arrow", "b.parquet": "parquet", "c.parquet": "parquet-flat", "d.txt": "describe",
+    "e.txt.gz": "describe",
+}
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """Give one cluster in every form whose size is guessed, large enough to be asked."""
+    where = tmp_path_factory.mktemp("forms")
+    state = kfast.generate(brokers=30, partitions=100_000, placement="uniform", seed=1)
+    for name, form in FORMS.items():
+        kfast.write(state, where / name, format=form)
+    text = (where / "e.txt.gz").read_bytes()
+    (where / "e.txt.gz").write_bytes(gzip.compress(text, 6))
+    return where
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_size_of_an_export_is_guessed_by_its_form(exports, name):
+    need_java()
+    from kfast.spark.sizes import about_partitions
+
+    assert 40_000 < about_partitions(exports / name) < 250_000
+
+
+def test_the_size_of_an_export_in_a_row_is_guessed_as_that_of_a_file(spark, exports):
+    from kfast.spark.contents import _estimate
+
+    rows = [(name, (exports / name).read_bytes()) for name in FORMS]
+    frame = spark.createDataFrame(rows, "name string, content binary")
+    found = frame.select("name", _estimate(frame.content).alias("about")).collect()
+    about = {row.name: row.about for row in found}
+    assert len(about) == len(FORMS)
+    assert all(40_000 < n < 250_000 for n in about.values()), about

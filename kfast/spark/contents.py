@@ -15,17 +15,14 @@ from pyspark.sql.types import BinaryType, StringType
 
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.frames import to_dataframe
+from kfast.spark.sizes import FLAT_MARK, MAGIC, PARTITION_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["dealt"]
 
-PARTITION_BYTES = 80
-"""A partition in a text; packed texts and Parquet hold `PACKING` as many in the same room."""
-PACKING = 8
-PACKED = ("1F8B", "28B5", "5041")
-"""How gzip, zstd and Parquet begin."""
+_PARQUET_HEAD = next(magic for magic, form in MAGIC.items() if form == "parquet").hex().upper()
 
 
 def dealt(
@@ -98,6 +95,11 @@ def _sizes(rows: DataFrame) -> dict[str, int]:
 
 
 def _estimate(content: Column) -> Column:
-    packed = sql.hex(sql.substring(content, 1, 2)).isin(*PACKED)
-    size = sql.octet_length(content)
-    return (size * sql.when(packed, PACKING).otherwise(1) / PARTITION_BYTES).cast("long")
+    """`about_partitions` of a file that is a value."""
+    head = sql.hex(sql.substring(content, 1, 2))
+    found = sql.lit(PARTITION_BYTES["text"])
+    for magic, form in MAGIC.items():
+        found = sql.when(head == magic.hex().upper(), PARTITION_BYTES[form]).otherwise(found)
+    flat = (head == _PARQUET_HEAD) & sql.contains(content, sql.lit(FLAT_MARK.encode()))
+    size = sql.when(flat, PARTITION_BYTES["parquet-flat"]).otherwise(found)
+    return (sql.octet_length(content) / size).cast("long")

@@ -26,6 +26,7 @@ from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
 from kfast.spark.dataset import over_hands
 from kfast.spark.paths import check_tasks, deal_sizes, find_files
+from kfast.spark.sizes import about_partitions
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 
@@ -47,9 +48,6 @@ FEWEST, SHORT_SECONDS = 16, 0.25
 EXPORT_SECONDS, PARTITION_SECONDS, COUNT_SECONDS = 3e-3, 0.7e-6, 3e-11
 """What takes time: an export, each partition in it, and each again in each scenario; as measured.
 Only the sizes of tasks follow from these, never the rows."""
-
-PACKED_BYTES, TEXT_BYTES = 10, 80
-"""A partition in a packed or a Parquet file, and in a text."""
 
 SCENARIOS = {"every_broker": (0, 300, 45_000, 4_500_000)}
 """How many there are of 300 brokers, by `k`; other makers say it themselves, or make few."""
@@ -187,7 +185,7 @@ def fleet(
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
-    hands = _share_out({name: _partitions_of(Path(name)) for name in files}, scenarios, tasks)
+    hands = _share_out({name: about_partitions(name) for name in files}, scenarios, tasks)
     return over_hands(spark, len(hands), partial(_answer_hand, work, hands), schema)
 def _files_of(exports: str | Path | DataFrame) -> list[str]:
     if isinstance(exports, (str, Path)):
@@ -199,13 +197,6 @@ def _files_of(exports: str | Path | DataFrame) -> list[str]:
         )
     paths = exports.select("path").distinct().toArrow()["path"].to_pylist()
     return sorted(str(path).removeprefix("file:") for path in paths)
-
-
-def _partitions_of(path: Path) -> int:
-    """How many partitions a file has, about."""
-    size = path.stat().st_size if path.is_file() else 0
-    packed = path.suffix in {".gz", ".zst", ".parquet"}
-    return size // (PACKED_BYTES if packed else TEXT_BYTES)
 
 
 def _scenarios_of(question: Question) -> int:
