@@ -28,8 +28,8 @@ class TestGenerate:
         """Placement alone: no state is made of it."""
         n_topics = cluster.n_topics
         start, shift = np.empty(n_topics, np.int32), np.empty(n_topics, np.int32)
-        placement.random_below(shape["seed"], 0, n_brokers, start)
-        placement.random_below(shape["seed"], 1, n_brokers, shift)
+        placement.random_below(shape["seed"], 0, n_brokers, 0, start)
+        placement.random_below(shape["seed"], 1, n_brokers, 0, shift)
         rack = np.arange(n_brokers) % shape["racks"]
         columns = (cluster.topic_row, cluster.partition, start, shift, rack)
         place = {

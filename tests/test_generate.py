@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import zlib
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +19,7 @@ from kfast.kernels import placement as kernel
 from tests import reference_placement as reference
 
 pytestmark = pytest.mark.kernels
+generating = importlib.import_module("kfast.state.generate")
 
 
 def place(circle, racks, n_partitions, n_replicas, start, shift, *, threads=1, dtype=np.uint16):
@@ -182,20 +187,26 @@ def test_random_below_is_splitmix():
     """The same numbers on every machine."""
     numbers = np.empty(200, np.int32)
     for seed, stream, bound in [(0, 0, 1), (1, 2, 300), (2**64 - 1, 3, 2**31 - 1)]:
-        kernel.random_below(seed, stream, bound, numbers)
-        expected = [reference.random_below(seed, stream, i, bound) for i in range(200)]
-        assert numbers.tolist() == expected
+        for first in (0, 77, 2**40):
+            kernel.random_below(seed, stream, bound, first, numbers)
+            places = range(first, first + 200)
+            assert numbers.tolist() == [
+                reference.random_below(seed, stream, i, bound) for i in places
+            ]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_number_partitions(threads):
-    """Topics one after the other, an empty one among them."""
+    """Topics one after the other, an empty one among them; any range of rows."""
     starts = [0, 3, 3, 8]
-    topic_row = np.empty(8, np.int32)
-    partition = np.empty(8, np.int32)
-    kernel.number_partitions(np.array(starts), topic_row, partition, threads)
-    found = list(zip(topic_row.tolist(), partition.tolist(), strict=True))
-    assert found == reference.number_partitions(starts)
+    expected = reference.number_partitions(starts)
+    for first in range(9):
+        for stop in range(first, 9):
+            topic_row = np.empty(stop - first, np.int32)
+            partition = np.empty(stop - first, np.int32)
+            kernel.number_partitions(np.array(starts), first, topic_row, partition, threads)
+            found = list(zip(topic_row.tolist(), partition.tolist(), strict=True))
+            assert found == expected[first:stop]
 
 
 def test_topic_sizes():
@@ -282,6 +293,40 @@ def test_one_seed_one_cluster(placement, topic_sizes):
     assert first == make(seed=5, threads=2)
     assert first.digest() == make(seed=5, threads=2).digest()
     assert first.digest() != make(seed=6).digest()
+
+
+@pytest.mark.parametrize("placement", ["kafka", "uniform", "ring"])
+@pytest.mark.parametrize(("topic_sizes", "block"), [("equal", 7), ("zipf", 7), ("zipf", 1 << 18)])
+def test_any_part_is_as_in_the_whole(placement, topic_sizes, block, monkeypatch):
+    """Rows, names and settings; parts that begin and end anywhere, also within a topic."""
+    monkeypatch.setattr(generating, "TOPIC_BLOCK", block)
+    arguments = {
+        "brokers": 9, "partitions": 500, "racks": 3, "topics": 40, "seed": 5,
+        "placement": placement, "topic_sizes": topic_sizes, "unclean_topics": 0.3,
+        "min_insync_replicas": 2, "first_broker_id": 7,
+    }
+    whole = kfast.generate(**arguments).to_tables()
+    recipe = generating.Recipe(**arguments)
+    for cuts in ([0, 500], [0, 1, 2, 250, 499, 500], list(range(0, 501, 50)), [0, 0, 500, 500]):
+        parts = [recipe.part(a, b, threads=1 + a % 2).to_tables() for a, b in pairwise(cuts)]
+        assert pa.concat_tables([part.partitions for part in parts]).equals(whole.partitions)
+        assert all(part.brokers.equals(whole.brokers) for part in parts)
+        for (start, stop), part in zip(pairwise(cuts), parts, strict=True):
+            names = whole.partitions["topic"].to_pylist()[start:stop]
+            at = whole.topics["topic"].to_pylist().index(names[0]) if names else 0
+            assert part.topics.equals(whole.topics.slice(at, len(set(names))))
+    topics = [recipe.part_of_topics(a, b).to_tables() for a, b in ((0, 7), (7, 8), (8, 40))]
+    assert pa.concat_tables([part.topics for part in topics]).equals(whole.topics)
+    assert sum(part.partitions.num_rows for part in topics) == 0
+
+
+def test_a_recipe_takes_what_generate_takes():
+    """The same names and defaults."""
+    takes = dict(inspect.signature(kfast.generate).parameters)
+    assert takes.pop("threads").default == 1
+    assert {name: one.default for name, one in takes.items()} == {
+        name: one.default for name, one in inspect.signature(generating.Recipe).parameters.items()
+    }
 
 
 def test_a_seed_means_the_same_on_every_machine():

@@ -3,9 +3,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-def random_below(seed: int, stream: int, bound: int, numbers: NDArray[np.int32]) -> None: ...
+def random_below(
+    seed: int, stream: int, bound: int, first: int, numbers: NDArray[np.int32]
+) -> None: ...
 def number_partitions(
     topic_start: NDArray[np.int64],
+    first: int,
     topic_row: NDArray[np.int32],
     partition: NDArray[np.int32],
     threads: int,
@@ -24,4 +27,6 @@ def place_kafka(
 def place_uniform(
     seed: int, stream: int, n_brokers: int, replicas: NDArray[Any], threads: int
 ) -> None: ...
-def place_ring(n_brokers: int, replicas: NDArray[Any], threads: int) -> None: ...
+def place_ring(
+    n_brokers: int, first: int, replicas: NDArray[Any], threads: int
+) -> None: ...

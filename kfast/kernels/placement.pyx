@@ -81,28 +81,31 @@ def random_below(
     uint64_t seed,
     uint64_t stream,        # streams of one seed have nothing to do with each other
     int32_t bound,          # > 0
+    uint64_t first,         # place in the stream of the first number
     int32_t[::1] numbers,   # OUT  (n,)  each in 0..bound-1
 ):
     """Random numbers: the same for the same seed, stream and place, on every machine."""
     cdef Py_ssize_t i
     for i in range(numbers.shape[0]):
-        numbers[i] = below(draw(seed, stream, <uint64_t> i), bound)
+        numbers[i] = below(draw(seed, stream, first + <uint64_t> i), bound)
 
 
 def number_partitions(
-    const int64_t[::1] topic_start,   # IN   (T+1,)  first row of each topic, then the row count
-    int32_t[::1] topic_row,           # OUT  (P,)    row of the partition's topic
+    const int64_t[::1] topic_start,   # IN   (T+1,)  first row of each topic, then the end of all
+    int64_t first,                    # row that is listed first; P rows are
+    int32_t[::1] topic_row,           # OUT  (P,)    which of these topics the partition is of
     int32_t[::1] partition,           # OUT  (P,)    0, 1, 2, ... within each topic
     int threads,
 ):
-    """Lay out topics one after the other."""
+    """Lay out topics one after the other, as far as they lie in a range of rows."""
     cdef Py_ssize_t topic, row
+    cdef int64_t stop = first + partition.shape[0]
     for topic in prange(
         topic_start.shape[0] - 1, nogil=True, schedule="static", num_threads=threads
     ):
-        for row in range(topic_start[topic], topic_start[topic + 1]):
-            topic_row[row] = <int32_t> topic
-            partition[row] = <int32_t> (row - topic_start[topic])
+        for row in range(max(topic_start[topic], first), min(topic_start[topic + 1], stop)):
+            topic_row[row - first] = <int32_t> topic
+            partition[row - first] = <int32_t> (row - topic_start[topic])
 
 
 def place_kafka(
@@ -142,6 +145,7 @@ def place_uniform(
 
 def place_ring(
     int32_t n_brokers,
+    int64_t first,               # row that is placed first
     broker_t[:, ::1] replicas,   # OUT  (P, S)  broker rows
     int threads,
 ):
@@ -150,4 +154,4 @@ def place_ring(
     cdef int s
     for i in prange(replicas.shape[0], nogil=True, schedule="static", num_threads=threads):
         for s in range(<int> replicas.shape[1]):
-            replicas[i, s] = <broker_t> ((i + s) % n_brokers)
+            replicas[i, s] = <broker_t> ((first + i + s) % n_brokers)

@@ -1,5 +1,8 @@
 """Clusters made up from a few numbers: any size, the same for the same seed on every machine.
 
+Every draw has a place in a stream (`kernels/splitmix.pxd`), so that any range of rows can be made
+without those before it, and is the same as in the whole.
+
 Placement is Kafka's own rule by default, so that a generated cluster looks like one whose topics
 Kafka created. The rule itself is in `kernels/placement.pyx`.
 """
@@ -7,7 +10,9 @@ Kafka created. The rule itself is in `kernels/placement.pyx`.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from string import ascii_lowercase
 from typing import Any, Literal
 
@@ -20,7 +25,7 @@ from kfast.kernels import placement as kernel
 from kfast.schema import MAX_SLOTS, NARROW_BROKERS, NARROW_SLOTS, broker_dtype
 from kfast.state.cluster import ClusterState
 
-__all__ = ["MAX_BROKERS", "MAX_PARTITIONS", "MAX_TOPICS", "generate"]
+__all__ = ["MAX_BROKERS", "MAX_PARTITIONS", "MAX_TOPICS", "Recipe", "generate"]
 
 MAX_BROKERS = 1_000_000
 MAX_BROKER_ID = 2**31 - 1
@@ -42,6 +47,9 @@ START_STREAM, SHIFT_STREAM, UNCLEAN_STREAM, REPLICA_STREAM = range(4)
 
 WEIGHT_UNIT = 2**31 - 1
 """Weight of the largest topic; with at most as many partitions, weight times count fits int64."""
+
+TOPIC_BLOCK = 1 << 18
+"""Topics whose sizes are worked out at once."""
 
 
 def generate(
@@ -112,102 +120,202 @@ def generate(
     ----------
     Kafka 3.9, AdminUtils.java, `assignReplicasToBrokers`.
     """
-    recipe = _Recipe(
-        n_brokers=_count("brokers", brokers, 1, MAX_BROKERS),
-        n_partitions=_count("partitions", partitions, 1, MAX_PARTITIONS),
-        n_replicas=_count("replication_factor", replication_factor, 1, min(MAX_SLOTS, brokers)),
-        n_racks=_count("racks", racks, 0, brokers),
-        n_topics=_topic_count(topics, partitions),
-        seed=_count("seed", seed, 0, 2**64 - 1),
-        threads=_count("threads", threads, 1, MAX_THREADS),
+    recipe = Recipe(
+        brokers=brokers,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        racks=racks,
+        topics=topics,
+        seed=seed,
+        placement=placement,
+        topic_sizes=topic_sizes,
+        zipf_exponent=zipf_exponent,
+        min_insync_replicas=min_insync_replicas,
+        unclean_topics=unclean_topics,
+        first_broker_id=first_broker_id,
     )
-    _choice("placement", placement, PLACEMENTS)
-    _choice("topic_sizes", topic_sizes, TOPIC_SIZES)
-    exponent = _share("zipf_exponent", zipf_exponent, 10.0) if topic_sizes == "zipf" else 0.0
-    first_id = _count("first_broker_id", first_broker_id, 0, MAX_BROKER_ID + 1 - brokers)
-    if min_insync_replicas is not None:
-        _count("min_insync_replicas", min_insync_replicas, 1, 2**31 - 1)
-    min_isr = -1 if min_insync_replicas is None else min_insync_replicas
-    unclean = recipe.unclean(_share("unclean_topics", unclean_topics, 1.0))
-    topic_row, partition = recipe.number_partitions(exponent)
-    return ClusterState.from_assignment(
-        broker_id=np.arange(first_id, first_id + brokers, dtype=np.int32),
-        rack=_rack_names(recipe.n_brokers, recipe.n_racks),
-        topic=_numbered_names("topic-", recipe.n_topics),
-        topic_row=topic_row,
-        partition=partition,
-        replicas=recipe.place(placement, topic_row, partition),
-        topic_min_insync_replicas=np.full(recipe.n_topics, min_isr, np.int32),
-        topic_unclean_leader_election=unclean,
-    )
+    return recipe.part(threads=threads)
 
 
 @dataclass(frozen=True)
-class _Recipe:
-    """Checked sizes, and the arrays that follow from them."""
+class Recipe:
+    """A made-up cluster of which any part can be made; the arguments are those of `generate`."""
 
-    n_brokers: int
-    n_partitions: int
-    n_replicas: int
-    n_racks: int
-    n_topics: int
-    seed: int
-    threads: int
+    brokers: int
+    partitions: int
+    replication_factor: int = 3
+    racks: int = 0
+    topics: int | None = None
+    seed: int = 0
+    placement: str = "kafka"
+    topic_sizes: str = "equal"
+    zipf_exponent: float = 1.0
+    min_insync_replicas: int | None = None
+    unclean_topics: float = 0.0
+    first_broker_id: int = 0
 
-    def topic_starts(self, exponent: float) -> NDArray[np.int64]:
-        """First row of each topic, and the row count: one partition each, the rest by weight.
+    def __post_init__(self) -> None:
+        """Check all arguments."""
+        self._check("brokers", 1, MAX_BROKERS)
+        self._check("partitions", 1, MAX_PARTITIONS)
+        self._check("replication_factor", 1, min(MAX_SLOTS, self.brokers))
+        self._check("racks", 0, self.brokers)
+        if self.topics is not None:
+            self._check("topics", 1, min(MAX_TOPICS, self.partitions))
+        self._check("seed", 0, 2**64 - 1)
+        _choice("placement", self.placement, PLACEMENTS)
+        _choice("topic_sizes", self.topic_sizes, TOPIC_SIZES)
+        if self.topic_sizes == "zipf":
+            _share("zipf_exponent", self.zipf_exponent, 10.0)
+        self._check("first_broker_id", 0, MAX_BROKER_ID + 1 - self.brokers)
+        if self.min_insync_replicas is not None:
+            self._check("min_insync_replicas", 1, 2**31 - 1)
+        _share("unclean_topics", self.unclean_topics, 1.0)
 
-        All is done in whole numbers, so that it is the same on every machine. What rounding
-        leaves over goes to the first topics, one each. Exponent 0 gives equal sizes.
+    def _check(self, name: str, low: int, high: int) -> None:
+        """Check a whole number, and keep it as one."""
+        object.__setattr__(self, name, _count(name, getattr(self, name), low, high))
+
+    @property
+    def n_topics(self) -> int:
+        """How many topics: as asked for, or one for about 100 partitions."""
+        if self.topics is not None:
+            return self.topics
+        return min(MAX_TOPICS, max(1, self.partitions // PARTITIONS_PER_TOPIC))
+
+    def part(self, start: int = 0, stop: int | None = None, *, threads: int = 1) -> ClusterState:
+        """Make some rows of the cluster, the topics that these are of, and all brokers.
+
+        Parameters
+        ----------
+        start, stop : int
+            Rows of partitions; by default all of them.
+        threads : int, default 1
+            Threads to use. The result does not depend on it.
+
+        Returns
+        -------
+        ClusterState
+            Its rows, topics and brokers are as in the whole cluster.
         """
-        ranks = np.arange(1, self.n_topics + 1, dtype=np.float64)
-        weights = (WEIGHT_UNIT / ranks**exponent).astype(np.int64)
-        sizes = 1 + weights * (self.n_partitions - self.n_topics) // weights.sum()
-        sizes[: self.n_partitions - int(sizes.sum())] += 1
-        starts = np.zeros(self.n_topics + 1, np.int64)
-        np.cumsum(sizes, out=starts[1:])
-        return starts
+        last = self.partitions if stop is None else stop
+        return self._make(*self._sizes.holding(start, last), start, last, threads)
 
-    def number_partitions(self, exponent: float) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Topic row and partition number of every partition."""
-        topic_row = np.empty(self.n_partitions, np.int32)
-        partition = np.empty(self.n_partitions, np.int32)
-        kernel.number_partitions(self.topic_starts(exponent), topic_row, partition, self.threads)
-        return topic_row, partition
+    def part_of_topics(self, first: int, last: int) -> ClusterState:
+        """Make some topics of the cluster without their partitions, and all brokers."""
+        return self._make(first, last, 0, 0, 1)
 
-    def place(
-        self, placement: str, topic_row: NDArray[np.int32], partition: NDArray[np.int32]
+    def _make(self, first: int, last: int, start: int, stop: int, threads: int) -> ClusterState:
+        """Make the topics from `first` to `last` and the rows from `start` to `stop`."""
+        _count("threads", threads, 1, MAX_THREADS)
+        n, n_topics, ids = stop - start, last - first, self.first_broker_id
+        topic_row, partition = np.empty(n, np.int32), np.empty(n, np.int32)
+        starts = self._sizes.starts(first, last)
+        kernel.number_partitions(starts, start, topic_row, partition, threads)
+        min_isr = -1 if self.min_insync_replicas is None else self.min_insync_replicas
+        draws = self._draw(UNCLEAN_STREAM, WEIGHT_UNIT, first, last)
+        unclean = np.where(draws < self.unclean_topics * WEIGHT_UNIT, 1, -1).astype(np.int8)
+        return ClusterState.from_assignment(
+            broker_id=np.arange(ids, ids + self.brokers, dtype=np.int32),
+            rack=_rack_names(self.brokers, self.racks),
+            topic=_numbered_names("topic-", first, last, self.n_topics),
+            topic_row=topic_row,
+            partition=partition,
+            replicas=self._place(topic_row, partition, first, last, start, threads),
+            topic_min_insync_replicas=np.full(n_topics, min_isr, np.int32),
+            topic_unclean_leader_election=unclean,
+        )
+
+    @cached_property
+    def _sizes(self) -> _TopicSizes:
+        exponent = float(self.zipf_exponent) if self.topic_sizes == "zipf" else 0.0
+        return _TopicSizes(self.partitions, self.n_topics, exponent)
+
+    def _place(
+        self, topic_row: NDArray[np.int32], partition: NDArray[np.int32], first: int, last: int,
+        start: int, threads: int,
     ) -> NDArray[Any]:
-        """Broker rows of every partition.
+        """Broker rows of some partitions, of the topics from `first` to `last`.
 
         Brokers are dealt to the racks in turn, so the order in which Kafka alternates between
         racks is that of their rows.
         """
-        narrow = self.n_brokers < NARROW_BROKERS and self.n_replicas <= NARROW_SLOTS
-        replicas = np.empty((self.n_partitions, self.n_replicas), broker_dtype(narrow))
-        if placement == "uniform":
-            kernel.place_uniform(self.seed, REPLICA_STREAM, self.n_brokers, replicas, self.threads)
-        elif placement == "ring":
-            kernel.place_ring(self.n_brokers, replicas, self.threads)
+        narrow = self.brokers < NARROW_BROKERS and self.replication_factor <= NARROW_SLOTS
+        replicas = np.empty((partition.size, self.replication_factor), broker_dtype(narrow))
+        if self.placement == "uniform":
+            stream = REPLICA_STREAM + start
+            kernel.place_uniform(self.seed, stream, self.brokers, replicas, threads)
+        elif self.placement == "ring":
+            kernel.place_ring(self.brokers, start, replicas, threads)
         else:
-            start = self.draw(START_STREAM, self.n_brokers)
-            shift = self.draw(SHIFT_STREAM, self.n_brokers)
-            circle = np.arange(self.n_brokers, dtype=np.int32)
-            racks = max(1, self.n_racks)
-            where = (topic_row, partition, start, shift, circle, circle % racks, racks)
-            kernel.place_kafka(*where, replicas, self.threads)
+            begin = self._draw(START_STREAM, self.brokers, first, last)
+            shift = self._draw(SHIFT_STREAM, self.brokers, first, last)
+            circle = np.arange(self.brokers, dtype=np.int32)
+            racks = max(1, self.racks)
+            where = (topic_row, partition, begin, shift, circle, circle % racks, racks)
+            kernel.place_kafka(*where, replicas, threads)
         return replicas
 
-    def unclean(self, share: float) -> NDArray[np.int8]:
-        """Topic overrides: 1 for about this share of the topics, else -1, unset."""
-        draws = self.draw(UNCLEAN_STREAM, WEIGHT_UNIT)
-        return np.where(draws < share * WEIGHT_UNIT, 1, -1).astype(np.int8)
-
-    def draw(self, stream: int, bound: int) -> NDArray[np.int32]:
-        """One random number below `bound` for each topic."""
-        numbers = np.empty(self.n_topics, np.int32)
-        kernel.random_below(self.seed, stream, bound, numbers)
+    def _draw(self, stream: int, bound: int, first: int, last: int) -> NDArray[np.int32]:
+        """One random number below `bound` for each topic from `first` to `last`."""
+        numbers = np.empty(last - first, np.int32)
+        kernel.random_below(self.seed, stream, bound, first, numbers)
         return numbers
+
+
+class _TopicSizes:
+    """How many partitions each topic has: one each, the rest by weight.
+
+    All is done in whole numbers, so that it is the same on every machine. What rounding leaves over
+    goes to the first topics, one each. Exponent 0 gives equal sizes. Of many topics, only where
+    blocks of them begin is kept.
+    """
+
+    def __init__(self, n_partitions: int, n_topics: int, exponent: float) -> None:
+        self.n_topics, self.exponent = n_topics, exponent
+        self._spread = n_partitions - n_topics
+        self._whole = sum(int(self._weights(*block).sum()) for block in self._blocks())
+        totals = [int(self._rounded(*block).sum()) for block in self._blocks()]
+        self._left = n_partitions - sum(totals)
+        edges = np.minimum(np.arange(len(totals) + 1) * TOPIC_BLOCK, n_topics)
+        self._begins = np.cumsum([0, *totals]) + np.minimum(edges, self._left)
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        for first in range(0, self.n_topics, TOPIC_BLOCK):
+            yield first, min(first + TOPIC_BLOCK, self.n_topics)
+
+    def _weights(self, first: int, last: int) -> NDArray[np.int64]:
+        ranks = np.arange(first + 1, last + 1, dtype=np.float64)
+        weights: NDArray[np.int64] = (WEIGHT_UNIT / ranks**self.exponent).astype(np.int64)
+        return weights
+
+    def _rounded(self, first: int, last: int) -> NDArray[np.int64]:
+        """Sizes without what rounding leaves over."""
+        return 1 + self._weights(first, last) * self._spread // self._whole
+
+    def starts(self, first: int, last: int) -> NDArray[np.int64]:
+        """First row of each topic from `first` to `last`, and the row after their last one."""
+        found = np.zeros(last - first + 1, np.int64)
+        block = first // TOPIC_BLOCK
+        begin = block * TOPIC_BLOCK
+        sizes = self._rounded(begin, last)
+        sizes[: max(0, self._left - begin)] += 1
+        found[0] = self._begins[block] + int(sizes[: first - begin].sum())
+        np.cumsum(sizes[first - begin :], out=found[1:])
+        found[1:] += found[0]
+        return found
+
+    def holding(self, start: int, stop: int) -> tuple[int, int]:
+        """The topics, from one to before another, of which there are rows in a range."""
+        if start >= stop:
+            return 0, 0
+        return self._topic_of(start), self._topic_of(stop - 1) + 1
+
+    def _topic_of(self, row: int) -> int:
+        block = int(np.searchsorted(self._begins, row, side="right")) - 1
+        first = block * TOPIC_BLOCK
+        starts = self.starts(first, min(first + TOPIC_BLOCK, self.n_topics))
+        return first + int(np.searchsorted(starts, row, side="right")) - 1
 
 
 def _count(name: str, value: int, low: int, high: int) -> int:
@@ -234,24 +342,20 @@ def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ArgumentError(f"{name} is {value!r}: one of {', '.join(allowed)} is allowed")
 
 
-def _topic_count(topics: int | None, partitions: int) -> int:
-    """Check the number of topics, or choose it."""
-    if topics is None:
-        return min(MAX_TOPICS, max(1, partitions // PARTITIONS_PER_TOPIC))
-    return _count("topics", topics, 1, min(MAX_TOPICS, partitions))
+def _numbered_names(prefix: str, first: int, last: int, count: int) -> pa.StringArray:
+    """`prefix` and a number, for some of 0, 1, 2, ..., `count` - 1, all of one length.
 
-
-def _numbered_names(prefix: str, count: int) -> pa.StringArray:
-    """`prefix` and 0, 1, 2, ..., all of one length, without a Python object per name."""
+    Without a Python object per name.
+    """
     width = len(str(count - 1))
-    numbers = np.arange(count)
-    text = np.empty((count, len(prefix) + width), np.uint8)
+    numbers = np.arange(first, last)
+    text = np.empty((last - first, len(prefix) + width), np.uint8)
     text[:, : len(prefix)] = np.frombuffer(prefix.encode(), np.uint8)
     for place in range(1, width + 1):
         text[:, -place] = numbers % 10 + ord("0")
         numbers //= 10
-    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(text.shape[1])
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
+    offsets = np.arange(last - first + 1, dtype=np.int32) * np.int32(text.shape[1])
+    return pa.StringArray.from_buffers(last - first, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
 def _rack_names(n_brokers: int, n_racks: int) -> pa.StringArray | None:
