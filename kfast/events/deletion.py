@@ -18,20 +18,26 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.events import topics as topic_events
 from kfast.events.deletion_status import (
     ALL_SUCCESSFUL,
     SOME_INELIGIBLE,
     SOME_STARTED,
     SOME_WITHOUT_ENTRY,
 )
+from kfast.events.deletion_steps import (
+    choose,
+    finish_deletion,
+    in_state,
+    of_queued,
+    queued_topics,
+    rows_of,
+    start_deletion,
+)
 from kfast.kernels import deletion as kernel
-from kfast.kernels import hosting
 from kfast.results import EventFailed
-from kfast.schema import PartitionState, ReplicaState
-from kfast.state import Replicas, freeing, mutators
+from kfast.schema import ReplicaState
+from kfast.state import Replicas, mutators
 from kfast.state.records import Rows
-from kfast.state.tables import first_slots
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
@@ -73,6 +79,8 @@ def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
                 moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
                 state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
             enqueue(controller, known)
+        else:
+            resume_elsewhere(controller)
 
     outcome = controller.attempt(event, steps)
     outcome.notes = tuple(notes)
@@ -121,9 +129,9 @@ def on_stop_replica_response(
         masks = np.uint64(1) << slots.astype(np.uint64)
         wrong = np.isin(heeded, bad) | error
         if heeded.size:
-            fail_replica_deletion(controller, _some(heeded, masks, wrong))
+            fail_replica_deletion(controller, choose(heeded, masks, wrong))
         if not wrong.all():
-            complete_replicas(controller, _some(heeded, masks, ~wrong))
+            complete_replicas(controller, choose(heeded, masks, ~wrong))
 
     return controller.attempt("on_stop_replica_response", steps)
 
@@ -144,22 +152,30 @@ def acknowledge_deletions(
         chosen &= named
     if not controller.active:
         return controller.refused("acknowledge_deletions", "NOT_CONTROLLER")
-    found = _in_state(state, _rows_of(state, _queued(state)), ReplicaState.DELETION_STARTED)
+    found = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
     hosted, slots, begin = _by_broker(state, found)
     hosting_some = np.diff(begin) > 0
+    scopes = [f"answer of broker {broker}" for broker in state.broker_id.tolist()]
+    elsewhere = np.asarray([scope in controller.resumed_elsewhere for scope in scopes], np.bool_)
 
     def steps() -> None:
-        if _answer_as_one(controller) and not (hosting_some & ~chosen).any():
-            if len(found):
-                action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
-                controller.journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
+        journal = controller.journal
+        if len(found) and _answer_as_one(controller) and not (hosting_some & ~chosen).any():
+            action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
+            journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
+            last = scopes[np.flatnonzero(hosting_some)[-1]]
+            with journal.within(last):
                 complete_replicas(controller, found)
+            journal.resumed += [scopes[at] for at in np.flatnonzero(hosting_some)[:-1]]
             return
-        for broker in np.flatnonzero(chosen & hosting_some).tolist():
+        for broker in np.flatnonzero(chosen & (hosting_some | elsewhere)).tolist():
             part = slice(begin[broker], begin[broker + 1])
             heeded = _heeded(controller)[state.topic_row[hosted[part]]]
-            if heeded.any():
-                complete_replicas(controller, _some(hosted[part], slots[part], heeded))
+            with journal.within(scopes[broker]):
+                if heeded.any():
+                    complete_replicas(controller, choose(hosted[part], slots[part], heeded))
+                else:
+                    resume_elsewhere(controller)
 
     return controller.attempt("acknowledge_deletions", steps)
 
@@ -181,7 +197,7 @@ def _answer_as_one(controller: Controller) -> bool:
     being deleted until the last of them has answered.
     """
     state = controller.state
-    queued = _queued(state)
+    queued = queued_topics(state)
     return queued.size == 1 and not controller.journal.full and bool(
         _heeded(controller)[queued[0]]
     )
@@ -232,6 +248,8 @@ def resume_deletion_for(controller: Controller, topics: Rows) -> None:
     if queued.size:
         state.topic_flags[queued] &= 255 - mutators.INELIGIBLE
         resume_deletions(controller)
+    else:
+        resume_elsewhere(controller)
 
 
 def fail_replica_deletion(controller: Controller, replicas: Replicas) -> None:
@@ -239,7 +257,7 @@ def fail_replica_deletion(controller: Controller, replicas: Replicas) -> None:
     state = controller.state
     if not state.delete_topic_enabled:
         return
-    some = _of_queued(state, replicas)
+    some = of_queued(state, replicas)
     if not len(some):
         return
     machine = controller.replica_state_machine
@@ -250,7 +268,7 @@ def fail_replica_deletion(controller: Controller, replicas: Replicas) -> None:
 
 def complete_replicas(controller: Controller, replicas: Replicas) -> None:
     """Replicas of queued topics are deleted."""
-    some = _of_queued(controller.state, replicas)
+    some = of_queued(controller.state, replicas)
     machine = controller.replica_state_machine
     controller.checked(machine.run(some, ReplicaState.DELETION_SUCCESSFUL))
     resume_deletions(controller)
@@ -261,13 +279,46 @@ def resume_deletions(controller: Controller) -> None:
 
     Since 2.5 all topics take each of these steps together; before, one topic after the other.
     """
-    state = controller.state
+    state, journal = controller.state, controller.journal
     if not state.delete_topic_enabled or not state.any_queued:
         return
-    topics = _queued(state)
-    together = controller.profile.batches_deletions
-    for group in [topics] if together else [topics[at : at + 1] for at in _by_name(state, topics)]:
-        _resume(controller, group)
+    journal.resumed.append(journal.scope)
+    _resume_all(controller)
+
+
+def resume_elsewhere(controller: Controller) -> None:
+    """Go on where another part of the cluster resumes deletions, which on one machine are one.
+
+    A topic that waits is looked at again whenever any topic is.
+    """
+    if controller.state.any_queued and controller.journal.scope in controller.resumed_elsewhere:
+        _resume_all(controller)
+
+
+def would_resume(controller: Controller) -> bool:
+    """Whether resuming deletions now would change anything."""
+    state = controller.state
+    if not state.delete_topic_enabled or not state.any_queued:
+        return False
+    for topic in queued_topics(state).tolist():
+        status = controller.deletion_hints.status(state, topic)
+        held = status & SOME_STARTED or state.topic_ineligible[topic]
+        if status & (ALL_SUCCESSFUL | SOME_WITHOUT_ENTRY) or not held:
+            return True
+        if status & SOME_INELIGIBLE and not status & SOME_STARTED:
+            return True
+    return False
+
+
+def _resume_all(controller: Controller) -> None:
+    state, journal = controller.state, controller.journal
+    topics = queued_topics(state)
+    if controller.profile.batches_deletions:
+        _resume(controller, topics)
+        return
+    for at in _by_name(state, topics).tolist():
+        with journal.within(f"topic {state.topic[int(topics[at])].as_py()}"):
+            _resume(controller, topics[at : at + 1])
 
 
 def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
@@ -276,7 +327,7 @@ def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
 
 
 def _resume(controller: Controller, topics: Rows) -> None:
-    state = controller.state
+    state, journal = controller.state, controller.journal
     done, retry, go = [], [], []
     for topic in controller.deletion_hints.undecided(state, topics).tolist():
         status = controller.deletion_hints.status(state, topic)
@@ -291,105 +342,14 @@ def _resume(controller: Controller, topics: Rows) -> None:
             if not state.topic_ineligible[topic]:
                 go.append(topic)
     if done:
-        _finish(controller, np.asarray(done, np.int32))
+        with journal.within("finish deletion"):
+            finish_deletion(controller, np.asarray(done, np.int32))
     if retry:
-        halted = _in_state(
-            state, _rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
+        halted = in_state(
+            state, rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
         )
-        controller.checked(controller.replica_state_machine.run(halted, ReplicaState.OFFLINE))
+        with journal.within("retry deletion"):
+            controller.checked(controller.replica_state_machine.run(halted, ReplicaState.OFFLINE))
     if go:
-        _start(controller, np.asarray(go, np.int32))
-
-
-def _start(controller: Controller, topics: Rows) -> None:
-    """`start` of section 6.12: take the partitions away, and tell brokers to delete replicas."""
-    state, checked = controller.state, controller.checked
-    unseen = topics[~state.topic_deletion_started[topics]]
-    if unseen.size and controller.profile.deletes_partitions_at_start:
-        _take_partitions_away(controller, _rows_of(state, unseen))
-        state.topic_flags[unseen] |= mutators.STARTED
-    rows = _rows_of(state, topics)
-    controller.send_update_metadata("announce the deletion", state.registered, rows)
-    alive, dead = _alive_and_dead(state, rows)
-    replicas = controller.replica_state_machine
-    checked(replicas.run(dead, ReplicaState.DELETION_INELIGIBLE))
-    checked(replicas.run(alive, ReplicaState.OFFLINE))
-    checked(replicas.run(alive, ReplicaState.DELETION_STARTED))
-    state.mark_topics_ineligible(np.unique(state.topic_row[dead.rows]))
-
-
-def _take_partitions_away(controller: Controller, rows: Rows) -> None:
-    machine = controller.partition_state_machine
-    controller.checked(machine.run(rows, PartitionState.OFFLINE))
-    controller.checked(machine.run(rows, PartitionState.NON_EXISTENT))
-
-
-def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
-    """Replicas that are online and not deleted yet, and those that are not online."""
-    live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
-    assigned = first_slots(state.records["n_replicas"][rows])
-    deleted = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(
-        state.records, state.replica_state, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
-    )
-    online = live & assigned & ~deleted
-    offline = assigned & ~live
-    return _some(rows, online, online != 0), _some(rows, offline, offline != 0)
-
-
-def _finish(controller: Controller, topics: Rows) -> None:
-    """`finish` of section 6.12: the topics are gone, and their rows are free."""
-    state = controller.state
-    rows = _rows_of(state, topics)
-    deleted = _in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
-    machine = controller.replica_state_machine
-    controller.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
-    if not controller.profile.deletes_partitions_at_start:
-        _take_partitions_away(controller, rows)
-    topic_events.remove_topics(controller, topics)
-    state.topic_unclean_leader_election[topics] = -1
-    state.topic_min_insync_replicas[topics] = -1
-    mutators.refresh_unclean(state)
-    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
-    freeing.free(state, np.sort(np.concatenate(parts)))
-    for topic in topics.tolist():
-        controller.deletion_hints.forget(topic)
-
-
-# --- sets of rows and replicas ---------------------------------------------------------------
-
-
-def _queued(state: ClusterState) -> Rows:
-    """Rows of the topics that are queued, ascending."""
-    return np.flatnonzero(state.topic_queued_for_deletion).astype(np.int32)
-
-
-def _rows_of(state: ClusterState, topics: npt.NDArray[np.integer]) -> Rows:
-    """Ascending rows of all assigned partitions of some topic rows."""
-    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
-    rows = np.sort(np.concatenate([*parts, np.empty(0, np.int32)])).astype(np.int32)
-    some: Rows = rows[(state.records["flags"][rows] & schema.FLAG_ASSIGNED) != 0]
-    return some
-
-
-def _some(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.bool_]) -> Replicas:
-    if chosen.all():
-        return Replicas(rows, slots)
-    return Replicas(rows[chosen], slots[chosen])
-
-
-def _in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
-    """Assigned replicas of some rows that are in a state."""
-    slots = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(state.records, state.replica_state, rows, 1 << wanted, slots)
-    return _some(rows, slots, slots != 0)
-
-
-def _of_queued(state: ClusterState, replicas: Replicas) -> Replicas:
-    """Those of some replicas whose topic is queued; none where topics cannot be deleted."""
-    queued = state.topic_queued_for_deletion[state.topic_row[replicas.rows]]
-    queued &= state.delete_topic_enabled
-    return _some(replicas.rows, replicas.slots, queued)
+        with journal.within("start deletion"):
+            start_deletion(controller, np.asarray(go, np.int32))

@@ -58,8 +58,8 @@ def elect_leaders(
     trigger : {"AdminClient", "ZkTriggered"}
         Only the AdminClient may elect outside the ISR.
     without_leadership : int, optional
-        Of the whole cluster, where the state is a part of it and all partitions are asked for: the
-        sum of what `count_without_leadership` gives of each part.
+        Of the whole cluster, where the state is a part of it: the sum of what
+        `count_without_leadership` gives of each part for what is asked of it.
 
     Returns
     -------
@@ -164,12 +164,13 @@ def _filter(
     return errors
 
 
-def count_without_leadership(state: ClusterState) -> int:
+def count_without_leadership(state: ClusterState, partitions: Partitions | None = None) -> int:
     """Partitions without cached leadership, of topics that are not queued: none can be elected for.
 
-    Where there is one, an election of all partitions fails as a whole (`elect_leaders`).
+    Where there is one among those asked for, or among all, an election fails as a whole
+    (`elect_leaders`).
     """
-    rows, _ = _asked(state, None)
+    rows, _ = _asked(state, partitions)
     rows = rows[~_queued(state, rows)]
     flags = state.records["flags"][rows]
     return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))
@@ -333,7 +334,10 @@ def enable_unclean_leader_election(
     machine = controller.partition_state_machine
 
     def steps() -> None:
-        for chosen in [None] if topics is None else [[topic] for topic in topics]:
-            controller.checked(machine.trigger_online(chosen))
+        if topics is None:
+            controller.checked(machine.trigger_online())
+        for topic in topics or ():
+            with controller.journal.within(f"topic {topic}"):
+                controller.checked(machine.trigger_online([topic]))
 
     return controller.attempt("enable_unclean_leader_election", steps)

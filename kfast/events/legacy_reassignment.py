@@ -19,6 +19,7 @@ from kfast.events import deletion
 from kfast.events.reassignment_steps import (
     move,
     move_leaders,
+    name_of,
     read_records,
     stop_removed,
     touch,
@@ -160,7 +161,8 @@ def _complete(controller: Controller, row: int) -> None:
     controller.journal.prefix = "B8: "
     controller.send_update_metadata("announce the assignment", state.registered, at)
     controller.journal.prefix = ""
-    deletion.resume_deletion_for(controller, state.topic_row[at])
+    with controller.journal.within(f"reassignment of {name_of(state, row)}"):
+        deletion.resume_deletion_for(controller, state.topic_row[at])
 
 
 def _assign_targets(controller: Controller, row: Rows, targets: tuple[int, ...]) -> Slots:

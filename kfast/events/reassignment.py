@@ -21,6 +21,7 @@ from kfast.events.reassignment_steps import (
     forget_orders,
     move,
     move_leaders,
+    name_of,
     read_records,
     stop_removed,
     touch,
@@ -172,4 +173,6 @@ def _complete(controller: Controller, rows: Rows) -> None:
     controller.send_update_metadata("announce the assignment", state.registered, rows)
     controller.journal.prefix = ""
     if state.any_queued:
-        deletion.resume_deletion_for(controller, np.unique(state.topic_row[rows]))
+        topics = np.unique(state.topic_row[rows])
+        with controller.journal.within(f"reassignment of {name_of(state, rows[0])}"):
+            deletion.resume_deletion_for(controller, topics)

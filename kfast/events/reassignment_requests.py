@@ -109,17 +109,22 @@ def alter_partition_reassignments(
     return _started(controller, event, asked, codes)
 
 
-def reassign_partitions(controller: Controller, reassignments: Reassignments) -> Outcome:
+def reassign_partitions(
+    controller: Controller, reassignments: Reassignments, *, reassigned: int | None = None
+) -> Outcome:
     """The legacy reassignment node was created (6.7); no list is checked.
 
     Parameters and results as of `alter_partition_reassignments`; partitions that fail are removed
     from the node. `ArgumentError` where a list is empty, names a negative id, or is null.
+    `reassigned` are the partitions of the whole cluster that are being reassigned, where the state
+    is a part of it.
     """
     asked = parse(controller.state, reassignments, node=True)
     event = "reassign_partitions"
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
-    if not controller.profile.cancels_reassignments and controller.state.n_reassigned:
+    moving = controller.state.n_reassigned if reassigned is None else reassigned
+    if not controller.profile.cancels_reassignments and moving:
         return controller.refused(event, "REASSIGNMENT_IN_PROGRESS")
     return _started(controller, event, asked, np.zeros(asked.rows.size, np.uint8))
 
@@ -249,7 +254,7 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
     """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
     if not len(reassignments):
         return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
-    table = _as_table(reassignments)
+    table = as_table(reassignments)
     named = table.column("topic").combine_chunks().dictionary_encode()
     topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     partitions = table.column("partition").to_numpy()
@@ -303,7 +308,8 @@ def _is_movable(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
     return movable
 
 
-def _as_table(reassignments: Reassignments) -> pa.Table:
+def as_table(reassignments: Reassignments) -> pa.Table:
+    """Reassignments as a table of topic, partition and replicas (null: cancel)."""
     try:
         if isinstance(reassignments, pa.Table):
             return reassignments.select(_ASKED.names).cast(_ASKED)

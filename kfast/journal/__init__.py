@@ -65,10 +65,27 @@ class Journal:
         finally:
             self.each, self.prefix = False, ""
 
+    @contextlib.contextmanager
+    def within(self, scope: str) -> Iterator[None]:
+        """Steps within are for somebody's answer, some topic, or a part of an event (`scopes`)."""
+        before = self.scope
+        self.scope = f"{before}: {scope}" if before else scope
+        try:
+            yield
+        finally:
+            self.scope = before
+
+    def _name_steps(self, action: str, n: int = 1) -> None:
+        """Begin the next steps."""
+        self.actions += [self.prefix + action] * n
+        self.scopes += [self.scope] * n
+
     def begin(self) -> None:
         """Forget what was recorded."""
-        self.prefix = ""
+        self.prefix, self.scope = "", ""
         self.actions: list[str] = []
+        self.scopes: list[str] = []
+        self.resumed: list[str] = []
         self.totals: list[StepTotals] = []
         self.sent: list[Sent | SentSteps] = []
         self.batches: list[dict[str, Any]] = []
@@ -137,7 +154,7 @@ class Journal:
         """
         total = self.take_counters(tally)
         step = len(self.actions)
-        self.actions.append(self.prefix + action)
+        self._name_steps(action)
         if not self.counting:
             return
         from_store = from_store or self.names_deleted
@@ -177,7 +194,7 @@ class Journal:
 
     def add_empty_steps(self, action: str, n: int) -> None:
         """Record n calls whose counts are those of the call after them."""
-        self.actions += [self.prefix + action] * n
+        self._name_steps(action, n)
 
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
@@ -238,7 +255,7 @@ class Journal:
     ) -> None:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
         step = len(self.actions)
-        self.actions.append(self.prefix + action)
+        self._name_steps(action)
         self.steps.append(Step(
             step, keep(self.state, added), SENDS, self.profile, told=keep(self.state, told)
         ))
@@ -283,7 +300,7 @@ class Journal:
             Partition rows; those without cached leadership carry no entry (5.2).
         """
         step = len(self.actions)
-        self.actions.append(self.prefix + action)
+        self._name_steps(action)
         if not self.counting:
             return
         chosen = brokers & self.state.registered
@@ -302,7 +319,7 @@ class Journal:
     ) -> None:
         """Record UpdateMetadata requests, one step each, of which only the sizes are kept."""
         first = len(self.actions)
-        self.actions += [self.prefix + action] * len(sizes)
+        self._name_steps(action, len(sizes))
         if self.counting:
             self.sent.append(SentSteps(first, brokers & self.state.registered, sizes))
 
@@ -321,7 +338,7 @@ class Journal:
     def add_stop_count(self, action: str, broker: int, n: int) -> None:
         """Record StopReplica without deletion to one broker row, for so many partitions."""
         step = len(self.actions)
-        self.actions.append(self.prefix + action)
+        self._name_steps(action)
         if self.counting:
             told = np.zeros(self.state.n_brokers, np.bool_)
             told[broker] = self.state.registered[broker]
@@ -331,7 +348,8 @@ class Journal:
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""
         outcome = Outcome(event, self.level)
-        outcome.actions = tuple(self.actions)
+        outcome.actions, outcome.scopes = tuple(self.actions), tuple(self.scopes)
+        outcome.resumed = frozenset(self.resumed)
         outcome.batches = self.batches
         outcome.totals, outcome.sent = self.totals, self.sent
         outcome.broker_id = self.state.broker_id

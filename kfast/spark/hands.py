@@ -22,6 +22,7 @@ from kfast.io import SourceTables
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.text import writing
 from kfast.spark.dataset import digest_names
+from kfast.spark.folders import check_turn
 from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
@@ -165,6 +166,7 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
     if run.journal == "full" and run.events:
         for kind, tables in full.items():
             _write(folder / kind / name, pa.concat_tables(tables))
+    check_turn(run.folder, run.turn)
     sums.topics.append(digest_names(state.topic).tobytes())
     sums.written.append(folder / "state" / name)
     _finish(without_free_rows(state), sums, run.form, room)

@@ -33,7 +33,7 @@ from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.spark.columns import spark_schema
 from kfast.spark.dataset import CLUSTER_FILE, Dataset, check_topics, look_at, over_hands
-from kfast.spark.folders import empty_folder
+from kfast.spark.folders import output_folder
 from kfast.spark.hands import (
     BROKERS,
     DONE,
@@ -172,7 +172,8 @@ def fail(
     Raises
     ------
     ArgumentError
-        An event cannot be, for these brokers; the output is in the way. Nothing was run.
+        An event cannot be, for these brokers; the output is in the way, or another run is at work
+        there. Nothing was run.
     InputError
         The files are not shards of one cluster, or an event ended with an error in some of them
         only. This may come out at the end: what was written then has no `_cluster.arrow`.
@@ -191,14 +192,14 @@ def fail(
     )
     whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
     common = _rehearse(whole, wanted, profile)
-    folder = empty_folder(output, dataset)
-    decided: list[Event] = []
-    for event in wanted:
-        run = Run(whole, tuple(decided), "off", profile, folder, form)
-        decided.append(_look_ahead(spark, run, event, rules))
-    run = Run(whole, tuple(decided), journal, profile, folder, form)
-    done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
-    return _put_together(spark, run, done.sort_by("hand"), common)
+    with output_folder(output, dataset) as (folder, turn):
+        decided: list[Event] = []
+        for event in wanted:
+            run = Run(whole, tuple(decided), "off", profile, folder, form)
+            decided.append(_look_ahead(spark, run, event, rules))
+        run = Run(whole, tuple(decided), journal, profile, folder, form, turn)
+        done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
+        return _put_together(spark, run, done.sort_by("hand"), common)
 
 
 def _rehearse(whole: Dataset, events: Iterable[Event], profile: str) -> ClusterState:
@@ -244,15 +245,10 @@ def _put_together(
     parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
     digest = join_digests(parts, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
-    tables = common.to_tables()
-    folder = Path(run.folder)
-    write(
-        SourceTables("", tables.partitions, tables.topics, tables.brokers, tables.cluster),
-        folder / "state" / CLUSTER_FILE,
-    )
     loads = [pa.ipc.open_stream(item).read_all() for item in done["brokers"].to_pylist()]
     full = run.journal == "full" and bool(run.events)
-    return ShardedOutcome(
+    folder = Path(run.folder)
+    outcome = ShardedOutcome(
         digest.together(),
         sum(done["partitions"].to_pylist()),
         {key: sum(item["census"][key] for item in said) for key in CENSUS_METRICS},
@@ -266,6 +262,13 @@ def _put_together(
         spark,
         run,
     )
+    # The last of all: what has no such file is not the end of a run.
+    tables = common.to_tables()
+    write(
+        SourceTables("", tables.partitions, tables.topics, tables.brokers, tables.cluster),
+        folder / "state" / CLUSTER_FILE,
+    )
+    return outcome
 
 
 def _join_errors(run: Run, said: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:

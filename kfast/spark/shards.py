@@ -75,6 +75,7 @@ class Run:
     profile: str
     folder: str
     form: str = FLAT
+    turn: str = ""
 
     @property
     def unclean_before(self) -> int:

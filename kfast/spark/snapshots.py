@@ -8,7 +8,6 @@ each snapshot keeps two runs apart, for the tasks of a killed driver may go on f
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import operator
 import platform
@@ -33,6 +32,7 @@ from kfast.spark.fleets import (
     labelled,
     make_scenarios,
 )
+from kfast.spark.folders import locked
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
 
@@ -209,9 +209,7 @@ def run_snapshot(job: Job, source: str) -> dict[str, Any]:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Wait until nobody else makes this snapshot; a process that is killed lets go of its lock."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with locked(folder, wait=True):
         _clear(folder)
         yield
 

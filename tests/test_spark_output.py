@@ -1,0 +1,87 @@
+"""The output folder of a sharded run: one run at a time, and no dataset before the end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+import kfast
+from tests.in_process import without_session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def dataset(tmp_path, monkeypatch):
+    """Give a folder of shards, whose tasks run here."""
+    import kfast.spark
+
+    without_session(monkeypatch)
+    state = kfast.generate(brokers=5, partitions=60, topics=6, seed=1)
+    kfast.spark.split(state, tmp_path / "in", shards=3)
+    return tmp_path / "in"
+
+
+def hold(output, dataset, held) -> None:
+    """Be at work in a folder until somebody kills this process."""
+    from kfast.spark.folders import output_folder
+
+    with output_folder(output, dataset):
+        held.set()
+        signal.pause()
+
+
+def test_another_run_is_kept_out_until_the_first_ends_or_is_killed(dataset, tmp_path):
+    import kfast.spark
+
+    out = tmp_path / "out"
+    context = multiprocessing.get_context("spawn")
+    held = context.Event()
+    other = context.Process(target=hold, args=(out, dataset, held))
+    other.start()
+    assert held.wait(60)
+    with pytest.raises(kfast.ArgumentError, match="out is being written by another run"):
+        kfast.spark.fail(None, dataset, brokers=[1], output=out)
+    os.kill(other.pid, signal.SIGKILL)
+    other.join()
+    first = kfast.spark.fail(None, dataset, brokers=[1], output=out)
+    assert kfast.spark.fail(None, dataset, brokers=[1], output=out).digest == first.digest
+
+
+def test_tasks_of_a_run_that_has_ended_write_nothing(dataset, tmp_path):
+    """Tasks on other machines can outlive the driver that was killed."""
+    from kfast.spark.folders import check_turn, output_folder
+
+    with output_folder(tmp_path / "out", dataset) as (folder, old):
+        check_turn(folder, old)
+    with output_folder(tmp_path / "out", dataset) as (folder, new):
+        check_turn(folder, new)
+        with pytest.raises(kfast.InputError, match="was taken by another run"):
+            check_turn(folder, old)
+
+
+@pytest.mark.parametrize("where", ["look_ahead", "tasks", "end"])
+def test_a_run_that_ends_with_an_error_leaves_no_dataset(dataset, tmp_path, monkeypatch, where):
+    import kfast.spark
+    from kfast.spark import sharded
+
+    out = tmp_path / "out"
+    cluster = out / "state" / "_cluster.arrow"
+    events = ["on_controller_failover", "rebalance_leaders"]
+    kfast.spark.fail(None, dataset, events=events, output=out)
+    assert cluster.exists()
+
+    def fails(*_):
+        raise OSError("the disk is full")
+
+    name = {"look_ahead": "_count_preferred", "tasks": "run_hand", "end": "_join_errors"}[where]
+    with monkeypatch.context() as patched:
+        patched.setattr(sharded, name, fails)
+        with pytest.raises(OSError, match="the disk is full"):
+            kfast.spark.fail(None, dataset, events=events, output=out)
+    assert not cluster.exists()
+    kfast.spark.fail(None, dataset, events=events, output=out)
+    assert cluster.exists()
