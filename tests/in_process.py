@@ -15,7 +15,7 @@ class Gathered:
         batches = [batch for number in range(n) for batch in run(number)]
         self.table = pa.Table.from_batches(batches, wanted)
 
-    def toArrow(self) -> pa.Table:
+    def toArrow(self) -> pa.Table:  # noqa: N802
         """All rows."""
         return self.table
 

@@ -53,7 +53,7 @@ class Journal:
         self.state = state
         self.profile = profile
         self.level = cast(Literal["off", "counts", "full"], level)
-        self.each = False
+        self.each, self.scope = False, ""
         self.begin()
 
     @contextlib.contextmanager
@@ -68,7 +68,7 @@ class Journal:
     @contextlib.contextmanager
     def within(self, scope: str) -> Iterator[None]:
         """Steps within are for somebody's answer, some topic, or a part of an event (`scopes`)."""
-        before = self.scope
+        before: str = self.scope
         self.scope = f"{before}: {scope}" if before else scope
         try:
             yield
@@ -82,7 +82,8 @@ class Journal:
 
     def begin(self) -> None:
         """Forget what was recorded."""
-        self.prefix, self.scope = "", ""
+        self.prefix = ""
+        self.scope = ""
         self.actions: list[str] = []
         self.scopes: list[str] = []
         self.resumed: list[str] = []
