@@ -16,11 +16,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.state import ClusterState
+from kfast.state.tables import partitions_table, small_tables, topic_names, used_part
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["TABLES", "batches_of", "cluster_table", "sourced", "spark_schema"]
+__all__ = [
+    "BATCH_ROWS", "BY_ROW", "TABLES", "batches_of", "cluster_table", "count_rows", "row_tables",
+    "sourced", "spark_schema", "with_source",
+]
 
 BATCH_ROWS = 100_000
 """Rows of a batch that goes to the JVM: what it gains by more is lost in memory."""
@@ -48,6 +52,9 @@ TABLES = {
     "assumptions": ASSUMPTIONS_SCHEMA,
 }
 """What can be read of every export, and its columns without `source`."""
+
+BY_ROW = ("partitions", "replicas")
+"""Tables that are made of rows of partitions, and nothing else."""
 
 
 def check_table(name: str) -> str:
@@ -83,38 +90,48 @@ def cluster_table(state: ClusterState, name: str) -> pa.Table:
     """One of `TABLES` of a cluster."""
     if check_table(name) == "assumptions":
         return pa.table([pa.array(state.assumptions, pa.string())], schema=ASSUMPTIONS_SCHEMA)
+    if name == "partitions":
+        return partitions_table(state)
     if name == "replicas":
-        return _replicas(state.to_tables().partitions)
-    table: pa.Table = getattr(state.to_tables(), name)
-    return table
+        return replicas_table(state)
+    tables = dict(zip(("brokers", "topics", "cluster"), small_tables(state), strict=True))
+    return tables[name]
 
 
-def _replicas(partitions: pa.Table) -> pa.Table:
-    """Lists of replicas turned into rows."""
-    partitions = partitions.combine_chunks()
-    owner, place, brokers = _unrolled(partitions["replicas"])
-    in_row, _, in_sync = _unrolled(partitions["isr"])
-    leader = partitions["leader"].to_numpy()
+def replicas_table(state: ClusterState, start: int = 0, stop: int | None = None) -> pa.Table:
+    """A row for each assigned replica, of all partitions or of some rows in use."""
+    rows, records, _ = used_part(state, start, stop)
+    assigned = (records["flags"] & schema.FLAG_ASSIGNED) != 0
+    counts = np.where(assigned, records["n_replicas"], 0).astype(np.int64)
+    owner = np.repeat(np.arange(rows.size), counts)
+    # Assigned replicas are the first slots, in their order.
+    slot = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    brokers = state.replicas[rows[owner], slot].astype(np.int32)
+    in_sync = records["isr"][owner].astype(np.uint64) >> slot.astype(np.uint64) & np.uint64(1)
     columns = [
-        partitions["topic"].take(pa.array(owner)),
-        partitions["partition"].take(pa.array(owner)),
-        pa.array(place),
-        pa.array(brokers),
-        pa.array(leader[owner] == brokers),
-        pa.array(np.isin(owner << 32 | brokers, in_row << 32 | in_sync)),
+        topic_names(state, rows[owner]).dictionary_decode(),
+        pa.array(state.partition[rows[owner]]),
+        pa.array(slot.astype(np.int32)),
+        pa.array(state.broker_id[brokers]),
+        pa.array(records["leader"][owner] == brokers),
+        pa.array(in_sync != 0),
     ]
     return pa.table(columns, schema=REPLICAS_SCHEMA)
 
 
-def _unrolled(
-    column: pa.ChunkedArray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row, place within the list, and value of every item of a list column."""
-    lists = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    sizes = np.nan_to_num(
-        lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.float64)
-    ).astype(np.int64)
-    owner = np.repeat(np.arange(sizes.size), sizes)
-    begin = np.cumsum(sizes) - sizes
-    place = (np.arange(owner.size) - begin[owner]).astype(np.int32)
-    return owner, place, lists.flatten().to_numpy()
+def row_tables(
+    state: ClusterState, name: str, start: int = 0, stop: int | None = None
+) -> Iterator[pa.Table]:
+    """`cluster_table` in pieces; of partitions and replicas, those of some rows in use."""
+    if name not in BY_ROW:
+        yield cluster_table(state, name)
+        return
+    make = partitions_table if name == "partitions" else replicas_table
+    last = count_rows(state) if stop is None else stop
+    for at in range(start, last, BATCH_ROWS):
+        yield make(state, at, min(at + BATCH_ROWS, last))
+
+
+def count_rows(state: ClusterState) -> int:
+    """How many rows of partitions are in use."""
+    return state.n_partitions - int(state.free_rows.size)

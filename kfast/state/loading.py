@@ -204,16 +204,25 @@ def _load_partitions(
     state.records["leader"] = leaders
     _fill_records(state, rows)
     states = rows.list_values("replica_states", np.int8)
-    if states.size != lists["replica_state_broker_ids"].values.size:
-        raise InputError(
-            f"{rows.source}: replica_states has {states.size} states for "
-            f"{lists['replica_state_broker_ids'].values.size} brokers; one each is right"
-        )
+    _check_states(state, rows, lists["replica_state_broker_ids"])
     kernels.fill_slots(
         state.records, state.replicas, state.replica_state, offsets,
         np.asarray(present, np.int32), values, states,
     )
     _note_orders(state, lists)
+
+
+def _check_states(state: ClusterState, rows: Columns, brokers: ListColumn) -> None:
+    """Refuse a partition that has more or fewer replica states than brokers for them."""
+    states = np.diff(rows.list_column("replica_states").offsets)
+    named = np.diff(brokers.offsets)
+    wrong = np.flatnonzero(states != named)
+    if wrong.size:
+        row = int(wrong[0])
+        raise InputError(
+            f"{rows.where(row)}: replica_states of {_label(state, row)} has {states[row]} states "
+            f"for {named[row]} brokers; one each is right"
+        )
 
 
 def _stack(

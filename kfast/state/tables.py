@@ -80,14 +80,24 @@ def _nullable(values: npt.NDArray[Any], null: int, kind: pa.DataType) -> pa.Arra
     return pa.array(values, mask=values == null).cast(kind)
 
 
-def _partitions(state: ClusterState) -> pa.Table:
-    rows = freeing.used_rows(state)
-    every = rows.size == state.n_partitions
-    records = state.records if every else state.records.take(rows)
+def used_part(
+    state: ClusterState, start: int = 0, stop: int | None = None
+) -> tuple[Rows, npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Some of the rows in use, in order: their numbers, records, and replica states."""
+    if state.free_rows.size:
+        rows = freeing.used_rows(state)[start:stop]
+        return rows, state.records.take(rows), state.replica_state[rows]
+    part = slice(*slice(start, stop).indices(state.n_partitions))
+    rows = np.arange(part.start, max(part.start, part.stop), dtype=np.int32)
+    return rows, state.records[part], state.replica_state[part]
+
+
+def partitions_table(state: ClusterState, start: int = 0, stop: int | None = None) -> pa.Table:
+    """The table of partitions, or of some of the rows in use."""
+    rows, records, replica_state = used_part(state, start, stop)
     flags = records["flags"]
-    entries = np.empty(state.n_partitions, np.uint64)
-    kernels.mask_states(state.records, state.replica_state, entries)
-    entries = entries[rows]
+    entries = np.empty(rows.size, np.uint64)
+    kernels.mask_states(records, replica_state, entries)
     brokers = id_lists(state, rows, entries)
     states = np.empty(len(brokers.values), np.int8)
     kernels.expand_states(state.replica_state, rows, entries, states)
@@ -118,7 +128,7 @@ def to_tables(
     state: ClusterState, *, flat: bool = False, room: Room | None = None
 ) -> Tables:
     """See `ClusterState.to_tables`; `room` is memory for the columns of the flat form."""
-    partitions = to_flat(state, room=room) if flat else _partitions(state)
+    partitions = to_flat(state, room=room) if flat else partitions_table(state)
     brokers, topics, cluster = small_tables(state)
     return Tables(brokers, topics, partitions, cluster)
 
