@@ -9,7 +9,7 @@ import signal
 import pytest
 
 import kfast
-from tests.in_process import without_session
+from tests.sharded import without_session
 
 pytestmark = pytest.mark.spark
 

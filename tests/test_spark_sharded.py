@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +12,7 @@ import pytest
 import kfast
 from kfast.census import take_census
 from kfast.io import SourceTables, read_tables, write
+from tests.sharded import alone, counts_alone, joined, requests_alone, split
 
 pytestmark = pytest.mark.spark
 EVENTS = [
@@ -33,22 +32,9 @@ EVENTS = [
     ("catch_up", range(11)),
     ("elect_leaders", {"trigger": "ZkTriggered"}),
 ]
-KEYS = ["event", "action", "occurrence", "kind", "broker_id"]
 
 
-def split(state: kfast.ClusterState, folder, shards: int) -> None:
-    """Write a cluster as shards of whole topics, each with all brokers and its own topics."""
-    folder.mkdir(parents=True)
-    tables = state.to_tables()
-    names = tables.topics["topic"].to_pylist()
-    for number in range(shards):
-        mine = pa.array(names[number::shards], pa.string())
-        partitions = tables.partitions.filter(pc.is_in(tables.partitions["topic"], mine))
-        topics = tables.topics.filter(pc.is_in(tables.topics["topic"], mine))
-        write(
-            SourceTables("", partitions, topics, tables.brokers, tables.cluster),
-            folder / f"{number}.parquet",
-        )
+TWICE = pa.table({"topic": ["t", "t"], "partition": [0, 0], "replicas": [[1], [2]]})
 
 
 @pytest.fixture(scope="module")
@@ -66,63 +52,6 @@ def cluster():
     controller.on_broker_startup([0, 1, 2, 3, 4, 5])
     assert state.unclean_elections > 0
     return state
-
-
-def alone(state, events, journal, profile):
-    """Outcomes of the events on one machine, and the state afterwards."""
-    after = state.copy()
-    controller = kfast.Controller(after, journal=journal, profile=profile)
-    outcomes = []
-    for event in events:
-        name, argument = event if isinstance(event, tuple) else (event, None)
-        method = getattr(controller, name)
-        if name == "elect_leaders":
-            outcomes.append(method(**argument or {}))
-        else:
-            outcomes.append(method() if argument is None else method(argument))
-    return after, outcomes
-
-
-def requests_alone(outcomes) -> list[tuple]:
-    """Requests per event, action, occurrence (or broker, or sender), kind and broker."""
-    rows = []
-    for at, outcome in enumerate(outcomes):
-        seen: dict[str, int] = {}
-        number = []
-        senders = iter(outcome.senders)
-        for step, action in enumerate(outcome.actions):
-            number.append(seen.get(action, 0))
-            seen[action] = number[-1] + 1
-            if outcome.rebalanced:
-                number[-1] = outcome.rebalanced[step]
-            if outcome.senders and action == "announce the ISRs":
-                number[-1] = next(senders)
-        assert next(senders, None) is None
-        for r in outcome.request_counts.to_pylist():
-            rows.append((
-                at, outcome.actions[r["step"]], number[r["step"]], r["kind"], r["broker_id"],
-                r["requests"], r["partitions"],
-            ))
-    return sorted(rows)
-
-
-def counts_alone(outcomes) -> list[tuple]:
-    rows = []
-    for at, outcome in enumerate(outcomes):
-        counts = outcome.counts
-        items = [("transition", f"{a} -> {b}", n) for (a, b), n in counts.transitions.items()]
-        items += [("code", code, n) for code, n in counts.codes.items()]
-        items += [
-            ("total", "leaders_moved", counts.leaders_moved),
-            ("total", "unclean_elections", counts.unclean_elections),
-            ("total", "remaining", outcome.remaining.size),
-        ]
-        said = [code.name for code in outcome.alterations()]
-        if outcome.replies is not None:
-            said += [error or "NONE" for error in outcome.replies["error"].to_pylist()]
-        items += [("reply", reply, n) for reply, n in Counter(said).items()]
-        rows += [(at, outcome.event, *item) for item in items]
-    return sorted(rows)
 
 
 @pytest.mark.parametrize(
@@ -156,18 +85,6 @@ def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profil
     for table, outcome in zip(done.imbalance, (outcomes[5], outcomes[9]), strict=True):
         assert table.to_pylist() == outcome.imbalance.drop_columns("ratio").to_pylist()
     assert joined(done.state).digest() == after.digest()
-
-
-def joined(folder) -> kfast.ClusterState:
-    """A dataset that `fail` wrote, on one machine."""
-    parts = [read_tables(path) for path in sorted(Path(folder).glob("*.parquet"))]
-    common = read_tables(Path(folder) / "_cluster.arrow")
-    return kfast.ClusterState.from_tables(
-        common.brokers,
-        pa.concat_tables([part.topics for part in parts]),
-        pa.concat_tables([part.partitions for part in parts]),
-        common.cluster,
-    )
 
 
 def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp_path):
@@ -325,9 +242,17 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
     for message, arguments in (
         ("give brokers that fail, or events", {}),
         ("broker 7 is not registered", {"brokers": [7]}),
-        ("'delete_topics' is not one of a sharded cluster", {"events": ["delete_topics"]}),
+        ("'log_dirs' is not one of a sharded cluster", {"events": ["log_dirs"]}),
+        ("delete_topics takes list; found None", {"events": ["delete_topics"]}),
+        ("named by text; found 7", {"events": [("delete_topics", [7])]}),
+        ("broker 99", {"events": [("reassign_partitions", {("t", 0): [99]})]}),
+        ("listed twice", {"events": [("alter_partition_reassignments", TWICE)]}),
+        ("names a broker twice", {"events": [("on_topic_change", {"t": {0: [1, 1]}})]}),
+        ("broker 77", {"events": [("on_partition_modifications", {"t": {0: [1, 77]}})]}),
+        ("one topic .* found 2", {"events": [("on_partition_modifications", {"t": {}, "u": {}})]}),
+        ("as pairs", {"events": [("elect_leaders", {"partitions": ["t"]})]}),
         ("controlled_shutdown takes int", {"events": [("controlled_shutdown", [1])]}),
-        ("takes a dict of type, trigger", {"events": [("elect_leaders", {"partitions": []})]}),
+        ("takes a dict of type, trigger", {"events": [("elect_leaders", {"topics": []})]}),
         ("type 'best' is unknown", {"events": [("elect_leaders", {"type": "best"})]}),
         ("broker 99", {"events": [("catch_up", [99])]}),
         ("holds something else: notes.txt", {"brokers": [1], "output": tmp_path / "busy"}),

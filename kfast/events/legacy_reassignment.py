@@ -106,10 +106,13 @@ def _drop(state: ClusterState, row: int) -> None:
 def reassign_legacy(controller: Controller, row: int) -> None:
     """Begin or complete one reassignment; what Kafka's handler would raise, this raises."""
     controller.state.forget_survey()
-    if is_complete_legacy(controller, row):
-        _complete(controller, row)
-    else:
-        _begin(controller, row)
+    try:
+        if is_complete_legacy(controller, row):
+            _complete(controller, row)
+        else:
+            _begin(controller, row)
+    finally:
+        controller.journal.prefix = ""
 
 
 def is_complete_legacy(controller: Controller, row: int) -> bool:

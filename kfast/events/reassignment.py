@@ -62,6 +62,8 @@ def on_partition_reassignment(
             failures[int(rows[at])] = failed.error
             if end_at_error:
                 break
+        finally:
+            controller.journal.prefix = ""
     return failures
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast.census import CensusSums
+from kfast.events.deletion import would_resume
 from kfast.events.leader_election import count_preferred
 from kfast.io import SourceTables
 from kfast.io.parquet import write_flat, write_parquet
@@ -24,6 +25,8 @@ from kfast.io.text import writing
 from kfast.spark.dataset import digest_names
 from kfast.spark.folders import check_turn
 from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
+from kfast.spark.parts import Part, part_of, said_of
+from kfast.spark.resuming import Resumes
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
@@ -80,10 +83,12 @@ class Sums:
     census: Counter[str] = field(default_factory=Counter)
     counts: Counter[tuple[int, str, str, str]] = field(default_factory=Counter)
     requests: list[pa.Table] = field(default_factory=list)
-    actions: dict[str, int] = field(default_factory=dict)
+    steps: dict[tuple[str, str], int] = field(default_factory=dict)
     brokers: list[pa.Table] = field(default_factory=list)
     topics: list[bytes] = field(default_factory=list)
     errors: set[tuple[int, str | None]] = field(default_factory=set)
+    parts: list[Part] = field(default_factory=list)
+    resumes: list[Resumes] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
 
@@ -107,7 +112,8 @@ def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:
     for number in run.dataset.hands[hand]:
         controller = run.controller(number, room)
         for event in run.events:
-            event.happen(controller)
+            part, _ = part_of(event, controller.state, number, len(run.dataset.files))
+            part.happen(controller)
         yield controller.state
 
 
@@ -126,7 +132,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     for number in run.dataset.hands[hand]:
         _run_shard(run, number, sums, room)
         _give_back(sums.written[-2:])
-    requests = join_requests(sums.requests, list(sums.actions))
+    requests = join_requests(sums.requests, list(sums.steps))
     _write(Path(run.folder) / "requests" / f"hand-{hand:06}.parquet", requests)
     said = {
         # The counter of unclean elections before is taken off by who joins the hands.
@@ -134,6 +140,8 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
         "census": sums.census,
         "counts": [[*key, n] for key, n in sums.counts.items()],
         "errors": list(sums.errors),
+        "parts": sums.parts,
+        "resumes": sums.resumes,
     }
     brokers = pa.BufferOutputStream()
     with pa.ipc.new_stream(brokers, BROKERS) as writer:
@@ -153,11 +161,18 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
     state = controller.state
     full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
     for at, event in enumerate(run.events):
-        outcome = event.happen(controller)
+        part, known = part_of(event, state, number, len(run.dataset.files))
+        began = would_resume(controller)
+        deleting = state.any_queued
+        outcome = part.happen(controller)
         sums.errors.add((at, outcome.error))
+        sums.parts += said_of(at, number, event, known, outcome)
+        if deleting or state.any_queued:
+            waits = began or would_resume(controller)
+            sums.resumes.append(Resumes(at, waits, sorted(outcome.resumed)))
         for key, n in counts_of(at, outcome):
             sums.counts[key] += n
-        requests = requests_of(at, outcome, controller.profile.item_by_item, sums.actions)
+        requests = requests_of(at, outcome, controller.profile.item_by_item, sums.steps)
         sums.requests.append(requests)
         if run.journal == "full":
             for kind, tables in full.items():
@@ -167,9 +182,10 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
         for kind, tables in full.items():
             _write(folder / kind / name, pa.concat_tables(tables))
     check_turn(run.folder, run.turn)
+    state = without_free_rows(state)
     sums.topics.append(digest_names(state.topic).tobytes())
     sums.written.append(folder / "state" / name)
-    _finish(without_free_rows(state), sums, run.form, room)
+    _finish(state, sums, run.form, room)
 
 
 def _finish(state: ClusterState, sums: Sums, form: str, room: Room) -> None:

@@ -6,6 +6,7 @@ is the same in every shard.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from kfast.events.visits import ANNOUNCEMENT
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
-from kfast.schema import AlterCode
+from kfast.schema import AlterCode, ReassignmentCode
 
 __all__ = ["REQUESTS", "counts_of", "join_requests", "requests_of", "rows_of"]
 
@@ -24,6 +25,7 @@ REQUESTS = pa.schema(
     [
         ("event", pa.int32()),
         ("action", pa.string()),
+        ("scope", pa.string()),
         ("occurrence", pa.int32()),
         ("kind", pa.string()),
         ("broker_id", pa.int32()),
@@ -34,6 +36,9 @@ REQUESTS = pa.schema(
     ]
 )
 """`alone`: the requests of each partition went out by themselves, as before Kafka 1.1."""
+
+MOVES = re.compile(r"(U|[AB]\d): ")
+"""Steps of reassignments: their actions begin with the phase (6.7)."""
 
 STOPPED = "stop followed replicas"
 """Action of a controlled shutdown that sends StopReplica outside the machines' batches."""
@@ -60,46 +65,59 @@ def counts_of(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, 
     if outcome.alter_codes.size:
         codes = np.bincount(outcome.alter_codes, minlength=len(AlterCode)).tolist()
         named.append(("reply", {code.name: codes[code] for code in AlterCode if codes[code]}))
+    if outcome.reassignment_codes.size:
+        started = np.bincount(outcome.reassignment_codes, minlength=len(ReassignmentCode)).tolist()
+        named.append(("reply", {code.name: started[code] for code in ReassignmentCode
+                                if started[code]}))
     for kind, items in named:
         for item, n in items.items():
             yield (at, outcome.event, kind, item), n
 
 
 def number_steps(outcome: Outcome) -> list[int]:
-    """What tells each step from others of the same action, in whatever shard.
+    """What tells each step from others of the same action and scope, in whatever shard.
 
     In a rebalance each step is for one broker, and where brokers caught up each announcement is of
-    one leader. For any other step it is how often the action has been taken before.
+    one leader. Steps of reassignments are told apart by nothing: each partition has requests of its
+    own, which add up. For any other step it is how often the action has been taken before.
     """
     if outcome.rebalanced:
         return list(outcome.rebalanced)
-    seen: dict[str, int] = {}
+    seen: dict[tuple[str, str], int] = {}
     numbers = []
     senders = iter(outcome.senders)
-    for action in outcome.actions:
-        if outcome.senders and action == ANNOUNCEMENT:
+    for step in zip(outcome.scopes, outcome.actions, strict=True):
+        if outcome.senders and step[1] == ANNOUNCEMENT:
             numbers.append(next(senders))
-            continue
-        numbers.append(seen.get(action, 0))
-        seen[action] = numbers[-1] + 1
+        elif MOVES.match(step[1]):
+            numbers.append(0)
+        else:
+            numbers.append(seen.get(step, 0))
+            seen[step] = numbers[-1] + 1
     return numbers
 
 
-def requests_of(at: int, outcome: Outcome, each: bool, known: dict[str, int]) -> pa.Table:
+def requests_of(
+    at: int, outcome: Outcome, each: bool, known: dict[tuple[str, str], int]
+) -> pa.Table:
     """Requests by broker; `each` where a shutdown stops the replicas of each partition alone.
 
-    Actions and kinds are numbers, by which Arrow groups ten times faster; `known` grows.
+    Steps (action and scope) and kinds are numbers, by which Arrow groups ten times faster; `known`
+    grows.
     """
     counts = outcome.request_counts
     step = counts["step"].to_numpy()
-    codes = [known.setdefault(action, len(known)) for action in outcome.actions]
+    named = zip(outcome.actions, outcome.scopes, strict=True)
+    codes = [known.setdefault(name, len(known)) for name in named]
     numbers = np.asarray(number_steps(outcome), np.int32)
     alone = [totals.step for totals in outcome.totals if totals.each]
-    if each:
-        alone += [step for step, action in enumerate(outcome.actions) if action == STOPPED]
+    alone += [
+        step for step, action in enumerate(outcome.actions)
+        if MOVES.match(action) or (each and action == STOPPED)
+    ]
     columns = {
         "event": np.full(step.size, at, np.int32),
-        "action": np.asarray(codes, np.int32)[step],
+        "step": np.asarray(codes, np.int32)[step],
         "occurrence": numbers[step],
         "kind": pc.index_in(counts["kind"].cast(pa.string()), pa.array(KINDS)),
         **{name: counts[name] for name in ("broker_id", "requests", "partitions")},
@@ -109,20 +127,22 @@ def requests_of(at: int, outcome: Outcome, each: bool, known: dict[str, int]) ->
     return pa.table(columns)
 
 
-def join_requests(tables: Sequence[pa.Table], actions: Sequence[str]) -> pa.Table:
+def join_requests(tables: Sequence[pa.Table], named: Sequence[tuple[str, str]]) -> pa.Table:
     """Requests of some shards: in one batch, all shards share one request to a broker.
 
-    Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
+    Where each partition has requests of its own (reassignments, and before Kafka 1.1 all moves),
+    they add up. `named` are the actions and scopes of the steps.
     """
     if not tables:
         return REQUESTS.empty_table()
-    keys = ["event", "action", "occurrence", "kind", "broker_id"]
+    keys = ["event", "step", "occurrence", "kind", "broker_id"]
     joined = pa.concat_tables(tables).group_by(keys).aggregate([
         ("requests", "sum"), ("requests", "max"), ("partitions", "sum"), ("alone", "any"),
         ("shards", "sum"),
     ])
     columns = {key: joined[key] for key in keys}
-    columns["action"] = pa.array(actions, pa.string()).take(joined["action"])
+    for at, name in enumerate(("action", "scope")):
+        columns[name] = pa.array([step[at] for step in named], pa.string()).take(joined["step"])
     columns["kind"] = pa.array(KINDS, pa.string()).take(joined["kind"])
     columns["requests"] = pc.if_else(
         joined["alone_any"], joined["requests_sum"], joined["requests_max"]

@@ -1,19 +1,19 @@
 """Events of a cluster too big for one machine: `kfast.spark.fail`.
 
-Elections and state changes are local to a partition, so every shard goes its own way. Four things
-are not: a broker gets one request where many shards have something to tell it (and one of each
-leader whose followers caught up); the brokers are told of each other only where no shard has told
-them already; a rebalance asks what share of a broker's partitions others lead; and an election of
-all partitions fails where one has no leadership. The first two are put together afterwards, the
-others are counted before.
+Elections and state changes are local to a partition, so every shard goes its own way. Some things
+are not. A broker gets one request where many shards have something to tell it, the brokers are told
+of each other only where no shard has told them already, and what no shard knows is answered once:
+this is put together afterwards. A rebalance asks what share of a broker's partitions others lead,
+an election fails where one partition has no leadership, and up to Kafka 2.0 no reassignment begins
+beside another: this is counted before. Topics that are to be deleted may wait for each other: where
+they do, the events happen again, with what was learned.
 
-Source: specification, sections 5, 6.2 and 6.8.
+Source: specification, sections 5, 6.2, 6.7, 6.8 and 6.12.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,17 +22,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions
 
 from kfast.census import CENSUS_METRICS
-from kfast.controller import Controller
-from kfast.errors import ArgumentError, InputError
+from kfast.errors import ArgumentError, InvariantError
 from kfast.events.leader_election import count_reassigned, count_without_leadership
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
-from kfast.spark.columns import spark_schema
-from kfast.spark.dataset import CLUSTER_FILE, Dataset, check_topics, look_at, over_hands
+from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at, over_hands
 from kfast.spark.folders import output_folder
 from kfast.spark.hands import (
     BROKERS,
@@ -44,9 +41,20 @@ from kfast.spark.hands import (
     run_hand,
     sum_hand,
 )
-from kfast.spark.outcomes import REQUESTS
+from kfast.spark.joining import join_errors, read_requests, sum_counts
+from kfast.spark.parts import Part, Rehearsal, join_parts, rehearse
 from kfast.spark.paths import check_tasks
-from kfast.spark.shards import ELECT, FLAT, LISTS, REBALANCE, Event, Run, parse_events
+from kfast.spark.resuming import Resumes, learn
+from kfast.spark.shards import (
+    ELECT,
+    FLAT,
+    LISTS,
+    REASSIGN,
+    REBALANCE,
+    Event,
+    Run,
+    parse_events,
+)
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, join_digests
 
@@ -54,19 +62,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["ShardedOutcome", "fail"]
-
-ANNOUNCEMENT = "announce the live brokers"
-"""Action that a failure takes only where it has nothing else to tell."""
-
-COUNTS = pa.schema(
-    [
-        ("event", pa.int32()),
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("item", pa.string()),
-        ("count", pa.int64()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -84,18 +79,25 @@ class ShardedOutcome:
         event (number), name, kind (transition, code, reply, total), item, count.
     errors : tuple of str or None
         Of each event, why it was refused as a whole: `Outcome.error`.
+    replies : tuple of pa.Table or None
+        Of each event that names partitions, the answers: to an election as `Outcome.replies`, in
+        the order of the files; to a reassignment topic, partition and error (null: started).
+    notes : tuple of tuple of str
+        Of each event that deletes topics, what was left out: `Outcome.notes`.
     imbalance : tuple of pa.Table
         Of each rebalance: what it was decided on, broker_id, preferred, led_by_others.
     brokers : pa.Table
         broker_id, leaders, replicas, in_sync afterwards.
     requests : DataFrame
-        event, action, occurrence (in a rebalance: the broker that gets its partitions back; where
-        brokers caught up: the leader that says so), kind, broker_id, requests, partitions.
+        event, action, scope (the broker's answer, the topic or the phase of a deletion that it is
+        for, where it is for one), occurrence (in a rebalance: the broker that gets its partitions
+        back; where brokers caught up: the leader that says so), kind, broker_id, requests,
+        partitions.
     state : str
         Folder of the new state, which is a dataset again.
     transitions, elections : DataFrame or None
         Every row, where the journal was `full`.
-    spark, run
+    spark, run, deleting
         What `requests` is read with, when it is first asked for.
     """
 
@@ -104,6 +106,8 @@ class ShardedOutcome:
     census: dict[str, int]
     counts: pa.Table
     errors: tuple[str | None, ...]
+    replies: tuple[pa.Table | None, ...]
+    notes: tuple[tuple[str, ...], ...]
     imbalance: tuple[pa.Table, ...]
     brokers: pa.Table
     state: str
@@ -111,15 +115,29 @@ class ShardedOutcome:
     elections: DataFrame | None
     spark: SparkSession = field(repr=False)
     run: Run = field(repr=False)
+    deleting: bool = field(repr=False)
 
     @cached_property
     def requests(self) -> DataFrame:
         """Requests to every broker: in one batch, all shards share one request.
 
-        Where the moves of each partition go out alone, before Kafka 1.1, their requests add up.
-        While topics are being deleted, up to Kafka 2.4, they are not those of one machine.
+        Those of reassignments, and before Kafka 1.1 of all moves, go out for each partition alone,
+        and add up.
+
+        Raises
+        ------
+        ArgumentError
+            Topics were being deleted, by a profile up to 1.1, which tells of all their partitions
+            in every UpdateMetadata: what the others would have added is not known in a shard.
         """
-        return _requests(self.spark, self.run)
+        old = find_profile(self.run.profile).metadata_has_deleted
+        if old and self.deleting and len(self.run.dataset.files) > 1:
+            raise ArgumentError(
+                f"profile {self.run.profile} names all partitions of topics that are to be deleted"
+                " in every UpdateMetadata; over files that go their own way these requests are not"
+                " known"
+            )
+        return read_requests(self.spark, self.run)
 
     @property
     def fullest_broker(self) -> tuple[int, int]:
@@ -156,7 +174,8 @@ def fail(
         Brokers that fail together after the controller's start: short for the events
         `["on_controller_failover", ("on_broker_failure", brokers)]`.
     events : iterable of str or (str, argument), optional
-        Events instead: names of `shards.EVENTS`, with their argument.
+        Events instead: names of `shards.EVENTS`, with their argument. New topics of
+        `on_topic_change` go to the file that the hash of their name says.
     journal : {"off", "counts", "full"}
         With "full", every transition and election is written too.
     profile : str
@@ -191,24 +210,32 @@ def fail(
         ["on_controller_failover", ("on_broker_failure", ids)] if events is None else events
     )
     whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
-    common = _rehearse(whole, wanted, profile)
+    state = ClusterState.from_tables(whole.brokers, None, None, whole.cluster)
+    rehearsal = rehearse(state, wanted, rules)
     with output_folder(output, dataset) as (folder, turn):
         decided: list[Event] = []
         for event in wanted:
             run = Run(whole, tuple(decided), "off", profile, folder, form)
             decided.append(_look_ahead(spark, run, event, rules))
         run = Run(whole, tuple(decided), journal, profile, folder, form, turn)
-        done = over_hands(spark, len(whole.hands), partial(run_hand, run), DONE).toArrow()
-        return _put_together(spark, run, done.sort_by("hand"), common)
+        return _put_together(spark, *_happen(spark, run), rehearsal)
 
 
-def _rehearse(whole: Dataset, events: Iterable[Event], profile: str) -> ClusterState:
-    """Let the events happen to the brokers alone: the controller then checks the arguments."""
-    state = ClusterState.from_tables(whole.brokers, None, None, whole.cluster)
-    controller = Controller(state, journal="off", profile=profile)
-    for event in events:
-        event.happen(controller)
-    return state
+def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str, Any]]]:
+    """Let the events happen in every shard, until each knows what it must of the others."""
+    seen = []
+    while True:
+        done = over_hands(spark, len(run.dataset.hands), partial(run_hand, run), DONE).toArrow()
+        done = done.sort_by("hand")
+        said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
+        resumes = msgspec.convert([r for hand in said for r in hand["resumes"]], list[Resumes])
+        learned = learn(run.events, resumes)
+        if learned is None:
+            return run, done, said
+        if learned in seen:
+            raise InvariantError(f"deletions of topics resume without end in {learned}")
+        seen.append(learned)
+        run = replace(run, events=learned)
 
 
 def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> Event:
@@ -218,7 +245,10 @@ def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> 
         if not rules.rebalances_while_reassigning:
             event = replace(event, reassigned=_sum(spark, run, count_reassigned))
     elif event.name == ELECT and rules.filters_elections:
-        event = replace(event, without_leadership=_sum(spark, run, count_without_leadership))
+        count = partial(count_without_leadership, partitions=event.argument.get("partitions"))
+        event = replace(event, without_leadership=_sum(spark, run, count))
+    elif event.name == REASSIGN and not rules.cancels_reassignments:
+        event = replace(event, reassigned=_sum(spark, run, count_reassigned))
     return event
 
 
@@ -235,13 +265,16 @@ def _sum(spark: SparkSession, run: Run, count: Callable[[ClusterState], int]) ->
 
 
 def _put_together(
-    spark: SparkSession, run: Run, done: pa.Table, common: ClusterState
+    spark: SparkSession, run: Run, done: pa.Table, said: list[dict[str, Any]],
+    rehearsal: Rehearsal,
 ) -> ShardedOutcome:
-    said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
+    common = rehearsal.state
     topics = [item for hand in done["topics"].to_pylist() for item in hand]
     numbers = [number for hand in run.dataset.hands for number in hand]
     check_topics(run.dataset.files, [topics[at] for at in np.argsort(numbers).tolist()])
-    errors = _join_errors(run, said)
+    errors = join_errors(run, said)
+    answers = msgspec.convert([part for hand in said for part in hand["parts"]], list[Part])
+    wholes = join_parts(run.events, answers, rehearsal, errors)
     parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
     digest = join_digests(parts, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
@@ -252,8 +285,10 @@ def _put_together(
         digest.together(),
         sum(done["partitions"].to_pylist()),
         {key: sum(item["census"][key] for item in said) for key in CENSUS_METRICS},
-        _sum_counts(said),
+        sum_counts(run, said, wholes),
         errors,
+        tuple(whole.replies for whole in wholes),
+        tuple(whole.notes for whole in wholes),
         tuple(event.counts for event in run.events if event.counts is not None),
         add_up(loads, BROKERS),
         str(folder / "state"),
@@ -261,6 +296,7 @@ def _put_together(
         spark.read.parquet(str(folder / "elections")) if full else None,
         spark,
         run,
+        any(hand["resumes"] for hand in said),
     )
     # The last of all: what has no such file is not the end of a run.
     tables = common.to_tables()
@@ -269,45 +305,3 @@ def _put_together(
         folder / "state" / CLUSTER_FILE,
     )
     return outcome
-
-
-def _join_errors(run: Run, said: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
-    """The error of each event, which all shards must share: on one machine it ends the event."""
-    found: list[set[str | None]] = [set() for _ in run.events]
-    for hand in said:
-        for at, error in hand["errors"]:
-            found[at].add(error)
-    for event, errors in zip(run.events, found, strict=True):
-        if len(errors) > 1:
-            shown = ", ".join(sorted(str(error) for error in errors if error is not None))
-            raise InputError(
-                f"event {event.name} ended with {shown} in some files only; on one machine it"
-                " ends there for the whole cluster, which files that go their own way cannot do"
-            )
-    return tuple(error for errors in found for error in errors)
-
-
-def _sum_counts(said: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Counts of all hands by event, name, kind and item."""
-    summed: Counter[tuple[Any, ...]] = Counter()
-    for hand in said:
-        for *key, n in hand["counts"]:
-            summed[tuple(key)] += n
-    columns = zip(*((*key, summed[key]) for key in sorted(summed)), strict=True)
-    return pa.table([*columns], schema=COUNTS) if summed else COUNTS.empty_table()
-
-
-def _requests(spark: SparkSession, run: Run) -> DataFrame:
-    """Requests of all hands, put together as `outcomes.join_requests` does."""
-    keys = ["event", "action", "occurrence", "kind", "broker_id"]
-    joined = functions.when(
-        functions.bool_or("alone"), functions.sum("requests")
-    ).otherwise(functions.max("requests"))
-    rows = spark.read.schema(spark_schema(REQUESTS)).parquet(str(Path(run.folder) / "requests"))
-    merged = rows.groupBy(*keys).agg(
-        joined.alias("requests"),
-        functions.sum("partitions").alias("partitions"),
-        functions.sum("shards").alias("shards"),
-    )
-    every = merged["shards"] == len(run.dataset.files)
-    return merged.where((merged["action"] != ANNOUNCEMENT) | every).drop("shards")

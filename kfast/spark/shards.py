@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
+from kfast.events.reassignment_requests import Reassignments, as_table
+from kfast.events.topics import as_table as new_partitions
 from kfast.io import gather
 from kfast.journal import Outcome
 from kfast.spark.dataset import Dataset
@@ -20,21 +24,31 @@ from kfast.state.loading_flat import load as load_flat
 
 __all__ = ["EVENTS", "Event", "Run", "parse_events"]
 
-REBALANCE, ELECT = "rebalance_leaders", "elect_leaders"
+REBALANCE, ELECT, REASSIGN = "rebalance_leaders", "elect_leaders", "reassign_partitions"
+DELETE, UNCLEAN = "delete_topics", "enable_unclean_leader_election"
+CREATE, EXTEND, ALTER = (
+    "on_topic_change", "on_partition_modifications", "alter_partition_reassignments"
+)
 EVENTS = {
     "on_controller_failover": (None,),
     "on_broker_failure": (list,),
     "on_broker_startup": (list, dict),
     "controlled_shutdown": (int,),
-    "enable_unclean_leader_election": (None,),
+    UNCLEAN: (None, list),
     REBALANCE: (None, int, float),
     "catch_up": (list,),
     ELECT: (None, dict),
+    DELETE: (list,),
+    "acknowledge_deletions": (None, list),
+    ALTER: (dict, pa.Table),
+    REASSIGN: (dict, pa.Table),
+    CREATE: (dict, pa.Table),
+    EXTEND: (dict,),
 }
 """Events of a sharded cluster: methods of `Controller`, and what their argument may be."""
 
-ELECTION = ("type", "trigger")
-"""What an election of all partitions may be given, by name."""
+ELECTION = ("type", "trigger", "partitions")
+"""What an election may be given, by name."""
 
 FLAT, LISTS = "parquet-flat", "parquet"
 """Forms of the new state: plain integers, or lists; both Parquet."""
@@ -49,12 +63,20 @@ class Event:
     counts: pa.Table | None = None
     without_leadership: int | None = None
     reassigned: int | None = None
+    resumed: frozenset[str] = frozenset()
 
     def happen(self, controller: Controller) -> Outcome:
         """Let it happen."""
+        controller.resumed_elsewhere = self.resumed
         if self.name == ELECT:
             asked = self.argument or {}
             return controller.elect_leaders(**asked, without_leadership=self.without_leadership)
+        if self.name == REASSIGN:
+            return controller.reassign_partitions(self.argument, reassigned=self.reassigned)
+        if self.name == EXTEND:
+            for topic, assignments in self.argument.items():
+                return controller.on_partition_modifications(topic, assignments)
+            return controller.attempt(EXTEND, None)
         method = getattr(controller, self.name)
         arguments = () if self.argument is None else (self.argument,)
         if self.counts is not None:
@@ -116,14 +138,61 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
                 f"event {name!r} is not one of a sharded cluster; allowed: {', '.join(EVENTS)}"
             )
         if isinstance(argument, (range, tuple, set, np.ndarray)):
-            argument = [int(broker) for broker in argument]
+            argument = list(argument)
         kinds = EVENTS[name]
         if not any(argument is None if kind is None else isinstance(argument, kind)
                    for kind in kinds):
             shown = " or ".join("nothing" if kind is None else kind.__name__ for kind in kinds)
             raise ArgumentError(f"event {name} takes {shown}; found {argument!r}")
-        if name == ELECT and not set(argument or {}) <= set(ELECTION):
-            allowed = ", ".join(ELECTION)
-            raise ArgumentError(f"event {name} takes a dict of {allowed}; found {argument!r}")
-        parsed.append(Event(name, argument))
+        parsed.append(Event(name, _PARSED.get(name, _plainly)(argument)))
     return tuple(parsed)
+
+
+def _plainly(argument: Any) -> Any:
+    return [int(broker) for broker in argument] if isinstance(argument, list) else argument
+
+
+def _names(topics: list[Any] | None) -> list[Any] | None:
+    strange = [name for name in topics or () if not isinstance(name, str)]
+    if strange:
+        raise ArgumentError(f"topics are named by text; found {strange[0]!r}")
+    return topics
+
+
+def _election(argument: dict[str, Any] | None) -> dict[str, Any]:
+    asked = dict(argument or {})
+    if not set(asked) <= set(ELECTION):
+        allowed = ", ".join(ELECTION)
+        raise ArgumentError(f"event {ELECT} takes a dict of {allowed}; found {argument!r}")
+    if asked.get("partitions") is not None:
+        try:
+            asked["partitions"] = [(str(t), index(p)) for t, p in asked["partitions"]]
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"event {ELECT} takes partitions as pairs (topic, partition): {error}"
+            ) from error
+    return asked
+
+
+def _plan(argument: Reassignments) -> pa.Table:
+    plan = as_table(argument)
+    times = plan.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+    twice = times.filter(pc.greater(times["count_all"], 1)).to_pylist()
+    if twice:
+        name = f"{twice[0]['topic']}-{twice[0]['partition']}"
+        raise ArgumentError(f"partition {name} is listed twice; nothing was changed")
+    return plan
+
+
+def _extension(argument: dict[str, Any]) -> dict[str, Any]:
+    if len(argument) != 1:
+        raise ArgumentError(
+            f"event {EXTEND} takes one topic and its new partitions; found {len(argument)} topics"
+        )
+    return argument
+
+
+_PARSED: Mapping[str, Callable[[Any], Any]] = {
+    DELETE: _names, UNCLEAN: _names, ELECT: _election, ALTER: _plan, REASSIGN: _plan,
+    CREATE: new_partitions, EXTEND: _extension,
+}
