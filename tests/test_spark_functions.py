@@ -118,6 +118,20 @@ def test_without_live_all_are_up(spark):
     ]
 
 
+def test_constants_stand_for_columns(spark):
+    """Who is up, and whether unclean election is allowed, are often the same for all rows."""
+    from kfast.spark.functions import elect, fail
+
+    frame = spark.createDataFrame([([1, 2], [1], 1)], "ar array<int>, isr array<int>, leader int")
+    columns = [
+        elect("ar", "isr", [2, 9], unclean=True), elect("ar", "isr", {2}, unclean=False),
+        elect("ar", "isr", []), fail("ar", "isr", "leader", [1], live=[1, 2], unclean=True),
+        fail("ar", "isr", "leader", [9], live=range(3)),
+    ]
+    [row] = frame.select(*columns).collect()
+    assert [answer.leader for answer in row] == [2, -1, -1, 2, 1]
+
+
 def test_arrays_are_taken_as_arrow_may_hold_them(rows):
     """Slices, nulls with something under them, a null before the first list."""
     need_java()
@@ -144,7 +158,9 @@ def test_arrays_are_taken_as_arrow_may_hold_them(rows):
     assert run(ar, odd, ar, nobody)[1]["isr"] == [5, 6]
     late = pa.array([[None], [5, 6]], ids)[1:]
     assert run(late, late, late, nobody[:1])[0]["leader"] == 5
-    with pytest.raises(kfast.InputError, match="has a null in it"):
+    with pytest.raises(kfast.InputError, match="column isr names broker -3; broker ids are 0"):
+        run(ar[:1], pa.array([[-3]], ids), ar[:1], nobody[:1])
+    with pytest.raises(kfast.InputError, match="column replicas has an array with a null in it"):
         run(pa.array([[1, None]], ids), ar[:1], ar[:1], nobody[:1])
     with pytest.raises(kfast.InputError, match="live is null in some rows"):
         run(pa.array([None, [1]], ids), ar[:2], pa.array([[1], None], ids), nobody[:2])
@@ -162,9 +178,20 @@ def test_what_is_wrong_is_told(spark):
         fail("ar", "isr", "leader", [-2])
     with pytest.raises(kfast.ArgumentError, match="brokers is 3; right is a list"):
         fail("ar", "isr", "leader", 3)
-    with pytest.raises(Exception, match="column replicas is int32; right is list"):
+    for given in (None, 3, ["a"], [1.5], [[1]], {"3": 1}):
+        with pytest.raises(kfast.ArgumentError, match=r"brokers is .*; right is a list of broker"):
+            fail("ar", "isr", "leader", given)
+    with pytest.raises(kfast.ArgumentError, match="brokers names 4294967296"):
+        fail("ar", "isr", "leader", [1, 1 << 32])
+    with pytest.raises(kfast.ArgumentError, match="replicas is None; right is a column"):
+        elect(None, "isr", "isr")
+    with pytest.raises(kfast.ArgumentError, match="live is 3; right is a column, its name, or a"):
+        elect("ar", "isr", 3)
+    with pytest.raises(kfast.ArgumentError, match=r"unclean is 1; right is .* True or False"):
+        elect("ar", "isr", "isr", unclean=1)
+    with pytest.raises(Exception, match="column replicas is int; right is array<int>"):
         frame.select(elect("leader", "isr", "isr")).collect()
-    with pytest.raises(Exception, match="broker 1 twice"):
+    with pytest.raises(Exception, match=r"broker 1 twice.*; the row has replicas \[1, 1\], isr"):
         frame.select(elect("ar", "isr", "isr")).collect()
     with pytest.raises(Exception, match="live is null in some rows"):
         frame.selectExpr("ar", "isr", "cast(null as array<int>) live").select(

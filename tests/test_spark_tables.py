@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,14 +80,24 @@ def test_columns_of_other_integer_types_and_other_names_are_taken_and_left(spark
 
 
 def test_what_does_not_fit_is_refused(spark):
-    from kfast.spark import ClusterFrames, from_dataframes
+    from kfast.spark import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
 
     frame = spark.createDataFrame([("t", 2**40, [1])], "topic string, partition bigint, "
                                   "replicas array<int>")
-    with pytest.raises(kfast.InputError, match=r"DataFrame of partitions.*1099511627776"):
+    with pytest.raises(kfast.InputError, match=r"partition is bigint; right .*1099511627776"):
         from_dataframes(frame)
-    with pytest.raises(kfast.InputError, match="has none of kfast's columns; found id"):
+    with pytest.raises(kfast.InputError, match="no column topic, partition, replicas; found id;"):
         from_dataframes(spark.range(3))
+    twice = spark.createDataFrame([("t", 0, [1], "a"), ("t", 0, [2], "b")], "topic string, "
+                                  "partition int, replicas array<int>, source string")
+    with pytest.raises(kfast.InputError, match=r"stands twice.*; it has a column source: choose"):
+        from_dataframes(twice)
+    with pytest.raises(kfast.ArgumentError, match=r"partitions is a pyarrow.lib.Table; right is a"):
+        from_dataframes(pa.table({}))
+    with pytest.raises(kfast.ArgumentError, match=r"table is a builtins.int; right is an Arrow"):
+        to_dataframe(spark, 3)
+    with pytest.raises(kfast.ArgumentError, match="right is a ClusterState"):
+        to_dataframes(spark, pa.table({}))
     with pytest.raises(kfast.ArgumentError, match="in the ClusterFrames already"):
         from_dataframes(ClusterFrames(frame, frame, frame, frame), topics=frame)
 
@@ -123,6 +134,30 @@ def test_files_are_found_as_spark_finds_them(folder):
         find_files(folder / "_SUC*")
     with pytest.raises(kfast.InputError, match=r"\(not/here in the folder of this process"):
         find_files("not/here")
+    for name in ("hdfs://host/exports", "s3a://bucket/*.gz"):
+        with pytest.raises(kfast.InputError, match=r"exports of another store go to kfast.spark"):
+            find_files(name)
+    assert find_files(f"file://{folder}") == find_files(f"file:{folder}") == find_files(folder)
+
+
+def test_a_folder_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
+    from kfast.spark.paths import find_files
+
+    (tmp_path / "shut").mkdir()
+    (tmp_path / "a.txt").touch()
+    look = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied", path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(kfast.InputError, match="shut: cannot be read: Permission denied"):
+        find_files(tmp_path)
+    monkeypatch.undo()
+    (tmp_path / "a.txt").unlink()
+    assert find_files(tmp_path, some=False) == []
 
 
 def test_replicas_are_rows_of_the_lists(spark, folder, busy):

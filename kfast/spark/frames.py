@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import ArgumentError, InputError
-from kfast.io.tables import cast_columns
 from kfast.state import ClusterState
 
 if TYPE_CHECKING:
@@ -26,6 +25,10 @@ _SCHEMAS = {
     "partitions": schema.PARTITIONS_SCHEMA,
     "cluster": schema.CLUSTER_SCHEMA,
 }
+_NEEDED = {"brokers": ["broker_id"], "topics": ["topic"],
+           "partitions": ["topic", "partition", "replicas"], "cluster": []}
+"""Columns without which a table would say nothing."""
+_ONE_SOURCE = "; it has a column source: choose one export by it"
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,17 @@ def to_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
     spark : SparkSession
         Classic or Connect.
     table : pa.Table
-        Any table that kfast gives.
+        Any table that kfast gives; also a RecordBatchReader, and whatever else hands over Arrow.
+
+    Raises
+    ------
+    ArgumentError
+        It is no table.
     """
+    if not isinstance(table, pa.Table):
+        if not hasattr(table, "__arrow_c_stream__"):
+            raise ArgumentError(f"table is {_kind(table)}; right is an Arrow table")
+        table = pa.table(table)
     columns = [
         column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in table.columns
@@ -77,6 +89,8 @@ def to_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 def to_dataframes(spark: SparkSession, state: ClusterState) -> ClusterFrames:
     """All of a cluster as DataFrames; `from_dataframes` makes the same state of them."""
+    if not isinstance(state, ClusterState):
+        raise ArgumentError(f"state is {_kind(state)}; right is a ClusterState")
     tables = state.to_tables()
     return ClusterFrames(
         **{f.name: to_dataframe(spark, getattr(tables, f.name)) for f in fields(ClusterFrames)}
@@ -96,8 +110,8 @@ def from_dataframes(
     Parameters
     ----------
     partitions : DataFrame or ClusterFrames
-        Columns `topic`, `partition`, and as many others of `kfast schema` as there are; any others
-        are left behind before they cross. Ids may have any integer type.
+        Columns `topic`, `partition`, `replicas`, and as many others of `kfast schema` as there
+        are; any others are left behind before they cross. Ids may have any integer type.
     topics, brokers, cluster : DataFrame, optional
         Likewise; what is not there gets Kafka's default, and stands in `state.assumptions`.
     layout : {"narrow", "wide"}, optional
@@ -106,10 +120,10 @@ def from_dataframes(
     Raises
     ------
     InputError
-        A column has a type that holds something else, a value does not fit, or a rule of
-        `ClusterState.from_tables` is broken.
+        A column is missing or has a type that holds something else, a value does not fit, or a
+        rule of `ClusterState.from_tables` is broken.
     ArgumentError
-        `ClusterFrames` and single frames are given together.
+        `ClusterFrames` and single frames are given together, or what is given is no DataFrame.
     """
     if isinstance(partitions, ClusterFrames):
         if topics is not None or brokers is not None or cluster is not None:
@@ -123,22 +137,46 @@ def from_dataframes(
     tables = {
         name: _collect(frame, name) if frame is not None else None for name, frame in given.items()
     }
-    return ClusterState.from_tables(
-        tables["brokers"], tables["topics"], tables["partitions"], tables["cluster"],
-        source="DataFrame", layout=layout,
-    )
+    try:
+        return ClusterState.from_tables(
+            tables["brokers"], tables["topics"], tables["partitions"], tables["cluster"],
+            source="DataFrame", layout=layout,
+        )
+    except InputError as error:
+        several = "source" in given["partitions"].columns and "stands twice" in str(error)
+        raise InputError(f"{error}{_ONE_SOURCE if several else ''}") from error
 
 
 def _collect(frame: DataFrame, name: str) -> pa.Table:
     """The known columns of a frame, as the types that kfast holds them in."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(frame, DataFrame):
+        raise ArgumentError(
+            f"{name} is {_kind(frame)}; right is a DataFrame of Spark, and of Arrow tables"
+            " ClusterState.from_tables makes a cluster"
+        )
     wanted = _SCHEMAS[name]
     known = [column for column in frame.columns if column in wanted.names]
-    if not known:
+    if missing := [column for column in _NEEDED[name] if column not in known]:
         raise InputError(
-            f"the DataFrame of {name} has none of kfast's columns; found"
+            f"the DataFrame of {name} has no column {', '.join(missing)}; found"
             f" {', '.join(frame.columns)}; known: {', '.join(wanted.names)}"
         )
-    try:
-        return cast_columns(frame.select(*known).toArrow(), wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InputError(f"the DataFrame of {name}: {error}") from error
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    table = frame.select(*known).toArrow()
+    columns = []
+    for column in known:
+        try:
+            columns.append(table[column].cast(wanted.field(column).type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputError(
+                f"the DataFrame of {name}: column {column} is {types[column]}; right is"
+                f" {wanted.field(column).type}, or what fits it: {error}"
+            ) from error
+    return pa.table(columns, schema=pa.schema([wanted.field(column) for column in known]))
+
+
+def _kind(something: Any) -> str:
+    """What somebody gave instead of what is right."""
+    return f"a {type(something).__module__}.{type(something).__qualname__}"

@@ -7,15 +7,18 @@ not depend on the batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions
+from pyspark.sql import Column, functions
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 
 from kfast.controller import Controller
 from kfast.errors import ArgumentError, InputError
@@ -27,14 +30,13 @@ from kfast.spark.columns import spark_schema
 from kfast.state import ClusterState
 from kfast.state.tables import broker_ids, id_lists
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 __all__ = ["elect", "fail"]
 
 _IDS = pa.list_(pa.int32())
 _MANY = 1 << 20
 """Up to this, ids are flagged in an array."""
+_MOST = (1 << 31) - 1
+"""The largest broker id."""
 
 RESULT = pa.schema(
     [
@@ -54,9 +56,9 @@ _TOPICS = pa.table(
 def elect(
     replicas: Column | str,
     isr: Column | str,
-    live: Column | str,
+    live: Column | str | Collection[int],
     *,
-    unclean: Column | str | None = None,
+    unclean: Column | str | bool | None = None,
     strategy: Strategy | str = Strategy.OFFLINE,
     profile: str = DEFAULT_PROFILE,
 ) -> Column:
@@ -66,9 +68,10 @@ def elect(
     ----------
     replicas, isr, live : Column or str
         Arrays of broker ids: assigned replicas in order; replicas in sync (null: all of them);
-        brokers that are up (those that are no replica are passed over).
-    unclean : Column or str, optional
-        Boolean: whether unclean election is allowed; nowhere by default.
+        brokers that are up (those that are no replica are passed over). The last may also be a
+        list of ids, the same for every row.
+    unclean : Column, str or bool, optional
+        Whether unclean election is allowed; nowhere by default.
     strategy : Strategy or str
         How leaders are elected; a string is its name in lower case.
     profile : str
@@ -83,7 +86,8 @@ def elect(
     Raises
     ------
     ArgumentError
-        The strategy or the profile is unknown. What is wrong in a row is told when Spark runs.
+        The strategy or the profile is unknown, or an argument is no column. What is wrong in a row
+        is told when Spark runs.
     """
     find_profile(profile)
     number = int(_strategy(strategy))
@@ -91,8 +95,10 @@ def elect(
     def run(a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array) -> pa.Array:
         return elect_batch(a, b, c, d, Strategy(number), profile)
 
-    udf = _make_udf(run)
-    return udf(replicas, isr, live, _given(unclean, "boolean"))
+    return _make_udf(run)(
+        _column("replicas", replicas), _column("isr", isr), _column("live", live, _broker_lists),
+        _column("unclean", unclean, _truth, "boolean"),
+    )
 
 
 def fail(
@@ -101,9 +107,9 @@ def fail(
     leader: Column | str,
     brokers: Iterable[int],
     *,
-    live: Column | str | None = None,
+    live: Column | str | Collection[int] | None = None,
     leader_epoch: Column | str | None = None,
-    unclean: Column | str | None = None,
+    unclean: Column | str | bool | None = None,
     profile: str = DEFAULT_PROFILE,
 ) -> Column:
     """Say what each row is after a controller started and some brokers failed together.
@@ -123,23 +129,25 @@ def fail(
     -------
     Column
         As for `elect`, with the leader epoch afterwards.
+
+    Raises
+    ------
+    ArgumentError
+        As for `elect`, or `brokers` is no list of ids.
     """
     find_profile(profile)
-    if isinstance(brokers, (int, str)):
-        raise ArgumentError(f"brokers is {brokers!r}; right is a list of broker ids, as [3, 7]")
-    ids = sorted({int(broker) for broker in brokers})
-    if ids and ids[0] < 0:
-        raise ArgumentError(f"brokers names {ids[0]}; broker ids are 0 or more")
+    ids = _broker_ids("brokers", brokers)
 
     def run(
         a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array, e: pa.Array, f: pa.Array
     ) -> pa.Array:
         return fail_batch(a, b, c, d, e, f, ids, profile)
 
-    udf = _make_udf(run)
-    return udf(
-        replicas, isr, leader, _given(live, "array<int>"), _given(leader_epoch, "int"),
-        _given(unclean, "boolean"),
+    return _make_udf(run)(
+        _column("replicas", replicas), _column("isr", isr), _column("leader", leader),
+        _column("live", live, _broker_lists, "array<int>"),
+        _column("leader_epoch", leader_epoch, null="int"),
+        _column("unclean", unclean, _truth, "boolean"),
     )
 
 
@@ -150,8 +158,42 @@ def _make_udf(run: Callable[..., pa.Array]) -> Callable[..., Column]:
     return udf
 
 
-def _given(column: Column | str | None, kind: str) -> Column | str:
-    return functions.lit(None).cast(kind) if column is None else column
+def _column(
+    name: str, value: object, constant: Callable[[str, Any], Column] | None = None,
+    null: str | None = None,
+) -> Column | str:
+    """An argument as a column: given so, by name, as a constant, or not at all."""
+    if isinstance(value, (Column, str)):
+        return value
+    if value is None and null is not None:
+        return functions.lit(None).cast(null)
+    if constant is not None:
+        return constant(name, value)
+    raise ArgumentError(f"{name} is {value!r}; right is a column or its name")
+
+
+def _truth(name: str, value: object) -> Column:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} is {value!r}; right is a column, its name, True or False")
+    return functions.lit(value)
+
+
+def _broker_lists(name: str, value: Any) -> Column:
+    ids = _broker_ids(name, value, "a column, its name, or ")
+    return functions.array(*map(functions.lit, ids)).cast("array<int>")
+
+
+def _broker_ids(name: str, values: Any, others: str = "") -> list[int]:
+    try:
+        ids = sorted({operator.index(value) for value in values})
+    except TypeError as error:
+        raise ArgumentError(
+            f"{name} is {values!r}; right is {others}a list of broker ids, as [3, 7]"
+        ) from error
+    for broker in ids[:1] + ids[-1:]:
+        if not 0 <= broker <= _MOST:
+            raise ArgumentError(f"{name} names {broker}; broker ids are 0 to {_MOST}")
+    return ids
 
 
 def _strategy(strategy: Strategy | str) -> Strategy:
@@ -216,9 +258,11 @@ class _Batch:
             try:
                 return (values if self.whole else values.filter(self.given)).cast(kind)
             except pa.ArrowException as error:
+                found, right = (from_arrow_type(t).simpleString() for t in (values.type, kind))
+                # A Spark user sees the whole chain, and Arrow's part of it says nothing more.
                 raise InputError(
-                    f"column {name} is {values.type}; right is {kind}, or what fits it: {error}"
-                ) from error
+                    f"column {name} is {found}; right is {right}, or what fits it: {error}"
+                ) from None
 
         lists = {"replicas": column("replicas", replicas, _IDS), "isr": column("isr", isr, _IDS)}
         which = column("unclean", unclean, pa.bool_())
@@ -231,17 +275,20 @@ class _Batch:
         }
         if live.null_count < len(live):
             up = column("live", live, _IDS)
-            columns["offline_dir"] = _dead(lists["replicas"], lists["isr"], up)
+            columns["offline_dir"] = _dead(**lists, live=up)
         if leader_epoch is not None:
             epochs = column("leader_epoch", leader_epoch, pa.int32())
             columns["leader_epoch"] = pc.fill_null(epochs, 0)
-        named = [_items(one)[1] for one in lists.values()]
+        named = [_items(name, one)[1] for name, one in lists.items()]
         leaders = pc.fill_null(columns["leader"], NO_LEADER).to_numpy()
         named += [leaders[leaders >= 0], np.asarray(brokers, np.int32)]
         known = pa.table({"broker_id": pa.array(_distinct(named))})
-        self.state = ClusterState.from_tables(
-            known, _TOPICS, pa.table(columns), source="the DataFrame"
-        )
+        try:
+            self.state = ClusterState.from_tables(
+                known, _TOPICS, pa.table(columns), source="a batch of the DataFrame"
+            )
+        except InputError as error:
+            raise InputError(_with_row(str(error), columns)) from None
 
     def answer(self) -> pa.StructArray:
         """Columns of `RESULT`, null again where `replicas` was."""
@@ -262,21 +309,37 @@ class _Batch:
         return answer.take(pc.if_else(self.given, place, pa.scalar(None, pa.int32())))
 
 
-def _items(lists: pa.ListArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _with_row(said: str, columns: dict[str, Any]) -> str:
+    """Say what stands in the row of a batch that is refused: its number alone finds no row."""
+    found = re.search(r"partitions row (\d+)", said)
+    if found is None:
+        return said
+    cells = {name: columns[name][int(found[1])] for name in ("replicas", "isr", "leader")}
+    return f"{said}; the row has " + ", ".join(f"{name} {cell}" for name, cell in cells.items())
+
+
+def _items(
+    name: str, lists: pa.ListArray
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Where each list begins, and the items of all; a null is an empty list."""
     if lists.null_count:
         lists = pc.fill_null(lists, pa.scalar([], lists.type))
     at = lists.offsets.to_numpy()
     values = lists.values.slice(int(at[0]), int(at[-1] - at[0]))
     if values.null_count:
-        raise InputError("an array of broker ids has a null in it")
-    return (at - at[0] if at[0] else at), values.to_numpy()
+        raise InputError(f"column {name} has an array with a null in it; right are broker ids")
+    ids = values.to_numpy()
+    if ids.size and ids.min() < 0:
+        raise InputError(f"column {name} names broker {ids.min()}; broker ids are 0 or more")
+    return (at - at[0] if at[0] else at), ids
 
 
 def _dead(replicas: pa.ListArray, isr: pa.ListArray, live: pa.ListArray) -> pa.ListArray:
     """Replicas and members of the ISR that are not live, row by row; none where live is null."""
     known = live.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-    (replica_at, assigned), (isr_at, in_sync), (live_at, up) = map(_items, (replicas, isr, live))
+    (replica_at, assigned), (isr_at, in_sync), (live_at, up) = (
+        _items("replicas", replicas), _items("isr", isr), _items("live", live)
+    )
     offsets = np.empty(len(replicas) + 1, np.int32)
     values = np.empty(assigned.size + in_sync.size, np.int32)
     n = kernels.list_dead(
@@ -289,7 +352,7 @@ def _distinct(ids: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
     """Each id once, ascending; flags where ids are small, which they are."""
     ids = [some for some in ids if some.size]
     most = max((int(some.max()) for some in ids), default=0)
-    if most >= _MANY or any(some.min() < 0 for some in ids):
+    if most >= _MANY:
         return np.unique(np.concatenate(ids))
     seen = np.zeros(most + 1, np.bool_)
     for some in ids:

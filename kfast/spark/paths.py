@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import glob
 import heapq
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +18,11 @@ __all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots"]
 Item = TypeVar("Item", bound=Any)
 
 _HIDDEN = (".", "_")
+_STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+"""How a path of another store than the file system begins, as hdfs:// or s3a://."""
 
 
-def find_files(where: str | Path) -> list[str]:
+def find_files(where: str | Path, *, some: bool = True) -> list[str]:
     """Files at a path, in a folder (with all below it), or in all that a glob names; sorted.
 
     Names that begin with `.` or `_` are left out, as Spark leaves them out: they are being written.
@@ -25,17 +30,20 @@ def find_files(where: str | Path) -> list[str]:
     Raises
     ------
     InputError
-        There are none.
+        There are none and `some` are needed, a folder may not be looked into, or the path is of
+        another store.
     """
     text = _absolute(where)
-    found: set[Path] = set()
-    for root in map(Path, find_roots(where)):
-        if str(root) != text and root.name.startswith(_HIDDEN):
-            continue
-        found.add(root)
-        found.update(path for path in root.rglob("*") if not _is_hidden(path, root))
-    files = sorted(str(path) for path in found if path.is_file())
-    if not files:
+    found: set[str] = set()
+    try:
+        for root in map(Path, find_roots(where)):
+            if str(root) != text and root.name.startswith(_HIDDEN):
+                continue
+            found.update([str(root)] if root.is_file() else _files_below(str(root)))
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    files = sorted(found)
+    if some and not files:
         said = str(where)
         hint = "" if text in said else f" ({said} in the folder of this process: name it in full)"
         raise InputError(
@@ -52,16 +60,37 @@ def find_roots(where: str | Path) -> list[str]:
 
 
 def _absolute(where: str | Path) -> str:
-    return str(Path(str(where).removeprefix("file:")).absolute())
+    text = str(where).removeprefix("file:")
+    if _STORE.match(text):
+        raise InputError(
+            f"{text}: kfast reads files of a file system that all workers see; exports of another"
+            " store go to kfast.spark.fleet as a DataFrame with the columns cluster and content"
+        )
+    return str(Path(text).absolute())
 
 
-def _is_hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(_HIDDEN) for part in path.relative_to(root).parts)
+def _files_below(root: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(root, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
+        for name in names:
+            path = Path(folder) / name
+            if not name.startswith(_HIDDEN) and path.is_file():
+                yield str(path)
+
+
+def _refuse(error: OSError) -> None:
+    """Without this a folder that may not be read would be passed over in silence."""
+    if not isinstance(error, FileNotFoundError):  # which was there a moment ago
+        raise error
 
 
 def check_tasks(tasks: int | None) -> None:
     """Refuse fewer than one task; None stands for as many as there is work for."""
-    if tasks is not None and tasks < 1:
+    try:
+        few = tasks is not None and index(tasks) < 1
+    except TypeError as error:
+        raise ArgumentError(f"tasks is {tasks!r}; right is an integer of at least 1") from error
+    if few:
         raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kfast.errors import ArgumentError, InputError
+from kfast.errors import ArgumentError
 from kfast.io import read
 from kfast.scenarios import SCENARIO_TABLE
 from kfast.spark.columns import (
@@ -262,10 +262,7 @@ class FolderStream(DataSourceStreamReader):
 
     def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
         """All files that are there now; Spark 4.2 and later say where they stand, 4.1 does not."""
-        try:
-            names = find_files(self.folder)
-        except InputError:
-            names = []
+        names = find_files(self.folder, some=False)
         return {"files": json.dumps([str(Path(n).relative_to(self.folder)) for n in names])}
 
     def partitions(
