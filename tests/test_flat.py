@@ -112,13 +112,14 @@ def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
         counters = "offline_partition_count", "preferred_imbalance_count", "n_led", "n_reassigned"
         assert [getattr(back, n) for n in counters] == [getattr(fresh, n) for n in counters]
         with monkeypatch.context() as patched:
-            patched.setattr(loading_flat, "_load", lambda *_: None)
+            patched.setattr(loading_flat, "load_rows", lambda *_: None)
             assert again(state, table, layout=layout).difference(back) is None
         order = np.lexsort((state.partition, state.topic_row))
         ordered = flat.to_flat(state).take(pa.array(order))
-        rows = loading_flat._load(
-            state.to_tables().brokers, state.to_tables().topics, ordered,
-            state.to_tables().cluster, None, (), None, flat.Room(),
+        rows = loading_flat.load_rows(
+            state.to_tables().brokers, state.to_tables().topics,
+            loading_flat.TableRows(ordered, None), state.to_tables().cluster, None, (), None,
+            flat.Room(),
         )
         ways.append(rows is not None)
     assert any(ways)
@@ -157,8 +158,9 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
         *arguments, place, state.records, state.replicas, state.replica_state,
     )
     assert found == row
-    assert loading_flat._load(
-        tables.brokers, tables.topics, bad, tables.cluster, None, (), None, flat.Room()
+    assert loading_flat.load_rows(
+        tables.brokers, tables.topics, loading_flat.TableRows(bad, None), tables.cluster, None,
+        (), None, flat.Room(),
     ) is None
 
 

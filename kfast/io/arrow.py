@@ -18,7 +18,15 @@ from kfast.errors import InputError
 from kfast.io.tables import SourceTables, cast_columns
 from kfast.state.flat import REQUIRED, count_slots, flat_schema, is_flat
 
-__all__ = ["DAMAGED", "embed", "extract", "read_arrow", "write_arrow"]
+__all__ = [
+    "DAMAGED",
+    "embed",
+    "extract",
+    "extract_flat",
+    "metadata_of",
+    "read_arrow",
+    "write_arrow",
+]
 
 DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last for names of columns."""
@@ -36,6 +44,11 @@ _KEYS = ("topic", "partition")
 
 def embed(tables: SourceTables) -> pa.Table:
     """The partitions table with the other tables in its metadata."""
+    return tables.partitions.replace_schema_metadata(metadata_of(tables))
+
+
+def metadata_of(tables: SourceTables) -> dict[bytes, bytes]:
+    """The metadata of a file: the tables beside the partitions."""
     metadata = {_VERSION_KEY: _VERSION}
     for name in _EMBEDDED:
         table = getattr(tables, name)
@@ -44,7 +57,7 @@ def embed(tables: SourceTables) -> pa.Table:
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
             metadata[f"kfast.{name}".encode()] = base64.b64encode(sink.getvalue())
-    return tables.partitions.replace_schema_metadata(metadata)
+    return metadata
 
 
 def extract(name: str, table: pa.Table) -> SourceTables:
@@ -82,7 +95,7 @@ def extract(name: str, table: pa.Table) -> SourceTables:
     if table.column_names.count("topic") > 1:
         raise InputError(f"{name}: column topic of partitions stands twice")
     if is_flat(table):
-        return SourceTables(name, _extract_flat(name, table), **found)
+        return SourceTables(name, extract_flat(name, table), **found)
     topic = table["topic"]
     partitions = _cast(name, "partitions", table.drop_columns("topic"), schema.PARTITIONS_SCHEMA)
     if not pa.types.is_dictionary(topic.type):
@@ -93,7 +106,7 @@ def extract(name: str, table: pa.Table) -> SourceTables:
     return SourceTables(source=name, partitions=partitions, **found)
 
 
-def _extract_flat(name: str, table: pa.Table) -> pa.Table:
+def extract_flat(name: str, table: pa.Table) -> pa.Table:
     """The columns of a flat table, in kfast's types; topics may stay dictionary-encoded.
 
     Raises

@@ -3,8 +3,7 @@
 The metadata are those of the Arrow file (`arrow.py`), so that Spark, pandas and DuckDB read the
 partitions as they read any Parquet file. There are two forms: `parquet` has list columns, small and
 handy; `parquet-flat` has plain integers (`kfast.state.flat`), which are read and written at the
-speed of memory. Columns of few different values are dictionary-encoded there, all others plain:
-packing the rest would take longer than writing it.
+speed of memory (`kfast.io.flat_pages`).
 """
 
 from __future__ import annotations
@@ -13,29 +12,19 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast.errors import InputError
-from kfast.io.arrow import DAMAGED, embed, extract
+from kfast.io.arrow import DAMAGED, embed, extract, extract_flat, metadata_of
+from kfast.io.flat_pages import MAGIC, PAGE_ROWS, PageWriter
 from kfast.io.tables import SourceTables
 from kfast.io.text import Source
-from kfast.state.flat import is_flat
+from kfast.state.columns import Columns
+from kfast.state.flat import Room, flat_schema, is_flat
 
 __all__ = ["map_parquet", "read_parquet", "write_flat", "write_parquet"]
-
-MAGIC = b"PAR1"
-FEW_VALUES = [
-    "topic", "isr", "leader_epoch", "version", "controller_epoch", "states",
-    "n_replicas", "flags", "adding", "removing", "offline_dir",
-]
-"""Columns whose values repeat: their dictionary saves most of the file."""
-
-GROUP_ROWS = 1 << 26
-PAGE_BYTES, BATCH_ROWS = 1 << 22, 1 << 18
-DICTIONARY_BYTES = 1 << 30
-"""A topic's name is written once, however many there are."""
-
 
 def map_parquet(path: Source) -> SourceTables | None:
     """Read a Parquet file without a copy of its bytes; None where a file is of another kind.
@@ -109,28 +98,21 @@ def write_parquet(tables: SourceTables, file: BinaryIO) -> None:
 
 
 def write_flat(tables: SourceTables, file: BinaryIO) -> None:
-    """Write a Parquet file whose partitions are in the flat form."""
-    table = embed(tables)
-    with pq.ParquetWriter(
-        pa.OSFile(file.name, "wb") if _is_plain(file) else file,
-        table.schema.remove_metadata(), compression="none", write_statistics=False,
-        store_schema=False,
-        use_dictionary=[name for name in FEW_VALUES if name in table.column_names],
-        dictionary_pagesize_limit=DICTIONARY_BYTES, data_page_size=PAGE_BYTES,
-        write_batch_size=BATCH_ROWS,
-    ) as writer:
-        writer.write_table(table, row_group_size=GROUP_ROWS)
-        # Here the metadata stand once, not in a copy of Arrow's schema too.
-        writer.add_key_value_metadata(table.schema.metadata)
+    """Write a Parquet file whose partitions are in the flat form.
 
-
-def _is_plain(file: BinaryIO) -> bool:
-    """Whether Arrow may write to the file by its name, which costs no call of Python per page.
-
-    Standard output has a name too, which is not that of a file, and a pipe has no place in it.
+    Raises
+    ------
+    InputError
+        A column that every flat table has is missing, null somewhere, or of another type.
     """
-    name = getattr(file, "name", None)
-    if not isinstance(name, str) or not Path(name).is_file():
-        return False
-    same = os.path.samestat(Path(name).stat(), os.fstat(file.fileno()))
-    return same and file.seekable() and file.tell() == 0
+    table = extract_flat(tables.source, tables.partitions)
+    rows = Columns(table, flat_schema(table.column_names), "partitions", tables.source)
+    topic = rows.dictionary("topic")
+    columns = {"topic": np.asarray(topic.indices, np.int32)}
+    columns |= {name: rows.integers(name, 0) for name in table.column_names if name != "topic"}
+    pages = PageWriter(table.num_rows, topic.dictionary.cast(pa.string()), Room())
+    # Of no rows too, so that there are columns.
+    for start in range(0, max(table.num_rows, 1), PAGE_ROWS):
+        part = slice(start, start + PAGE_ROWS)
+        pages.add({name: np.ascontiguousarray(v[part]) for name, v in columns.items()})
+    pages.write(file, metadata_of(tables))

@@ -20,7 +20,9 @@ from kfast.census import CensusSums
 from kfast.events.deletion import would_resume
 from kfast.events.leader_election import count_preferred
 from kfast.io import SourceTables
-from kfast.io.parquet import write_flat, write_parquet
+from kfast.io.arrow import metadata_of
+from kfast.io.flat_pages import PAGE_ROWS, StatePages
+from kfast.io.parquet import write_parquet
 from kfast.io.text import writing
 from kfast.spark.dataset import digest_names
 from kfast.spark.folders import check_turn
@@ -30,7 +32,7 @@ from kfast.spark.resuming import Resumes
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import Listing, Room, can_be_flat, without_free_rows
+from kfast.state.flat import Room, can_be_flat, without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
@@ -66,9 +68,6 @@ DONE = pa.schema(
     ]
 )
 """What a hand comes to; `topics` are digests of the names, shard by shard."""
-
-BLOCK_ROWS = 1 << 15
-"""Rows that are summed up and listed one after the other while they are in the cache."""
 
 FULL = ("transitions", "elections")
 """Tables that are written, row by row, where the journal is `full`."""
@@ -192,23 +191,27 @@ def _finish(state: ClusterState, sums: Sums, form: str, room: Room) -> None:
     """Sum up a shard's state and write it, visiting its rows while they are in the cache."""
     n = state.n_partitions
     census, digest = CensusSums(state), RowDigest(state)
-    listing = Listing(state, 0, n, room) if form == FLAT and can_be_flat(state) else None
-    for start in range(0, n, BLOCK_ROWS):
-        stop = min(start + BLOCK_ROWS, n)
+    pages = StatePages(state, room) if form == FLAT and can_be_flat(state) else None
+    # Of no rows too, so that the file has columns.
+    for start in range(0, max(n, 1), PAGE_ROWS):
+        stop = min(start + PAGE_ROWS, n)
         census.add(start, stop)
         digest.add(start, stop)
-        if listing is not None:
-            listing.add(start, stop)
+        if pages is not None:
+            pages.add(start, stop)
     sums.partitions += n
     sums.census.update(census.counts)
     loads = [pa.array(column.copy()) for column in census.per_broker.T]
     sums.brokers.append(pa.table([pa.array(state.broker_id), *loads], schema=BROKERS))
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
-    partitions = state.to_tables().partitions if listing is None else listing.table()
+    partitions = pa.table({}) if pages is not None else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
     with writing(sums.written[-1], durable=False) as file:
-        (write_parquet if listing is None else write_flat)(tables, file)
+        if pages is None:
+            write_parquet(tables, file)
+        else:
+            pages.write(file, metadata_of(tables))
 
 
 def _give_back(files: Sequence[Path]) -> None:

@@ -16,11 +16,13 @@ from kfast.errors import ArgumentError
 from kfast.events.reassignment_requests import Reassignments, as_table
 from kfast.events.topics import as_table as new_partitions
 from kfast.io import gather
+from kfast.io.flat_reader import open_pages
 from kfast.journal import Outcome
 from kfast.spark.dataset import Dataset
 from kfast.state import ClusterState
 from kfast.state.flat import Room, is_flat
 from kfast.state.loading_flat import load as load_flat
+from kfast.state.loading_flat import load_rows
 
 __all__ = ["EVENTS", "Event", "Run", "parse_events"]
 
@@ -112,14 +114,26 @@ class Run:
 
         A flat one lies in `room`, and is overwritten by the next.
         """
-        tables = gather(self.dataset.files[number])
-        common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
-        if is_flat(tables.partitions):
-            state = load_flat(*common, source=tables.source, room=room)
-        else:
-            state = ClusterState.from_tables(*common, source=tables.source)
+        state = self._read_pages(self.dataset.files[number], room)
+        if state is None:
+            tables = gather(self.dataset.files[number])
+            common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
+            if is_flat(tables.partitions):
+                state = load_flat(*common, source=tables.source, room=room)
+            else:
+                state = ClusterState.from_tables(*common, source=tables.source)
         state.scan_hosting()
         return Controller(state, journal=self.journal, profile=self.profile)
+
+    def _read_pages(self, file: str, room: Room) -> ClusterState | None:
+        """A shard as kfast writes it; None for any other."""
+        opened = open_pages(file)
+        if opened is None:
+            return None
+        (tables, rows), common = opened, self.dataset
+        return load_rows(
+            common.brokers, tables.topics, rows, common.cluster, file, (), None, room
+        )
 
 
 def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:

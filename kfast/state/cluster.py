@@ -366,14 +366,15 @@ class ClusterState:
     def recount(self) -> None:
         """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
-        (
-            self.offline_partition_count, self.preferred_imbalance_count, self.n_led, dirs,
-            self.n_reassigned,
-        ) = census.recount(
+        self.take_counts(census.recount(
             self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
             self.leader_offline, self.pending,
-        )
-        self.any_offline_dir = dirs > 0
+        ))
+
+    def take_counts(self, counts: Sequence[int]) -> None:
+        """Set the counters to what `census.recount` counted."""
+        self.offline_partition_count, self.preferred_imbalance_count, self.n_led = counts[:3]
+        self.any_offline_dir, self.n_reassigned = counts[3] > 0, counts[4]
 
     mark_led = survey.mark_led
     forget_survey = survey.forget_survey

@@ -7,8 +7,9 @@ are masks here too. What only few partitions have stands in columns that a table
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
 from kfast.schema import Column
-from kfast.state.columns import Columns
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ MOST_SLOTS = 8
 
 MOST_IDS = 1 << 20
 """Broker ids of a flat table are below this; others go through lists."""
+
+BLOCK_ROWS = 1 << 15
+"""Rows that are worked on while they are in the cache; a multiple of 64, as bitmaps need."""
 
 _PARTITION = ("partition",)
 KEYS = (
@@ -95,7 +98,7 @@ class Room:
 
     def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array to be filled, in the memory that the last one of this name had."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         kept = self._kept.get(name)
         if kept is None or kept.size < size:
             self._kept[name] = kept = np.empty(size, np.uint8)
@@ -122,51 +125,34 @@ def can_be_flat(state: ClusterState) -> bool:
     return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
 
 
-class Listing:
-    """A flat table of some rows of a state, made some rows at a time in a room's memory.
+def list_columns(
+    state: ClusterState, start: int, stop: int, room: Room
+) -> tuple[dict[str, Rows], int]:
+    """Columns of slots and those of `ORDER`, of some rows, in a room's memory.
 
-    Raises
-    ------
-    ArgumentError
-        As `to_flat`.
+    Returns
+    -------
+    columns : dict of str to (stop - start,) int32
+    odd : int
+        Bit k set: the k-th column of `SOME` says something of these rows.
     """
+    part = slice(start, stop)
+    names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
+    columns = {name: room.array(f"column {name}", (stop - start,), np.int32) for name in names}
+    made = list(columns.values())
+    odd = kernel.list_rows(
+        made[: state.n_slots], state.records[part], state.replicas[part],
+        state.replica_state[part], state.broker_id, *made[state.n_slots :],
+    )
+    return columns, odd
 
-    def __init__(self, state: ClusterState, start: int, stop: int, room: Room) -> None:
-        if not can_be_flat(state):
-            raise ArgumentError(
-                f"a flat table needs a broker, and holds partitions of at most {MOST_SLOTS} brokers"
-                " whose adding and removing lists are in the order of the replicas; use the form"
-                " with lists"
-            )
-        self._state, self._start, self._stop = state, start, stop
-        names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
-        self._columns = {
-            name: room.array(f"column {name}", (stop - start,), np.int32) for name in names
-        }
-        self._odd = 0
 
-    def add(self, start: int, stop: int) -> None:
-        """Fill in rows of the state."""
-        state, part = self._state, slice(start, stop)
-        own = slice(start - self._start, stop - self._start)
-        made = [column[own] for column in self._columns.values()]
-        self._odd |= kernel.list_rows(
-            made[: state.n_slots], state.records[part], state.replicas[part],
-            state.replica_state[part], state.broker_id, *made[state.n_slots :],
-        )
-
-    def table(self) -> pa.Table:
-        """The table, once all rows are filled in."""
-        state, part = self._state, slice(self._start, self._stop)
-        topic = _topics(state, state.topic_row[part])
-        columns: dict[str, Any] = {"topic": topic, "partition": pa.array(state.partition[part])}
-        columns |= {name: pa.array(values) for name, values in self._columns.items()}
-        for bit, column in enumerate(SOME):
-            if self._odd >> bit & 1:
-                columns[column.name] = pa.array(state.records[column.name][part].astype(np.int32))
-        kinds = flat_schema(list(columns))
-        kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
-        return pa.table(list(columns.values()), schema=kinds)
+def list_some(state: ClusterState, start: int, stop: int, odd: int) -> dict[str, Rows]:
+    """Those columns of `SOME` whose bit is set, of some rows."""
+    return {
+        column.name: state.records[column.name][start:stop].astype(np.int32)
+        for bit, column in enumerate(SOME) if odd >> bit & 1
+    }
 
 
 def to_flat(
@@ -187,11 +173,21 @@ def to_flat(
         A partition names more than 8 brokers, or an adding or removing list is not in the order
         of the replicas: a flat table cannot say so.
     """
+    if not can_be_flat(state):
+        raise ArgumentError(
+            f"a flat table needs a broker, and holds partitions of at most {MOST_SLOTS} brokers"
+            " whose adding and removing lists are in the order of the replicas; use the form with"
+            " lists"
+        )
     state = without_free_rows(state)
     last = state.n_partitions if stop is None else stop
-    listing = Listing(state, start, last, Room() if room is None else room)
-    listing.add(start, last)
-    return listing.table()
+    made, odd = list_columns(state, start, last, Room() if room is None else room)
+    topic = _topics(state, state.topic_row[start:last])
+    columns: dict[str, Any] = {"topic": topic, "partition": state.partition[start:last]}
+    columns |= made | list_some(state, start, last, odd)
+    kinds = flat_schema(list(columns))
+    kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
+    return pa.table([pa.array(values) for values in columns.values()], schema=kinds)
 
 
 def without_free_rows(state: ClusterState) -> ClusterState:
@@ -203,45 +199,66 @@ def without_free_rows(state: ClusterState) -> ClusterState:
 
 
 def allocate(state: ClusterState, n: int, n_slots: int, narrow: bool, room: Room) -> None:
-    """Make room that `fill_flat` fills, all of it."""
+    """Make room that is filled later, all of it."""
+    state.topic_row = room.array("topic_row", (n,), np.int32)
+    state.partition = room.array("partition", (n,), np.int32)
     state.records = room.array("records", (n,), schema.record_dtype(narrow))
     state.replicas = room.array("replicas", (n, n_slots), schema.broker_dtype(narrow))
     state.replica_state = room.array("replica_state", (n, n_slots), np.uint8)
 
 
-def fill_flat(state: ClusterState, rows: Columns) -> bool:
-    """Fill records, replicas and states of an allocated state from a flat table.
-
-    Returns whether that could be done: whether the rows are in order, each names a registered
-    table's brokers only, and nothing contradicts. Where it is False, the form with lists can say
-    what is wrong, or take it.
-    """
+def place_brokers(state: ClusterState) -> Rows | None:
+    """The broker row of each id, -1 for none; None where ids are too large for that."""
     ids = state.broker_id
     if not ids.size or int(ids[-1]) >= MOST_IDS:
-        return False
+        return None
     place = np.full(int(ids[-1]) + 1, -1, np.int32)
     place[ids] = np.arange(ids.size, dtype=np.int32)
-    slots = [_integers(rows, f"{SLOT.name}{slot}") for slot in range(state.n_slots)]
-    columns = [_integers(rows, name) for name in ORDER]
-    where = [place, state.records, state.replicas, state.replica_state]
-    if kernel.fill_rows(slots, *[state.topic_row, state.partition, *columns, *where]) >= 0:
+    return place
+
+
+def fill_some(state: ClusterState, start: int, columns: Mapping[str, Rows], place: Rows) -> bool:
+    """Fill records, replicas and states of some rows of an allocated state.
+
+    Parameters
+    ----------
+    start : int
+        The first of them; topics and partitions are there already, those of the rows before too.
+    columns : mapping of str to (n,) int32
+        Of a flat table.
+    place : (n,) int32
+        What `place_brokers` finds.
+
+    Returns
+    -------
+    bool
+        Whether that could be done: whether the rows are in order, each names a registered table's
+        brokers only, and nothing contradicts. Where it is False, the form with lists can say what
+        is wrong, or take it.
+    """
+    n = columns[ORDER[0]].size
+    part = slice(start, start + n)
+    topic_row, partition = state.topic_row[part], state.partition[part]
+    slots = [columns[f"{SLOT.name}{slot}"] for slot in range(state.n_slots)]
+    given = [columns[name] for name in ORDER]
+    where = [state.records[part], state.replicas[part], state.replica_state[part]]
+    if kernel.fill_rows(slots, *[topic_row, partition, *given, place, *where]) >= 0:
         return False
+    if start and n:
+        before = int(state.topic_row[start - 1]), int(state.partition[start - 1])
+        if (int(topic_row[0]), int(partition[0])) <= before:
+            return False
     # Topics ascend, so that the first and the last tell whether all are known.
-    if rows.n_rows and not 0 <= state.topic_row[0] <= state.topic_row[-1] < state.n_topics:
+    if n and not 0 <= topic_row[0] <= topic_row[-1] < state.n_topics:
         return False
-    some = [column.name for column in SOME if rows.given(column.name)]
-    if not some:
+    if not any(column.name in columns for column in SOME):
         return True
     nothing = np.empty(0, np.int32)
-    given = [_integers(rows, c.name) if c.name in some else nothing for c in SOME]
-    if kernel.fill_odd(*[*given, state.records]) >= 0:
+    odd = [columns.get(column.name, nothing) for column in SOME]
+    if kernel.fill_odd(*[*odd, state.records[part]]) >= 0:
         return False
     # An ISR beyond the assignment is kept, and said: the form with lists does that.
-    return not (state.records["isr"] >> state.records["n_replicas"]).any()
-
-
-def _integers(rows: Columns, name: str) -> Rows:
-    return np.ascontiguousarray(rows.integers(name, 0))
+    return not (state.records["isr"][part] >> state.records["n_replicas"][part]).any()
 
 
 def count_slots(names: Sequence[str], source: str | None = None) -> int:

@@ -73,23 +73,31 @@ def load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
 
 def load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
     """Fill in the topics: those of their table, then those that only partitions name."""
+    encoded = rows.dictionary("topic")
+    place = name_topics(state, table, encoded.dictionary)
+    rows.refuse_nulls("topic")
+    indices = encoded.indices.to_numpy(zero_copy_only=False)
+    state.topic_row = indices.astype(np.int32) if place is None else place[indices]
+
+
+def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> Rows | None:
+    """Fill in the topics of their table, then those that partitions name besides.
+
+    Returns
+    -------
+    (n,) int32 or None
+        Topic rows of what partitions name; None where they name all topics in order.
+    """
     names = table.strings("topic") if table.given("topic") else pa.array([], pa.string())
     table.refuse_nulls("topic")
     if len(names) != len(pc.unique(names)):
         raise InputError(f"{table.where(table.first_repeat(names))}: the topic stands twice")
-    encoded = rows.dictionary("topic")
-    rows.refuse_nulls("topic")
-    extra = absent_names(encoded.dictionary, names)
+    same = named.equals(names)
+    extra = names[:0] if same else absent_names(named, names)
     n = len(names) + len(extra)
-    state.topic = pa.concat_arrays([names, extra])
+    state.topic = names if same else pa.concat_arrays([names, extra])
     unnamed = pa.nulls(len(extra), pa.string())
     state.topic_id = pa.concat_arrays([table.strings("topic_id"), unnamed])
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    if encoded.dictionary.equals(names):
-        state.topic_row = indices.astype(np.int32)
-    else:
-        place = pc.index_in(encoded.dictionary, value_set=state.topic)
-        state.topic_row = place.to_numpy(zero_copy_only=False).astype(np.int32)[indices]
     state.topic_unclean_leader_election = np.full(n, -1, np.int8)
     state.topic_min_insync_replicas = np.full(n, -1, np.int32)
     state.topic_flags = np.full(max(n, 1), mutators.EXISTS, np.uint8)
@@ -101,6 +109,10 @@ def load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
     flags |= mutators.STARTED * table.integers("deletion_started", 0)
     flags |= mutators.INELIGIBLE * table.integers("ineligible", 0)
     state.topic_flags[given] = flags
+    if same:
+        return None
+    place: Rows = pc.index_in(named, value_set=state.topic).to_numpy(zero_copy_only=False)
+    return place.astype(np.int32)
 
 
 def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:

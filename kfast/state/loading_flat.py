@@ -6,14 +6,61 @@ Any other is turned into the form with lists, whose loader takes it or says what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from kfast import schema
+from kfast.kernels import census
 from kfast.state import flat, loading, mutators
 from kfast.state.cluster import ClusterState
 from kfast.state.columns import Columns
+from kfast.state.flat import BLOCK_ROWS
+from kfast.state.records import Rows
+
+
+class FlatRows(Protocol):
+    """A flat table that is read some rows at a time.
+
+    Attributes
+    ----------
+    names : sequence of str
+        Its columns.
+    n_rows : int
+    topics : pa.StringArray
+        Names that the column of topics has places in.
+    """
+
+    names: Sequence[str]
+    n_rows: int
+    topics: pa.StringArray
+
+    def read(self, room: flat.Room) -> Iterator[Mapping[str, Rows]]:
+        """All columns of the next `BLOCK_ROWS` rows, int32; overwritten by the next."""
+
+
+class TableRows:
+    """A flat Arrow table without nulls, as `FlatRows`."""
+
+    def __init__(self, table: pa.Table, source: str | None) -> None:
+        wanted = flat.flat_schema(table.column_names)
+        rows = Columns(table, wanted, "partitions", source)
+        topic = rows.dictionary("topic")
+        self.names, self.n_rows = table.column_names, table.num_rows
+        self.topics: pa.StringArray = topic.dictionary
+        self._columns = {name: rows.integers(name, 0) for name in wanted.names if name != "topic"}
+        self._columns["topic"] = topic.indices.to_numpy(zero_copy_only=False)
+
+    def read(self, room: flat.Room) -> Iterator[Mapping[str, Rows]]:
+        """See `FlatRows`."""
+        for start in range(0, self.n_rows, BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            yield {
+                name: np.ascontiguousarray(column[part], np.int32)
+                for name, column in self._columns.items()
+            }
 
 
 def load(
@@ -21,12 +68,13 @@ def load(
     cluster: pa.Table | None, source: str | None = None, notes: Sequence[str] = (),
     layout: str | None = None, room: flat.Room | None = None,
 ) -> ClusterState:
-    """Make a cluster; see `ClusterState.from_tables`.
-
-    With `room`, the state lies in its memory, and is overwritten by the next that does.
-    """
-    room = flat.Room() if room is None else room
-    state = _load(brokers, topics, partitions, cluster, source, notes, layout, room)
+    """Make a cluster; see `ClusterState.from_tables`, and `load_rows` for the room."""
+    state = None
+    wanted = flat.flat_schema(partitions.column_names)
+    known = all(name in wanted.names for name in flat.REQUIRED)
+    if known and not any(partitions[name].null_count for name in wanted.names):
+        rows, room = TableRows(partitions, source), flat.Room() if room is None else room
+        state = load_rows(brokers, topics, rows, cluster, source, notes, layout, room)
     if state is None:
         lists = flat.to_lists(partitions, source)
         return loading.load(
@@ -35,31 +83,51 @@ def load(
     return state
 
 
-def _load(
-    brokers: pa.Table | None, topics: pa.Table | None, partitions: pa.Table,
-    cluster: pa.Table | None, source: str | None, notes: Sequence[str], layout: str | None,
-    room: flat.Room,
+def load_rows(
+    brokers: pa.Table | None, topics: pa.Table | None, rows: FlatRows, cluster: pa.Table | None,
+    source: str | None, notes: Sequence[str], layout: str | None, room: flat.Room,
 ) -> ClusterState | None:
-    """Make a cluster, where the table is as kfast writes it."""
+    """Make a cluster, where the table is as kfast writes it; otherwise None.
+
+    The state lies in the memory of `room`, and is overwritten by the next that does.
+    """
     state, said = ClusterState(), list(notes)
-    wanted = flat.flat_schema(partitions.column_names)
-    rows = Columns(partitions, wanted, "partitions", source)
-    if brokers is None or any(name not in wanted.names for name in flat.REQUIRED):
-        return None
-    if any(partitions[name].null_count for name in wanted.names):
+    if brokers is None or any(name not in rows.names for name in flat.REQUIRED):
         return None
     loading.load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
-    loading.load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows)
+    named = Columns(topics, schema.TOPICS_SCHEMA, "topics", source)
+    place_of_topic = loading.name_topics(state, named, rows.topics)
     listed = Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source)
     loading.load_brokers(state, listed, [], said)
-    state.partition = rows.integers("partition", -1).copy()
-    n_slots = flat.count_slots(partitions.column_names, source)
+    n_slots = flat.count_slots(rows.names, source)
     narrow = loading.is_narrow(state, n_slots, layout)
     flat.allocate(state, rows.n_rows, n_slots, narrow, room)
-    if not flat.fill_flat(state, rows):
+    place = flat.place_brokers(state)
+    if place is None or not _fill(state, rows, place, place_of_topic, room):
         return None
     state.assumptions = tuple(said)
     mutators.refresh_unclean(state)
     mutators.note_queued(state)
-    state.recount()
     return state
+
+
+def _fill(
+    state: ClusterState, rows: FlatRows, place: Rows, place_of_topic: Rows | None, room: flat.Room
+) -> bool:
+    """Fill and count all rows, each while it is in the cache; False where they cannot be."""
+    start, counts = 0, np.zeros(5, np.int64)
+    state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
+    for columns in rows.read(room):
+        topic = columns["topic"]
+        part = slice(start, start + topic.size)
+        state.topic_row[part] = topic if place_of_topic is None else place_of_topic[topic]
+        state.partition[part] = columns["partition"]
+        if not flat.fill_some(state, start, columns, place):
+            return False
+        counts += census.recount(
+            state.records[part], state.replicas[part], state.broker_status, state.topic_row[part],
+            state.topic_flags, state.leader_offline[start >> 6 :], state.pending[start >> 6 :],
+        )
+        start += topic.size
+    state.take_counts(counts.tolist())
+    return True
