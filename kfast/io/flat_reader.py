@@ -35,6 +35,8 @@ __all__ = ["PageRows", "open_pages"]
 
 Bytes = npt.NDArray[np.uint8]
 
+MOST_ROWS = np.iinfo(np.int32).max
+
 KINDS = {(DATA_PAGE, PLAIN), (DATA_PAGE, RLE_DICTIONARY)}
 """Kinds of pages of values, and how they stand there."""
 
@@ -52,12 +54,14 @@ class PageRows:
     """A flat file as `kfast.state.loading_flat.FlatRows`."""
 
     def __init__(
-        self, name: str, n_rows: int, topics: pa.StringArray, columns: Mapping[str, _Column]
+        self, name: str, n_rows: int, topics: pa.StringArray, columns: Mapping[str, _Column],
+        room: Room,
     ) -> None:
-        self._name, self._columns = name, columns
-        self.names, self.n_rows, self.topics = list(columns), n_rows, topics
+        self._name, self._columns, self._room = name, columns, room
+        self.names: Sequence[str] = list(columns)
+        self.n_rows, self.topics = n_rows, topics
 
-    def read(self, room: Room) -> Iterator[Mapping[str, Rows]]:
+    def read(self) -> Iterator[Mapping[str, Rows]]:
         """See `FlatRows`.
 
         Raises
@@ -66,7 +70,7 @@ class PageRows:
             A page is damaged.
         """
         rooms = {
-            name: room.array(f"block {name}", (PAGE_ROWS,), np.int32) for name in self._columns
+            name: self._room.array(f"block {name}", (PAGE_ROWS,), np.int32) for name in self._columns
         }
         for number, start in enumerate(range(0, self.n_rows, PAGE_ROWS)):
             n = min(PAGE_ROWS, self.n_rows - start)
@@ -85,8 +89,14 @@ class PageRows:
             yield block
 
 
-def open_pages(name: str) -> tuple[SourceTables, PageRows] | None:
+def open_pages(name: str, room: Room) -> tuple[SourceTables, PageRows] | None:
     """Open a flat file that `flat_pages` wrote, without reading its rows; None for any other.
+
+    Parameters
+    ----------
+    name : str
+    room : Room
+        Memory for the rows that are read.
 
     Returns
     -------
@@ -95,12 +105,18 @@ def open_pages(name: str) -> tuple[SourceTables, PageRows] | None:
     rows : PageRows
     """
     try:
-        buffer = pa.memory_map(name).read_buffer()
-        file = pq.ParquetFile(pa.BufferReader(buffer))
-        about, found = file.metadata, file.schema_arrow
+        return _open(name, room)
     except DAMAGED:
         return None
-    if about.created_by != CREATED_BY or about.num_row_groups != 1 or not is_flat(found):
+
+
+def _open(name: str, room: Room) -> tuple[SourceTables, PageRows] | None:
+    buffer = pa.memory_map(name).read_buffer()
+    file = pq.ParquetFile(pa.BufferReader(buffer))
+    about, found = file.metadata, file.schema_arrow
+    if not 0 <= about.num_rows <= MOST_ROWS or about.created_by != CREATED_BY:
+        return None
+    if about.num_row_groups != 1 or not is_flat(found):
         return None
     if not flat_schema(found.names).equals(found.remove_metadata()):
         return None
@@ -115,12 +131,13 @@ def open_pages(name: str) -> tuple[SourceTables, PageRows] | None:
             topics = _take_strings(dictionary, column.n_places)
             if topics is None or any(kind != RLE_DICTIONARY for _, _, kind in column.pages):
                 return None
-        elif not np.array_equal(
+        elif dictionary.size != 4 * column.n_places or not np.array_equal(
             dictionary.view("<i4"), np.arange(-OFFSET, column.n_places - OFFSET)
         ):
             return None
         columns[column_name] = column
-    return extract(name, found.empty_table()), PageRows(name, about.num_rows, topics, columns)
+    rows = PageRows(name, about.num_rows, topics, columns, room)
+    return extract(name, found.empty_table()), rows
 
 
 def _find_pages(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Long", "Struct", "Value", "read_struct", "write_struct"]
+__all__ = ["Long", "Struct", "Value", "write_struct"]
 
 
 class Long(NamedTuple):
@@ -23,7 +23,6 @@ Value: TypeAlias = "int | bytes | Long | Mapping[int, Value] | Sequence[Value]"
 Struct: TypeAlias = Mapping[int, Value]
 
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
-_TRUE, _FALSE, _BYTE, _I16 = 1, 2, 3, 4
 _LONG_LIST = 15
 """Length in a list's first byte that says: the length follows."""
 

@@ -10,7 +10,7 @@ Encoding".
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 cdef enum:
     I32_NEXT = 0x15  # a field's first byte: an int32, its number the one before and 1

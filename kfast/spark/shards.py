@@ -127,7 +127,7 @@ class Run:
 
     def _read_pages(self, file: str, room: Room) -> ClusterState | None:
         """A shard as kfast writes it; None for any other."""
-        opened = open_pages(file)
+        opened = open_pages(file, room)
         if opened is None:
             return None
         (tables, rows), common = opened, self.dataset

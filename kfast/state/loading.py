@@ -76,8 +76,8 @@ def load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
     encoded = rows.dictionary("topic")
     place = name_topics(state, table, encoded.dictionary)
     rows.refuse_nulls("topic")
-    indices = encoded.indices.to_numpy(zero_copy_only=False)
-    state.topic_row = indices.astype(np.int32) if place is None else place[indices]
+    named: Rows = np.array(encoded.indices, np.int32)
+    state.topic_row = named if place is None else place[named]
 
 
 def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> Rows | None:
@@ -94,9 +94,8 @@ def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> R
         raise InputError(f"{table.where(table.first_repeat(names))}: the topic stands twice")
     same = named.equals(names)
     extra = names[:0] if same else absent_names(named, names)
-    n = len(names) + len(extra)
     state.topic = names if same else pa.concat_arrays([names, extra])
-    unnamed = pa.nulls(len(extra), pa.string())
+    n, unnamed = len(state.topic), pa.nulls(len(extra), pa.string())
     state.topic_id = pa.concat_arrays([table.strings("topic_id"), unnamed])
     state.topic_unclean_leader_election = np.full(n, -1, np.int8)
     state.topic_min_insync_replicas = np.full(n, -1, np.int32)
@@ -109,10 +108,7 @@ def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> R
     flags |= mutators.STARTED * table.integers("deletion_started", 0)
     flags |= mutators.INELIGIBLE * table.integers("ineligible", 0)
     state.topic_flags[given] = flags
-    if same:
-        return None
-    place: Rows = pc.index_in(named, value_set=state.topic).to_numpy(zero_copy_only=False)
-    return place.astype(np.int32)
+    return None if same else np.asarray(pc.index_in(named, value_set=state.topic), np.int32)
 
 
 def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:

@@ -37,7 +37,7 @@ class FlatRows(Protocol):
     n_rows: int
     topics: pa.StringArray
 
-    def read(self, room: flat.Room) -> Iterator[Mapping[str, Rows]]:
+    def read(self) -> Iterator[Mapping[str, Rows]]:
         """All columns of the next `BLOCK_ROWS` rows, int32; overwritten by the next."""
 
 
@@ -48,12 +48,13 @@ class TableRows:
         wanted = flat.flat_schema(table.column_names)
         rows = Columns(table, wanted, "partitions", source)
         topic = rows.dictionary("topic")
-        self.names, self.n_rows = table.column_names, table.num_rows
+        self.names: Sequence[str] = table.column_names
+        self.n_rows = table.num_rows
         self.topics: pa.StringArray = topic.dictionary
         self._columns = {name: rows.integers(name, 0) for name in wanted.names if name != "topic"}
         self._columns["topic"] = topic.indices.to_numpy(zero_copy_only=False)
 
-    def read(self, room: flat.Room) -> Iterator[Mapping[str, Rows]]:
+    def read(self) -> Iterator[Mapping[str, Rows]]:
         """See `FlatRows`."""
         for start in range(0, self.n_rows, BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
@@ -103,7 +104,7 @@ def load_rows(
     narrow = loading.is_narrow(state, n_slots, layout)
     flat.allocate(state, rows.n_rows, n_slots, narrow, room)
     place = flat.place_brokers(state)
-    if place is None or not _fill(state, rows, place, place_of_topic, room):
+    if place is None or not _fill(state, rows, place, place_of_topic):
         return None
     state.assumptions = tuple(said)
     mutators.refresh_unclean(state)
@@ -112,12 +113,12 @@ def load_rows(
 
 
 def _fill(
-    state: ClusterState, rows: FlatRows, place: Rows, place_of_topic: Rows | None, room: flat.Room
+    state: ClusterState, rows: FlatRows, place: Rows, place_of_topic: Rows | None
 ) -> bool:
     """Fill and count all rows, each while it is in the cache; False where they cannot be."""
     start, counts = 0, np.zeros(5, np.int64)
     state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
-    for columns in rows.read(room):
+    for columns in rows.read():
         topic = columns["topic"]
         part = slice(start, start + topic.size)
         state.topic_row[part] = topic if place_of_topic is None else place_of_topic[topic]
