@@ -45,7 +45,7 @@ __all__ = [
 CLUSTER_FILE = "_cluster.arrow"
 """Name of the file with the brokers and settings of a dataset; it has no partitions."""
 
-TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 256 << 20
+TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 128 << 20
 """Size of the files that a task is given, about: seconds of work, which flat files take less of."""
 
 _LOOK = pa.schema(
