@@ -70,7 +70,8 @@ class PageRows:
             A page is damaged.
         """
         rooms = {
-            name: self._room.array(f"block {name}", (PAGE_ROWS,), np.int32) for name in self._columns
+            name: self._room.array(f"block {name}", (PAGE_ROWS,), np.int32)
+            for name in self._columns
         }
         for number, start in enumerate(range(0, self.n_rows, PAGE_ROWS)):
             n = min(PAGE_ROWS, self.n_rows - start)
