@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 INTERRUPTED = 130
 
@@ -18,15 +21,26 @@ def _leave(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def main() -> None:
-    """Load kfast and run its command line."""
-    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+@contextmanager
+def loading() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, where it would raise in the midst of an import."""
+    heeded = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
     if heeded:
         signal.signal(signal.SIGINT, _leave)
-    from kfast.cli import main as run
+    try:
+        yield
+    finally:
+        if heeded:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    if heeded:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def main() -> None:
+    """Load kfast and run its command line."""
+    with loading():
+        from kfast.cli import main as run
     run()
 
 

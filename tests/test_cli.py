@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import click
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -349,5 +350,15 @@ def test_schema_lists_every_column():
 def test_help_and_version():
     """Every command has help with an example."""
     assert run("--version").stdout == f"kfast {kfast.__version__}\n"
-    for command in commands.commands:
+    for command in commands.places:
         assert f"kfast {command}" in run(command, "--help").stdout.split("Examples:")[1]
+
+
+def test_the_list_of_commands_says_what_their_help_begins_with():
+    """The list is made without loading them."""
+    context = click.Context(commands)
+    for name, (module, _, said) in commands.places.items():
+        command = commands.get_command(context, name)
+        assert command.get_short_help_str(1000) == said
+        assert command.callback.__module__ == module
+        assert f"\n  {name} " in run("--help").stdout

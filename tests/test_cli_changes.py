@@ -288,7 +288,7 @@ def test_the_page_of_formats_has_every_metric():
 
 def test_examples_stand_on_lines_of_their_own():
     """The help of every command shows them as they are typed."""
-    for name in commands.commands:
+    for name in commands.places:
         text = run(name, "--help").stdout
         assert "\\b" not in text
         assert re.search(rf"^    kfast {name}\b", text, re.MULTILINE), name

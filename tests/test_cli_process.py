@@ -220,7 +220,7 @@ def test_ctrl_c_while_kfast_loads(tmp_path, module, ignored):
     paths = os.pathsep.join((str(tmp_path), str(ROOT)))
     what = signal.SIG_IGN if ignored else signal.SIG_DFL
     found = subprocess.run(
-        [sys.executable, "-m", "kfast_command", "--version"], capture_output=True, text=True,
+        [sys.executable, "-m", "kfast_command", "schema"], capture_output=True, text=True,
         timeout=60, cwd=ROOT, env=dict(os.environ, PYTHONPATH=paths, INTERRUPT_AT=module),
         preexec_fn=lambda: signal.signal(signal.SIGINT, what), check=False,
     )

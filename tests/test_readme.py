@@ -103,6 +103,6 @@ def test_the_picture_is_of_this_version():
 
 def test_the_readme_names_every_command():
     """And the help lists them."""
-    for name in commands.commands:
+    for name in commands.places:
         assert f"kfast {name}" in README
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -71,7 +71,7 @@ def test_batches_of_any_size_have_the_same_rows(spark, cluster, monkeypatch, mos
 @pytest.mark.parametrize("own", [50, 700, 1000, 16_384])
 def test_batches_are_merged_to_their_size(own):
     need_java()
-    from kfast.spark.sweeps import merged
+    from kfast.spark.ranges import merged
 
     rows = pa.table({"n": range(2301)})
     batches = list(merged(rows.to_batches(max_chunksize=500), own))
@@ -177,7 +177,7 @@ def test_what_cannot_be_is_refused(spark, cluster):
     other = kfast.generate(brokers=3, partitions=5)
     for message, arguments in (
         ("of a cluster with 12 brokers", (other, scenarios)),
-        ("the cluster a SweepPlan: make them", (kfast.sweeps.plan.prepare_sweep(cluster), len)),
+        ("the cluster a SweepPlan: make them", (kfast.prepare_sweep(cluster), len)),
     ):
         with pytest.raises(kfast.ArgumentError, match=message):
             kfast.spark.sweep(spark, *arguments)

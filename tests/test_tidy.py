@@ -31,7 +31,9 @@ MOST_FUNCTION_LINES = 70
 MOST_COLUMNS = 100
 
 ORDER = (
+    "lazily",
     "errors",
+    "views",
     "schema",
     "transitions",
     "profiles",

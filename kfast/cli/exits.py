@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -16,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from kfast.errors import ArgumentError, InputError, RowError
+from kfast_command import loading
 
 __all__ = ["CONDITION_HOLDS", "Commands", "report_fault"]
 
@@ -35,16 +38,41 @@ class BadInput(click.ClickException):
 
 
 class Commands(click.Group):
-    """The commands of kfast; turns what they raise into exit codes."""
+    """The commands of kfast, loaded when they run; turns what they raise into exit codes.
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    Parameters
+    ----------
+    places : mapping of str to (str, str, str)
+        Of each command the module, its name there, and what the list of commands says of it.
+    """
+
+    def __init__(
+        self, *args: Any, places: Mapping[str, tuple[str, str, str]], **options: Any
+    ) -> None:
         super().__init__(*args, **options)
+        self.places = places
         _keep_lines(self)
 
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Take a command."""
-        _keep_lines(cmd)
-        super().add_command(cmd, name)
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of the commands."""
+        return sorted(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in self.commands and cmd_name in self.places:
+            module, name, _ = self.places[cmd_name]
+            with loading():
+                command = getattr(import_module(module), name)
+            _keep_lines(command)
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, and load none of them."""
+        listed = click.Group(
+            commands=[click.Command(name, help=said) for name, (*_, said) in self.places.items()]
+        )
+        listed.format_commands(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""

@@ -23,6 +23,7 @@ import pyarrow as pa
 from kfast.errors import ArgumentError
 from kfast.kernels import draws
 from kfast.state.records import Rows
+from kfast.views import view
 
 __all__ = ["SCENARIO_TABLE", "Bursts", "Combinations", "Down", "Groups", "Independent", "Listed",
     "Offsets", "Samples", "Scenarios"]
@@ -104,7 +105,7 @@ class Scenarios(ABC):
             stop = min(start + scenarios, self.stop)
             offsets, rows = self.down(start, stop)
             numbers = np.repeat(np.arange(start, stop), np.diff(offsets))
-            columns = [pa.array(numbers), pa.array(self.broker_id[rows])]
+            columns = [view(numbers), view(self.broker_id[rows])]
             yield pa.record_batch(columns, schema=SCENARIO_TABLE)
 
     def to_table(self) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +20,10 @@ from kfast.scenarios.kinds import (
     Samples,
     Scenarios,
 )
-from kfast.state import ClusterState
 from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.state import ClusterState
 
 __all__ = [
     "bursts",

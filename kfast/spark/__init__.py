@@ -1,12 +1,16 @@
 """kfast on Spark: the same questions and the same bits, over as many executors as there are.
 
 Spark carries Arrow batches and file names, kfast's kernels decide. Everything here works on classic
-sessions and on Spark Connect. `import kfast` does not import this package, nor PySpark.
+sessions and on Spark Connect. `import kfast` does not import this package, nor PySpark. Workers
+import it too, in each of their processes, so public names are loaded when they are asked for.
 """
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from kfast.lazily import load_lazily
 
 # Looked for, not imported: a worker that never uses pandas starts twice as fast without it.
 if missing := [name for name in ("pyspark", "pandas") if find_spec(name) is None]:
@@ -15,12 +19,13 @@ if missing := [name for name in ("pyspark", "pandas") if find_spec(name) is None
         "there: pip install 'kfast[spark]'"
     )
 
-from kfast.spark.details import sweep_brokers, sweep_partitions
-from kfast.spark.fleets import fleet
-from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
-from kfast.spark.sharded import ShardedOutcome, fail
-from kfast.spark.splitting import split
-from kfast.spark.sweeps import scenario_rows, sweep
+if TYPE_CHECKING:
+    from kfast.spark.details import sweep_brokers, sweep_partitions
+    from kfast.spark.fleets import fleet
+    from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
+    from kfast.spark.sharded import ShardedOutcome, fail
+    from kfast.spark.splitting import split
+    from kfast.spark.sweeps import scenario_rows, sweep
 
 __all__ = [
     "ClusterFrames",
@@ -36,3 +41,12 @@ __all__ = [
     "to_dataframe",
     "to_dataframes",
 ]
+
+load_lazily(__name__, {
+    "details": "sweep_brokers sweep_partitions",
+    "fleets": "fleet",
+    "frames": "ClusterFrames from_dataframes to_dataframe to_dataframes",
+    "sharded": "ShardedOutcome fail",
+    "splitting": "split",
+    "sweeps": "scenario_rows sweep",
+})

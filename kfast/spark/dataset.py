@@ -25,13 +25,13 @@ from kfast.io import SourceTables, read_tables
 from kfast.io.arrow import extract
 from kfast.io.tables import add_defaults, registered
 from kfast.kernels import digests
-from kfast.spark.columns import spark_schema
 from kfast.spark.paths import deal, find_files, find_roots
+from kfast.spark.tasks import over_hands
 from kfast.state import ClusterState
 from kfast.state.flat import is_flat
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "CLUSTER_FILE",
@@ -39,7 +39,6 @@ __all__ = [
     "check_topics",
     "digest_names",
     "look_at",
-    "over_hands",
 ]
 
 CLUSTER_FILE = "_cluster.arrow"
@@ -78,19 +77,6 @@ class Dataset:
     hands: tuple[tuple[int, ...], ...]
     brokers: pa.Table
     cluster: pa.Table | None
-
-
-def over_hands(
-    spark: SparkSession, n: int, run: Any, wanted: pa.Schema
-) -> DataFrame:
-    """Run something for the numbers 0 to n, one task for each."""
-    return spark.range(0, n, 1, n).mapInArrow(partial(_each, run), spark_schema(wanted))
-
-
-def _each(run: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from run(number)
 
 
 def look_at(

@@ -20,10 +20,12 @@ import pyarrow as pa
 from kfast.census import key_columns
 from kfast.scenarios import Scenarios
 from kfast.spark.columns import spark_schema
-from kfast.spark.dataset import over_hands
 from kfast.spark.mapped import open_batches, open_plan, send_batches, send_plan
-from kfast.spark.sweeps import Cluster, choose_tasks, plan_of, slice_of
+from kfast.spark.ranges import slice_of
+from kfast.spark.sweeps import Cluster, choose_tasks, plan_of
+from kfast.spark.tasks import over_hands
 from kfast.state import ClusterState
+from kfast.sweeps.counting import words_of
 from kfast.sweeps.details import (
     BROKERS_SWEPT,
     checked,
@@ -32,7 +34,6 @@ from kfast.sweeps.details import (
     load_table,
 )
 from kfast.sweeps.leaders import Heirs
-from kfast.sweeps.running import words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +100,7 @@ def sweep_partitions(
     order = np.argsort(plan.rows).astype(np.int32)
     rows = pa.array(plan.rows[order])
     names = pa.table(
-        {name: column.take(rows) for name, column in key_columns(plan.started).items()}
+        {name: column.take(rows) for name, column in key_columns(plan.cluster).items()}
     ).combine_chunks()
     named = send_batches(spark, names.to_batches(max_chunksize=BLOCK_PARTITIONS), names.schema)
     name = send_plan(spark, plan, order=order)
@@ -142,7 +143,7 @@ def sweep_brokers(
     names = pa.table(
         {
             "broker_id": pa.array(plan.broker_id),
-            "rack": plan.started.rack,
+            "rack": plan.cluster.rack,
             "registered": pa.array(plan.registered),
             "room": pa.array(np.diff(heirs.room())),
         }

@@ -24,9 +24,9 @@ from kfast.io import read
 from kfast.scenarios import Scenarios
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
-from kfast.spark.dataset import over_hands
 from kfast.spark.paths import check_tasks, deal_sizes, find_files
 from kfast.spark.sizes import about_partitions
+from kfast.spark.tasks import over_hands
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 

@@ -22,7 +22,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import SparkFiles
 
-from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.sweeps.hosting import Hosting
 from kfast.sweeps.leaders import Heirs
@@ -150,7 +149,7 @@ def _open_plan(path: str) -> SentPlan:
     n_partitions, n_rows = arrays["sizes"].tolist()
     plan = SweepPlan(
         **{name: arrays[name] for name in PLAN_ARRAYS}, n_partitions=n_partitions, n_rows=n_rows,
-        rows=NO_ROWS, started=ClusterState(),
+        rows=NO_ROWS, started=None,
     )
     heirs, hosting = _part_of("heirs", Heirs, arrays), _part_of("hosting", Hosting, arrays)
     return SentPlan(plan, heirs, hosting, arrays["order"])

@@ -19,10 +19,11 @@ from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables
 from kfast.io.tables import add_defaults
-from kfast.spark.dataset import TASK_BYTES, over_hands
+from kfast.spark.dataset import TASK_BYTES
 from kfast.spark.fleets import check_question
 from kfast.spark.paths import check_tasks, deal, find_files
 from kfast.spark.snapshots import Job, label_of, run_snapshot
+from kfast.spark.tasks import over_hands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

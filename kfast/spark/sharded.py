@@ -29,7 +29,7 @@ from kfast.events.leader_election import count_reassigned, count_without_leaders
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
-from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at, over_hands
+from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at
 from kfast.spark.folders import output_folder
 from kfast.spark.hands import (
     BROKERS,
@@ -55,6 +55,7 @@ from kfast.spark.shards import (
     Run,
     parse_events,
 )
+from kfast.spark.tasks import over_hands
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, join_digests
 

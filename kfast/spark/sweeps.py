@@ -8,27 +8,28 @@ results.
 from __future__ import annotations
 
 import math
+import re
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
 from pyspark.sql import functions as sql
 
 from kfast.errors import ArgumentError
 from kfast.io import read
 from kfast.scenarios import SCENARIO_TABLE, Scenarios
-from kfast.spark.dataset import over_hands
-from kfast.spark.mapped import open_plan, send_plan
+from kfast.spark.mapped import send_plan
 from kfast.spark.paths import check_tasks
+from kfast.spark.ranges import list_range, sweep_range
+from kfast.spark.tasks import over_hands
 from kfast.state import ClusterState
-from kfast.sweeps import sweep_schema
-from kfast.sweeps.plan import SweepPlan, prepare_sweep
-from kfast.sweeps.running import SweepWork, check_counts, check_same_brokers, words_of
+from kfast.sweeps import SweepPlan, prepare_sweep, sweep_schema
+from kfast.sweeps.counting import SweepWork, check_counts, words_of
+from kfast.sweeps.running import check_same_brokers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,9 @@ PROBE_SCENARIOS = 512
 
 SHORT_SECONDS = 0.25
 """Work for less time than this is not shared out."""
+
+LOCAL_MASTER = re.compile(r"local\[(\d+)[],]")
+"""A session on one machine that says how many cores it has."""
 
 MOST_CORES = 4096
 """More cores than this are not told apart."""
@@ -97,7 +101,7 @@ def sweep(
     if tasks is None:
         tasks = choose_tasks(spark, scenarios, lambda some: deque(work.batches(some), maxlen=0))
     name = send_plan(spark, plan, heirs=work.heirs, hosting=work.hosting)
-    run = partial(_sweep_range, name, scenarios, asked, vectors, tasks, BATCH_SCENARIOS)
+    run = partial(sweep_range, name, scenarios, asked, vectors, tasks, BATCH_SCENARIOS)
     return over_hands(spark, tasks, run, sweep_schema(asked))
 
 
@@ -124,7 +128,7 @@ def scenario_rows(spark: SparkSession, scenarios: Scenarios, *, tasks: int = 8) 
         There are to be fewer tasks than one.
     """
     check_tasks(tasks)
-    return over_hands(spark, tasks, partial(_list_range, scenarios, tasks), SCENARIO_TABLE)
+    return over_hands(spark, tasks, partial(list_range, scenarios, tasks), SCENARIO_TABLE)
 
 
 def plan_of(
@@ -140,39 +144,6 @@ def plan_of(
         scenarios = scenarios(state)
     check_same_brokers(state, scenarios)
     return state if isinstance(state, SweepPlan) else prepare_sweep(state), scenarios
-
-
-def slice_of(scenarios: Scenarios, tasks: int, task: int) -> Scenarios:
-    """Scenarios of one of some tasks."""
-    n = len(scenarios)
-    start, stop = n * task // tasks, n * (task + 1) // tasks
-    return scenarios.slice(scenarios.start + start, scenarios.start + stop)
-
-
-def _list_range(scenarios: Scenarios, tasks: int, task: int) -> Iterator[pa.RecordBatch]:
-    yield from slice_of(scenarios, tasks, task).to_batches()
-
-
-def _sweep_range(
-    name: str, scenarios: Scenarios, counts: tuple[str, ...], vectors: str | None, tasks: int,
-    batch: int, task: int,
-) -> Iterator[pa.RecordBatch]:
-    """Count a task's scenarios; one thread, for every core has a task."""
-    sent = open_plan(name)
-    work = SweepWork(sent.plan, counts, words_of(vectors), sent.heirs, sent.hosting)
-    yield from merged(work.batches(slice_of(scenarios, tasks, task)), batch)
-
-
-def merged(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Put small batches together: each that goes to the JVM costs milliseconds."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= rows:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(rows)
-            waiting = []
-    if waiting:
-        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches(rows)
 
 
 def choose_tasks(
@@ -195,8 +166,17 @@ def choose_tasks(
 
 
 def _cores_of(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time, as far as it knows; it is asked once."""
+    """How many tasks the session runs at a time, as far as it knows; it is asked once.
+
+    A job that asks costs 0.5 s where it is the first of a session, so that the master's name is
+    asked first.
+    """
     if spark not in _cores:
-        numbers = spark.range(MOST_CORES).select(sql.spark_partition_id().alias("task"))
-        _cores[spark] = len(numbers.toArrow()["task"].unique())
+        said = LOCAL_MASTER.match(spark.conf.get("spark.master", "") or "")
+        _cores[spark] = int(said[1]) if said else _count_cores(spark)
     return _cores[spark]
+
+
+def _count_cores(spark: SparkSession) -> int:
+    numbers = spark.range(MOST_CORES).select(sql.spark_partition_id().alias("task"))
+    return len(numbers.toArrow()["task"].unique())

@@ -1,8 +1,22 @@
 """The cluster's state: its columns, how they are made, compared and handed out."""
 
-from kfast.state.cluster import ClusterState
-from kfast.state.generate import generate
-from kfast.state.records import Assignment, Leadership, Replicas, Tables
-from kfast.state.saving import open
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kfast.lazily import load_lazily
+
+if TYPE_CHECKING:
+    from kfast.state.cluster import ClusterState
+    from kfast.state.generate import generate
+    from kfast.state.records import Assignment, Leadership, Replicas, Tables
+    from kfast.state.saving import open
 
 __all__ = ["Assignment", "ClusterState", "Leadership", "Replicas", "Tables", "generate", "open"]
+
+load_lazily(__name__, {
+    "cluster": "ClusterState",
+    "generate": "generate",
+    "records": "Assignment Leadership Replicas Tables",
+    "saving": "open",
+})

@@ -14,9 +14,11 @@ from kfast.census import key_columns
 from kfast.errors import ArgumentError
 from kfast.kernels import sweep as kernel
 from kfast.scenarios import Scenarios
+from kfast.sweeps.counting import RANGE_SCENARIOS, words_of
 from kfast.sweeps.leaders import Heirs
-from kfast.sweeps.plan import SweepPlan, prepare_sweep
-from kfast.sweeps.running import RANGE_SCENARIOS, Source, check_same_brokers, words_of
+from kfast.sweeps.plan import SweepPlan
+from kfast.sweeps.preparing import prepare_sweep
+from kfast.sweeps.running import Source, check_same_brokers
 from kfast.sweeps.tiles import new_tile, padded
 
 __all__ = [
@@ -74,7 +76,7 @@ def sweep_partitions(
     found = count_partitions(plan, scenarios, words, threads)
     order = np.argsort(plan.rows)
     rows = pa.array(plan.rows[order])
-    columns = {name: column.take(rows) for name, column in key_columns(plan.started).items()}
+    columns = {name: column.take(rows) for name, column in key_columns(plan.cluster).items()}
     columns["scenarios_offline"] = pa.array(found[0, order])
     columns["scenarios_under_min_isr"] = pa.array(found[1, order])
     return pa.table(columns)
@@ -125,7 +127,7 @@ def sweep_brokers(
     begin = heirs.room()
     histogram = count_leaders(heirs, scenarios, words, threads)
     return load_table(
-        pa.array(plan.broker_id), plan.started.rack, plan.registered,
+        pa.array(plan.broker_id), plan.cluster.rack, plan.registered,
         [histogram[i:j] for i, j in pairwise(begin.tolist())],
     )
 

@@ -1,0 +1,235 @@
+"""Counting scenarios of a plan: all that a worker of a sweep needs.
+
+Scenarios are taken in ranges; threads share nothing but what they read, and results come in order.
+
+Source: specification, sections 6.1 and 6.2: a scenario is `on_controller_failover`, then
+`on_broker_failure` of all its brokers in one event; `docs/sweeps.md` defines the counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.errors import ArgumentError
+from kfast.kernels import sweep as kernel
+from kfast.scenarios import Offsets, Scenarios
+from kfast.state.records import Rows
+from kfast.sweeps.hosting import Hosting
+from kfast.sweeps.leaders import Heirs
+from kfast.sweeps.plan import SweepPlan
+from kfast.sweeps.tiles import new_tile, padded
+from kfast.views import view
+
+__all__ = ["RANGE_SCENARIOS", "SWEEP_COUNTS", "Progress", "SweepWork", "check_counts",
+    "sweep_schema", "words_of"]
+
+Progress: TypeAlias = Callable[[int, int], None]
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+SWEEP_COUNTS = {
+    "offline": "partitions without a leader afterwards",
+    "offline_if_clean": "partitions none of whose in-sync replicas is live",
+    "no_live_replica": "partitions none of whose assigned replicas is live",
+    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
+    "offline ones included",
+    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
+    "leaders_moved": "partitions with a leader before and after, and they differ",
+    "unclean": "leaders that were chosen outside the ISR",
+    "fullest_broker_leaders": "partitions that the broker with the most leaders leads",
+}
+"""What a sweep counts per scenario; the first seven have the places of `kernels/sweep.h`."""
+
+DENSE_NS = 3.0
+SPARSE_NS = 5.0
+LISTING_NS = 5.0
+"""Nanoseconds for a partition and a vector of scenarios; for a replica on a broker that is down;
+for a replica that is listed first. Measured at 1 M partitions of three replicas."""
+
+VECTORS = {"words": 1, "avx2": 4, "avx512": 8}
+"""Kinds of vectors, and the words of 64 bits in one."""
+
+VECTORS_VARIABLE = "KFAST_VECTORS"
+"""Environment variable that chooses the vectors where no argument does."""
+
+RANGE_SCENARIOS = 2048
+"""Scenarios that a thread takes at a time: a few vectors, so that results stay small."""
+
+
+@dataclass(frozen=True, eq=False)
+class SweepWork:
+    """A plan, what to count, and what is made of the plan before anything is counted.
+
+    Attributes
+    ----------
+    counts : tuple of str
+        Some of `SWEEP_COUNTS`, in their order.
+    words : int
+        Words of 64 bits in the vectors of this machine that are used.
+    heirs : Heirs, optional
+        Where leaders per broker are counted.
+    hosting : Hosting, optional
+        Where the method is sparse.
+    """
+
+    plan: SweepPlan
+    counts: tuple[str, ...]
+    words: int
+    heirs: Heirs | None
+    hosting: Hosting | None
+
+    @classmethod
+    def of(
+        cls, plan: SweepPlan, scenarios: Scenarios, counts: tuple[str, ...], words: int,
+        method: str | None = None,
+    ) -> SweepWork:
+        """Make what these scenarios need; without a method, choose one."""
+        heirs = Heirs.of(plan) if "fullest_broker_leaders" in counts else None
+        sparse = method == "sparse" or (method is None and _is_sparse(plan, scenarios, words))
+        return cls(plan, counts, words, heirs, Hosting.of(plan) if sparse else None)
+
+    @property
+    def wanted(self) -> int:
+        """Bit m set: count m of the kernel is asked for."""
+        return sum(1 << m for m, name in enumerate(SWEEP_COUNTS) if m < 7 and name in self.counts)
+
+    def batches(
+        self, scenarios: Scenarios, threads: int = 1, progress: Progress | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Count scenarios, some thousands at a time, in order."""
+        count = partial(self._count, scenarios)
+        return _in_order(count, _ranges(scenarios), threads, len(scenarios), progress)
+
+    def _count(self, scenarios: Scenarios, start: int, stop: int) -> pa.RecordBatch:
+        """Count one range of scenarios."""
+        offsets, down = scenarios.down(start, stop)
+        n = stop - start
+        columns: dict[str, pa.Array] = {
+            "scenario": view(np.arange(start, stop, dtype=np.int64)),
+            "brokers_down": view(np.diff(offsets).astype(np.int32)),
+        }
+        wanted = self.wanted
+        if wanted:
+            counts = self._counts(offsets, down, n)
+            for m, name in enumerate(SWEEP_COUNTS):
+                if wanted >> m & 1:
+                    columns[name] = view(counts[m, :n])
+        if self.heirs is not None:
+            most, fullest = self.heirs.lead(offsets, down, self.words)
+            ids = np.append(self.plan.broker_id, np.int32(-1))[fullest]
+            columns["fullest_broker"] = view(ids)
+            columns["fullest_broker_leaders"] = view(most.astype(np.int64))
+        schema = sweep_schema(self.counts)
+        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+
+    def _counts(self, offsets: Offsets, down: Rows, n: int) -> Counts:
+        plan, lanes = self.plan, 64 * self.words
+        counts = np.zeros((kernel.layout()["counts"], -(-n // lanes) * lanes), np.int64)
+        if not plan.n_partitions:
+            return counts
+        if self.hosting is not None:
+            self.hosting.count(offsets, down, self.words, self.wanted, counts)
+            return counts
+        kernel.count_dense(
+            plan.groups, plan.sequences, plan.n_brokers, offsets, padded(down), self.words,
+            self.wanted, new_tile(plan.n_brokers, self.words), counts,
+        )
+        return counts
+
+
+def sweep_schema(counts: Collection[str] = tuple(SWEEP_COUNTS)) -> pa.Schema:
+    """Schema of a sweep's rows with these counts."""
+    fields = [pa.field("scenario", pa.int64()), pa.field("brokers_down", pa.int32())]
+    for name in SWEEP_COUNTS:
+        if name in counts:
+            if name == "fullest_broker_leaders":
+                fields.append(pa.field("fullest_broker", pa.int32()))
+            fields.append(pa.field(name, pa.int64()))
+    return pa.schema(fields)
+
+
+def _is_sparse(plan: SweepPlan, scenarios: Scenarios, words: int) -> bool:
+    """Whether few brokers of many fail, so that to look at what they host costs less."""
+    first = min(scenarios.start + RANGE_SCENARIOS, scenarios.stop)
+    offsets, _ = scenarios.down(scenarios.start, first)
+    seen = max(first - scenarios.start, 1)
+    hosted = plan.sequences.size / max(plan.n_brokers, 1)
+    visits = len(scenarios) * int(offsets[-1]) / seen * hosted
+    vectors = -(-len(scenarios) // (64 * words))
+    listing = LISTING_NS * plan.sequences.size
+    return SPARSE_NS * visits + listing < DENSE_NS * vectors * plan.n_partitions
+
+
+def check_counts(counts: Collection[str] | None) -> tuple[str, ...]:
+    """Counts that are asked for, in the order of `SWEEP_COUNTS`; others are refused."""
+    if counts is None:
+        return tuple(SWEEP_COUNTS)
+    unknown = [name for name in counts if name not in SWEEP_COUNTS]
+    if isinstance(counts, str) or unknown:
+        raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
+    return tuple(name for name in SWEEP_COUNTS if name in counts)
+
+
+def words_of(vectors: str | None) -> int:
+    """Words of 64 bits in the vectors that an argument or the environment asks for."""
+    asked = vectors or os.environ.get(VECTORS_VARIABLE) or None
+    widest = kernel.widest()
+    if asked is None:
+        return widest
+    here = [name for name, words in VECTORS.items() if words <= widest]
+    if asked not in here:
+        raise ArgumentError(f"vectors is {asked!r}; this machine has {', '.join(here)}")
+    return VECTORS[asked]
+
+
+def _ranges(scenarios: Scenarios) -> Iterator[tuple[int, int]]:
+    """Ranges of scenario numbers, in order; never all at once."""
+    for start in range(scenarios.start, scenarios.stop, RANGE_SCENARIOS):
+        yield start, min(start + RANGE_SCENARIOS, scenarios.stop)
+
+
+def _in_order(
+    count: Callable[[int, int], pa.RecordBatch],
+    ranges: Iterator[tuple[int, int]],
+    threads: int,
+    n: int,
+    progress: Progress | None,
+) -> Iterator[pa.RecordBatch]:
+    """Count ranges on some threads, never many ahead of who reads, and give them in order."""
+    done = 0
+    if threads == 1:
+        for start, stop in ranges:
+            yield count(start, stop)
+            done += stop - start
+            if progress is not None:
+                progress(done, n)
+        return
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for start, stop in ranges:
+                waiting.append(pool.submit(count, start, stop))
+                if len(waiting) > 2 * threads:
+                    batch = waiting.popleft().result()
+                    yield batch
+                    done += batch.num_rows
+                    if progress is not None:
+                        progress(done, n)
+            while waiting:
+                batch = waiting.popleft().result()
+                yield batch
+                done += batch.num_rows
+                if progress is not None:
+                    progress(done, n)
+        finally:
+            for future in waiting:
+                future.cancel()
