@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -231,6 +233,25 @@ def test_made_up_clusters_are_those_of_generate(spark, tasks):
         mine = seen.filter(pa.compute.equal(seen["source"], f"seed {seed}")).drop(["source"])
         made = kfast.generate(brokers=7, partitions=90, racks=3, seed=seed).to_tables().partitions
         assert by_key(mine).cast(made.schema).equals(by_key(made))
+
+
+def test_a_large_cluster_is_read_and_made_by_many_tasks(spark, tmp_path):
+    """As large as it must be for that; only a column is asked for."""
+    from pyspark.sql import functions as sql
+
+    cluster = {"brokers": 7, "partitions": 900_000, "seed": 3, "placement": "uniform"}
+    state = kfast.generate(**cluster)
+    kfast.write(state, tmp_path / "a.parquet", format="parquet-flat")
+    wanted = dict(enumerate(np.bincount(state.records["leader"]).tolist()))
+    reader = spark.read.format("kfast").schema("leader int")
+    for frame in (reader.load(str(tmp_path / "a.parquet")), reader.options(**cluster).load()):
+        assert frame.columns == ["leader"]
+        rows = frame.groupBy("leader", sql.spark_partition_id().alias("task")).count().collect()
+        assert len({row.task for row in rows}) == 2
+        found: Counter[int] = Counter()
+        for row in rows:
+            found[row.leader] += row["count"]
+        assert found == wanted
 
 
 def test_a_stream_reads_each_snapshot_once(spark, busy, tmp_path):

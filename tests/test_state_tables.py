@@ -218,20 +218,20 @@ WRONG_PARTITIONS = {
     ),
     "states": (
         {"replicas": [[1]], "replica_state_broker_ids": [[1]], "replica_states": [[2, 2]]},
-        "f.txt: partitions row 0: replica_states of t-0 has 2 states for 1 brokers;"
-        " one each is right",
+        ("f.txt: partitions row 0: replica_states of t-0 has 2 states for 1 brokers;"
+        " one each is right"),
     ),
     "states of another row": (
         {"partition": [0, 1], "replicas": [[1], [1]], "replica_state_broker_ids": [[1], [1]],
          "replica_states": [[2], []]},
-        "f.txt: partitions row 1: replica_states of t-1 has 0 states for 1 brokers;"
-        " one each is right",
+        ("f.txt: partitions row 1: replica_states of t-1 has 0 states for 1 brokers;"
+        " one each is right"),
     ),
     "states as many as brokers, but of other rows": (
         {"partition": [0, 1], "replicas": [[1], [1]], "replica_state_broker_ids": [[1], [1]],
          "replica_states": [[], [2, 2]]},
-        "f.txt: partitions row 0: replica_states of t-0 has 0 states for 1 brokers;"
-        " one each is right",
+        ("f.txt: partitions row 0: replica_states of t-0 has 0 states for 1 brokers;"
+        " one each is right"),
     ),
 }
 

@@ -26,6 +26,7 @@ __all__ = [
     "FORMATS",
     "Progress",
     "SourceTables",
+    "complete",
     "gather",
     "read",
     "read_brokers_file",
@@ -124,6 +125,17 @@ def gather(
     if tables is None:
         name, data = load(path)
         tables = _read_data(name, data, progress)
+    return complete(tables, brokers_file=brokers_file, defaults=defaults, up=up)
+
+
+def complete(
+    tables: SourceTables,
+    *,
+    brokers_file: Source | None = None,
+    defaults: Mapping[str, object] | None = None,
+    up: Iterable[int] = (),
+) -> SourceTables:
+    """Add what a caller of `read` says to what a file says."""
     if brokers_file is not None:
         tables = add_brokers_file(tables, brokers_file)
     return note_down(mark_up(add_defaults(tables, defaults), up))

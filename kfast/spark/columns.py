@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = [
-    "BATCH_ROWS", "BY_ROW", "TABLES", "batches_of", "cluster_table", "count_rows", "row_tables",
-    "sourced", "spark_schema", "with_source",
+    "BATCH_ROWS", "BY_ROW", "TABLES", "batches_of", "cluster_table", "row_tables", "sourced",
+    "spark_schema", "with_source",
 ]
 
 BATCH_ROWS = 100_000
@@ -119,19 +119,12 @@ def replicas_table(state: ClusterState, start: int = 0, stop: int | None = None)
     return pa.table(columns, schema=REPLICAS_SCHEMA)
 
 
-def row_tables(
-    state: ClusterState, name: str, start: int = 0, stop: int | None = None
-) -> Iterator[pa.Table]:
-    """`cluster_table` in pieces; of partitions and replicas, those of some rows in use."""
+def row_tables(state: ClusterState, name: str) -> Iterator[pa.Table]:
+    """`cluster_table`; of partitions and replicas in pieces, of some rows of partitions each."""
     if name not in BY_ROW:
         yield cluster_table(state, name)
         return
     make = partitions_table if name == "partitions" else replicas_table
-    last = count_rows(state) if stop is None else stop
-    for at in range(start, last, BATCH_ROWS):
-        yield make(state, at, min(at + BATCH_ROWS, last))
-
-
-def count_rows(state: ClusterState) -> int:
-    """How many rows of partitions are in use."""
-    return state.n_partitions - int(state.free_rows.size)
+    n_rows = state.n_partitions - int(state.free_rows.size)
+    for at in range(0, n_rows, BATCH_ROWS):
+        yield make(state, at, min(at + BATCH_ROWS, n_rows))

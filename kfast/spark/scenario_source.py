@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kfast import scenarios as makers
 from kfast.errors import ArgumentError
-from kfast.scenarios import SCENARIO_TABLE, Scenarios
-from kfast.spark.columns import batches_of, sourced, with_source
+from kfast.scenarios import Scenarios
+from kfast.spark.columns import batches_of, with_source
 from kfast.spark.fleets import MAKERS, make_scenarios
 from kfast.spark.paths import deal, find_files
 from kfast.state import ClusterState, generate
@@ -64,6 +64,8 @@ class ScenarioReader(DataSourceReader):
         At most so many.
     read : callable
         Reads an export with the options of the source.
+    wanted : pa.Schema
+        Columns, among source, scenario and broker.
 
     Raises
     ------
@@ -72,7 +74,8 @@ class ScenarioReader(DataSourceReader):
     """
 
     def __init__(
-        self, options: Mapping[str, str], tasks: int, read: Callable[[str], ClusterState]
+        self, options: Mapping[str, str], tasks: int, read: Callable[[str], ClusterState],
+        wanted: pa.Schema,
     ) -> None:
         name = options.get("scenarios", "")
         if name not in MAKERS:
@@ -81,6 +84,7 @@ class ScenarioReader(DataSourceReader):
         self.question = (name, _arguments(name, options))
         self.tasks = tasks
         self.read_export = read
+        self.wanted = wanted
         if "path" not in options and "brokers" not in options:
             raise ArgumentError(
                 "option brokers is missing: give a path, or the brokers of a made-up cluster"
@@ -98,16 +102,21 @@ class ScenarioReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """List a task's scenarios."""
         if isinstance(partition, Range):
-            yield from _rows(*partition.value)
+            yield from self._rows(*partition.value)
             return
         for name in partition.value:
-            yield from _rows(name, make_scenarios(self.question, self.read_export(name)))
+            yield from self._rows(name, make_scenarios(self.question, self.read_export(name)))
 
     def _made_up(self) -> ClusterState:
         """A cluster with these brokers; its partitions do not matter."""
         sizes = {key: _number(key, int, self.options) for key in CLUSTER_OPTIONS
                  if key in self.options}
         return generate(partitions=1, replication_factor=1, **sizes)
+
+    def _rows(self, source: str, scenarios: Scenarios) -> Iterator[pa.RecordBatch]:
+        for batch in scenarios.to_batches():
+            table = with_source(pa.Table.from_batches([batch]), source)
+            yield from batches_of(table, self.wanted)
 
     def _ranges(self, source: str, state: ClusterState) -> Sequence[InputPartition]:
         made = make_scenarios(self.question, state)
@@ -139,9 +148,3 @@ def _number(
         return kind(options[key])
     except ValueError as error:
         raise ArgumentError(f"option {key}: found {options[key]!r}; right is a number") from error
-
-
-def _rows(source: str, scenarios: Scenarios) -> Iterator[pa.RecordBatch]:
-    for batch in scenarios.to_batches():
-        table = with_source(pa.Table.from_batches([batch]), source)
-        yield from batches_of(table, sourced(SCENARIO_TABLE))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +23,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kfast.errors import ArgumentError
-from kfast.io import read
+from kfast.io import complete, read
 from kfast.scenarios import SCENARIO_TABLE
-from kfast.spark.columns import (
-    TABLES,
-    batches_of,
-    cluster_table,
-    sourced,
-    spark_schema,
-    with_source,
-)
-from kfast.spark.paths import deal, find_files
+from kfast.spark.columns import TABLES, batches_of, sourced, spark_schema, with_source
+from kfast.spark.made_source import MADE_OPTIONS, MadeReader
+from kfast.spark.paths import find_files
+from kfast.spark.portions import MOST_TASKS, Portion, deal_portions, read_portion
 from kfast.spark.scenario_source import CLUSTER_OPTIONS, SCENARIO_OPTIONS, ScenarioReader
-from kfast.state import ClusterState, generate
+from kfast.state import ClusterState
 
 __all__ = ["KfastSource"]
 
@@ -49,35 +43,13 @@ SCENARIOS = "scenarios"
 """Table, and option, of those who fail together."""
 
 _OWN = {"path", "table", "brokers_file", "tasks", "up"}
-_MADE = {
-    "brokers": int,
-    "partitions": int,
-    "replication_factor": int,
-    "racks": int,
-    "topics": int,
-    "seed": int,
-    "placement": str,
-    "topic_sizes": str,
-    "zipf_exponent": float,
-    "min_insync_replicas": int,
-    "unclean_topics": float,
-    "first_broker_id": int,
-}
-"""Options that make up clusters: the arguments of `kfast.generate`, and their types."""
 
 
-class Files(InputPartition):
-    """Some files that one task reads."""
+class Portions(InputPartition):
+    """Files, or portions of them, that one task reads."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(list(names))
-
-
-class Numbers(InputPartition):
-    """Numbers of the made-up clusters that one task makes."""
-
-    def __init__(self, start: int, stop: int) -> None:
-        super().__init__((start, stop))
+    def __init__(self, portions: Sequence[Portion]) -> None:
+        super().__init__(list(portions))
 
 
 class KfastSource(DataSource):
@@ -92,13 +64,17 @@ class KfastSource(DataSource):
     brokers_file, up, min.insync.replicas, unclean.leader.election.enable, delete.topic.enable
         As `kfast.read` takes them, for every file; `up` is ids with commas.
     tasks : int
-        At most so many tasks; by default one for each file, but at most 64.
+        At most so many tasks, each of one or more files, or of part of a large one; by default
+        as many as there is work for, but at most 64.
     clusters, brokers, partitions, seed, ... : instead of a path
         So many made-up clusters, of the seeds seed, seed + 1, ...; the others are the arguments of
         `kfast.generate`.
     scenarios, k, n, seed, p, share : for the table `scenarios`
         Which, as "random_brokers", and their arguments. Without a path they are of a made-up
         cluster, of which brokers, racks and first_broker_id matter.
+
+    A schema that is given (`spark.read.schema`) names the columns that are wanted; what is left out
+    does not travel to the JVM.
     """
 
     @classmethod
@@ -111,25 +87,27 @@ class KfastSource(DataSource):
         wanted = SCENARIO_TABLE if _of_scenarios(self.options) else TABLES[_table(self.options)]
         return spark_schema(sourced(wanted))
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark gives it
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Give what reads files, or makes clusters."""
         options = {key.lower(): value for key, value in self.options.items()}
         _check_options(options)
+        wanted = _wanted(options, schema)
         if _of_scenarios(options):
-            tasks = _integer(options, "tasks", 64)
-            return ScenarioReader(options, tasks, partial(_read, options=options))
-        return GeneratedReader(options) if "path" not in options else FileReader(options)
+            tasks = _integer(options, "tasks", MOST_TASKS)
+            return ScenarioReader(options, tasks, partial(_read, options=options), wanted)
+        if "path" not in options:
+            tasks = _integer(options, "tasks", MOST_TASKS)
+            return MadeReader(options, _table(options), tasks, wanted)
+        return FileReader(options, wanted)
 
     # PySpark calls its sources by names in camel case.
-    def streamReader(  # noqa: N802
-        self, schema: StructType  # noqa: ARG002 - Spark gives it
-    ) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Give what reads the files of a folder as they arrive."""
         options = {key.lower(): value for key, value in self.options.items()}
         if _of_scenarios(options):
             raise ArgumentError("scenarios do not arrive: read the table without a stream")
         _check_options(options)
-        return FolderStream(options)
+        return FolderStream(options, _wanted(options, schema))
 
 
 def _table(options: Mapping[str, str]) -> str:
@@ -145,8 +123,33 @@ def _of_scenarios(options: Mapping[str, str]) -> bool:
     return options.get("table") == SCENARIOS
 
 
+def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
+    """The columns of a table that a schema names.
+
+    Raises
+    ------
+    ArgumentError
+        The table has no such column, or it is of another type.
+    """
+    whole = sourced(SCENARIO_TABLE if _of_scenarios(options) else TABLES[_table(options)])
+    types = {field.name: field.dataType.simpleString() for field in spark_schema(whole).fields}
+    for field in schema.fields:
+        right = types.get(field.name)
+        if right is None:
+            raise ArgumentError(
+                f"column {field.name} of the schema is none of this table, which has"
+                f" {', '.join(types)}"
+            )
+        if right != field.dataType.simpleString():
+            raise ArgumentError(
+                f"column {field.name} of the schema is {field.dataType.simpleString()}; right is"
+                f" {right}"
+            )
+    return pa.schema([whole.field(field.name) for field in schema.fields])
+
+
 def _check_options(options: Mapping[str, str]) -> None:
-    made = {"clusters", "tasks", "table", *_MADE}
+    made = {"clusters", "tasks", "table", *MADE_OPTIONS}
     if _of_scenarios(options):
         made = {"tasks", "table", *CLUSTER_OPTIONS}
     allowed = {*_OWN, *_SETTINGS} if "path" in options else made
@@ -169,89 +172,61 @@ def _integer(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-class FileReader(DataSourceReader):
-    """Reads files, some to a task."""
+class _Reading:
+    """What a batch and a stream of files have in common."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
         self.options = dict(options)
         self.table = _table(options)
-        self.tasks = _integer(options, "tasks", 64)
+        self.tasks = _integer(options, "tasks", MOST_TASKS)
+        self.wanted = wanted
+
+    def deal(self, names: Sequence[str]) -> Sequence[InputPartition]:
+        """Deal files, or parts of large ones, to tasks."""
+        said = partial(complete, **_said(self.options))
+        return [Portions(hand) for hand in deal_portions(names, self.table, self.tasks, said)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what a task was dealt."""
+        for portion in partition.value:
+            for table in read_portion(portion, self.table, partial(_read, options=self.options)):
+                yield from batches_of(with_source(table, portion.name), self.wanted)
+
+
+class FileReader(_Reading, DataSourceReader):
+    """Reads files, some of them or a part of one to a task."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """Deal the files to tasks."""
-        return [Files(names) for names in deal(find_files(self.options["path"]), self.tasks)]
+        return self.deal(find_files(self.options["path"]))
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's files."""
-        for name in partition.value:
-            yield from _batches(_read(name, self.options), self.table, name)
+
+def _said(options: Mapping[str, str]) -> dict[str, Any]:
+    """What the options say to `kfast.read`."""
+    up = options.get("up", "")
+    if up and not all(part.strip().isdecimal() for part in up.split(",")):
+        raise ArgumentError(f"option up: found {up!r}; right is broker ids with commas, as 3,7")
+    return {
+        "brokers_file": options.get("brokers_file"),
+        "defaults": {key: value for key, value in options.items() if key in _SETTINGS},
+        "up": [int(part) for part in up.split(",")] if up else (),
+    }
 
 
 def _read(name: str, options: Mapping[str, str]) -> ClusterState:
     """`kfast.read` with the options of the source."""
-    up = options.get("up", "")
-    if up and not all(part.strip().isdecimal() for part in up.split(",")):
-        raise ArgumentError(f"option up: found {up!r}; right is broker ids with commas, as 3,7")
-    return read(
-        name,
-        brokers_file=options.get("brokers_file"),
-        defaults={key: value for key, value in options.items() if key in _SETTINGS},
-        up=[int(part) for part in up.split(",")] if up else (),
-    )
+    return read(name, **_said(options))
 
 
-def _batches(state: ClusterState, table: str, source: str) -> Iterator[pa.RecordBatch]:
-    yield from batches_of(with_source(cluster_table(state, table), source), sourced(TABLES[table]))
-
-
-class GeneratedReader(DataSourceReader):
-    """Makes up clusters, some to a task."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.table = _table(options)
-        self.clusters = _integer(options, "clusters", 1)
-        self.tasks = min(_integer(options, "tasks", 64), self.clusters)
-        self.arguments: dict[str, Any] = {}
-        missing = sorted({"brokers", "partitions"} - set(options))
-        if missing:
-            raise ArgumentError(
-                f"option {', '.join(missing)} is missing: give a path, or the brokers and"
-                " partitions of made-up clusters"
-            )
-        for key, kind in _MADE.items():
-            if key in options:
-                try:
-                    self.arguments[key] = kind(options[key])
-                except ValueError as error:
-                    raise ArgumentError(
-                        f"option {key}: found {options[key]!r}; right is a number"
-                    ) from error
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of clusters."""
-        edges = [self.clusters * at // self.tasks for at in range(self.tasks + 1)]
-        return [Numbers(start, stop) for start, stop in pairwise(edges)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make a task's clusters."""
-        start, stop = partition.value
-        for number in range(start, stop):
-            seed = self.arguments.get("seed", 0) + number
-            state = generate(**{**self.arguments, "seed": seed})
-            yield from _batches(state, self.table, f"seed {seed}")
-
-
-class FolderStream(DataSourceStreamReader):
+class FolderStream(_Reading, DataSourceStreamReader):
     """Reads each file of a folder once, whenever it arrives.
 
     The offset is the list of the files that are there, so nothing is lost where a file arrives with
     an old date. Files must be moved into the folder whole.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.options = dict(options)
-        self.table = _table(options)
-        self.tasks = _integer(options, "tasks", 64)
+    def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
+        super().__init__(options, wanted)
         self.folder = Path(options.get("path", "").removeprefix("file:"))
         if not options.get("path") or not self.folder.is_dir():
             raise ArgumentError(f"a stream needs a folder; found {options.get('path', '')!r}")
@@ -271,9 +246,4 @@ class FolderStream(DataSourceStreamReader):
         """Files that arrived in between."""
         seen = set(json.loads(start["files"]))
         new = [str(self.folder / n) for n in json.loads(end["files"]) if n not in seen]
-        return [Files(names) for names in deal(new, self.tasks)] if new else []
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's files."""
-        for name in partition.value:
-            yield from _batches(_read(name, self.options), self.table, name)
+        return self.deal(new) if new else []
