@@ -191,3 +191,44 @@ def test_a_directory_without_a_state_is_refused(tmp_path):
     """The name of what was asked for is in the message."""
     with pytest.raises(kfast.InputError, match="nothing holds no saved state"):
         kfast.open(tmp_path / "nothing")
+
+
+def reassigning() -> kfast.ClusterState:
+    """Give a cluster in which Kafka 2.0 moves t-0 to a broker that is down."""
+    state = kfast.generate(brokers=6, partitions=20, topics=5, seed=1)
+    controller = kfast.Controller(state, profile="zk-2.0")
+    controller.on_controller_failover()
+    controller.on_broker_failure([5])
+    controller.reassign_partitions({("topic-0", 0): [0, 1, 5]})
+    assert state.n_reassigned == 1
+    return state
+
+
+def test_a_saved_state_knows_where_reassignments_before_2_4_go(tmp_path):
+    state = reassigning()
+    state.save(tmp_path / "cluster")
+    ends = []
+    for one in (state, kfast.open(tmp_path / "cluster").copy()):
+        controller = kfast.Controller(one, profile="zk-2.0")
+        controller.on_broker_startup([5])
+        controller.catch_up([1, 5])
+        ends.append((one.digest(), one.n_reassigned, one.assignment(0).replicas))
+    assert ends[0] == ends[1]
+    assert ends[0][1:] == (0, (0, 1, 5))
+
+
+def test_tables_say_that_partitions_are_reassigned_and_not_where_to():
+    """Before 2.4 that is known to the controller alone; the next one forgets it."""
+    tables = reassigning().to_tables()
+    state = kfast.ClusterState.from_tables(
+        tables.brokers, tables.topics, tables.partitions, tables.cluster
+    )
+    controller = kfast.Controller(state, profile="zk-2.0")
+    assert state.n_reassigned == 1
+    assert controller.on_broker_startup([5]).error is None
+    assert controller.catch_up([5]).error is None
+    assert controller.on_partition_reassignment([0]).error == "NoSuchElement"
+    assert controller.reassign_partitions({("topic-1", 0): [1]}).error == "REASSIGNMENT_IN_PROGRESS"
+    controller.on_controller_failover()
+    assert state.n_reassigned == 0
+    assert state.assignment(0).replicas == (0, 1, 5, 2)

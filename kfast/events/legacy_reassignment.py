@@ -106,6 +106,8 @@ def _drop(state: ClusterState, row: int) -> None:
 def reassign_legacy(controller: Controller, row: int) -> None:
     """Begin or complete one reassignment; what Kafka's handler would raise, this raises."""
     controller.state.forget_survey()
+    if row not in controller.state.reassignment_targets:
+        raise EventFailed("NoSuchElement")
     try:
         if is_complete_legacy(controller, row):
             _complete(controller, row)

@@ -236,7 +236,8 @@ def complete_some(controller: Controller, rows: Rows) -> None:
     moving = np.sort(moving)
     if not controller.profile.cancels_reassignments:
         for row in moving.tolist():
-            if legacy.is_complete_legacy(controller, row):
+            # A table says that a partition is being reassigned, and not where to.
+            if row in state.reassignment_targets and legacy.is_complete_legacy(controller, row):
                 legacy.reassign_legacy(controller, row)
         return
     if controller.store is None:

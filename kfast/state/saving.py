@@ -63,6 +63,13 @@ class _Unwritten(msgspec.Struct):
     removing: list[int]
 
 
+class _Target(msgspec.Struct):
+    """Where a reassignment before Kafka 2.4 goes."""
+
+    row: int
+    broker_ids: list[int]
+
+
 class _Saved(msgspec.Struct):
     """What `state.json` holds."""
 
@@ -72,6 +79,7 @@ class _Saved(msgspec.Struct):
     assumptions: list[str]
     odd_orders: list[_Odd]
     unwritten_assignments: list[_Unwritten]
+    reassignment_targets: list[_Target] = []
 
 
 def save(state: ClusterState, directory: str | os.PathLike[str]) -> None:
@@ -137,6 +145,7 @@ def _write(state: ClusterState, directory: Path) -> None:
             _Unwritten(row, list(a.replicas), list(a.adding), list(a.removing))
             for row, a in state.unwritten_assignments.items()
         ],
+        [_Target(row, list(ids)) for row, ids in state.reassignment_targets.items()],
     )
     with (directory / "state.json").open("wb") as file:
         file.write(msgspec.json.encode(saved))
@@ -213,6 +222,7 @@ def open(directory: str | os.PathLike[str]) -> ClusterState:
         a.row: Assignment(tuple(a.replicas), tuple(a.adding), tuple(a.removing))
         for a in saved.unwritten_assignments
     }
+    state.reassignment_targets = {t.row: tuple(t.broker_ids) for t in saved.reassignment_targets}
     state._index = HostingIndex.of(arrays["index_begin"], arrays["index_hosted"])
     return state
 
