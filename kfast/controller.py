@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kfast import arguments
 from kfast.errors import ArgumentError
 from kfast.events import (
     alteration,
@@ -107,7 +108,10 @@ class Controller:
             Content of the legacy reassignment node, where there is one (step 9); as for
             `reassign_partitions`.
         """
-        requests = reassignment_requests.parse(self.state, reassignments or {}, node=True)
+        node = {} if reassignments is None else reassignments
+        requests = reassignment_requests.parse(self.state, node, node=True)
+        if preferred_election is not None:
+            arguments.partition_keys("preferred_election", preferred_election)
         self.active = True
         state = self.state
 
@@ -214,9 +218,12 @@ class Controller:
         self, given: Iterable[int] | Mapping[int, int], *, registered: bool
     ) -> dict[int, int]:
         """New epochs by id, after checking that the ids are registered or not."""
-        state, ids = self.state, list(given)
+        state, name = self.state, "broker_ids"
+        ids = arguments.broker_ids(name, given).tolist()
         if not ids:
             return {}
+        if not registered:
+            arguments.check_range(name, np.array(ids), 0, arguments.MAX_BROKER_ID)
         found = [state.broker_row(broker) for broker in ids]
         for broker, row in zip(ids, found, strict=True):
             is_registered = row >= 0 and bool(state.broker_status[row] & 1)
@@ -229,7 +236,7 @@ class Controller:
         if len(set(ids)) != len(ids):
             raise ArgumentError(f"{ids} names a broker twice; nothing was changed")
         if isinstance(given, Mapping):
-            return dict(given)
+            return arguments.epochs_of(name, given)
         epochs = [int(state.broker_epoch[row]) + 1 if row >= 0 else 0 for row in found]
         return dict(zip(ids, epochs, strict=True))
 

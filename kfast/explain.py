@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from kfast.arguments import partition_keys
 from kfast.impact import Event, Failure, fail_brokers
 from kfast.journal.outcome import FULL_TABLES
 from kfast.profiles import DEFAULT_PROFILE, Profile
@@ -87,7 +88,8 @@ def explain(
     ArgumentError
         A partition or a broker is unknown, or a broker is not registered.
     """
-    wanted = list(dict.fromkeys(partitions))
+    topics, numbers = partition_keys("partitions", partitions)
+    wanted = list(dict.fromkeys(zip(topics, numbers.tolist(), strict=True)))
     rows = state.find_partitions(wanted)
     tables = state.to_tables()
     given = ClusterState.from_tables(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast import arguments
 from kfast.census import CENSUS_METRICS, Census, Flags, key_columns, take_census, topic_table
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
@@ -277,7 +278,7 @@ def fail_brokers(
     ArgumentError
         A broker is unknown, or not registered.
     """
-    ids = tuple(dict.fromkeys(int(broker) for broker in broker_ids))
+    ids = tuple(dict.fromkeys(arguments.broker_ids("broker_ids", broker_ids).tolist()))
     down = [
         b for b, row in zip(ids, state.find_brokers(ids), strict=True) if not state.registered[row]
     ]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import conversation
+from kfast.arguments import check_threads
 from kfast.deciding import Decider, Occasion
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
@@ -33,17 +34,9 @@ from kfast.state.tables import first_slots
 from kfast.store import Store
 from kfast.transitions import previous_mask
 
-MAX_THREADS = 64
 ROWS_PER_THREAD = 16384
 """Fewer rows than this are not worth another thread."""
 State = TypeVar("State", PartitionState, ReplicaState)
-
-
-def check_threads(threads: int) -> int:
-    """Return the thread count if it is allowed; `ArgumentError` otherwise."""
-    if not 1 <= threads <= MAX_THREADS:
-        raise ArgumentError(f"threads is {threads}; allowed: 1 to {MAX_THREADS}")
-    return threads
 
 
 def check_profile(state: ClusterState, profile: str | Profile) -> Profile:

@@ -9,13 +9,13 @@ time, which does the least harm.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.arguments import MAX_LONG, number, whole
 from kfast.batching import DEFAULT_WORK, find_batches
 from kfast.errors import ArgumentError
 from kfast.kernels import planning as kernel
@@ -188,9 +188,10 @@ def restart_plan(
         An argument is outside its range; `by_rack`, and a live broker has no rack; more than 8192
         brokers are live.
     """
-    check_margin(isr_margin)
-    _check_number("seconds_per_broker", 0 if seconds_per_broker is None else seconds_per_broker)
-    _check_number("work", work)
+    isr_margin = check_margin(isr_margin)
+    if seconds_per_broker is not None:
+        seconds_per_broker = number("seconds_per_broker", seconds_per_broker, 0, MAX_LONG)
+    work = whole("work", work, 0, MAX_LONG)
     live = live_brokers(state)
     if live.size > MOST_BROKERS:
         raise ArgumentError(f"{live.size} brokers are live: at most {MOST_BROKERS} can be planned")
@@ -213,11 +214,6 @@ def restart_plan(
     return RestartPlan(
         readiness, by_rack, batch, harm[order], found.lower_bound, seconds_per_broker
     )
-
-
-def _check_number(name: str, value: object) -> None:
-    if not isinstance(value, (int, float)) or not isfinite(value) or value < 0:
-        raise ArgumentError(f"{name} is {value!r}: a number from 0 is needed")
 
 
 def _racks(state: ClusterState, live: Rows, by_rack: bool) -> Rows:

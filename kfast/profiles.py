@@ -245,6 +245,6 @@ def find_profile(profile: str | Profile) -> Profile:
     """Profile of a name; a `Profile` is taken as it is. `ArgumentError` for an unknown name."""
     if isinstance(profile, Profile):
         return profile
-    if profile not in PROFILES:
+    if profile not in tuple(PROFILES):
         raise ArgumentError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
     return PROFILES[profile]

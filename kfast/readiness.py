@@ -10,7 +10,6 @@ Source: Kafka 3.9, `ReplicaManager`'s gauges of min ISR; specification, section 
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.errors import ArgumentError
+from kfast.arguments import whole
 from kfast.sets import BrokerSets, Counts, Standing, group_sets, live_brokers, take_standing
 from kfast.state import ClusterState
 from kfast.state.tables import first_slots, id_lists, topic_names
@@ -237,10 +236,4 @@ def may_restart(state: ClusterState, isr_margin: int = 0) -> Readiness:
 
 def check_margin(isr_margin: int) -> int:
     """Refuse a margin that is no whole number from 0 to 63."""
-    try:
-        margin = operator.index(isr_margin)
-    except TypeError as error:
-        raise ArgumentError(f"isr_margin is {isr_margin!r}: a whole number is needed") from error
-    if not 0 <= margin <= MOST_MARGIN:
-        raise ArgumentError(f"isr_margin is {margin}: from 0 to {MOST_MARGIN} is allowed")
-    return margin
+    return whole("isr_margin", isr_margin, 0, MOST_MARGIN)

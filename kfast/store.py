@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kfast import schema
+from kfast import arguments, schema
+from kfast.arguments import MAX_INT, whole
 from kfast.faults import Answer, CallFailed, ControllerMoved, Faults, check_operation
 from kfast.kernels import tables as kernels
 from kfast.state import mutators
@@ -73,11 +74,16 @@ class Store:
         self, topic: str, partition: int, *, leader: int, isr: Sequence[int],
         leader_epoch: int = 0, version: int = 0, controller_epoch: int = 0, recovery: int = 0,
     ) -> None:
-        """Write a record as somebody else would: without any check."""
+        """Write a record as somebody else would: whatever it says."""
+        said = {"leader": leader, "leader_epoch": leader_epoch, "recovery": recovery,
+                "version": version, "controller_epoch": controller_epoch}
+        fields = [whole(name, value, -MAX_INT - 1, MAX_INT) for name, value in said.items()]
+        members = arguments.broker_ids("isr", isr)
+        arguments.check_range("isr", members, 0, MAX_INT)
         row = self._row(topic, partition)
         self._kept[row] = _PRESENT
-        self._fields[row] = (leader, leader_epoch, recovery, version, controller_epoch)
-        self._set_isr(np.asarray([row]), [list(isr)])
+        self._fields[row] = fields
+        self._set_isr(np.asarray([row]), [members.tolist()])
 
     def put_garbage(self, topic: str, partition: int) -> None:
         """Make a record undecodable."""
@@ -119,16 +125,19 @@ class Store:
             The fault is used up once by each call that contains the partition. Without it, by the
             next call that contains any partition.
         times : int
-            How often.
+            How often, at least once.
         topics : iterable of str
             For `topic_config`: topics whose configuration cannot be read until `heal` is called.
         """
         check_operation(operation)
+        times = whole("times", times, 1, MAX_INT)
         if operation == "topic_config":
-            self._unreadable_topics.update(topics)
+            self._unreadable_topics.update(arguments.check_topics("topics", topics))
             return
-        names = None if partitions is None else list(partitions)
-        rows = None if names is None else [self._row(*name) for name in names]
+        rows = None
+        if partitions is not None:
+            topics, numbers = arguments.partition_keys("partitions", partitions)
+            rows = [self._row(*key) for key in zip(topics, numbers.tolist(), strict=True)]
         self._faults.add(operation, fault, rows, times)
 
     def heal(self) -> None:

@@ -33,6 +33,7 @@ MOST_COLUMNS = 100
 ORDER = (
     "lazily",
     "errors",
+    "arguments",
     "views",
     "schema",
     "transitions",

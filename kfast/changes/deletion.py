@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.arguments import check_topics
 from kfast.census import Census, take_census
 from kfast.changes.run import Run, brokers_are
 from kfast.errors import ArgumentError
@@ -148,7 +149,7 @@ def delete_topics(
     ArgumentError
         A topic is unknown; a broker that is to fail is unknown or not registered.
     """
-    names = list(dict.fromkeys(topics))
+    names = list(dict.fromkeys(check_topics("topics", topics)))
     rows = state.lookup.topics(names)
     exists = rows >= 0
     exists[exists] = state.topic_exists[rows[exists]]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.changes.run import brokers_are
-from kfast.events.reassignment_requests import Reassignments, parse
+from kfast.events.reassignment_requests import Reassignments, as_table, parse
 from kfast.journal import Outcome
 from kfast.kernels import hosting
 from kfast.schema import ReassignmentCode
@@ -25,10 +25,6 @@ from kfast.state.records import Rows, Slots
 from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
 
 __all__ = ["Asked", "partition_table", "placed"]
-
-_PLAN = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
-])
 
 
 @dataclass(frozen=True)
@@ -50,12 +46,7 @@ class Asked:
     @classmethod
     def of(cls, state: ClusterState, plan: Reassignments) -> Asked:
         """Read a plan; `ArgumentError` where a partition stands twice."""
-        if isinstance(plan, Mapping):
-            topics = [topic for topic, _ in plan]
-            numbers = [number for _, number in plan]
-            lists = [None if ids is None else list(ids) for ids in plan.values()]
-            plan = pa.table([topics, numbers, lists], schema=_PLAN)
-        table = plan.select(_PLAN.names).cast(_PLAN)
+        table = as_table(plan)
         rows = parse(state, table).rows
         moving = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
         before = np.flatnonzero(moving).astype(np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kfast import arguments
 from kfast.census import take_census
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
@@ -38,7 +39,8 @@ class Run:
         self, state: ClusterState, broker_ids: Iterable[int], journal: str, threads: int,
         profile: str | Profile,
     ) -> None:
-        self.broker_ids = tuple(dict.fromkeys(int(broker) for broker in broker_ids))
+        ids = arguments.broker_ids("broker_ids", broker_ids)
+        self.broker_ids = tuple(dict.fromkeys(ids.tolist()))
         rows = state.find_brokers(self.broker_ids).tolist()
         down = [b for b, r in zip(self.broker_ids, rows, strict=True) if not state.registered[r]]
         if down:

@@ -6,13 +6,14 @@ public functions are methods of `Controller`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kfast import schema
+from kfast import arguments, schema
+from kfast.arguments import MAX_LONG
 from kfast.errors import ArgumentError
 from kfast.events import visits
 from kfast.events.reassignment import cannot_fail
@@ -62,10 +63,16 @@ def alter_partition(
     ArgumentError
         `isr` is not as long as `rows`.
     """
-    state = controller.state
+    state, n = controller.state, _size_of(isr)
+    broker_id = arguments.whole("broker_id", broker_id, -MAX_LONG, MAX_LONG)
+    broker_epoch = arguments.whole("broker_epoch", broker_epoch, -MAX_LONG, MAX_LONG)
     asked = state.check_rows(rows)
-    if len(isr) != asked.size:
-        raise ArgumentError(f"isr has {len(isr)} lists for {asked.size} partitions")
+    if n != asked.size:
+        raise ArgumentError(f"isr has {n} lists for {asked.size} partitions")
+    epochs = arguments.one_or_each("leader_epoch", leader_epoch, n).astype(np.int32)
+    versions = arguments.one_or_each("version", version, n).astype(np.int32)
+    recoveries = arguments.one_or_each("recovery", recovery, n, 0, 1).astype(np.uint8)
+    lengths, members = _members(isr)
     event = "alter_partition"
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
@@ -74,14 +81,10 @@ def alter_partition(
     epoch = controller.registered_epoch(broker_id)
     if epoch is None or epoch != broker_epoch:
         return controller.refused(event, "STALE_BROKER_EPOCH")
-    masks, unknown = _masks(state, asked, isr)
+    masks, unknown = _masks(state, asked, lengths, members)
     sender = np.full(asked.size, state.find_brokers([broker_id])[0], np.int32)
     mutators.track(state, asked, sender)
-    proposal = (
-        sender, np.broadcast_to(leader_epoch, asked.shape).astype(np.int32),
-        np.broadcast_to(version, asked.shape).astype(np.int32), masks,
-        np.broadcast_to(recovery, asked.shape).astype(np.uint8),
-    )
+    proposal = sender, epochs, versions, masks, recoveries
     try:
         codes = _decide(controller, asked, *proposal, unknown)
     except (CallFailed, ControllerMoved):
@@ -98,13 +101,27 @@ def _succeeded(rows: Rows, codes: npt.NDArray[np.uint8]) -> Rows:
     return some
 
 
+def _size_of(isr: object) -> int:
+    """How many lists, or broker ids, something has; text has none."""
+    text = isinstance(isr, (str, bytes))
+    if text or not isinstance(isr, Sized) or (isinstance(isr, np.ndarray) and not isr.ndim):
+        raise ArgumentError(f"isr is {arguments.shown(isr)}: lists of broker ids are needed")
+    return len(isr)
+
+
+def _members(isr: Sequence[Sequence[int]]) -> tuple[list[int], npt.NDArray[np.int64]]:
+    """How many members each list has, and all of them one after the other."""
+    lengths = [_size_of(members) for members in isr]
+    ids = arguments.broker_ids("isr", [b for members in isr for b in members])
+    return lengths, ids
+
+
 def _masks(
-    state: ClusterState, rows: Rows, isr: Sequence[Sequence[int]]
+    state: ClusterState, rows: Rows, lengths: list[int], ids: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
     """Slots of the proposed ISRs; a broker that nobody knows is marked instead."""
     offsets = np.zeros(rows.size + 1, np.int32)
-    np.cumsum([len(members) for members in isr], out=offsets[1:])
-    ids = np.asarray([b for members in isr for b in members], np.int64)
+    np.cumsum(lengths, out=offsets[1:])
     at = np.searchsorted(state.broker_id, ids)
     known = at < state.n_brokers
     known[known] = state.broker_id[at[known]] == ids[known]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.arguments import check_topics
 from kfast.errors import ArgumentError
 from kfast.events.deletion_status import (
     ALL_SUCCESSFUL,
@@ -61,9 +62,10 @@ def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
         `delete_topic_enabled` is false.
     """
     state, event = controller.state, "delete_topics"
+    topics = check_topics("topics", topics)
     if not controller.active:
         return controller.refused(event, "NOT_CONTROLLER")
-    rows = state.lookup.topics(list(topics))
+    rows = state.lookup.topics(topics)
     exists = np.zeros(rows.size, np.bool_)
     exists[rows >= 0] = state.topic_exists[rows[rows >= 0]]
     known = [name for name, found in zip(topics, exists.tolist(), strict=True) if found]

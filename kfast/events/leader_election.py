@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.arguments import check_topics, number, partition_keys
 from kfast.errors import ArgumentError
 from kfast.events import context, visits
 from kfast.kernels import hosting
@@ -108,8 +109,8 @@ def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result
 def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]]) -> None:
     """Step 11 of section 6.1: the preferred elections that the last controller left behind."""
     state = controller.state
-    topics = state.lookup.topics([t for t, _ in partitions])
-    rows = state.lookup.rows(topics, np.asarray([p for _, p in partitions], np.int64))
+    topics, numbers = partition_keys("preferred_election", partitions)
+    rows = state.lookup.rows(state.lookup.topics(topics), numbers)
     rows = np.unique(rows[rows >= 0]).astype(np.int32)
     rows = rows[(state.records["flags"][rows] & schema.FLAG_ASSIGNED) != 0]
     first = state.replicas[rows, 0].astype(np.int32)
@@ -125,9 +126,9 @@ def _asked(
         assigned = (state.records["flags"] & schema.FLAG_ASSIGNED) != 0
         return np.flatnonzero(assigned).astype(np.int32), []
     if not isinstance(partitions, np.ndarray):
-        names = list(partitions)
-        topics = state.lookup.topics([t for t, _ in names])
-        rows = state.lookup.rows(topics, np.asarray([p for _, p in names], np.int64))
+        topics, numbers = partition_keys("partitions", partitions)
+        names = list(zip(topics, numbers.tolist(), strict=True))
+        rows = state.lookup.rows(state.lookup.topics(topics), numbers)
         known = rows >= 0
         known[known] = (state.records["flags"][rows[known]] & schema.FLAG_ASSIGNED) != 0
         unknown = [name for name, k in zip(names, known.tolist(), strict=True) if not k]
@@ -233,6 +234,7 @@ def rebalance_leaders(
         `imbalance` is a table broker_id, preferred, led_by_others, ratio; `rebalanced` are the
         brokers whose partitions were asked for, one step each.
     """
+    percentage = number("percentage", percentage, 0, np.inf)
     if not controller.active:
         return controller.refused("rebalance_leaders", "NOT_CONTROLLER")
     state = controller.state
@@ -327,6 +329,7 @@ def enable_unclean_leader_election(
     """`unclean.leader.election.enable` becomes true, for some topics or as the default (6.11)."""
     state = controller.state
     if topics is not None:
+        topics = check_topics("topics", topics)
         state.find_topics(topics)
     state.set_unclean_leader_election(True, topics)
     if not controller.active:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kfast.arguments import MAX_BROKER_ID, whole
 from kfast.profiles import UNSUPPORTED
 from kfast.schema import ReplicaState
 from kfast.state import ClusterState, Replicas, mutators
@@ -45,6 +46,7 @@ def on_leader_and_isr_response(
         Partition rows answered with KAFKA_STORAGE_ERROR and with NONE.
     """
     state, event = controller.state, "on_leader_and_isr_response"
+    broker_id = whole("broker_id", broker_id, 0, MAX_BROKER_ID)
     bad, good = state.check_rows(offline), state.check_rows(online)
     error = _refusal(controller)
     if error is not None:
@@ -58,6 +60,7 @@ def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLi
     Every other replica of the broker answers that it is well.
     """
     state, event = controller.state, "on_log_dir_failure"
+    broker_id = whole("broker_id", broker_id, 0, MAX_BROKER_ID)
     failed = state.check_rows(rows)
     hosted = state.replicas_on_brokers([broker_id])
     error = _refusal(controller)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast import schema
+from kfast.arguments import assignments_in, assignments_of, partition_keys, shown
 from kfast.errors import ArgumentError
 from kfast.events import legacy_reassignment as legacy
 from kfast.events.reassignment import is_complete
@@ -41,9 +41,6 @@ Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.T
 
 Codes = npt.NDArray[np.uint8]
 NOBODY = np.empty(0, np.int32)
-_ASKED = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
-])
 LISTED = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
     ("adding", pa.list_(pa.int32())), ("removing", pa.list_(pa.int32())),
@@ -157,8 +154,8 @@ def list_partition_reassignments(
         moving = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
         rows = np.flatnonzero(moving).astype(np.int32)
     else:
-        topics = state.lookup.topics([topic for topic, _ in partitions])
-        rows = state.lookup.rows(topics, np.asarray([p for _, p in partitions], np.int64))
+        topics, numbers = partition_keys("partitions", partitions)
+        rows = state.lookup.rows(state.lookup.topics(topics), numbers)
         rows = rows[rows >= 0]
     records = state.records.take(rows)
     rows = rows[(records["adding"] != 0) | (records["removing"] != 0)]
@@ -253,9 +250,9 @@ def complete_some(controller: Controller, rows: Rows) -> None:
 
 def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
     """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
-    if not len(reassignments):
-        return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
     table = as_table(reassignments)
+    if not table.num_rows:
+        return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
     named = table.column("topic").combine_chunks().dictionary_encode()
     topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     partitions = table.column("partition").to_numpy()
@@ -310,22 +307,15 @@ def _is_movable(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
 
 
 def as_table(reassignments: Reassignments) -> pa.Table:
-    """Reassignments as a table of topic, partition and replicas (null: cancel)."""
-    try:
-        if isinstance(reassignments, pa.Table):
-            return reassignments.select(_ASKED.names).cast(_ASKED)
-        topics = [topic for topic, _ in reassignments]
-        partitions = [partition for _, partition in reassignments]
-        lists = [ids and [index(b) for b in ids] for ids in reassignments.values()]
-        table = pa.table([topics, partitions, lists], schema=_ASKED)
-    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+    """Reassignments as a table of topic, partition and replicas (null: cancel), checked."""
+    if isinstance(reassignments, pa.Table):
+        return assignments_in("reassignments", reassignments)
+    if not isinstance(reassignments, Mapping):
         raise ArgumentError(
-            "reassignments must say (topic, partition) and a list of broker ids, or None, for "
-            f"each partition: {error}; nothing was changed"
-        ) from error
-    if table.column("replicas").combine_chunks().flatten().null_count:
-        raise ArgumentError("a list of reassignments has an empty place; nothing was changed")
-    return table
+            f"reassignments is {shown(reassignments)}: a mapping of (topic, partition) to broker "
+            "ids or None is needed, or a table; nothing was changed"
+        )
+    return assignments_of("reassignments", list(reassignments), reassignments.values())
 
 
 def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:

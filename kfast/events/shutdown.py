@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kfast.arguments import MAX_LONG, whole
 from kfast.events import context, visits
 from kfast.schema import UNKNOWN_BROKER_EPOCH, PartitionState, ReplicaState, Strategy
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kfast.state.records import Rows
 
 EVENT = "controlled_shutdown"
+ANY = -MAX_LONG, MAX_LONG
 
 
 def controlled_shutdown(
@@ -30,6 +32,8 @@ def controlled_shutdown(
         `remaining` lists the partition rows that the broker still leads; `error` is Kafka's
         answer where the request is refused.
     """
+    broker_id = whole("broker_id", broker_id, *ANY)
+    broker_epoch = whole("broker_epoch", broker_epoch, *ANY)
     if not controller.active:
         return controller.refused(EVENT, "ControllerMoved")
     state = controller.state

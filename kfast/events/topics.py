@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast import arguments
 from kfast.errors import ArgumentError
 from kfast.kernels import deletion
 from kfast.schema import PartitionState, ReplicaState, Strategy
@@ -23,10 +24,6 @@ from kfast.state.records import Rows
 if TYPE_CHECKING:
     from kfast.controller import Controller
     from kfast.journal import Outcome
-
-_NEW = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
-])
 
 
 def on_topic_change(
@@ -52,7 +49,7 @@ def on_topic_change(
     state = controller.state
     new = as_table({} if created is None else created)
     check_created(state, new, exists=False)
-    lost = state.find_topics(list(gone))
+    lost = state.find_topics(gone)
     if not controller.active:
         return controller.refused("on_topic_change", "NOT_CONTROLLER")
     remove_topics(controller, lost)
@@ -67,6 +64,7 @@ def on_partition_modifications(
     Partitions that have replicas already are left alone; of a queued topic nothing is set up.
     """
     state = controller.state
+    (topic,) = arguments.check_topics("topic", [topic])
     new = as_table({topic: assignments})
     check_created(state, new, exists=True)
     if not controller.active:
@@ -96,10 +94,21 @@ def on_new_partition_creation(controller: Controller, rows: Rows) -> None:
 def as_table(created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table) -> pa.Table:
     """New partitions as a table of topic, partition and replicas."""
     if isinstance(created, pa.Table):
-        return created.select(_NEW.names).cast(_NEW)
-    rows = [(t, p, list(ids)) for t, parts in created.items() for p, ids in parts.items()]
-    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, _NEW, strict=True)], schema=_NEW)
+        table = arguments.assignments_in("created", created)
+    elif isinstance(created, Mapping) and all(isinstance(c, Mapping) for c in created.values()):
+        keys = [(topic, number) for topic, parts in created.items() for number in parts]
+        lists = [ids for parts in created.values() for ids in parts.values()]
+        table = arguments.assignments_of("created", keys, lists)
+    else:
+        raise ArgumentError(
+            f"created is {arguments.shown(created)}: a mapping of topics to mappings of partitions "
+            "to broker ids is needed, or a table"
+        )
+    if table.column("replicas").null_count:
+        raise ArgumentError("created has a partition without a list of broker ids")
+    numbers = table.column("partition").to_numpy().astype(np.int64)
+    arguments.check_range("partitions of created", numbers, 0, arguments.MAX_INT)
+    return table
 
 
 def check_created(state: ClusterState, new: pa.Table, *, exists: bool) -> None:

@@ -17,11 +17,12 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 
+from kfast.arguments import number, whole, whole_numbers
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
 from kfast.readiness import may_restart
 from kfast.risk.chance import Chance, any_lost, if_random, mean_lost
-from kfast.risk.failures import RISK_METRICS, Failures, check_count
+from kfast.risk.failures import RISK_METRICS, Failures
 from kfast.sets import BrokerSets, Counts, assigned_masks, group_sets
 from kfast.state import ClusterState
 
@@ -203,7 +204,7 @@ class Risk:
             `down` is not from 0 to the number of live brokers, the metric is unknown, or the chance
             has to be drawn and scipy is not installed.
         """
-        check_count("down", down, 0, self.n_live)
+        whole("down", down, 0, self.n_live)
         if metric not in RISK_METRICS:
             listed = ", ".join(RISK_METRICS)
             raise ArgumentError(f"metric {metric!r} is unknown; these are: {listed}")
@@ -226,23 +227,25 @@ class Risk:
         ArgumentError
             As in `chance`; checked for all before any is counted.
         """
-        numbers = [check_count("down", number, 0, self.n_live) for number in down]
+        numbers = whole_numbers("down", down).tolist()
+        for down_together in numbers:
+            whole("down", down_together, 0, self.n_live)
         rows = []
-        for number in numbers:
+        for down_together in numbers:
             for metric in RISK_METRICS:
-                found = self.chance(number, metric)
+                found = self.chance(down_together, metric)
                 sets = self._failures.kept[metric]
                 rows.append(
                     {
-                        "brokers_down": number,
+                        "brokers_down": down_together,
                         "metric": metric,
                         "any_probability": found.probability,
                         "any_probability_low": found.low,
                         "any_probability_high": found.high,
                         "method": found.method,
                         "scenarios": found.scenarios,
-                        "random_probability": if_random(sets, self.n_live, number),
-                        "mean_partitions": mean_lost(sets, self.n_live, number),
+                        "random_probability": if_random(sets, self.n_live, down_together),
+                        "mean_partitions": mean_lost(sets, self.n_live, down_together),
                     }
                 )
         return pa.Table.from_pylist(rows, CHANCES_SCHEMA)
@@ -272,8 +275,9 @@ def risk(
     ArgumentError
         An argument is outside its range.
     """
-    check_count("scenarios", scenarios, 1, MOST_SCENARIOS)
-    check_count("seed", seed, 0, MOST_SEED)
-    if not 0 < confidence < 1:
+    scenarios = whole("scenarios", scenarios, 1, MOST_SCENARIOS)
+    seed = whole("seed", seed, 0, MOST_SEED)
+    confidence = number("confidence", confidence, 0, 1)
+    if confidence in (0, 1):
         raise ArgumentError(f"confidence is {confidence!r}: between 0 and 1 is allowed")
     return Risk(state, scenarios, seed, confidence)

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
-from math import comb, expm1, log1p
+from math import comb, expm1, inf, log1p
 
 import numpy as np
 
+from kfast.arguments import MAX_INT, number, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
+from kfast.schema import MAX_SLOTS
 from kfast.sets import Counts, list_by_broker
 from kfast.state.records import Rows
 
@@ -129,15 +131,11 @@ def loss_probability(
     ----------
     Cidon et al., "Copysets", USENIX ATC 2013, section 2.
     """
-    if not 0 <= down <= brokers:
-        raise ArgumentError(f"down is {down}: from 0 to {brokers}, the brokers, is allowed")
-    if not 1 <= replication_factor <= brokers:
-        raise ArgumentError(
-            f"replication_factor is {replication_factor}: from 1 to {brokers} is allowed"
-        )
-    if not copysets >= 0:
-        raise ArgumentError(f"copysets is {copysets}: a number from 0 is needed")
-    one = Fraction(comb(down, replication_factor), comb(brokers, replication_factor))
+    brokers = whole("brokers", brokers, 1, MAX_INT)
+    down = whole("down", down, 0, brokers)
+    members = whole("replication_factor", replication_factor, 1, min(brokers, MAX_SLOTS))
+    copysets = number("copysets", copysets, 0, inf)
+    one = Fraction(comb(down, members), comb(brokers, members))
     if one == 1:
         return 1.0 if copysets else 0.0
     return 0.0 - expm1(copysets * log1p(-float(one)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kfast import arguments
+from kfast.arguments import whole
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
 from kfast.readiness import Readiness
@@ -19,7 +20,7 @@ from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.state.tables import id_lists, topic_names
 
-__all__ = ["RISK_METRICS", "Failures", "check_count"]
+__all__ = ["RISK_METRICS", "Failures"]
 
 RISK_METRICS = {
     "offline_if_clean": "no member of the ISR is live: offline, unless the election is unclean",
@@ -109,8 +110,8 @@ class Failures:
 
     def worst(self, k: int = 2, top: int = 10) -> pa.Table:
         """See `Risk.worst`."""
-        check_count("k", k, 1, 3)
-        check_count("top", top, 1, 10_000)
+        whole("k", k, 1, 3)
+        whole("top", top, 1, 10_000)
         if k == 3 and self.n_live > TRIPLE_BROKERS:
             raise ArgumentError(
                 f"{self.n_live} brokers are live: triples of at most {TRIPLE_BROKERS} can be scored"
@@ -214,7 +215,7 @@ class Failures:
 
     def lost(self, broker_ids: Iterable[int]) -> pa.Table:
         """See `Risk.lost`."""
-        ids = list(broker_ids)
+        ids = arguments.broker_ids("broker_ids", broker_ids).tolist()
         rows = self.state.find_brokers(ids)
         down = [b for b, place in zip(ids, self.place[rows], strict=True) if place < 0]
         if down:
@@ -246,14 +247,3 @@ class Failures:
                 **{name: pa.array(flags[found]) for name, flags in lost.items()},
             }
         )
-
-
-def check_count(name: str, value: int, low: int, high: int) -> int:
-    """Refuse what is no whole number from `low` to `high`; return it."""
-    try:
-        number = operator.index(value)
-    except TypeError as error:
-        raise ArgumentError(f"{name} is {value!r}: a whole number is needed") from error
-    if not low <= number <= high:
-        raise ArgumentError(f"{name} is {number}: from {low} to {high} is allowed")
-    return number

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.arguments import MAX_LONG, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import draws
 from kfast.state.records import Rows
@@ -32,6 +33,7 @@ Offsets = npt.NDArray[np.int64]
 Down = tuple[Offsets, Rows]
 Self = TypeVar("Self", bound="Scenarios")
 
+_ANY = -MAX_LONG, MAX_LONG
 TABLE_SCENARIOS = 65_536
 """Scenarios that are made at a time where all of them become a table."""
 
@@ -65,14 +67,16 @@ class Scenarios(ABC):
         ArgumentError
             They are not all among these.
         """
-        self._check(start, stop)
+        start, stop = self._check(start, stop)
         return replace(self, start=start, stop=stop)
 
-    def _check(self, start: int, stop: int) -> None:
+    def _check(self, start: int, stop: int) -> tuple[int, int]:
+        start, stop = whole("start", start, *_ANY), whole("stop", stop, *_ANY)
         if not self.start <= start <= stop <= self.stop:
             raise ArgumentError(
                 f"scenarios {start} up to {stop} are not all among {self.start} up to {self.stop}"
             )
+        return start, stop
 
     def down(self, start: int, stop: int) -> Down:
         """Who fails in the scenarios with numbers from `start` up to `stop`.
@@ -84,7 +88,7 @@ class Scenarios(ABC):
         rows : (offsets[-1],) int32
             Broker rows, each at most once within a scenario.
         """
-        self._check(start, stop)
+        start, stop = self._check(start, stop)
         if start > 0 or stop == 0:
             return self._down(start, stop)
         offsets, rows = self._down(1, max(stop, 1))
@@ -96,6 +100,7 @@ class Scenarios(ABC):
 
     def brokers(self, number: int) -> list[int]:
         """Ids of the brokers that fail in one scenario, ascending."""
+        number = whole("number", number, self.start, self.stop - 1)
         rows = self.down(number, number + 1)[1]
         return sorted(self.broker_id[rows].tolist())
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kfast.arguments import MAX_LONG, is_whole, number, shown, whole, whole_numbers
 from kfast.errors import ArgumentError, InputError
 from kfast.scenarios.kinds import (
     Bursts,
@@ -65,17 +66,20 @@ def _check_count(state: ClusterState, what: str, n: int) -> None:
     )
 
 
-def _check_random(state: ClusterState, n: int, seed: int) -> None:
-    if n < 0:
-        raise ArgumentError(f"n is {n}; a number of scenarios is at least 0")
-    if not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed is {seed}; allowed is 0 to 2**64 - 1")
+def _check_random(state: ClusterState, n: int, seed: int) -> tuple[int, int]:
+    n, seed = whole("n", n, 0, MAX_LONG), whole("seed", seed, 0, 2**64 - 1)
     _check_count(state, f"n={n}", n)
+    return n, seed
 
 
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ArgumentError(f"{name} is {value}; allowed is 0 to 1")
+def _check_size(state: ClusterState, k: int, low: int) -> tuple[Rows, int]:
+    """The brokers that may fail, and how many of them do."""
+    candidates = _candidates(state)
+    if is_whole(k) and not low <= k <= candidates.size:
+        raise ArgumentError(
+            f"k is {k}; {candidates.size} brokers are registered: {low} to that many"
+        )
+    return candidates, whole("k", k, low, candidates.size)
 
 
 def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
@@ -107,9 +111,7 @@ def every_broker(state: ClusterState, k: int = 1) -> Scenarios:
     ArgumentError
         k is not within 1..number of registered brokers, or makes too many scenarios.
     """
-    candidates = _candidates(state)
-    if not 1 <= k <= candidates.size:
-        raise ArgumentError(f"k is {k}; {candidates.size} brokers are registered: 1 to that many")
+    candidates, k = _check_size(state, k, 1)
     n = math.comb(candidates.size, k)
     _check_count(state, f"sets of {k} of {candidates.size} brokers", n)
     return Combinations(**_common(state, n), candidates=candidates, k=k)
@@ -138,10 +140,8 @@ def random_brokers(state: ClusterState, k: int, n: int, seed: int) -> Scenarios:
     ArgumentError
         k is not within 0..number of registered brokers, or n or seed is out of range.
     """
-    candidates = _candidates(state)
-    if not 0 <= k <= candidates.size:
-        raise ArgumentError(f"k is {k}; {candidates.size} brokers are registered: 0 to that many")
-    _check_random(state, n, seed)
+    candidates, k = _check_size(state, k, 0)
+    n, seed = _check_random(state, n, seed)
     return Samples(**_common(state, n), candidates=candidates, k=k, seed=seed)
 
 
@@ -150,22 +150,22 @@ def independent_brokers(state: ClusterState, p: float, n: int, seed: int) -> Sce
 
     The probability is exact to 2**-64; a scenario may be empty.
     """
-    _check_share("p", p)
-    _check_random(state, n, seed)
+    p = number("p", p, 0, 1)
+    n, seed = _check_random(state, n, seed)
     member = _candidates(state)
     begin = np.arange(member.size + 1, dtype=np.int64)
     return Independent(
-        **_common(state, n), begin=begin, member=member, probability=float(p), seed=seed
+        **_common(state, n), begin=begin, member=member, probability=p, seed=seed
     )
 
 
 def independent_racks(state: ClusterState, p: float, n: int, seed: int) -> Scenarios:
     """Draw n scenarios in which every rack fails with probability p; others stay up."""
-    _check_share("p", p)
-    _check_random(state, n, seed)
+    p = number("p", p, 0, 1)
+    n, seed = _check_random(state, n, seed)
     _, begin, member = racks_of(state)
     return Independent(
-        **_common(state, n), begin=begin, member=member, probability=float(p), seed=seed
+        **_common(state, n), begin=begin, member=member, probability=p, seed=seed
     )
 
 
@@ -174,8 +174,8 @@ def bursts(state: ClusterState, share: float, n: int, seed: int) -> Scenarios:
 
     The rack is any, and of its brokers the share, rounded up to a whole number, is drawn.
     """
-    _check_share("share", share)
-    _check_random(state, n, seed)
+    share = number("share", share, 0, 1)
+    n, seed = _check_random(state, n, seed)
     _, begin, member = racks_of(state)
     exact = Fraction(share)
     failing = np.array([math.ceil(exact * size) for size in np.diff(begin).tolist()], np.int32)
@@ -194,6 +194,8 @@ def scenarios_from_table(state: ClusterState, table: pa.Table) -> Scenarios:
     ArgumentError
         A number is below 1 or too large; a broker is unknown or not registered.
     """
+    if not isinstance(table, pa.Table):
+        raise InputError(f"scenarios are {shown(table)}: a pyarrow.Table is needed")
     columns = []
     for name in ("scenario", "broker"):
         if name not in table.column_names:
@@ -204,20 +206,22 @@ def scenarios_from_table(state: ClusterState, table: pa.Table) -> Scenarios:
                 f"column {name!r} is {column.type} with {column.null_count} nulls; right are "
                 "integers without nulls"
             )
-        columns.append(column.to_numpy().astype(np.int64))
-    number, broker = columns
-    if number.size and number.min() < 1:
-        raise ArgumentError(f"scenario {number.min()} is not allowed: 0 is the baseline, 1 follows")
-    n = int(number.max(initial=0))
+        columns.append(whole_numbers(f"column {name!r}", column))
+    numbers, broker = columns
+    if numbers.size and numbers.min() < 1:
+        raise ArgumentError(
+            f"scenario {numbers.min()} is not allowed: 0 is the baseline, 1 follows"
+        )
+    n = int(numbers.max(initial=0))
     _check_count(state, f"numbers up to {n}", n)
-    rows = state.find_brokers(broker.tolist())
+    rows = state.find_brokers(broker)
     off = ~state.registered[rows]
     if off.any():
         at = int(np.flatnonzero(off)[0])
         raise ArgumentError(
-            f"broker {broker[at]} of scenario {number[at]} is not registered: it is down already "
+            f"broker {broker[at]} of scenario {numbers[at]} is not registered: it is down already "
             "and cannot fail"
         )
-    pairs = np.unique(np.stack([number, rows.astype(np.int64)]), axis=1)
+    pairs = np.unique(np.stack([numbers, rows.astype(np.int64)]), axis=1)
     begin = np.searchsorted(pairs[0], np.arange(n + 2)).astype(np.int64)
     return Listed(**_common(state, n), begin=begin, member=pairs[1].astype(np.int32))

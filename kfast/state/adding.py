@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kfast import schema
+from kfast import arguments, schema
+from kfast.errors import ArgumentError
 from kfast.schema import PartitionState
 from kfast.state import freeing, mutators
 from kfast.state.records import Rows
@@ -24,10 +25,15 @@ def add_partitions(
 
     With `exists` false, an added topic is not among the controller's topics.
     """
+    topics = arguments.check_topics("topics", topics)
+    numbers = arguments.whole_numbers("partitions", partitions)
+    arguments.check_range("partitions", numbers, 0, arguments.MAX_INT)
+    if numbers.size != len(topics):
+        raise ArgumentError(f"partitions has {numbers.size} numbers for {len(topics)} topics")
     names = list(dict.fromkeys(topics))
     place = dict(zip(names, add_topics(state, names, exists=exists).tolist(), strict=True))
     topic_rows = np.asarray([place[topic] for topic in topics], np.int32)
-    return add_rows(state, topic_rows, np.asarray(partitions, np.int32))
+    return add_rows(state, topic_rows, numbers.astype(np.int32))
 
 
 def add_topics(state: ClusterState, topics: Sequence[str], *, exists: bool = True) -> Rows:

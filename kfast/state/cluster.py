@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.arguments import check_topics
 from kfast.kernels import census, hosting
 from kfast.state import adding, freeing, mutators, names, queries, saving, survey
 from kfast.state.flat import is_flat
@@ -299,11 +300,12 @@ class ClusterState:
 
     def find_partitions(self, partitions: Iterable[tuple[str, int]]) -> Rows:
         """Rows of some (topic, partition) pairs; `ArgumentError` where one is unknown."""
-        return self.lookup.partitions(list(partitions))
+        return self.lookup.partitions(partitions)
 
     def topic_partitions(self, topic: str) -> Rows:
         """Rows of a topic's partitions that have an assignment, ascending; empty if unknown."""
-        row = self.lookup.topic_or_none(topic)
+        (name,) = check_topics("topic", [topic])
+        row = self.lookup.topic_or_none(name)
         if row is None:
             return np.empty(0, np.int32)
         assigned = (self.records["flags"] & schema.FLAG_ASSIGNED) != 0
@@ -349,6 +351,7 @@ class ClusterState:
     # --- queries of section 1.5 -----------------------------------------------------------------
 
     check_rows = queries.check_rows
+    check_row = queries.check_row
     find_topics = queries.find_topics
     find_brokers = queries.find_brokers
     broker_row = queries.broker_row

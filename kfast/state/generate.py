@@ -9,7 +9,6 @@ Kafka created. The rule itself is in `kernels/placement.pyx`.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kfast.arguments import MAX_BROKER_ID, number, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import placement as kernel
 from kfast.schema import MAX_SLOTS, NARROW_BROKERS, NARROW_SLOTS, broker_dtype
@@ -28,7 +28,6 @@ from kfast.state.cluster import ClusterState
 __all__ = ["MAX_BROKERS", "MAX_PARTITIONS", "MAX_TOPICS", "Recipe", "generate"]
 
 MAX_BROKERS = 1_000_000
-MAX_BROKER_ID = 2**31 - 1
 MAX_THREADS = 1024
 MAX_PARTITIONS = 2**31 - 1
 """A partition's row is an int32."""
@@ -165,16 +164,15 @@ class Recipe:
         self._check("seed", 0, 2**64 - 1)
         _choice("placement", self.placement, PLACEMENTS)
         _choice("topic_sizes", self.topic_sizes, TOPIC_SIZES)
-        if self.topic_sizes == "zipf":
-            _share("zipf_exponent", self.zipf_exponent, 10.0)
+        number("zipf_exponent", self.zipf_exponent, 0, 10)
         self._check("first_broker_id", 0, MAX_BROKER_ID + 1 - self.brokers)
         if self.min_insync_replicas is not None:
             self._check("min_insync_replicas", 1, 2**31 - 1)
-        _share("unclean_topics", self.unclean_topics, 1.0)
+        number("unclean_topics", self.unclean_topics, 0, 1)
 
     def _check(self, name: str, low: int, high: int) -> None:
         """Check a whole number, and keep it as one."""
-        object.__setattr__(self, name, _count(name, getattr(self, name), low, high))
+        object.__setattr__(self, name, whole(name, getattr(self, name), low, high))
 
     @property
     def n_topics(self) -> int:
@@ -207,7 +205,7 @@ class Recipe:
 
     def _make(self, first: int, last: int, start: int, stop: int, threads: int) -> ClusterState:
         """Make the topics from `first` to `last` and the rows from `start` to `stop`."""
-        _count("threads", threads, 1, MAX_THREADS)
+        whole("threads", threads, 1, MAX_THREADS)
         n, n_topics, ids = stop - start, last - first, self.first_broker_id
         topic_row, partition = np.empty(n, np.int32), np.empty(n, np.int32)
         starts = self._sizes.starts(first, last)
@@ -316,24 +314,6 @@ class _TopicSizes:
         first = block * TOPIC_BLOCK
         starts = self.starts(first, min(first + TOPIC_BLOCK, self.n_topics))
         return first + int(np.searchsorted(starts, row, side="right")) - 1
-
-
-def _count(name: str, value: int, low: int, high: int) -> int:
-    """Check a whole number; return it."""
-    try:
-        number = operator.index(value)
-    except TypeError as error:
-        raise ArgumentError(f"{name} is {value!r}: a whole number is needed") from error
-    if not low <= number <= high:
-        raise ArgumentError(f"{name} is {number}: from {low} to {high} is allowed")
-    return number
-
-
-def _share(name: str, value: object, high: float) -> float:
-    """Check a number from 0 to `high`; return it."""
-    if not isinstance(value, (int, float)) or not 0.0 <= value <= high:
-        raise ArgumentError(f"{name} is {value!r}: a number from 0 to {high:g} is allowed")
-    return float(value)
 
 
 def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

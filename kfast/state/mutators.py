@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast import schema
+from kfast import arguments, schema
+from kfast.arguments import member, possible_ids, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import census, hosting
 from kfast.schema import PartitionState, ReplicaState
@@ -23,6 +24,7 @@ from kfast.state.records import Replicas, Rows
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
+_INT32 = -arguments.MAX_INT - 1, arguments.MAX_INT
 REGISTERED, SHUTTING_DOWN = 1, 2
 QUEUED, STARTED, INELIGIBLE, EXISTS, UNCLEAN = 1, 2, 4, 8, 16
 
@@ -56,11 +58,9 @@ def grow_slots(state: ClusterState, n_slots: int) -> None:
         state.replica_state = np.ascontiguousarray(np.hstack([state.replica_state, empty]))
 
 
-def add_brokers(state: ClusterState, broker_ids: npt.ArrayLike) -> Rows:
+def add_brokers(state: ClusterState, broker_ids: npt.ArrayLike | Iterable[int]) -> Rows:
     """Rows of some brokers; unknown ones are added, not registered. Rows of others may move."""
-    ids = np.asarray(broker_ids, np.int64).reshape(-1)
-    if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
-        raise ArgumentError(f"broker id {ids[ids.argmin()]} is not between 0 and 2147483647")
+    ids = possible_ids("broker_ids", broker_ids)
     rows = queries.broker_rows(state, ids)
     if rows.size and rows.min() < 0:
         _insert_brokers(state, np.unique(ids[rows < 0]).astype(np.int32))
@@ -115,7 +115,9 @@ def find_replicas(
     A triple that stands twice counts once. `ArgumentError` where a partition is unknown.
     """
     triples = list(replicas)
-    rows = state.find_partitions((t, p) for t, p, _ in triples)
+    if any(len(triple) != 3 for triple in triples):
+        raise ArgumentError("replicas: (topic, partition, broker id) triples are needed")
+    rows = state.find_partitions([(t, p) for t, p, _ in triples])
     slots = track(state, rows, add_brokers(state, [b for _, _, b in triples]))
     merged = np.zeros(state.n_partitions, np.uint64)
     np.bitwise_or.at(merged, rows, np.uint64(1) << slots.astype(np.uint64))
@@ -151,7 +153,9 @@ def set_assignment(
     `ArgumentError` where a list names a broker twice. Brokers that `adding` and `removing` name
     need not be assigned.
     """
-    lists = [list(replicas), list(adding), list(removing)]
+    row = queries.check_row(state, row)
+    given = {"replicas": replicas, "adding": adding, "removing": removing}
+    lists = [possible_ids(name, ids).tolist() for name, ids in given.items()]
     for listed in lists:
         if len(set(listed)) != len(listed):
             raise ArgumentError(f"{listed} names a broker twice; nothing was changed")
@@ -194,7 +198,14 @@ def set_leadership(
     version: int = 0, controller_epoch: int | None = None, recovery: int = 0,
 ) -> None:
     """Replace a partition's cached leadership (`put_leadership` of section 1.6)."""
-    members = list(dict.fromkeys(isr))
+    row = queries.check_row(state, row)
+    leader = whole("leader", leader, schema.LEADER_DURING_DELETE, arguments.MAX_BROKER_ID)
+    leader_epoch = whole("leader_epoch", leader_epoch, *_INT32)
+    version = whole("version", version, *_INT32)
+    if controller_epoch is not None:
+        controller_epoch = whole("controller_epoch", controller_epoch, *_INT32)
+    recovery = whole("recovery", recovery, 0, 1)
+    members = list(dict.fromkeys(possible_ids("isr", isr).tolist()))
     state.forget_survey()
     before = _imbalance(state, row)
     brokers = add_brokers(state, [*members, *([leader] if leader >= 0 else [])])
@@ -218,6 +229,7 @@ def set_leadership(
 
 def set_partition_state(state: ClusterState, row: int, new: PartitionState) -> None:
     """Set a partition's state (`put_partition_state` of section 1.6)."""
+    row, new = queries.check_row(state, row), member("state", PartitionState, new)
     old = state.partition_state(row)
     if not state.topic_flags[state.topic_row[row]] & STARTED:
         offline = PartitionState.OFFLINE
@@ -231,6 +243,7 @@ def set_partition_state(state: ClusterState, row: int, new: PartitionState) -> N
 
 def set_replica_state(state: ClusterState, row: int, broker_id: int, new: ReplicaState) -> None:
     """Set a replica's state; `ReplicaState.NO_ENTRY` removes it."""
+    row, new = queries.check_row(state, row), member("state", ReplicaState, new)
     brokers = add_brokers(state, [broker_id])
     slot = track(state, np.asarray([row], np.int32), brokers)[0]
     state.replica_state[row, slot] = new
@@ -238,7 +251,8 @@ def set_replica_state(state: ClusterState, row: int, broker_id: int, new: Replic
 
 def set_offline_dir(state: ClusterState, broker_id: int, rows: Rows, offline: bool = True) -> None:
     """Note that a broker's log directories of some partitions are offline, or online again."""
-    brokers = np.full(len(rows), add_brokers(state, [broker_id])[0], np.int32)
+    rows = queries.check_rows(state, rows)
+    brokers = np.full(rows.size, add_brokers(state, [broker_id])[0], np.int32)
     slots = track(state, rows, brokers)
     masks = (np.uint64(1) << slots.astype(np.uint64)).astype(state.records["offline_dir"].dtype)
     old = state.records["offline_dir"][rows]
@@ -292,6 +306,7 @@ def add_live_brokers(
     With `find` false the caller visits their rows: none is returned, and the bitmap of offline
     leaders is left to that visit.
     """
+    epochs = arguments.epochs_of("epochs", epochs)
     brokers = add_brokers(state, list(epochs))
     state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
     if not find:
@@ -315,7 +330,7 @@ def set_shutting_down(
 
     Returns the replicas assigned to them.
     """
-    brokers = add_brokers(state, list(broker_ids))
+    brokers = add_brokers(state, broker_ids)
     return _set_status(state, brokers, SHUTTING_DOWN, shutting_down)
 
 
@@ -358,6 +373,8 @@ def set_unclean_leader_election(
     state: ClusterState, allowed: bool | None, topics: Sequence[str] | None = None
 ) -> None:
     """Set unclean.leader.election.enable of some topics (None: no override), or the default."""
+    if allowed is not None and not isinstance(allowed, (bool, np.bool_)):
+        raise ArgumentError(f"allowed is {arguments.shown(allowed)}: true, false or None is needed")
     if topics is None:
         state.default_unclean_leader_election = bool(allowed)
     else:

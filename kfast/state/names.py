@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.arguments import partition_keys
 from kfast.errors import ArgumentError
 from kfast.state.records import Rows
 
@@ -72,11 +73,12 @@ class Lookup:
         rows[topic_rows < 0] = -1
         return rows
 
-    def partitions(self, partitions: Sequence[tuple[str, int]]) -> Rows:
+    def partitions(self, partitions: Iterable[tuple[str, int]]) -> Rows:
         """Rows of (topic, partition) pairs; `ArgumentError` where one is unknown."""
-        topics = self.topics([topic for topic, _ in partitions])
-        rows = self.rows(topics, np.asarray([p for _, p in partitions], np.int64))
+        names, numbers = partition_keys("partitions", partitions)
+        rows = self.rows(self.topics(names), numbers)
         if (rows < 0).any():
-            topic, partition = partitions[int(np.argmin(rows))]
+            at = int(np.argmin(rows))
+            topic, partition = names[at], numbers[at]
             raise ArgumentError(f"partition {topic}-{partition} is unknown")
         return rows

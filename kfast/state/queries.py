@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Sequence
-from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from kfast import schema
+from kfast import arguments, schema
+from kfast.arguments import is_whole, whole, whole_numbers
 from kfast.errors import ArgumentError, RowError
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state.records import Assignment, Leadership, Rows
@@ -30,14 +30,16 @@ FEW = 8
 
 def check_rows(state: ClusterState, rows: npt.ArrayLike) -> Rows:
     """Rows as int32; `RowError` where one is outside the table or stands twice."""
-    checked = np.ascontiguousarray(rows, np.int32).reshape(-1)
-    outside = (checked < 0) | (checked >= state.n_partitions)
+    if not (isinstance(rows, np.ndarray) and rows.dtype == np.int32 and rows.ndim == 1):
+        rows = whole_numbers("rows", [rows] if is_whole(rows) else rows, what="partition rows")
+    outside = (rows < 0) | (rows >= state.n_partitions)
     if outside.any():
         item = int(np.flatnonzero(outside)[0])
         raise RowError(
-            f"partition row {checked[item]} (item {item + 1} of {checked.size}) is outside "
+            f"partition row {rows[item]} (item {item + 1} of {rows.size}) is outside "
             f"0..{state.n_partitions - 1}; nothing was changed"
         )
+    checked = np.ascontiguousarray(rows, np.int32)
     if state.free_rows.size and (state.partition[checked] < 0).any():
         item = int(np.argmin(state.partition[checked]))
         raise RowError(
@@ -52,12 +54,17 @@ def check_rows(state: ClusterState, rows: npt.ArrayLike) -> Rows:
     return checked
 
 
+def check_row(state: ClusterState, row: int) -> int:
+    """Return one row as an int; `RowError` where it is outside the table."""
+    return whole("partition row", row, 0, state.n_partitions - 1, RowError)
+
+
 def is_replica_online(
     state: ClusterState, broker_id: int, row: int, include_shutting_down: bool = False
 ) -> bool:
     """Whether a replica would be online: liveness only, not assignment or ISR membership."""
-    at = int(np.searchsorted(state.broker_id, broker_id))
-    if at >= state.n_brokers or state.broker_id[at] != broker_id:
+    at, row = broker_row(state, broker_id), check_row(state, row)
+    if at < 0:
         return False
     status = int(state.broker_status[at])
     if not status & BROKER_REGISTERED:
@@ -76,6 +83,7 @@ def ids_of(state: ClusterState, row: int, mask: int) -> tuple[int, ...]:
 
 def assignment(state: ClusterState, row: int) -> Assignment:
     """Assignment of a partition; three empty lists where it has none."""
+    row = check_row(state, row)
     record = state.records[row]
     assigned = (1 << int(record["n_replicas"])) - 1
     return Assignment(
@@ -93,6 +101,7 @@ def _ordered_ids(state: ClusterState, row: int, name: str) -> tuple[int, ...]:
 
 def leadership(state: ClusterState, row: int) -> Leadership | None:
     """Cached leadership of a partition, ISR in slot order; None where there is none."""
+    row = check_row(state, row)
     record = state.records[row]
     if not int(record["flags"]) & schema.FLAG_HAS_LEADERSHIP:
         return None
@@ -118,11 +127,12 @@ def stop_epochs(state: ClusterState, rows: Rows) -> Rows:
 
 def partition_state(state: ClusterState, row: int) -> PartitionState:
     """State of a partition."""
-    return PartitionState(int(state.records["partition_state"][row]))
+    return PartitionState(int(state.records["partition_state"][check_row(state, row)]))
 
 
 def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
     """States of a partition's replicas by broker id; brokers without an entry are left out."""
+    row = check_row(state, row)
     return {
         int(state.broker_id[state.replicas[row, s]]): ReplicaState(int(state.replica_state[row, s]))
         for s in range(int(state.records["n_slots"][row]))
@@ -131,8 +141,8 @@ def replica_states_of(state: ClusterState, row: int) -> dict[int, ReplicaState]:
 
 
 def broker_row(state: ClusterState, broker_id: int) -> int:
-    """Row of a broker id; -1 where it is unknown, or no number."""
-    if not isinstance(broker_id, Number):
+    """Row of a broker id; -1 where it is unknown, or no whole number."""
+    if not is_whole(broker_id):
         return -1
     row = bisect.bisect_left(state.broker_id, broker_id)
     return row if row < state.n_brokers and state.broker_id[row] == broker_id else -1
@@ -156,16 +166,17 @@ def broker_rows(state: ClusterState, broker_ids: npt.NDArray[np.integer]) -> Row
 
 def find_topics(state: ClusterState, topics: Sequence[str]) -> Rows:
     """Rows of some topics; `ArgumentError` where one is unknown, or was deleted."""
-    rows = state.lookup.topics(topics)
-    for name, row in zip(topics, rows.tolist(), strict=True):
+    names = arguments.check_topics("topics", topics)
+    rows = state.lookup.topics(names)
+    for name, row in zip(names, rows.tolist(), strict=True):
         if row < 0 or not (state.topic_flags[row] & NAMED or state.lookup.rows_of_topic(row).size):
             raise ArgumentError(f"topic {name!r} is unknown")
     return rows
 
 
 def find_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Rows:
-    """Rows of some brokers; `ArgumentError` where an id is unknown."""
-    ids = np.asarray(list(broker_ids), np.int64)
+    """Rows of some brokers; `ArgumentError` where an id is unknown, or no whole number."""
+    ids = arguments.broker_ids("broker_ids", broker_ids)
     rows = broker_rows(state, ids)
     if ids.size and rows.min() < 0:
         unknown = ", ".join(map(str, ids[rows < 0][:5].tolist()))

@@ -173,8 +173,9 @@ def check_counts(counts: Collection[str] | None) -> tuple[str, ...]:
     """Counts that are asked for, in the order of `SWEEP_COUNTS`; others are refused."""
     if counts is None:
         return tuple(SWEEP_COUNTS)
-    unknown = [name for name in counts if name not in SWEEP_COUNTS]
-    if isinstance(counts, str) or unknown:
+    names: object = counts
+    named = isinstance(names, Collection) and not isinstance(names, (str, bytes, np.ndarray))
+    if not named or any(name not in tuple(SWEEP_COUNTS) for name in counts):
         raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
     return tuple(name for name in SWEEP_COUNTS if name in counts)
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.arguments import check_threads
 from kfast.census import key_columns
-from kfast.errors import ArgumentError
 from kfast.kernels import sweep as kernel
 from kfast.scenarios import Scenarios
 from kfast.sweeps.counting import RANGE_SCENARIOS, words_of
@@ -180,8 +180,7 @@ def checked(
 ) -> tuple[SweepPlan, int]:
     """Plan, and words of the vectors; what cannot be is refused."""
     words = words_of(vectors)
-    if threads < 1:
-        raise ArgumentError(f"threads is {threads}; at least 1 is needed")
+    threads = check_threads(threads)
     check_same_brokers(state, scenarios)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
     return plan, words

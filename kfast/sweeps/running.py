@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from kfast.arguments import check_threads
 from kfast.errors import ArgumentError
 from kfast.scenarios import Scenarios
 from kfast.state import ClusterState
@@ -97,8 +98,7 @@ def sweep_reader(
     words = words_of(vectors)
     if method is not None and method not in SWEEP_METHODS:
         raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
-    if threads < 1:
-        raise ArgumentError(f"threads is {threads}; at least 1 is needed")
+    threads = check_threads(threads)
     check_same_brokers(state, scenarios)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
     batches = SweepWork.of(plan, scenarios, asked, words, method).batches(
