@@ -20,8 +20,9 @@ from kfast.errors import ArgumentError, KfastError
 
 __all__ = [
     "ASSIGNMENTS", "MAX_BROKER_ID", "MAX_INT", "MAX_LONG", "assignments_in", "assignments_of",
-    "broker_ids", "check_range", "check_threads", "check_topics", "epochs_of", "is_whole", "member", "number",
-    "one_or_each", "partition_keys", "possible_ids", "shown", "whole", "whole_numbers",
+    "broker_ids", "check_range", "check_threads", "check_topics", "epochs_of", "is_whole",
+    "member", "number", "one_or_each", "partition_keys", "possible_ids", "shown", "whole",
+    "whole_numbers",
 ]
 
 Member = TypeVar("Member", bound=IntEnum)
@@ -41,26 +42,26 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: Any) -> bool:
     """Whether a value is an integer of Python or numpy, and no truth value."""
     if type(value) is int:
         return True
     if isinstance(value, (bool, np.bool_)):
         return False
     try:
-        index(value)  # type: ignore[arg-type]
+        index(value)
     except TypeError:
         return False
     return True
 
 
 def whole(
-    name: str, value: object, low: int, high: int, error: type[KfastError] = ArgumentError
+    name: str, value: Any, low: int, high: int, error: type[KfastError] = ArgumentError
 ) -> int:
     """Return a whole number from `low` to `high`; what is none is refused, and so is True."""
     if not is_whole(value):
         raise ArgumentError(f"{name} is {shown(value)}: a whole number is needed")
-    found = index(value)  # type: ignore[arg-type]
+    found = index(value)
     if not low <= found <= high:
         raise error(f"{name} is {found}: from {low} to {high} is allowed")
     return found
@@ -80,7 +81,9 @@ def number(name: str, value: object, low: float, high: float) -> float:
     except OverflowError:
         raise ArgumentError(f"{name} is {shown(value)}: it is too large for a number") from None
     if not low <= found <= high:
-        raise ArgumentError(f"{name} is {shown(value)}: from {low:g} to {high:g} is allowed")
+        raise ArgumentError(
+            f"{name} is {shown(value)}: a number from {low:g} to {high:g} is allowed"
+        )
     return found
 
 
@@ -155,12 +158,12 @@ def possible_ids(name: str, values: Any) -> npt.NDArray[np.int64]:
     return ids
 
 
-def member(name: str, members: type[Member], value: object) -> Member:
+def member(name: str, members: type[Member], value: Any) -> Member:
     """Return the member of an enumeration that a value is, or is the number of."""
     known = {int(one): one for one in members}
-    if not is_whole(value) or index(value) not in known:  # type: ignore[arg-type]
+    if not is_whole(value) or index(value) not in known:
         raise ArgumentError(f"{name} is {shown(value)}: a {members.__name__} is needed")
-    return known[index(value)]  # type: ignore[arg-type]
+    return known[index(value)]
 
 
 def check_topics(name: str, topics: Any) -> list[str]:

@@ -191,6 +191,15 @@ KINDS = {
 }
 
 
+def refuses(call, target, value):
+    """Whether a call raises one of kfast's errors; any other comes through."""
+    try:
+        call(target, value)
+    except KfastError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, (calls, _) in KINDS.items() for name in calls]
 )
@@ -205,9 +214,7 @@ def test_what_is_none_is_refused(kind, name):
             target = Controller(state)
             target.on_controller_failover()
         before = state.digest()
-        with pytest.raises(KfastError):
-            call(target, value)
-            pytest.fail(f"{name} took {value!r}")
+        assert refuses(call, target, value), f"{name} took {value!r}"
         assert state.digest() == before, (name, value)
 
 

@@ -304,8 +304,7 @@ class ClusterState:
 
     def topic_partitions(self, topic: str) -> Rows:
         """Rows of a topic's partitions that have an assignment, ascending; empty if unknown."""
-        (name,) = check_topics("topic", [topic])
-        row = self.lookup.topic_or_none(name)
+        row = self.lookup.topic_or_none(check_topics("topic", [topic])[0])
         if row is None:
             return np.empty(0, np.int32)
         assigned = (self.records["flags"] & schema.FLAG_ASSIGNED) != 0
