@@ -1,4 +1,4 @@
-"""The pipeline killed at any moment: the next run ends with the same tables, to the byte."""
+"""Pipeline and sharded events killed at any moment: the next run ends with the same bytes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import time
 import pytest
 
 import kfast
+from tests import sharded_driver
 from tests.conftest import ROOT
 from tests.pipeline_driver import run_here
-from tests.spark_session import SETTINGS, set_environment
+from tests.spark_session import SETTINGS, need_java, set_environment
 from tests.test_spark_pipeline import CONFIG, check_results, files, folder
 
 pytestmark = pytest.mark.spark
@@ -30,9 +31,14 @@ def environment() -> dict[str, str]:
 
 def run_tasks(folder, dies_at: int = -1) -> tuple[int, str]:
     """Run the pipeline's tasks in a process of their own, without Spark."""
-    driver = [sys.executable, "-m", "tests.pipeline_driver", str(folder / "pipeline.toml")]
+    return run_alone("tests.pipeline_driver", folder / "pipeline.toml", dies_at)
+
+
+def run_alone(driver: str, what, dies_at: int) -> tuple[int, str]:
+    """Run a driver in a process of its own; -1: it lives."""
     done = subprocess.run(
-        [*driver, str(dies_at)], cwd=ROOT, env=environment(), capture_output=True, text=True
+        [sys.executable, "-m", driver, str(what), str(dies_at)], cwd=ROOT, env=environment(),
+        capture_output=True, text=True,
     )
     return done.returncode, done.stdout
 
@@ -68,6 +74,52 @@ def test_killed_runs_are_gone_on_with(folder):
 def test_killed_at_twenty_moments(folder):
     rng = random.Random(11)
     killed_at(folder, [(at + rng.random()) / 20 * 0.99 for at in range(20)])
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Give a folder with a dataset, what a run makes of it, and how many files it touches."""
+    need_java()
+    import kfast.spark
+
+    root = tmp_path_factory.mktemp("shards")
+    state = kfast.generate(brokers=6, partitions=90, topics=9, seed=3)
+    kfast.spark.split(state, root / "in", shards=3)
+    code, touched = run_alone("tests.sharded_driver", root, -1)
+    assert code == 0
+    return root, made(root), int(touched)
+
+
+def made(root) -> dict[str, bytes]:
+    """All that a sharded run wrote, hidden files (the lock, whose turn it is) left out."""
+    found = {p.relative_to(root / "out").as_posix(): p for p in (root / "out").rglob("*.*")}
+    return {name: path.read_bytes() for name, path in found.items() if path.name[0] != "."}
+
+
+def sharded_killed_at(shards, shares) -> None:
+    """Kill a run after these shares of all that it does with files; the next one ends it."""
+    root, wanted, touched = shards
+    assert {name.split("/")[0] for name in wanted} == {
+        "state", "requests", "transitions", "elections"
+    }
+    for share in shares:
+        if random.Random(share).random() < 0.5:
+            shutil.rmtree(root / "out")
+        dies_at = int(share * touched)
+        assert run_alone("tests.sharded_driver", root, dies_at)[0] == -signal.SIGKILL
+        assert made(root) != wanted
+        sharded_driver.run_here(root)
+        assert made(root) == wanted, f"killed at file {dies_at} of {touched}"
+
+
+def test_killed_sharded_runs_are_done_again(shards):
+    sharded_killed_at(shards, [0.3, 0.7, 0.95])
+
+
+@pytest.mark.slow
+def test_sharded_runs_killed_at_twenty_moments(shards):
+    rng = random.Random(5)
+    sharded_killed_at(shards, [(at + rng.random()) / 20 * 0.99 for at in range(20)])
 
 
 def start(folder) -> subprocess.Popen:

@@ -136,7 +136,9 @@ def join_requests(tables: Sequence[pa.Table], named: Sequence[tuple[str, str]]) 
     if not tables:
         return REQUESTS.empty_table()
     keys = ["event", "step", "occurrence", "kind", "broker_id"]
-    joined = pa.concat_tables(tables).group_by(keys).aggregate([
+    # By one thread: the rows have the same order each time, so a task that is run again writes the
+    # same bytes.
+    joined = pa.concat_tables(tables).group_by(keys, use_threads=False).aggregate([
         ("requests", "sum"), ("requests", "max"), ("partitions", "sum"), ("alone", "any"),
         ("shards", "sum"),
     ])
