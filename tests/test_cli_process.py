@@ -251,3 +251,26 @@ def test_an_old_file_outlives_a_failed_command(tmp_path):
     (tmp_path / "in.txt").write_text("nonsense\n")
     assert run("convert", tmp_path / "in.txt", output).returncode == 3
     assert output.read_text() == "old"
+
+
+def test_standard_output_by_its_name_in_the_file_system(cluster, tmp_path):
+    """`/dev/stdout` is `-`: also into a pipe, which has no path, and behind what a file has."""
+    right = run("convert", cluster, "-", "--format", "describe").stdout
+    assert len(right.splitlines()) == 640
+    for name in ("/dev/stdout", "/dev/fd/1"):
+        assert run("convert", cluster, name, "--format", "describe").stdout == right
+    kept = tmp_path / "kept.txt"
+    kept.write_text("first\n")
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    with kept.open("a") as file:
+        other = f"/dev/fd/{file.fileno()}"
+        for name, output in (("/dev/stdout", file), (other, subprocess.DEVNULL)):
+            subprocess.run(
+                [*KFAST, "convert", cluster, name, "--format", "describe"], check=True, cwd=ROOT,
+                env=environment, stdout=output, stderr=subprocess.DEVNULL,
+                pass_fds=(file.fileno(),),
+            )
+    assert kept.read_text() == f"first\n{right}{right}"
+    done = run("convert", cluster, "/dev/fd/99", "--format", "describe")
+    assert done.returncode == 2
+    assert "/dev/fd/99: cannot be written: Bad file descriptor" in done.stderr

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import tracemalloc
 
+import pyarrow.json
 import pytest
 
 from bench_data import make
 from kfast import read_plan
 from kfast.errors import InputError
+from kfast.io import reassignment
 
 pytestmark = pytest.mark.kernels
 
@@ -84,3 +86,18 @@ def test_a_plan_is_read_without_an_object_for_each_partition(tmp_path):
     tracemalloc.stop()
     assert plan.num_rows == 20_000
     assert peak_bytes < 3.5 * path.stat().st_size
+
+
+def test_a_plan_beyond_what_arrow_reads_is_refused_by_name(tmp_path, monkeypatch):
+    """A document is one block, whose size is an int32: the limit is just what fits."""
+    pyarrow.json.ReadOptions(block_size=reassignment.MOST_BYTES + 1)
+    with pytest.raises(OverflowError):
+        pyarrow.json.ReadOptions(block_size=reassignment.MOST_BYTES + 2)
+    path = tmp_path / "plan.json"
+    text = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+    path.write_text(text)
+    monkeypatch.setattr(reassignment, "MOST_BYTES", len(text))
+    assert read_plan(path).num_rows == 1
+    monkeypatch.setattr(reassignment, "MOST_BYTES", len(text) - 1)
+    with pytest.raises(InputError, match=f"a plan of {len(text)} bytes; right is at most"):
+        read_plan(path)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
+import signal
 import sys
+import threading
 from random import Random
 
 import numpy as np
@@ -127,6 +130,39 @@ def test_advice_that_the_system_refuses_is_no_error(monkeypatch, refused, spare)
     assert room.sum(dtype=np.int64) == 3 * PAGE
     del room
     assert memory.spare_bytes() == spare
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
+    """Another thread holds the lock while the process forks; the child takes room, and ends."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with memory._lock:
+            held.set()
+            done.wait()
+
+    spare = memory.room(PAGE, np.uint8)
+    del spare
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        status = 1
+        try:
+            room = memory.room(PAGE, np.uint8)
+            room[:] = 5
+            status = 0 if room.sum(dtype=np.int64) == 5 * PAGE else 2
+            del room
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    done.set()
+    thread.join()
+    assert status == 0
 
 
 @lent

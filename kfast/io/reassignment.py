@@ -34,6 +34,8 @@ _PLAN = pa.schema([
         ("log_dirs", pa.list_(pa.string())),
     ]))),
 ])
+MOST_BYTES = 2**31 - 2
+"""Bytes of a plan at most: Arrow reads a document as one block, whose size is an int32."""
 _RIGHT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -76,6 +78,11 @@ def read_reassignment(name: str, data: bytes, start: int) -> SourceTables:
     """
     where = f"{name} line {line_of(data, start)}"
     text = json_part(data, start)
+    if len(text) > MOST_BYTES:
+        raise InputError(
+            f"{where}: a plan of {len(text)} bytes; right is at most {MOST_BYTES}, so split it by"
+            " topics, or give the cluster as a table in Parquet"
+        )
     rows = _columns(where, text)
     topics = rows.field("topic").dictionary_encode()
     _refuse_log_dirs(where, rows)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import re
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _CHUNK = 1 << 24
 _SHOWN = 60
 """How many characters of a damaged text an error message repeats."""
+_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_DESCRIPTOR = re.compile("(?:/dev|/proc/self)/fd/([0-9]{1,9})")
 
 
 def name_of(source: Source) -> str:
@@ -112,29 +116,50 @@ def some(items: list[int] | list[str], most: int = 10) -> str:
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
+def _open_directly(name: str) -> BinaryIO | None:
+    """A device, a pipe or an open descriptor, opened for writing; None for any other name.
+
+    A descriptor is used as it is: a pipe that it names has no path, and what it appends to must
+    not be replaced.
+    """
+    try:
+        found = _DESCRIPTOR.fullmatch(name)
+        if found:
+            return os.fdopen(os.dup(int(found[1])), "wb")
+        mode = Path(name).stat().st_mode
+        return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else Path(name).open("wb")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ArgumentError(f"{name}: cannot be written: {error.strerror}") from error
+
+
 @contextmanager
 def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file that takes its place only when everything has been written.
 
     What is written goes to a new file in the same folder, which replaces the old one at the end, so
     that no reader sees half of it and an error or Ctrl-C leaves the old one as it was. `-` is
-    standard output; devices and pipes are written to directly. `durable` waits for the disk, so
-    that not even a loss of power leaves half of the file.
+    standard output, and so is `/dev/stdout`; devices, pipes and open descriptors (`/dev/fd/3`) are
+    written to directly. `durable` waits for the disk, so that not even a loss of power leaves half
+    of the file.
 
     Raises
     ------
     ArgumentError
         The file cannot be made there.
     """
-    if os.fspath(path) == "-":
+    name = os.fspath(path)
+    if name in _STANDARD_OUTPUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file() and not target.is_dir():
-        with target.open("wb") as file:
+    direct = _open_directly(name)
+    if direct is not None:
+        with direct as file:
             yield file
         return
+    target = Path(path).resolve()
     # Containers that share a folder may have processes of one number.
     partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:

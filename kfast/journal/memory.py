@@ -5,7 +5,8 @@ touch of its pages: the system clears them, and a virtual machine may have to as
 numpy asks for huge pages too, but its arrays do not begin where one begins, which leaves up to 1023
 small ones at both ends of each. So large arrays have a mapping of their own, and when the last
 table that uses it is gone, it is lent to the next event. What is not lent the system may take back
-whenever it is short of memory.
+whenever it is short of memory. A process that is forked begins with nothing spare, and with a lock
+of its own: another thread of its parent may hold the old one, and nobody would ever let it go.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+import os
 import sys
 import threading
 import weakref
@@ -104,3 +106,14 @@ def _give_back(pages: mmap.mmap) -> None:
         _spare.append(pages)
         while spare_bytes() > MOST_SPARE:
             _spare.pop(0)
+
+
+def _begin_in_child() -> None:
+    """Forget the lock of a process that this one was forked from."""
+    global _lock
+    _lock = threading.RLock()
+    _spare.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
