@@ -269,6 +269,27 @@ def test_a_file_of_pages_is_any_parquet_file(tmp_path, made):
         assert kinds["isr"].total_compressed_size < 200
 
 
+def test_a_topic_that_is_gone_is_not_in_the_file(tmp_path):
+    """A topic deleted, its rows taken by another: no name is left of it, in table or pages."""
+    state = kfast.generate(brokers=3, partitions=20, topics=4, seed=1)
+    controller = kfast.Controller(state, journal="off")
+    controller.on_controller_failover()
+    gone = state.topic[1].as_py()
+    controller.delete_topics([gone])
+    for broker in (0, 1, 2):
+        controller.acknowledge_deletions([broker])
+    rows = state.free_rows.size
+    assert rows == 5
+    controller.on_topic_change({"new": {number: [0, 1] for number in range(rows)}})
+    assert state.free_rows.size == 0
+    assert gone in state.topic.to_pylist()
+    assert gone not in flat.to_flat(state)["topic"].chunk(0).dictionary.to_pylist()
+    path = written(state, tmp_path / "x.parquet")
+    read = kfast.read(path)
+    assert gone not in read.topic.to_pylist()
+    assert read.difference(state) is None
+
+
 def test_files_of_arrow_are_left_to_arrow(tmp_path):
     """Files of before, and of others: `open_pages` does not know them, `kfast.read` does."""
     state, path = read_state("""

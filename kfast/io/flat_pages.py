@@ -22,7 +22,7 @@ import pyarrow as pa
 from kfast.io.thrift import Long, Struct, Value, write_struct
 from kfast.kernels import pages as kernel
 from kfast.state import ClusterState
-from kfast.state.flat import BLOCK_ROWS, Room, list_columns, list_some
+from kfast.state.flat import BLOCK_ROWS, Room, list_columns, list_some, place_topics
 from kfast.state.records import Rows
 
 __all__ = ["CREATED_BY", "MAGIC", "PAGE_ROWS", "PageWriter", "StatePages"]
@@ -199,7 +199,8 @@ class StatePages:
 
     def __init__(self, state: ClusterState, room: Room) -> None:
         self._state, self._room, self._odd = state, room, 0
-        self._pages = PageWriter(state.n_partitions, state.topic, room)
+        topics, self._place = place_topics(state)
+        self._pages = PageWriter(state.n_partitions, topics, room)
 
     def add(self, start: int, stop: int) -> None:
         """Take the next rows, at most `PAGE_ROWS` of them."""
@@ -211,8 +212,10 @@ class StatePages:
             self._pages.add(list_some(state, earlier, last, odd & ~self._odd))
         self._odd |= odd
         part = slice(start, stop)
+        topic = state.topic_row[part]
+        topic = topic if self._place is None else self._place[topic]
         self._pages.add(
-            {TOPIC: state.topic_row[part], "partition": state.partition[part]}
+            {TOPIC: topic, "partition": state.partition[part]}
             | columns | list_some(state, start, stop, self._odd)
         )
 

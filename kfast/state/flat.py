@@ -20,6 +20,7 @@ from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
 from kfast.schema import Column
+from kfast.state import freeing
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -78,12 +79,22 @@ ORDER = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states
 """Columns that every partition has, as the kernels take them."""
 
 
-def _topics(state: ClusterState, rows: Rows) -> pa.DictionaryArray:
-    """Names of some topic rows; of a part of the topics, the dictionary is that part."""
+def place_topics(state: ClusterState) -> tuple[pa.StringArray, Rows | None]:
+    """Names of the topics that say anything, and the place of each topic row; None where all do."""
+    present = freeing.present_topics(state)
+    if present.all():
+        return state.topic, None
+    return state.topic.filter(pa.array(present)), np.cumsum(present, dtype=np.int32) - np.int32(1)
+
+
+def _topics(state: ClusterState, start: int, stop: int) -> pa.DictionaryArray:
+    """Names of the topics of some rows; of a part of the rows, the dictionary is that part."""
+    (names, place), rows = place_topics(state), state.topic_row[start:stop]
+    rows = rows if place is None else place[rows]
     if rows.size == state.n_partitions or not rows.size:
-        return pa.DictionaryArray.from_arrays(pa.array(rows), state.topic, safe=False)
+        return pa.DictionaryArray.from_arrays(pa.array(rows), names, safe=False)
     first, last = int(rows.min()), int(rows.max())
-    names = pa.concat_arrays([state.topic.slice(first, last + 1 - first)])
+    names = pa.concat_arrays([names.slice(first, last + 1 - first)])
     return pa.DictionaryArray.from_arrays(pa.array(rows - np.int32(first)), names)
 
 
@@ -182,7 +193,7 @@ def to_flat(
     state = without_free_rows(state)
     last = state.n_partitions if stop is None else stop
     made, odd = list_columns(state, start, last, Room() if room is None else room)
-    topic = _topics(state, state.topic_row[start:last])
+    topic = _topics(state, start, last)
     columns: dict[str, Any] = {"topic": topic, "partition": state.partition[start:last]}
     columns |= made | list_some(state, start, last, odd)
     kinds = flat_schema(list(columns))
