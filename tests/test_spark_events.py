@@ -45,16 +45,23 @@ def test_random_events(tmp_path, profile, shards, tasks, seed):
     teller = Teller(state, profile, seed)
     teller.tell(30)
     split(state, tmp_path / "in", shards)
-    done = kfast.spark.fail(
-        None, tmp_path / "in", events=teller.events, output=tmp_path / "out", tasks=tasks,
-        profile=profile,
-    )
-    assert_same(done, teller.events, teller.state, teller.outcomes)
+    arguments = {"tasks": tasks, "profile": profile}
+    folder, first = tmp_path / "in", 0
+    if shards == 7 and profile in PROFILES[:2]:
+        # What one run leaves is where the next begins; 2.0 forgets where partitions move.
+        folder, first = tmp_path / "before", 15
+        kfast.spark.fail(
+            None, tmp_path / "in", events=teller.events[:first], output=folder, **arguments
+        )
+        folder /= "state"
+    events, outcomes = teller.events[first:], teller.outcomes[first:]
+    done = kfast.spark.fail(None, folder, events=events, output=tmp_path / "out", **arguments)
+    assert_same(done, events, teller.state, outcomes)
     if profile == "zk-1.0" and shards > 1 and done.deleting:
         with pytest.raises(kfast.ArgumentError, match="requests are not known"):
             _ = done.requests
         return
-    assert joined_requests(done) == requests_alone(teller.outcomes)
+    assert joined_requests(done) == requests_alone(outcomes)
 
 
 def lonely(tmp_path, profile: str, shards: int, moving: str = "") -> tuple:

@@ -12,7 +12,15 @@ import pytest
 import kfast
 from kfast.census import take_census
 from kfast.io import SourceTables, read_tables, write
-from tests.sharded import alone, counts_alone, joined, requests_alone, split
+from tests.sharded import (
+    Teller,
+    alone,
+    assert_same,
+    counts_alone,
+    joined,
+    requests_alone,
+    split,
+)
 
 pytestmark = pytest.mark.spark
 EVENTS = [
@@ -194,6 +202,23 @@ def test_a_reassignment_in_another_shard_halts_a_rebalance(spark, tmp_path):
     assert done.digest == after.digest()
     assert [tuple(row.values()) for row in done.counts.to_pylist()] == counts_alone(outcomes)
     assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(outcomes)
+
+
+def test_events_that_name_topics_join_in_a_session(spark, tmp_path):
+    """Many more of them, without a session, are in `test_spark_events.py`."""
+    import kfast.spark
+
+    state = kfast.generate(brokers=7, partitions=60, topics=17, seed=5, replication_factor=2)
+    teller = Teller(state, "zk-2.4", seed=17)
+    teller.tell(20)
+    kfast.spark.split(state, tmp_path / "in", shards=7)
+    done = kfast.spark.fail(
+        spark, tmp_path / "in", events=teller.events, output=tmp_path / "out", tasks=3,
+        profile="zk-2.4",
+    )
+    assert_same(done, teller.events, teller.state, teller.outcomes)
+    assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(teller.outcomes)
+    assert {"delete_topics", "on_topic_change"} <= {event[0] for event in teller.events}
 
 
 def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path):

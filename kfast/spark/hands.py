@@ -32,7 +32,7 @@ from kfast.spark.resuming import Resumes
 from kfast.spark.shards import FLAT, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import Room, can_be_flat, without_free_rows
+from kfast.state.flat import Room, can_be_flat, place_topics, without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
@@ -182,7 +182,8 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
             _write(folder / kind / name, pa.concat_tables(tables))
     check_turn(run.folder, run.turn)
     state = without_free_rows(state)
-    sums.topics.append(digest_names(state.topic).tobytes())
+    names, _ = place_topics(state)
+    sums.topics.append(digest_names(names).tobytes())
     sums.written.append(folder / "state" / name)
     _finish(state, sums, run.form, room)
 
