@@ -26,6 +26,10 @@ from kfast.state.flat import Room, flat_schema, is_flat
 
 __all__ = ["map_parquet", "read_parquet", "write_flat", "write_parquet"]
 
+LIST_GROUP_ROWS = 1 << 18
+"""Rows of a row group with lists: who wants some rows of a large file reads few others."""
+
+
 def map_parquet(path: Source) -> SourceTables | None:
     """Read a Parquet file without a copy of its bytes; None where a file is of another kind.
 
@@ -94,7 +98,7 @@ def _check_text(values: pa.ChunkedArray) -> None:
 
 def write_parquet(tables: SourceTables, file: BinaryIO) -> None:
     """Write a Parquet file with list columns."""
-    pq.write_table(embed(tables), file, compression="zstd")
+    pq.write_table(embed(tables), file, compression="zstd", row_group_size=LIST_GROUP_ROWS)
 
 
 def write_flat(tables: SourceTables, file: BinaryIO) -> None:
