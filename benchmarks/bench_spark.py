@@ -106,16 +106,17 @@ class TestSource:
             lambda: kfast.read(path).to_tables().partitions, cluster.n_partitions,
         )
 
-    def test_made_up_clusters(self, benchmark, spark, shape):
-        made = {**shape, "partitions": shape["partitions"] // CLUSTERS}
+    @pytest.mark.parametrize("clusters", [1, CLUSTERS])
+    def test_made_up_clusters(self, benchmark, spark, shape, clusters):
+        made = {**shape, "partitions": shape["partitions"] // clusters}
 
         def plain():
-            for seed in range(CLUSTERS):
+            for seed in range(clusters):
                 assert kfast.generate(**{**made, "seed": seed}).to_tables().partitions.num_rows
 
-        frame = spark.read.format("kfast").options(**{**made, "seed": 0, "clusters": CLUSTERS})
+        frame = spark.read.format("kfast").options(**{**made, "seed": 0, "clusters": clusters})
         beside(
-            benchmark, lambda: done(frame.load()), plain, CLUSTERS * made["partitions"]
+            benchmark, lambda: done(frame.load()), plain, clusters * made["partitions"]
         )
 
     def test_scenarios(self, benchmark, spark, cluster, scenarios):
