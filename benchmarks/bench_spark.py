@@ -14,7 +14,7 @@ import pytest
 
 import kfast
 from tests.conftest import spark
-from tests.test_spark_sharded import split
+from tests.sharded import split
 from tests.worker_memory import workers_with
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

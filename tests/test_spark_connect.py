@@ -15,8 +15,9 @@ import pytest
 import kfast
 from kfast.elections import offline_leader
 from tests.conftest import ROOT
+from tests.sharded import alone, requests_alone, split
 from tests.spark_session import need_java, set_environment
-from tests.test_spark_sharded import EVENTS, alone, cluster, requests_alone, split
+from tests.test_spark_sharded import EVENTS, cluster
 
 pytestmark = pytest.mark.spark
 __all__ = ["cluster"]

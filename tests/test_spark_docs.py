@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kfast.cli.app import commands
 from tests.conftest import ROOT
-from tests.test_spark_sharded import split
+from tests.sharded import split
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def test_the_examples_run(spark, tmp_path, capfd):
     page = (ROOT / "docs" / "spark.md").read_text()
     blocks = re.findall(r"^```python spark\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 8
-    places = "exports|snapshots|cluster|after|later|log|streamed|describe"
+    places = "exports|snapshots|cluster|after|later|moved|log|streamed|describe"
     for block in blocks:
         block = re.sub(rf'"((?:{places})[/.])', rf'"{tmp_path}/\1', block)
         block = re.sub(r"n=1_000_000", "n=1_000", block)
