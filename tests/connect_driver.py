@@ -19,7 +19,8 @@ import kfast.spark
 from kfast.spark import functions
 from kfast.spark.fleets import Exports
 from kfast.spark.pipeline import run_pipeline
-from kfast.spark.snapshots import Job, Sweep
+from kfast.spark.snapshots import Job
+from kfast.spark.tallies import Sweep
 from tests.spark_session import SETTINGS
 from tests.test_spark_sharded import EVENTS
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -72,13 +75,16 @@ def test_rows_and_errors(spark, folder, tasks):
     assert bad["scenario"].null_count == bad.num_rows == 3
 
 
-def test_a_frame_of_paths_and_a_shared_export(spark, folder, monkeypatch):
+def test_a_frame_of_paths_and_shared_exports(spark, folder, tmp_path, monkeypatch):
+    """An export that several tasks were to share, and that cannot be read, is one row too."""
     import kfast.spark
     from kfast.spark import fleets
 
     monkeypatch.setattr(fleets, "COUNT_SECONDS", 1e-4)
+    nonsense = tmp_path / "nonsense.txt"
+    nonsense.write_text("nonsense\n" * 9000)
     paths = [str(folder / "a/x.txt"), "file:" + str(folder / "b/x.parquet"),
-             str(folder / "c/x.parquet"), str(folder / "nowhere.txt")]
+             str(folder / "c/x.parquet"), str(folder / "nowhere.txt"), str(nonsense)]
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
     question = ("random_brokers", {"k": 2, "n": 300, "seed": 5})
     table = kfast.spark.fleet(spark, frame, question).toArrow()
@@ -86,7 +92,33 @@ def test_a_frame_of_paths_and_a_shared_export(spark, folder, monkeypatch):
     assert by_source(table) == wanted
     assert len(fleets._share_out({"b": 9000}, question, None)) > 3
     bad = table.filter(pc.is_valid(table["error"]))
-    assert bad["source"].to_pylist() == [str(folder / "nowhere.txt")]
+    assert sorted(bad["source"].to_pylist()) == sorted([str(folder / "nowhere.txt"), str(nonsense)])
+
+
+def test_a_shared_export_that_changes_is_an_error(tmp_path):
+    """Rows of some of its tasks alone, or of two clusters, are no answer."""
+    need_java()
+    from kfast.spark import fleets
+
+    name = str(tmp_path / "one.arrow")
+    kfast.write(kfast.generate(brokers=6, partitions=50, seed=1), name)
+    work = fleets._Work(fleets.Exports({}, "brokers.csv"), "every_broker", ("offline",), None)
+    tried = [batch.to_pylist()[0] for batch in fleets._try(work, [name, name + ".no"], 0)]
+    assert list(fleets._try(work, [name, name + ".no"], 1)) == []
+    work = replace(work, digests={row["source"]: row["digest"] for row in tried})
+    hands = [[(name, part, 3)] for part in range(3)]
+    rows = [row for part in range(3) for batch in fleets._answer_hand(work, hands, part)
+            for row in batch.to_pylist()]
+    assert [row["scenario"] for row in rows] == list(range(7))
+
+    kfast.write(kfast.generate(brokers=6, partitions=50, seed=2), name)
+    for part in range(3):
+        with pytest.raises(kfast.InputError, match=r"one\.arrow changed while tasks read it"):
+            list(fleets._answer_hand(work, hands, part))
+    Path(name).unlink()
+    for part in range(3):
+        with pytest.raises(kfast.InputError, match=r"could be read, and then not any more: .*one"):
+            list(fleets._answer_hand(work, hands, part))
 
 
 @pytest.mark.parametrize("tasks", [1, 7])

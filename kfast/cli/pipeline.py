@@ -123,7 +123,8 @@ def read_config(path: Path) -> Config:
 
 def _job(asked: Config, folder: Path) -> Job:
     from kfast.spark.fleets import Exports
-    from kfast.spark.snapshots import Alert, Job, Sweep
+    from kfast.spark.snapshots import Job
+    from kfast.spark.tallies import Alert, Sweep
 
     condition = condition_on(SWEEP_COUNTS)
     sweeps = []

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,7 +26,7 @@ from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
 from kfast.spark.paths import check_tasks, deal_sizes, find_files
 from kfast.spark.sizes import about_partitions
-from kfast.spark.tasks import over_hands
+from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 
@@ -39,11 +39,8 @@ __all__ = [
 
 Question: TypeAlias = str | tuple[str, Mapping[str, Any]] | Callable[[ClusterState], Scenarios]
 
-TASK_SECONDS = 2.0
-"""Work that one task is given, if there is more."""
-
-FEWEST, SHORT_SECONDS = 16, 0.25
-"""Up to so many tasks are made of less work, as long as each has this much of it."""
+FEWEST = 16
+"""Up to so many tasks are made of less work than a task should have, as long as it is not short."""
 
 EXPORT_SECONDS, PARTITION_SECONDS, COUNT_SECONDS = 3e-3, 0.7e-6, 3e-11
 """What takes time: an export, each partition in it, and each again in each scenario; as measured.
@@ -51,6 +48,8 @@ Only the sizes of tasks follow from these, never the rows."""
 
 SCENARIOS = {"every_broker": (0, 300, 45_000, 4_500_000)}
 """How many there are of 300 brokers, by `k`; other makers say it themselves, or make few."""
+
+_TRIED = pa.schema([("source", pa.string()), ("digest", pa.string())])
 
 MAKERS = (
     "bursts", "every_broker", "every_rack", "every_rack_and_broker", "independent_brokers",
@@ -89,6 +88,8 @@ class _Work:
     question: Question
     counts: tuple[str, ...]
     vectors: str | None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Of each export that several tasks share, which could be read: the digest of its state."""
 
 
 def make_scenarios(question: Question, state: ClusterState) -> Scenarios:
@@ -185,8 +186,17 @@ def fleet(
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
-    hands = _share_out({name: about_partitions(name) for name in files}, scenarios, tasks)
+    sizes = {name: about_partitions(name) for name in files}
+    hands = _share_out(sizes, scenarios, tasks)
+    shared = sorted({name for hand in hands for name, _, parts in hand if parts > 1})
+    if shared:
+        found = over_hands(spark, len(shared), partial(_try, work, shared), _TRIED).toArrow()
+        digests = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        work = replace(work, digests=digests)
+        hands = _share_out(sizes, scenarios, tasks, whole=set(shared) - set(digests))
     return over_hands(spark, len(hands), partial(_answer_hand, work, hands), schema)
+
+
 def _files_of(exports: str | Path | DataFrame) -> list[str]:
     if isinstance(exports, (str, Path)):
         return find_files(exports)
@@ -213,20 +223,21 @@ def _scenarios_of(question: Question) -> int:
 
 
 def _share_out(
-    partitions: Mapping[str, int], question: Question, tasks: int | None
+    partitions: Mapping[str, int], question: Question, tasks: int | None,
+    whole: Collection[str] = (),
 ) -> list[list[tuple[str, int, int]]]:
     """Deal exports, or parts of the scenarios of one, to tasks; whoever has most comes first."""
     n = _scenarios_of(question)
     units: dict[tuple[str, int, int], int] = {}
     for name, size in partitions.items():
         counting = size * n * COUNT_SECONDS
-        parts = max(1, math.ceil(counting / TASK_SECONDS))
+        parts = 1 if name in whole else max(1, math.ceil(counting / TASK_SECONDS))
         seconds = EXPORT_SECONDS + size * PARTITION_SECONDS + counting / parts
         units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
     if tasks is None:
-        whole = sum(units.values()) / 1e6
+        seconds = sum(units.values()) / 1e6
         tasks = max(
-            min(FEWEST, math.ceil(whole / SHORT_SECONDS)), math.ceil(whole / TASK_SECONDS)
+            min(FEWEST, math.ceil(seconds / SHORT_SECONDS)), math.ceil(seconds / TASK_SECONDS)
         )
     return deal_sizes(units, tasks)
 
@@ -259,30 +270,59 @@ def _read_content(
     return read((name, content), brokers_file=beside, defaults=work.exports.defaults)
 
 
+def _try(work: _Work, names: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
+    """Digest of an export that several tasks are to share; nothing where it has no answer."""
+    name = names[number]
+    try:
+        state, _, reader = _ready(work, partial(work.exports.read, name), 0, 1)
+    except KfastError:
+        # Whoever answers for all of the export says why.
+        return
+    reader.close()
+    yield pa.RecordBatch.from_pylist([{"source": name, "digest": _said(state)}], schema=_TRIED)
+
+
 def _answer(
     work: _Work, name: str, make: Callable[[], ClusterState], part: int, parts: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one export, or of a part of its scenarios, or why there are none."""
+    """Rows of one export, or of a part of its scenarios, or why there are none.
+
+    Where a file has no answer, whoever has all of it says so. A file that tasks share had one when
+    it was tried: if one of them finds it gone or changed, rows would be missing, and the job fails.
+    What lies in a DataFrame is the same for all who share it, so the first speaks for all.
+    """
+    digest = work.digests.get(name)
     try:
-        yield from _rows(work, name, make(), part, parts)
+        state, mine, reader = _ready(work, make, part, parts)
     except KfastError as error:
+        if digest is not None:
+            raise InputError(f"{name} could be read, and then not any more: {error}") from error
         if part == 0:
             row = {"source": name, "error": str(error)}
             yield pa.RecordBatch.from_pylist([row], schema=fleet_schema(work.counts))
+        return
+    with reader:
+        if digest not in {None, _said(state)}:
+            raise InputError(f"{name} changed while tasks read it; ask again")
+        for batch in reader:
+            yield labelled(batch, name, state, mine, work.counts)
 
 
-def _rows(
-    work: _Work, name: str, state: ClusterState, part: int, parts: int
-) -> Iterator[pa.RecordBatch]:
+def _said(state: ClusterState) -> str:
+    return f"{state.digest():016x}"
+
+
+def _ready(
+    work: _Work, make: Callable[[], ClusterState], part: int, parts: int
+) -> tuple[ClusterState, Scenarios, pa.RecordBatchReader]:
+    """A cluster, the scenarios of a part, and who counts them; errors are raised here."""
+    state = make()
     whole = make_scenarios(work.question, state)
     n = len(whole)
     start, stop = n * part // parts, n * (part + 1) // parts
     mine = whole.slice(whole.start + start, whole.start + stop)
-    with sweep_reader(
-        prepare_sweep(state), mine, counts=work.counts, vectors=work.vectors
-    ) as reader:
-        for batch in reader:
-            yield labelled(batch, name, state, mine, work.counts)
+    plan = prepare_sweep(state)
+    return state, mine, sweep_reader(plan, mine, counts=work.counts, vectors=work.vectors)
 
 
 def labelled(

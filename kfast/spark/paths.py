@@ -97,8 +97,8 @@ def check_tasks(tasks: int | None) -> None:
 def deal(files: Sequence[str], hands: int) -> list[list[str]]:
     """Deal files to at most so many hands, the largest first to whoever has least.
 
-    So a huge cluster has a task for itself, and tiny ones share one: a task costs 40 ms whatever it
-    does. The hands do not depend on the order of the files.
+    So a huge cluster has a task for itself, and tiny ones share one: a task has its price
+    whatever it does. The hands do not depend on the order of the files.
     """
     return deal_sizes({name: Path(name).stat().st_size for name in files}, hands)
 

@@ -9,9 +9,8 @@ each snapshot keeps two runs apart, for the tasks of a killed driver may go on f
 from __future__ import annotations
 
 import hashlib
-import operator
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,59 +32,16 @@ from kfast.spark.fleets import (
     make_scenarios,
 )
 from kfast.spark.folders import locked
+from kfast.spark.tallies import ALERTS, SUMMARY, Sweep, Tally, say
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
 
-__all__ = ["Alert", "Job", "Sweep", "label_of", "run_snapshot"]
+__all__ = ["Job", "label_of", "run_snapshot"]
 
 FORMAT = 2
 """Rises when results of an earlier kfast are to be made again."""
 
 TABLES = ("brokers", "topics", "partitions", "cluster")
-SUMMARY = pa.schema(
-    [
-        ("sweep", pa.string()),
-        ("metric", pa.string()),
-        ("baseline", pa.int64()),
-        ("worst", pa.int64()),
-        ("worst_scenario", pa.int64()),
-        ("worst_brokers", pa.list_(pa.int32())),
-    ]
-)
-"""Per sweep and count: without a failure, and in the first scenario where it is largest."""
-
-ALERTS = pa.schema(
-    [
-        ("sweep", pa.string()),
-        ("condition", pa.string()),
-        ("scenarios", pa.int64()),
-        ("worst", pa.int64()),
-        ("worst_scenario", pa.int64()),
-        ("worst_brokers", pa.list_(pa.int32())),
-    ]
-)
-"""Per condition that holds somewhere: in how many scenarios, and the first of the worst."""
-
-_SMALLER = (operator.lt, operator.le)
-
-
-@dataclass(frozen=True)
-class Alert:
-    """A condition on a count of a sweep, such as offline>0."""
-
-    text: str
-    metric: str
-    compare: Callable[[Any, int], Any]
-    limit: int
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep that is made of every snapshot."""
-
-    name: str
-    question: Question
-    alerts: tuple[Alert, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -291,7 +247,7 @@ def _make(job: Job, source: str, written: _Written) -> dict[str, Any]:
         summary: list[dict[str, Any]] = []
         alerts: list[dict[str, Any]] = []
         for sweep, scenarios in asked:
-            tally = _Tally(sweep)
+            tally = Tally(sweep)
             batches = tally.watch(_batches(plan, state, scenarios, source))
             written.write(f"sweeps/{sweep.name}", fleet_schema(tuple(SWEEP_COUNTS)), batches)
             summary += tally.summary()
@@ -299,23 +255,12 @@ def _make(job: Job, source: str, written: _Written) -> dict[str, Any]:
         for name, rows, schema in (("summaries", summary, SUMMARY), ("alerts", alerts, ALERTS)):
             batch = pa.RecordBatch.from_pylist(rows, schema=schema)
             written.write(name, schema, iter([batch]))
-        said = [_say(alert) for alert in alerts]
+        said = [say(alert) for alert in alerts]
     written.drop_others()
     return {
         "error": error, "digest": digest, "assumptions": list(assumptions), "alerts": said,
         "rows": written.rows, "files": written.files,
     }
-
-
-def _say(alert: Mapping[str, Any]) -> str:
-    """An alert in words."""
-    down = ",".join(map(str, alert["worst_brokers"]))
-    when = f"when {down} fail{'' if ',' in down else 's'}" if down else "as it is"
-    n = alert["scenarios"]
-    return (
-        f"{alert['sweep']}: {alert['condition']} in {n} scenario{'' if n == 1 else 's'};"
-        f" the worst is {alert['worst']}, {when}"
-    )
 
 
 def _batches(
@@ -324,61 +269,3 @@ def _batches(
     with sweep_reader(plan, scenarios) as reader:
         for batch in reader:
             yield labelled(batch, source, state, scenarios, tuple(SWEEP_COUNTS))
-
-
-class _Tally:
-    """The worst of a sweep, found while its rows go by."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep = sweep
-        self.baseline: dict[str, int] = {}
-        self.found: dict[str, dict[str, Any]] = {}
-
-    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass the batches on."""
-        for batch in batches:
-            for name in SWEEP_COUNTS:
-                values = batch.column(name).to_numpy()
-                if values.size:
-                    self.baseline.setdefault(name, int(values[0]))
-                    self._see(name, batch, values, values, 0)
-            for alert in self.sweep.alerts:
-                values = batch.column(alert.metric).to_numpy()
-                holds = alert.compare(values, alert.limit)
-                if holds.any():
-                    sign = -1 if alert.compare in _SMALLER else 1
-                    lowest = np.iinfo(np.int64).min
-                    rank = np.where(holds, sign * values, lowest)
-                    self._see(f"if {alert.text}", batch, values, rank, int(holds.sum()))
-            yield batch
-
-    def _see(
-        self, key: str, batch: pa.RecordBatch, values: np.ndarray, rank: np.ndarray, n: int
-    ) -> None:
-        at = int(rank.argmax())
-        known = self.found.get(key)
-        n += 0 if known is None else known["scenarios"]
-        if known is None or int(rank[at]) > known["rank"]:
-            known = {
-                "rank": int(rank[at]), "worst": int(values[at]),
-                "worst_scenario": batch.column("scenario")[at].as_py(),
-                "worst_brokers": sorted(batch.column("brokers")[at].as_py()),
-            }
-        self.found[key] = {**known, "scenarios": n}
-
-    def summary(self) -> list[dict[str, Any]]:
-        """Rows of `SUMMARY`."""
-        return [self._said(name, SUMMARY) | {"metric": name, "baseline": n}
-                for name, n in self.baseline.items()]
-
-    def alerts(self) -> list[dict[str, Any]]:
-        """Rows of `ALERTS`."""
-        return [
-            self._said(f"if {alert.text}", ALERTS) | {"condition": alert.text}
-            for alert in self.sweep.alerts
-            if f"if {alert.text}" in self.found
-        ]
-
-    def _said(self, key: str, schema: pa.Schema) -> dict[str, Any]:
-        found: Mapping[str, Any] = self.found[key]
-        return {k: v for k, v in found.items() if k in schema.names} | {"sweep": self.sweep.name}

@@ -25,7 +25,7 @@ from kfast.scenarios import SCENARIO_TABLE, Scenarios
 from kfast.spark.mapped import send_plan
 from kfast.spark.paths import check_tasks
 from kfast.spark.ranges import list_range, sweep_range
-from kfast.spark.tasks import over_hands
+from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.state import ClusterState
 from kfast.sweeps import SweepPlan, prepare_sweep, sweep_schema
 from kfast.sweeps.counting import SweepWork, check_counts, words_of
@@ -38,14 +38,8 @@ __all__ = ["scenario_rows", "sweep"]
 
 Cluster: TypeAlias = ClusterState | SweepPlan | str | Path
 
-TASK_SECONDS = 2.0
-"""How long a task should last: a task costs 40 ms by itself."""
-
 PROBE_SCENARIOS = 512
 """Scenarios that are counted on the driver to learn what one costs."""
-
-SHORT_SECONDS = 0.25
-"""Work for less time than this is not shared out."""
 
 LOCAL_MASTER = re.compile(r"local\[(\d+)[],]")
 """A session on one machine that says how many cores it has."""

@@ -14,9 +14,18 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Run", "over_hands"]
+__all__ = ["SHORT_SECONDS", "TASK_SECONDS", "Run", "over_hands"]
 
 Run: TypeAlias = Callable[[int], Iterator[pa.RecordBatch]]
+
+EMPTY_TASK_SECONDS = 0.06
+"""What a task costs a core whatever it does, as measured (`docs/scale.md`, What things cost)."""
+
+SHORT_SECONDS = 4 * EMPTY_TASK_SECONDS
+"""Work for less time than this is not shared out."""
+
+TASK_SECONDS = 2.0
+"""How long a task should last, if there is work for that."""
 
 
 def over_hands(spark: SparkSession, n: int, run: Run, wanted: pa.Schema) -> DataFrame:
