@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -14,6 +16,7 @@ from tests.spark_session import need_java
 from tests.worker_memory import workers_with
 
 pytestmark = pytest.mark.spark
+ASKED = 4242
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +190,24 @@ def test_what_cannot_be_is_refused(spark, cluster):
         kfast.spark.scenario_rows(spark, scenarios, tasks=0)
     with pytest.raises(kfast.ArgumentError, match="counts is"):
         kfast.spark.sweep(spark, cluster, scenarios, counts=["onfline"])
+
+
+@pytest.mark.parametrize(
+    ("master", "remote", "cores"),
+    [("local[3]", False, 3), ("local[12,4]", True, 12), ("local[*]", False, os.cpu_count()),
+     ("local[*,4]", False, os.cpu_count()), ("local[*]", True, ASKED), ("local", False, ASKED),
+     ("local-cluster[2,1,1024]", False, ASKED), ("yarn", True, ASKED), ("", False, ASKED)],
+)
+def test_a_job_counts_cores_where_the_master_does_not_say(monkeypatch, master, remote, cores):
+    need_java()
+    from kfast.spark import sweeps
+
+    class Session:
+        conf: ClassVar = {"spark.master": master}
+
+    asked = []
+    monkeypatch.setattr(sweeps, "_count_cores", lambda session: asked.append(session) or ASKED)
+    monkeypatch.setattr(sweeps, "is_remote", lambda: remote)
+    session = Session()
+    assert [sweeps._cores_of(session) for _ in range(2)] == [cores, cores]
+    assert len(asked) == (cores == ASKED)

@@ -8,6 +8,7 @@ results.
 from __future__ import annotations
 
 import math
+import os
 import re
 import weakref
 from collections import deque
@@ -18,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as sql
+from pyspark.sql.utils import is_remote
 
 from kfast.errors import ArgumentError
 from kfast.io import read
@@ -41,8 +43,8 @@ Cluster: TypeAlias = ClusterState | SweepPlan | str | Path
 PROBE_SCENARIOS = 512
 """Scenarios that are counted on the driver to learn what one costs."""
 
-LOCAL_MASTER = re.compile(r"local\[(\d+)[],]")
-"""A session on one machine that says how many cores it has."""
+LOCAL_MASTER = re.compile(r"local\[(\d+|\*)[],]")
+"""A session on one machine: how many cores it has; `*` stands for all that there are."""
 
 MOST_CORES = 4096
 """More cores than this are not told apart."""
@@ -160,14 +162,19 @@ def choose_tasks(
 
 
 def _cores_of(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time, as far as it knows; it is asked once.
+    """How many tasks the session runs at a time, as far as it knows; it is found out once.
 
-    A job that asks costs 0.5 s where it is the first of a session, so that the master's name is
-    asked first.
+    A job that asks takes half a second where it is the first of a session, so there is one only
+    where the master's name does not tell.
     """
     if spark not in _cores:
         said = LOCAL_MASTER.match(spark.conf.get("spark.master", "") or "")
-        _cores[spark] = int(said[1]) if said else _count_cores(spark)
+        if said and said[1] != "*":
+            _cores[spark] = int(said[1])
+        elif said and not is_remote():
+            _cores[spark] = os.cpu_count() or 1
+        else:
+            _cores[spark] = _count_cores(spark)
     return _cores[spark]
 
 
