@@ -57,7 +57,7 @@ cdef struct FlatColumns:
     const int32_t* states
     const int32_t* place
     Py_ssize_t n_rows
-    Py_ssize_t n_ids
+    uint32_t n_ids
 
 
 cdef inline bint is_mask_of(int32_t mask, int n) noexcept nogil:
@@ -78,7 +78,8 @@ cdef inline int place_slots(
         if broker == -1:
             brokers[s] = <broker_t> -1
             continue
-        broker = columns.place[broker] if 0 <= broker < columns.n_ids else -1
+        # What is below 0 is beyond all ids as an unsigned number.
+        broker = columns.place[broker] if <uint32_t> broker < columns.n_ids else -1
         wrong |= broker < 0 or n != s
         for other in range(s):
             wrong |= <int32_t> brokers[other] == broker
@@ -111,8 +112,10 @@ cdef inline bint fill_row(
         return False
     if partition_state > P_NON_EXISTENT or digits >> (3 * n + 3):
         return False
-    if broker >= 0:
-        if broker >= columns.n_ids:
+    if broker == columns.slots[0][row] and n:
+        broker = <int32_t> brokers[0]
+    elif broker >= 0:
+        if <uint32_t> broker >= columns.n_ids:
             return False
         broker = columns.place[broker]
         if slot_of(brokers, n, broker) == NO_SLOT:
@@ -184,7 +187,7 @@ def fill_rows(
     columns.leader, columns.leader_epoch = &leader[0], &leader_epoch[0]
     columns.version, columns.controller_epoch = &version[0], &controller_epoch[0]
     columns.isr, columns.states, columns.place = &isr[0], &states[0], &place[0]
-    columns.n_rows, columns.n_ids = topic_row.shape[0], place.shape[0]
+    columns.n_rows, columns.n_ids = topic_row.shape[0], <uint32_t> place.shape[0]
     # The compiler unrolls the loops over the slots of the commonest width.
     with nogil:
         if width == 3:

@@ -86,20 +86,20 @@ cdef inline Py_ssize_t put_places(
 
 cdef inline Py_ssize_t put_runs(
     const int32_t* values, Py_ssize_t n, int32_t offset, uint8_t* out, place_t* scratch,
-    place_t* highest, bint repeats
+    place_t* highest, Py_ssize_t n_equal
 ) noexcept nogil:
-    """Write all runs of a page; returns how many bytes. Some values repeat, or they do not."""
+    """Write all runs of a page, where some values are as those before; returns how many bytes."""
     cdef Py_ssize_t row = 0
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t equal = 0
     cdef Py_ssize_t begin
     cdef place_t place
-    if not repeats:
+    if n_equal < n // 4:
         return put_places(values, n, offset, out, scratch, highest)
     while row < n:
         begin = row
         while row < n:
-            equal = count_equal(values + row, n - row)
+            equal = count_equal(values + row, n - row) if n_equal < n - 1 else n
             if equal:
                 break
             row += GROUP
@@ -131,7 +131,6 @@ def put_page(
     cdef int32_t equal = 0
     cdef uint32_t bits = 0
     cdef int64_t last
-    cdef bint repeats
     cdef uint8_t bytes1[MOST_GROUPS * GROUP]
     cdef uint16_t bytes2[MOST_GROUPS * GROUP]
     cdef uint32_t bytes4[MOST_GROUPS * GROUP]
@@ -151,26 +150,25 @@ def put_page(
             last = 0
             for row in range(n):
                 last = max(last, <int64_t> (<uint32_t> values[row] + <uint32_t> offset))
-        repeats = equal >= n // 4
         if last >= n_places:
             memcpy(&out[0], &values[0], n * sizeof(int32_t))
             size, last = n * sizeof(int32_t), -1
         elif last < 256:
             out[0] = 8
             size = put_runs(
-                &values[0], n, offset, &out[1], &bytes1[0], &highest1, repeats
+                &values[0], n, offset, &out[1], &bytes1[0], &highest1, equal
             ) + 1
             last = highest1
         elif last < 65536:
             out[0] = 16
             size = put_runs(
-                &values[0], n, offset, &out[1], &bytes2[0], &highest2, repeats
+                &values[0], n, offset, &out[1], &bytes2[0], &highest2, equal
             ) + 1
             last = highest2
         else:
             out[0] = 32
             size = put_runs(
-                &values[0], n, offset, &out[1], &bytes4[0], &highest4, repeats
+                &values[0], n, offset, &out[1], &bytes4[0], &highest4, equal
             ) + 1
             last = highest4
     return size, last
