@@ -107,7 +107,8 @@ def sharded_killed_at(shards, shares) -> None:
             shutil.rmtree(root / "out")
         dies_at = int(share * touched)
         assert run_alone("tests.sharded_driver", root, dies_at)[0] == -signal.SIGKILL
-        assert made(root) != wanted
+        left = made(root)
+        assert left == wanted or "state/_cluster.arrow" not in left, "half a dataset"
         sharded_driver.run_here(root)
         assert made(root) == wanted, f"killed at file {dies_at} of {touched}"
 

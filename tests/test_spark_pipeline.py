@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 import kfast
 import kfast_command
+from kfast.cli import pipeline as command
 from kfast.cli.app import commands
 from tests.spark_session import SETTINGS, need_java, set_environment
 
@@ -165,3 +167,49 @@ def test_wrong_configurations_are_told(folder, old, new, message):
     assert result.exit_code == 3
     assert "pipeline.toml: " in result.output or "no file is there" in message
     assert message in result.output
+
+
+def test_an_export_that_is_replaced_or_moved_while_it_is_read(folder, monkeypatch):
+    """No manifest says that results are of other bytes; results of what was moved away stay."""
+    from kfast.spark import snapshots
+
+    config = command.read_config(folder / "pipeline.toml")
+    job = command._job(config, folder)
+    source = folder / "fleet" / "east" / "20261120T0600.arrow"
+    place = folder / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
+    later = (folder / "fleet" / "east" / "20261121T0600.arrow").read_bytes()
+    make = snapshots._make
+
+    def replaced(*arguments):
+        source.write_bytes(later)
+        return make(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshots, "_make", replaced)
+        row = snapshots.run_snapshot(job, str(source))
+    assert "was replaced while it was read; the next run reads it again" in row["error"]
+    assert not place.exists()
+    row = snapshots.run_snapshot(job, str(source))
+    assert (row["error"], row["fresh"]) == (None, True)
+    before = files(folder)
+    source.unlink()
+    assert snapshots.run_snapshot(job, str(source)) == row | {"fresh": False}
+    assert files(folder) == before
+    row = snapshots.run_snapshot(job, str(source.with_name("20261119T0600.arrow")))
+    assert row["error"].endswith("20261119T0600.arrow: is not there any more")
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (('output = "out"', 'output = "fleet/out"'), "lies in .*fleet, so results would be taken for"),
+    (('exports = "fleet"', 'exports = "s3a://a/b"'), "exports is 's3a://a/b'; right is a path"),
+    (('output = "out"', 'output = "hdfs://a/b"'), "output is 'hdfs://a/b'; right is a path on a"),
+    (("n = 50, seed = 4}", 'n = 50, seed = 4}\n[spark]\nremote = "localhost"'),
+     "remote is 'localhost'; right is sc://HOST, sc://HOST:PORT"),
+])
+def test_places_that_cannot_be_are_refused_before_spark_starts(folder, change, said):
+    (folder / "pipeline.toml").write_text(CONFIG.replace(*change))
+    done = CliRunner().invoke(commands, ["pipeline", str(folder / "pipeline.toml")])
+    assert done.exit_code == 3
+    assert re.search(said, done.stderr)
+    assert sorted(p.name for p in folder.iterdir()) == ["fleet", "pipeline.toml"]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kfast.errors import ArgumentError, InputError
 
-__all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots"]
+__all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots", "is_hidden"]
 
 Item = TypeVar("Item", bound=Any)
 
@@ -67,6 +67,11 @@ def _absolute(where: str | Path) -> str:
             " store go to kfast.spark.fleet as a DataFrame with the columns cluster and content"
         )
     return str(Path(text).absolute())
+
+
+def is_hidden(path: Path, root: Path) -> bool:
+    """Whether files there are left out, when those below a folder are found."""
+    return any(part.startswith(_HIDDEN) for part in path.relative_to(root).parts)
 
 
 def _files_below(root: str) -> Iterator[str]:

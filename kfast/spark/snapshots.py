@@ -151,8 +151,12 @@ def run_snapshot(job: Job, source: str) -> dict[str, Any]:
             and all(written.path(name).is_file() for name in known.files)
         ):
             return _row(known, fresh=False)
+        if Path(source).name not in inputs:  # it was moved away since it was found
+            return _undone(source, "is not there any more") if known is None else _row(known)
         place.unlink(missing_ok=True)
         made = _make(job, source, written)
+        if _inputs(job, source) != inputs:
+            return _undone(source, "was replaced while it was read; the next run reads it again")
         manifest = Manifest(
             cluster, captured, source, inputs, fingerprint,
             {s.name: _plainly(s.question) for s in job.sweeps}, _versions(), **made,
@@ -184,7 +188,14 @@ def _plainly(question: Question) -> dict[str, Any]:
     return {"scenarios": name, "arguments": dict(arguments)}
 
 
-def _row(manifest: Manifest, *, fresh: bool) -> dict[str, Any]:
+def _undone(source: str, why: str) -> dict[str, Any]:
+    """What is said of an export that has no manifest now."""
+    cluster, captured = label_of(source)
+    return {"cluster": cluster, "captured": captured, "source": source, "fresh": False,
+            "error": f"{source}: {why}", "alerts": [], "digest": None}
+
+
+def _row(manifest: Manifest, *, fresh: bool = False) -> dict[str, Any]:
     names = ("cluster", "captured", "source", "error", "alerts", "digest")
     return {**{name: getattr(manifest, name) for name in names}, "fresh": fresh}
 
