@@ -228,6 +228,45 @@ def test_ctrl_c_while_kfast_loads(tmp_path, module, ignored):
     assert (found.returncode, found.stderr) == wanted
 
 
+COMMAND = """
+import sys, time, types
+
+def run():
+    try:
+        import late
+        time.sleep(20)
+    except KeyboardInterrupt:
+        sys.exit(130 if "late" in sys.modules and sys.modules["late"].whole else 1)
+
+sys.modules["kfast.cli"] = types.SimpleNamespace(main=run)
+import kfast_command
+kfast_command.main()
+"""
+LATE = """
+import os, signal
+
+os.kill(os.getpid(), signal.SIGINT)
+whole = False
+try:
+    import fractions
+except BaseException:
+    raise ImportError("as libraries do")
+whole = True
+"""
+
+
+def test_ctrl_c_while_a_command_loads_what_it_needs(tmp_path):
+    """It waits until the module is whole: half of one would look like a fault of kfast's."""
+    (tmp_path / "late.py").write_text(LATE)
+    (tmp_path / "command.py").write_text(COMMAND)
+    paths = os.pathsep.join((str(tmp_path), str(ROOT)))
+    found = subprocess.run(
+        [sys.executable, tmp_path / "command.py"], capture_output=True, text=True, timeout=60,
+        env=dict(os.environ, PYTHONPATH=paths), preexec_fn=heed_interrupts, check=False,
+    )
+    assert (found.returncode, found.stderr) == (130, "")
+
+
 def test_ctrl_c_leaves_nothing_behind(tmp_path):
     """Interrupted while it writes: code 130, no traceback, no file and no part of one."""
     args = ("generate", "--brokers", "300", "--partitions", "3000000", "-o", tmp_path / "large.txt")

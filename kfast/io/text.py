@@ -163,12 +163,12 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
     # Containers that share a folder may have processes of one number.
     partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        opened = partial.open("xb")
-    except OSError as error:
-        raise ArgumentError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
-    try:
+        try:
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            opened = partial.open("xb")
+        except OSError as error:
+            raise ArgumentError(f"{name}: cannot be written: {error.strerror}") from error
         with opened as file:
             yield file
             file.flush()
@@ -176,4 +176,5 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
                 os.fsync(file.fileno())
         partial.replace(target)
     finally:
+        # Ctrl-C may come as soon as there is a file.
         partial.unlink(missing_ok=True)
