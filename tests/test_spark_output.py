@@ -77,7 +77,7 @@ def test_a_run_that_ends_with_an_error_leaves_no_dataset(dataset, tmp_path, monk
     def fails(*_):
         raise OSError("the disk is full")
 
-    name = {"look_ahead": "_count_preferred", "tasks": "run_hand", "end": "_join_errors"}[where]
+    name = {"look_ahead": "_count_preferred", "tasks": "run_hand", "end": "join_errors"}[where]
     with monkeypatch.context() as patched:
         patched.setattr(sharded, name, fails)
         with pytest.raises(OSError, match="the disk is full"):
