@@ -249,7 +249,7 @@ os.kill(os.getpid(), signal.SIGINT)
 whole = False
 try:
     import fractions
-except BaseException:
+except KeyboardInterrupt:
     raise ImportError("as libraries do")
 whole = True
 """
