@@ -277,6 +277,7 @@ class _TopicSizes:
         self._left = n_partitions - sum(totals)
         edges = np.minimum(np.arange(len(totals) + 1) * TOPIC_BLOCK, n_topics)
         self._begins = np.cumsum([0, *totals]) + np.minimum(edges, self._left)
+        self._kept: tuple[int, NDArray[np.int64]] = -1, edges
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
         for first in range(0, self.n_topics, TOPIC_BLOCK):
@@ -293,15 +294,12 @@ class _TopicSizes:
 
     def starts(self, first: int, last: int) -> NDArray[np.int64]:
         """First row of each topic from `first` to `last`, and the row after their last one."""
-        found = np.zeros(last - first + 1, np.int64)
-        block = first // TOPIC_BLOCK
-        begin = block * TOPIC_BLOCK
-        sizes = self._rounded(begin, last)
-        sizes[: max(0, self._left - begin)] += 1
-        found[0] = self._begins[block] + int(sizes[: first - begin].sum())
-        np.cumsum(sizes[first - begin :], out=found[1:])
-        found[1:] += found[0]
-        return found
+        pieces, end = [np.empty(0, np.int64)], 0
+        for block in range(first // TOPIC_BLOCK, -(-last // TOPIC_BLOCK)):
+            begin, starts = block * TOPIC_BLOCK, self._block(block)
+            pieces.append(starts[max(0, first - begin) : min(last - begin, starts.size - 1)])
+            end = starts[min(last - begin, starts.size - 1)]
+        return np.concatenate([*pieces, [end]]).astype(np.int64)
 
     def holding(self, start: int, stop: int) -> tuple[int, int]:
         """The topics, from one to before another, of which there are rows in a range."""
@@ -311,9 +309,19 @@ class _TopicSizes:
 
     def _topic_of(self, row: int) -> int:
         block = int(np.searchsorted(self._begins, row, side="right")) - 1
-        first = block * TOPIC_BLOCK
-        starts = self.starts(first, min(first + TOPIC_BLOCK, self.n_topics))
-        return first + int(np.searchsorted(starts, row, side="right")) - 1
+        at = int(np.searchsorted(self._block(block), row, side="right")) - 1
+        return block * TOPIC_BLOCK + at
+
+    def _block(self, number: int) -> NDArray[np.int64]:
+        """First row of each topic of a block, and the row after the block; the last is kept."""
+        kept = self._kept
+        if kept[0] != number:
+            first = number * TOPIC_BLOCK
+            sizes = self._rounded(first, min(first + TOPIC_BLOCK, self.n_topics))
+            sizes[: max(0, self._left - first)] += 1
+            begin = self._begins[number]
+            kept = self._kept = number, np.concatenate([[begin], begin + np.cumsum(sizes)])
+        return kept[1]
 
 
 def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
