@@ -9,6 +9,7 @@ from tests.sharded import (
     Teller,
     alone,
     assert_same,
+    joined,
     joined_requests,
     requests_alone,
     split,
@@ -184,16 +185,19 @@ def test_what_no_file_knows_is_answered_once(tmp_path):
         (("enable_unclean_leader_election", ["on-1", "no"]), "topic 'no' is unknown"),
     ],
 )
-def test_what_one_machine_refuses_is_refused(tmp_path, event, message):
-    """Not before all files were read: the folder is left without a dataset."""
+def test_what_one_machine_refuses_is_refused_before_anything_is_written(tmp_path, event, message):
+    """Also where earlier events made a topic, or took it away."""
     import kfast.spark
 
     state, folder = lonely(tmp_path, "zk-3.9", 3)
-    with pytest.raises(kfast.ArgumentError, match=message):
-        alone(state, [event], "off", "zk-3.9")
-    with pytest.raises(kfast.ArgumentError, match=message):
-        kfast.spark.fail(None, folder, events=[event], output=tmp_path / "out")
-    assert not (tmp_path / "out" / "state" / "_cluster.arrow").exists()
+    before = kfast.spark.fail(None, folder, brokers=[1], output=tmp_path / "out")
+    events = [("on_topic_change", {"x": {0: [2]}}), ("delete_topics", ["x"]), event]
+    for some in ([event], events):
+        with pytest.raises(kfast.ArgumentError, match=message):
+            alone(state, some, "off", "zk-3.9")
+        with pytest.raises(kfast.ArgumentError, match=message):
+            kfast.spark.fail(None, folder, events=some, output=tmp_path / "out")
+    assert joined(before.state).digest() == before.digest
 
 
 def test_requests_of_1_1_are_refused_while_topics_are_deleted(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.dataset import CLUSTER_FILE
 
-__all__ = ["check_turn", "locked", "output_folder"]
+__all__ = ["check_turn", "empty_folder", "locked", "output_folder"]
 
 FOLDERS = ("state", "requests", "transitions", "elections")
 LOCK = ".lock"
@@ -40,10 +40,13 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
 
 
 @contextmanager
-def output_folder(output: str | Path, dataset: str | Path) -> Iterator[tuple[str, str]]:
-    """Take a folder for as long as a run lasts, without what an earlier run left there.
+def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
+    """Take a folder for as long as a run lasts; nothing in it is changed yet.
 
-    Gives its name, and the turn that tasks show to `check_turn`.
+    Raises
+    ------
+    ArgumentError
+        The dataset lies in it, or something else does, or another run is at work there.
     """
     root = Path(str(output).removeprefix("file:")).absolute()
     source = Path(str(dataset).removeprefix("file:")).absolute()
@@ -52,15 +55,20 @@ def output_folder(output: str | Path, dataset: str | Path) -> Iterator[tuple[str
     _check_own(root)
     with locked(root, wait=False):
         _check_own(root)
-        turn = secrets.token_hex(8)
-        # Without this file what is left of an earlier run is no dataset any more.
-        (root / "state" / CLUSTER_FILE).unlink(missing_ok=True)
-        (root / TURN).write_text(turn)
-        for name in FOLDERS:
-            (root / name).mkdir(exist_ok=True)
-            for old in (root / name).iterdir():
-                old.unlink(missing_ok=True)
-        yield str(root), turn
+        yield root
+
+
+def empty_folder(root: Path) -> str:
+    """Remove what an earlier run left; gives the turn that tasks show to `check_turn`."""
+    turn = secrets.token_hex(8)
+    # Without this file what is left of an earlier run is no dataset any more.
+    (root / "state" / CLUSTER_FILE).unlink(missing_ok=True)
+    (root / TURN).write_text(turn)
+    for name in FOLDERS:
+        (root / name).mkdir(exist_ok=True)
+        for old in (root / name).iterdir():
+            old.unlink(missing_ok=True)
+    return turn
 
 
 def _check_own(root: Path) -> None:

@@ -29,7 +29,7 @@ from kfast.spark.folders import check_turn
 from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
 from kfast.spark.parts import Part, part_of, said_of
 from kfast.spark.resuming import Resumes
-from kfast.spark.shards import FLAT, Run
+from kfast.spark.shards import FLAT, Event, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
 from kfast.state.flat import Room, can_be_flat, place_topics, without_free_rows
@@ -39,9 +39,11 @@ __all__ = [
     "BROKERS",
     "DONE",
     "NUMBER",
+    "PLACES",
     "PREFERRED",
     "add_up",
     "count_hand",
+    "known_hand",
     "run_hand",
     "sum_hand",
 ]
@@ -58,6 +60,7 @@ PREFERRED = pa.schema(
     [("broker_id", pa.int32()), ("preferred", pa.int64()), ("led_by_others", pa.int64())]
 )
 NUMBER = pa.schema([("partitions", pa.int64())])
+PLACES = pa.schema([("place", pa.int64())])
 DONE = pa.schema(
     [
         ("hand", pa.int32()),
@@ -103,6 +106,14 @@ def sum_hand(
     """A count of partitions after the events, over some shards."""
     n = sum(count(state) for state in _states_after(run, hand))
     yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=NUMBER)
+
+
+def known_hand(run: Run, event: Event, hand: int) -> Iterator[pa.RecordBatch]:
+    """Which of the topics that an event names some shards know, after the events of the run."""
+    shards = len(run.dataset.files)
+    for number, state in zip(run.dataset.hands[hand], _states_after(run, hand), strict=True):
+        _, known = part_of(event, state, number, shards)
+        yield pa.RecordBatch.from_pydict({"place": known}, PLACES)
 
 
 def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:

@@ -26,12 +26,18 @@ from kfast.spark.dataset import digest_names
 from kfast.spark.shards import ALTER, CREATE, DELETE, ELECT, EXTEND, REASSIGN, UNCLEAN, Event
 from kfast.state import ClusterState
 
-__all__ = ["Part", "Rehearsal", "join_parts", "part_of", "rehearse", "said_of", "shard_of"]
+__all__ = [
+    "CHECKED", "Part", "Rehearsal", "check_names", "join_parts", "part_of", "rehearse", "said_of",
+    "shard_of",
+]
 
 REASSIGNED = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("error", pa.string()),
 ])
 """Answers to a reassignment, in the order asked; the error is null where it was started."""
+
+CHECKED = (CREATE, EXTEND, UNCLEAN)
+"""Events that are refused where a topic that they name exists, or does not."""
 
 Numbers = list[int]
 
@@ -96,6 +102,26 @@ def rehearse(state: ClusterState, events: Iterable[Event], profile: Profile) -> 
 def _broker_ids(plan: pa.Table) -> Numbers:
     ids: Numbers = pc.unique(plan["replicas"].combine_chunks().flatten()).to_pylist()
     return ids
+
+
+def check_names(event: Event, known: set[int]) -> None:
+    """Refuse what one machine refuses; known are places of what some shard knows (`part_of`).
+
+    Raises
+    ------
+    ArgumentError
+        A topic that is to be created exists; one that is to get partitions, or unclean elections,
+        does not.
+    """
+    names = (
+        pc.unique(event.argument["topic"]).to_pylist() if event.name == CREATE
+        else list(event.argument)
+    )
+    for place, name in enumerate(names):
+        if event.name == CREATE and place in known:
+            raise ArgumentError(f"event {event.name}: topic {name!r} exists already")
+        if event.name != CREATE and place not in known:
+            raise ArgumentError(f"event {event.name}: topic {name!r} is unknown")
 
 
 # --- in a shard --------------------------------------------------------------------------------
@@ -211,14 +237,7 @@ def join_parts(
     events: Sequence[Event], parts: Iterable[Part], rehearsal: Rehearsal,
     errors: Sequence[str | None],
 ) -> list[Whole]:
-    """Put together what shards say to events that name topics.
-
-    Raises
-    ------
-    ArgumentError
-        A topic that is to be created exists; one that is to get partitions, or unclean elections,
-        does not.
-    """
+    """Put together what shards say to events that name topics."""
     by_event: dict[int, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.shard):
         by_event.setdefault(part.event, []).append(part)
@@ -226,8 +245,6 @@ def join_parts(
     for at, event in enumerate(events):
         some, alone = by_event.get(at, []), rehearsal.outcomes[at]
         known = {place for part in some for place in part.known}
-        if event.name in (CREATE, EXTEND, UNCLEAN):
-            _check_topics(event, known)
         whole = Whole()
         if alone is not None and event.name == DELETE:
             there = {f"topic {event.argument[place]!r} is unknown" for place in known}
@@ -238,20 +255,6 @@ def join_parts(
             whole = _join_replies(event.argument["partitions"], some, known, alone.replies)
         found.append(whole)
     return found
-
-
-def _check_topics(event: Event, known: set[int]) -> None:
-    if event.argument is None:
-        return
-    names = (
-        pc.unique(event.argument["topic"]).to_pylist() if event.name == CREATE
-        else list(event.argument)
-    )
-    for place, name in enumerate(names):
-        if event.name == CREATE and place in known:
-            raise ArgumentError(f"event {event.name}: topic {name!r} exists already")
-        if event.name != CREATE and place not in known:
-            raise ArgumentError(f"event {event.name}: topic {name!r} is unknown")
 
 
 def _join_codes(plan: pa.Table, parts: list[Part], known: set[int], alone: Outcome) -> Whole:

@@ -30,19 +30,21 @@ from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at
-from kfast.spark.folders import output_folder
+from kfast.spark.folders import empty_folder, output_folder
 from kfast.spark.hands import (
     BROKERS,
     DONE,
     NUMBER,
+    PLACES,
     PREFERRED,
     add_up,
     count_hand,
+    known_hand,
     run_hand,
     sum_hand,
 )
 from kfast.spark.joining import join_errors, read_requests, sum_counts
-from kfast.spark.parts import Part, Rehearsal, join_parts, rehearse
+from kfast.spark.parts import CHECKED, Part, Rehearsal, check_names, join_parts, rehearse
 from kfast.spark.paths import check_tasks
 from kfast.spark.resuming import Resumes, learn
 from kfast.spark.shards import (
@@ -192,8 +194,8 @@ def fail(
     Raises
     ------
     ArgumentError
-        An event cannot be, for these brokers; the output is in the way, or another run is at work
-        there. Nothing was run.
+        An event cannot be, for these brokers or topics; the output is in the way, or another run
+        is at work there. Nothing was written.
     InputError
         The files are not shards of one cluster, or an event ended with an error in some of them
         only. This may come out at the end: what was written then has no `_cluster.arrow`.
@@ -213,11 +215,13 @@ def fail(
     whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
     state = ClusterState.from_tables(whole.brokers, None, None, whole.cluster)
     rehearsal = rehearse(state, wanted, rules)
-    with output_folder(output, dataset) as (folder, turn):
+    with output_folder(output, dataset) as root:
+        folder = str(root)
         decided: list[Event] = []
         for event in wanted:
             run = Run(whole, tuple(decided), "off", profile, folder, form)
             decided.append(_look_ahead(spark, run, event, rules))
+        turn = empty_folder(root)
         run = Run(whole, tuple(decided), journal, profile, folder, form, turn)
         return _put_together(spark, *_happen(spark, run), rehearsal)
 
@@ -250,6 +254,10 @@ def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> 
         event = replace(event, without_leadership=_sum(spark, run, count))
     elif event.name == REASSIGN and not rules.cancels_reassignments:
         event = replace(event, reassigned=_sum(spark, run, count_reassigned))
+    elif event.name in CHECKED and event.argument is not None:
+        hands = len(run.dataset.hands)
+        known = over_hands(spark, hands, partial(known_hand, run, event), PLACES).toArrow()
+        check_names(event, set(known["place"].to_pylist()))
     return event
 
 
