@@ -127,6 +127,9 @@ class Sequence:
         first = self.kfast[0]
         self.offline_counted &= not offline_left_behind(self.twin.ctx)
         invariants.check(first.state, offline=self.offline_counted)
+        if event.name == "move_partitions":
+            asked = before.find_partitions(event.args["partitions"])
+            invariants.check_call(before, asked, outcome)
         self.undisturbed &= event.name not in ("store_put", "store_delete")
         asked = event.args.get("records", {})
         if outcome is None or not self.undisturbed or any(

@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfast import ClusterState, Controller, invariants
+from kfast import (
+    ClusterState,
+    Controller,
+    PartitionState,
+    PartitionStateMachine,
+    Strategy,
+    invariants,
+)
 from kfast.errors import InvariantError
 from kfast.state.mutators import STARTED
 
@@ -124,3 +131,40 @@ def test_a_started_topic_that_is_not_queued_is_named():
     state.topic_flags |= np.uint8(STARTED)
     with pytest.raises(InvariantError, match="invariant 13"):
         invariants.check(state, offline=False)
+
+
+def brought_online(strategy=Strategy.OFFLINE):
+    """One partition is New, one Online: both are brought Online."""
+    state = small_state()
+    state.set_partition_state(0, PartitionState.NEW)
+    before, rows = state.copy(), np.array([1, 0], np.int32)
+    outcome = PartitionStateMachine(state).handle_state_changes(
+        rows, PartitionState.ONLINE, strategy
+    )
+    return before, rows, outcome
+
+
+def test_a_result_map_with_a_wrong_partition_is_named():
+    """Rule 22; a call that failed as a whole has its own map."""
+    before, rows, outcome = brought_online()
+    assert outcome.in_result.tolist() == [True, False]
+    invariants.check_call(before, rows, outcome)
+    invariants.check_call(before, rows, brought_online(None)[2])
+    outcome.in_result = ~outcome.in_result
+    with pytest.raises(InvariantError, match="invariant 22"):
+        invariants.check_call(before, rows, outcome)
+
+
+@pytest.mark.parametrize("column", ["leader_epoch", "version", "partition_state"])
+def test_a_trigger_that_writes_what_is_online_is_named(column):
+    """Rule 23: the second time it has nothing to do."""
+    state = small_state()
+    Controller(state).on_broker_failure([1, 2])
+    before = state.copy()
+    for _ in range(2):
+        outcome = PartitionStateMachine(state).trigger_online_partition_state_change()
+        invariants.check_step(before, state, outcome)
+        assert state == before
+    state.records[column][0] += 1
+    with pytest.raises(InvariantError, match="invariant 23"):
+        invariants.check_step(before, state, outcome)

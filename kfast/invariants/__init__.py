@@ -4,15 +4,18 @@
 before and with what the journal says of the event between. A rule that does not hold is kfast's
 own mistake: `InvariantError`.
 
-Here are rules 1 to 19 and 24 to 26, and of 20 and 21 what slots must satisfy. Rules 22 and 23
-speak of single calls; the tests compare these with the plain twin.
+Here are rules 1 to 19 and 22 to 26, and of 20 and 21 what slots must satisfy. `check_call` is for
+rule 22, which speaks of a single call of the partition machine.
 
 Source: specification, section 9; the numbers are its numbers.
 """
 
 from __future__ import annotations
 
-from kfast.invariants import journals, steps
+import numpy as np
+import numpy.typing as npt
+
+from kfast.invariants import calls, journals, steps
 from kfast.invariants.states import (
     after_broker_failure,
     counters_are_what_they_count,
@@ -25,7 +28,7 @@ from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.state import ClusterState
 from kfast.store import Store
 
-__all__ = ["after_broker_failure", "check", "check_step"]
+__all__ = ["after_broker_failure", "check", "check_call", "check_step"]
 
 
 def check(state: ClusterState, *, offline: bool = True) -> None:
@@ -61,6 +64,7 @@ def check_step(
     steps.leaders_stay_in_their_isr(before, after)
     steps.reassignments_end_complete(before, after)
     steps.newer_records_are_left_alone(before, after, outcome)
+    calls.triggers_leave_the_online_alone(before, after, outcome)
     if outcome.level != "full":
         return
     journals.transitions_are_legal(outcome, version)
@@ -80,3 +84,17 @@ def check_step(
     journals.metadata_goes_with_leadership(outcome)
     if store is not None and version.touch_is_cached:
         journals.cache_equals_store(after, store, outcome)
+
+
+def check_call(before: ClusterState, rows: npt.NDArray[np.int32], outcome: Outcome) -> None:
+    """Check the rule of one call of `PartitionStateMachine.handle_state_changes`.
+
+    Parameters
+    ----------
+    before : ClusterState
+        As it was before the call.
+    rows : (n,) int32
+        What was asked for, in the order given.
+    outcome : Outcome
+    """
+    calls.results_are_of_those_with_leaders(before, rows, outcome)
