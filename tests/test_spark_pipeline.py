@@ -213,3 +213,23 @@ def test_places_that_cannot_be_are_refused_before_spark_starts(folder, change, s
     assert done.exit_code == 3
     assert re.search(said, done.stderr)
     assert sorted(p.name for p in folder.iterdir()) == ["fleet", "pipeline.toml"]
+
+
+@pytest.mark.parametrize("junk", [b"", b"{", b"null", b"\xff\xfe", b'{"cluster": "\xff"}'])
+def test_a_damaged_manifest_is_none(folder, junk):
+    from kfast.spark.snapshots import run_snapshot
+
+    job = command._job(command.read_config(folder / "pipeline.toml"), folder)
+    source = str(folder / "fleet" / "east" / "20261120T0600.arrow")
+    row = run_snapshot(job, source)
+    before = files(folder)
+    place = folder / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
+    place.write_bytes(junk)
+    assert run_snapshot(job, source) == row
+    assert files(folder) == before
+
+
+def test_a_configuration_that_is_no_text_is_refused(folder):
+    (folder / "pipeline.toml").write_bytes(b'exports = "\xff"')
+    with pytest.raises(kfast.InputError, match=r"pipeline.toml: .*can't decode byte 0xff"):
+        command.read_config(folder / "pipeline.toml")

@@ -120,7 +120,7 @@ def read_config(path: Path) -> Config:
         return msgspec.toml.decode(path.read_bytes(), type=Config)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
 
 

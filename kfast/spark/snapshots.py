@@ -206,7 +206,7 @@ def _read_manifest(place: Path) -> Manifest | None:
         return None
     try:
         return msgspec.json.decode(place.read_bytes(), type=Manifest)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
