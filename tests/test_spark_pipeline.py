@@ -157,7 +157,7 @@ def test_the_job_is_submitted(folder):
         ('name = "pairs"', 'name = "racks"', "two sweeps have one name"),
         ('name = "pairs"', 'name = "../pairs"', "a name is a letter or digit, then"),
         ("min.insync.replicas", "min.isr", "default 'min.isr' is not one that kfast uses"),
-        ('output = "out"', 'output = "fleet/east"', "holds the export"),
+        ('output = "out"', 'output = "fleet/east"', "lies in"),
         ("[[sweep]]", "spark.tasks = 0\n[[sweep]]", "Expected `int` >= 1 - at `$.spark.tasks`"),
     ],
 )
