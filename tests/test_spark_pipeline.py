@@ -158,6 +158,7 @@ def test_the_job_is_submitted(folder):
         ('name = "pairs"', 'name = "../pairs"', "a name is a letter or digit, then"),
         ("min.insync.replicas", "min.isr", "default 'min.isr' is not one that kfast uses"),
         ('output = "out"', 'output = "fleet/east"', "lies in"),
+        ('"fleet"\noutput = "out"', '"fleet/*/*"\noutput = "fleet/east"', "holds the export"),
         ("[[sweep]]", "spark.tasks = 0\n[[sweep]]", "Expected `int` >= 1 - at `$.spark.tasks`"),
     ],
 )
