@@ -37,6 +37,8 @@ def answers(cluster, tmp_path_factory):
     (folder / "fleet" / "west" / "2.txt").write_text("cut off")
     environ = dict(os.environ)
     set_environment(environ)
+    # The server then takes a port that is free, for another may listen on Spark's own.
+    environ["SPARK_TESTING"] = "1"
     done = subprocess.run(
         [sys.executable, "-m", "tests.connect_driver", str(folder)],
         capture_output=True, text=True, cwd=ROOT, env=environ, timeout=300,
