@@ -51,6 +51,29 @@ def test_another_run_is_kept_out_until_the_first_ends_or_is_killed(dataset, tmp_
     assert kfast.spark.fail(None, dataset, brokers=[1], output=out).digest == first.digest
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"brokers": "104"}, "brokers is '104'"),
+        ({"brokers": 104}, "brokers is 104"),
+        ({"brokers": ["x"]}, "brokers has 'x'"),
+        ({"events": [("on_broker_failure", [1.5])]}, "brokers has 1.5"),
+        ({"brokers": [1], "output": "in/out"}, "out lies in .*in, so it would be taken for shards"),
+        ({"brokers": [1], "output": "in/shard-000000.parquet"}, "lies in"),
+        ({"brokers": [1], "output": "file"}, "is a file; a folder is needed"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_is_written(dataset, tmp_path, arguments, told):
+    import kfast.spark
+
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    output = tmp_path / arguments.pop("output", "out")
+    with pytest.raises(kfast.ArgumentError, match=told):
+        kfast.spark.fail(None, dataset, output=output, **arguments)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_tasks_of_a_run_that_has_ended_write_nothing(dataset, tmp_path):
     """Tasks on other machines can outlive the driver that was killed."""
     from kfast.spark.folders import check_turn, empty_folder, output_folder

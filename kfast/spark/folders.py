@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.dataset import CLUSTER_FILE
+from kfast.spark.paths import folder_with
 
 __all__ = ["check_turn", "empty_folder", "locked", "output_folder"]
 
@@ -46,12 +47,16 @@ def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
     Raises
     ------
     ArgumentError
-        The dataset lies in it, or something else does, or another run is at work there.
+        It is a file, the dataset or something else lies in it, it lies in the dataset, or another
+        run is at work there.
     """
     root = Path(str(output).removeprefix("file:")).absolute()
     source = Path(str(dataset).removeprefix("file:")).absolute()
     if root == source or root in source.parents:
         raise ArgumentError(f"output {root} holds the dataset {source}, which would be replaced")
+    around = folder_with(root, dataset)
+    if around is not None:
+        raise ArgumentError(f"output {root} lies in {around}, so it would be taken for shards")
     _check_own(root)
     with locked(root, wait=False):
         _check_own(root)
@@ -73,6 +78,8 @@ def empty_folder(root: Path) -> str:
 
 def _check_own(root: Path) -> None:
     """Refuse a folder that holds anything but what runs leave there."""
+    if root.exists() and not root.is_dir():
+        raise ArgumentError(f"output {root} is a file; a folder is needed")
     known = (*FOLDERS, LOCK, TURN)
     strange = [p.name for p in root.iterdir() if p.name not in known] if root.is_dir() else []
     if strange:

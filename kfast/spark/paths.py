@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kfast.errors import ArgumentError, InputError
 
-__all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots", "is_hidden"]
+__all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots", "folder_with"]
 
 Item = TypeVar("Item", bound=Any)
 
@@ -69,9 +69,14 @@ def _absolute(where: str | Path) -> str:
     return str(Path(text).absolute())
 
 
-def is_hidden(path: Path, root: Path) -> bool:
-    """Whether files there are left out, when those below a folder are found."""
-    return any(part.startswith(_HIDDEN) for part in path.relative_to(root).parts)
+def folder_with(output: Path, where: str | Path) -> Path | None:
+    """The folder in which files are looked for, where a new one in `output` would be found too."""
+    for root in map(Path, find_roots(where)):
+        if root.is_dir() and output.is_relative_to(root):
+            parts = output.relative_to(root).parts
+            if not any(part.startswith(_HIDDEN) for part in parts):
+                return root
+    return None
 
 
 def _files_below(root: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from kfast.io import SourceTables
 from kfast.io.tables import add_defaults
 from kfast.spark.dataset import TASK_BYTES
 from kfast.spark.fleets import check_question
-from kfast.spark.paths import check_tasks, deal, find_files, find_roots, is_hidden
+from kfast.spark.paths import check_tasks, deal, find_files, folder_with
 from kfast.spark.snapshots import Job, label_of, run_snapshot
 from kfast.spark.tasks import over_hands
 
@@ -60,11 +60,11 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
     if not files:
         raise InputError(f"{where}: there is nothing but {job.exports.brokers_name}")
     output = Path(job.output).absolute()
-    for root in map(Path, find_roots(where)):
-        if root.is_dir() and output.is_relative_to(root) and not is_hidden(output, root):
-            raise ArgumentError(
-                f"output {output} lies in {root}, so results would be taken for exports"
-            )
+    root = folder_with(output, where)
+    if root is not None:
+        raise ArgumentError(
+            f"output {output} lies in {root}, so results would be taken for exports"
+        )
     seen: dict[tuple[str, str], str] = {}
     for name in files:
         if output in Path(name).absolute().parents:

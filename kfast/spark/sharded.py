@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from kfast.arguments import broker_ids
 from kfast.census import CENSUS_METRICS
 from kfast.errors import ArgumentError, InvariantError
 from kfast.events.leader_election import count_reassigned, count_without_leadership
@@ -206,7 +207,7 @@ def fail(
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if journal not in LEVELS:
         raise ArgumentError(f"journal {journal!r} is unknown; allowed: {', '.join(LEVELS)}")
-    ids = [int(broker) for broker in brokers]
+    ids = broker_ids("brokers", brokers).tolist()
     if bool(ids) == (events is not None):
         raise ArgumentError("give brokers that fail, or events: one of the two")
     wanted = parse_events(

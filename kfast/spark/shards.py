@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.arguments import broker_ids
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
 from kfast.events.reassignment_requests import Reassignments, as_table
@@ -163,7 +164,7 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
 
 
 def _plainly(argument: Any) -> Any:
-    return [int(broker) for broker in argument] if isinstance(argument, list) else argument
+    return broker_ids("brokers", argument).tolist() if isinstance(argument, list) else argument
 
 
 def _names(topics: list[Any] | None) -> list[Any] | None:
