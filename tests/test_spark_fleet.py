@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,6 +151,19 @@ def test_exports_in_the_rows_of_a_frame(spark, folder, monkeypatch, tasks):
     assert alike.select(wanted.column_names).cast(wanted.schema).equals(wanted)
 
 
+def test_files_that_spark_read_are_exports(spark, folder):
+    """A path is the cluster's name, and brokers.csv goes with the exports beside it."""
+    from kfast.spark import fleet
+
+    frame = spark.read.format("binaryFile").load([str(folder / "a"), str(folder / "b")])
+    table = fleet(spark, frame, "every_rack", tasks=2).toArrow()
+    wanted = alone(folder, kfast.every_rack)
+    assert by_source(table) == {
+        name: wanted[name] for name in (str(folder / "a/x.txt"), str(folder / "b/x.parquet"))
+    }
+    assert table["error"].null_count == table.num_rows
+
+
 def test_frames_that_are_no_exports_are_refused(spark):
     from kfast.spark import fleet
 
@@ -216,3 +230,37 @@ def test_what_cannot_be_asked_is_refused(folder, tmp_path):
         kfast.spark.fleet(None, folder, "every_rack", counts=["leaders"])
     with pytest.raises(kfast.ArgumentError, match="tasks is 0"):
         kfast.spark.fleet(None, folder, "every_rack", tasks=0)
+
+
+def test_what_is_wrong_for_every_export_is_refused_at_once(folder):
+    need_java()
+    import kfast.spark
+
+    made = kfast.every_broker(kfast.generate(brokers=4, partitions=5))
+    for message, scenarios, more in (
+        ("scenarios is a kfast Combinations, made of one cluster, .*: right is the name", made, {}),
+        ("scenarios is 3: right is the name of a maker", 3, {}),
+        (r"scenarios is \('every_rack',\): right is", ("every_rack",), {}),
+        ("k of every_broker is '2': a whole number", ("every_broker", {"k": "2"}), {}),
+        ("p of independent_racks is 2: .* from 0 to 1",
+         ("independent_racks", {"p": 2, "n": 9, "seed": 1}), {}),
+        ("seed of bursts is -1", ("bursts", {"share": 0.5, "n": 9, "seed": -1}), {}),
+        ("default 'replicas' is not one", "every_rack", {"defaults": {"replicas": 3}}),
+        ("default min.insync.replicas: ", "every_rack", {"defaults": {"min.insync.replicas": "x"}}),
+        ("defaults is 'x': names of settings", "every_rack", {"defaults": "x"}),
+        ("vectors", "every_rack", {"vectors": "fast"}),
+    ):
+        with pytest.raises(kfast.ArgumentError, match=message):
+            kfast.spark.fleet(None, folder, scenarios, **more)
+    with pytest.raises(kfast.ArgumentError, match="exports is None: a folder, a glob, or a Data"):
+        kfast.spark.fleet(None, None, "every_rack")
+
+
+def test_arguments_of_all_makers_are_checked():
+    """Whatever a maker takes beside the cluster has its check."""
+    need_java()
+    from kfast.spark import questions
+
+    for name in questions.MAKERS:
+        taken = list(inspect.signature(getattr(kfast, name)).parameters)[1:]
+        assert set(taken) <= set(questions._VALUES), name

@@ -173,6 +173,43 @@ def test_a_worker_needs_little_memory_beside_what_all_share(spark):
             assert peak - mapped < 300e6
 
 
+@pytest.mark.parametrize(
+    ("question", "make"),
+    [("every_rack", kfast.every_rack),
+     (("every_broker", {"k": 2}), lambda state: kfast.every_broker(state, k=2))],
+)
+def test_a_sweep_takes_the_questions_of_a_fleet(cluster, question, make):
+    """Without a session: what they are asked of is all that `plan_of` gives."""
+    need_java()
+    from kfast.spark.sweeps import plan_of
+
+    _, scenarios = plan_of(cluster, question, None)
+    assert scenarios.to_table().equals(make(cluster).to_table())
+
+
+def test_wrong_arguments_are_named_before_anything_runs(cluster):
+    need_java()
+    import kfast.spark
+
+    scenarios = kfast.every_broker(cluster)
+    for ask in (kfast.spark.sweep, kfast.spark.sweep_partitions, kfast.spark.sweep_brokers):
+        for message, arguments in (
+            ("'all_racks' are unknown; allowed: bursts", (cluster, "all_racks")),
+            ("arguments are k", (cluster, ("every_broker", {"size": 2}))),
+            ("k of every_broker is '2': a whole number", (cluster, ("every_broker", {"k": "2"}))),
+            (r"scenarios is 7: right is the name of a maker", (cluster, 7)),
+            (r"function that gave 12: it must give Scenarios", (cluster, lambda state: 12)),
+            ("cluster is a kfast Combinations: a ClusterState, a Sweep", (scenarios, cluster)),
+            ("cluster is a pyarrow Table: a ClusterState", (scenarios.to_table(), scenarios)),
+            ("'every_rack', and the cluster a SweepPlan: make them",
+             (kfast.prepare_sweep(cluster), "every_rack")),
+        ):
+            with pytest.raises(kfast.ArgumentError, match=message):
+                ask(None, *arguments)
+    with pytest.raises(kfast.ArgumentError, match="scenarios is 'x': Scenarios are needed"):
+        kfast.spark.scenario_rows(None, "x")
+
+
 def test_what_cannot_be_is_refused(spark, cluster):
     import kfast.spark
 

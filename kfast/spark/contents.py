@@ -29,15 +29,18 @@ def dealt(
     spark: SparkSession,
     frame: DataFrame,
     share: Callable[[Mapping[str, int]], list[list[tuple[str, int, int]]]],
+    brokers_name: str,
 ) -> DataFrame:
     """Deal the rows of a DataFrame to tasks.
 
     Parameters
     ----------
     frame : DataFrame
-        Columns cluster, content and perhaps brokers.
+        Columns cluster, content and perhaps brokers; or path and content, as of files.
     share : callable
         Gives hands of (cluster, part, of how many parts), of about how many partitions each has.
+    brokers_name : str
+        Where there are paths: files of this name say where the brokers of those beside them are.
 
     Returns
     -------
@@ -50,19 +53,24 @@ def dealt(
         A column is missing or of another type; a cluster stands twice, or has no name.
     """
     types = {field.name: field.dataType for field in frame.schema.fields}
-    if "cluster" not in types:
-        raise ArgumentError(f"the DataFrame has the columns {', '.join(types)}; cluster is missing")
+    if "cluster" not in types and "path" not in types:
+        raise ArgumentError(
+            f"the DataFrame has the columns {', '.join(types)}; cluster is missing, or path"
+        )
     for name in ("content", "brokers"):
         if name in types and not isinstance(types[name], (BinaryType, StringType)):
             raise ArgumentError(
                 f"column {name} is {types[name].simpleString()}; right is binary or string"
             )
     brokers = sql.col("brokers") if "brokers" in types else sql.lit(None)
+    path = sql.regexp_replace(sql.col("path").cast("string"), "^file:(//)?", "")
     rows = frame.select(
-        sql.col("cluster").cast("string").alias("cluster"),
+        (sql.col("cluster").cast("string") if "cluster" in types else path).alias("cluster"),
         sql.col("content").cast("binary").alias("content"),
         brokers.cast("binary").alias("brokers"),
     )
+    if "cluster" not in types and "brokers" not in types:
+        rows = _with_brokers(rows, brokers_name)
     hands = share(_sizes(rows))
     units = [(*unit, hand) for hand, units in enumerate(hands) for unit in units]
     names, parts, of, hand = zip(*units, strict=True)
@@ -75,6 +83,19 @@ def dealt(
     joined = rows.join(sql.broadcast(to_dataframe(spark, deal)), "cluster")
     moved = joined.repartitionById(len(hands), "hand")
     return moved.select("cluster", "content", "brokers", "part", "parts")
+
+
+def _with_brokers(rows: DataFrame, brokers_name: str) -> DataFrame:
+    """Rows of files that are exports, with the content of the brokers file of their folder."""
+    name = sql.element_at(sql.split("cluster", "/"), -1)
+    folder = sql.regexp_replace("cluster", "[^/]*$", "")
+    beside = rows.where(name == brokers_name).select(
+        folder.alias("folder"), sql.col("content").alias("brokers")
+    )
+    # A row without a name is kept, to be refused.
+    exports = rows.where(name.isNull() | (name != brokers_name))
+    found = exports.drop("brokers").withColumn("folder", folder)
+    return found.join(sql.broadcast(beside), "folder", "left").drop("folder")
 
 
 def _sizes(rows: DataFrame) -> dict[str, int]:

@@ -21,10 +21,10 @@ from kfast.census import key_columns
 from kfast.scenarios import Scenarios
 from kfast.spark.columns import spark_schema
 from kfast.spark.mapped import open_batches, open_plan, send_batches, send_plan
+from kfast.spark.questions import Question
 from kfast.spark.ranges import slice_of
 from kfast.spark.sweeps import Cluster, choose_tasks, plan_of
 from kfast.spark.tasks import over_hands
-from kfast.state import ClusterState
 from kfast.sweeps.counting import words_of
 from kfast.sweeps.details import (
     BROKERS_SWEPT,
@@ -69,7 +69,7 @@ _COUNTED = pa.schema([("block", pa.int32()), ("place", pa.binary()), ("count", p
 def sweep_partitions(
     spark: SparkSession,
     cluster: Cluster,
-    scenarios: Scenarios | Callable[[ClusterState], Scenarios],
+    scenarios: Scenarios | Question,
     *,
     vectors: str | None = None,
     tasks: int | None = None,
@@ -111,7 +111,7 @@ def sweep_partitions(
 def sweep_brokers(
     spark: SparkSession,
     cluster: Cluster,
-    scenarios: Scenarios | Callable[[ClusterState], Scenarios],
+    scenarios: Scenarios | Question,
     *,
     vectors: str | None = None,
     tasks: int | None = None,

@@ -7,37 +7,43 @@ cluster. An export that cannot be read is a row that says why.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
-from kfast import scenarios as makers
+from kfast import schema
+from kfast.arguments import shown
 from kfast.errors import ArgumentError, InputError, KfastError
-from kfast.io import read
+from kfast.io import SourceTables, read
+from kfast.io.tables import add_defaults
 from kfast.scenarios import Scenarios
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
 from kfast.spark.paths import check_tasks, deal_sizes, find_files
+from kfast.spark.questions import (
+    Question,
+    check_question,
+    make_scenarios,
+    maker_of,
+    what_is,
+)
 from kfast.spark.sizes import about_partitions
 from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
+from kfast.sweeps.counting import words_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-__all__ = [
-    "Exports", "Question", "check_question", "fleet", "fleet_schema", "labelled", "make_scenarios",
-]
-
-Question: TypeAlias = str | tuple[str, Mapping[str, Any]] | Callable[[ClusterState], Scenarios]
+__all__ = ["Exports", "fleet", "fleet_schema", "labelled"]
 
 FEWEST = 16
 """Up to so many tasks are made of less work than a task should have, as long as it is not short."""
@@ -50,11 +56,6 @@ SCENARIOS = {"every_broker": (0, 300, 45_000, 4_500_000)}
 """How many there are of 300 brokers, by `k`; other makers say it themselves, or make few."""
 
 _TRIED = pa.schema([("source", pa.string()), ("digest", pa.string())])
-
-MAKERS = (
-    "bursts", "every_broker", "every_rack", "every_rack_and_broker", "independent_brokers",
-    "independent_racks", "random_brokers",
-)
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,15 @@ class Exports:
 
     defaults: Mapping[str, object]
     brokers_name: str
+
+    def checked(self) -> Exports:
+        """Refuse defaults that are wrong whatever the export; give the same with a copy of them."""
+        if not isinstance(self.defaults, Mapping):
+            raise ArgumentError(
+                f"defaults is {shown(self.defaults)}: names of settings mapped to values are needed"
+            )
+        add_defaults(SourceTables("", schema.PARTITIONS_SCHEMA.empty_table()), self.defaults)
+        return replace(self, defaults=dict(self.defaults))
 
     def read(self, name: str) -> ClusterState:
         """Read one export."""
@@ -90,31 +100,6 @@ class _Work:
     vectors: str | None
     digests: Mapping[str, str] = field(default_factory=dict)
     """Of each export that several tasks share, which could be read: the digest of its state."""
-
-
-def make_scenarios(question: Question, state: ClusterState) -> Scenarios:
-    """Make the scenarios that a question means for this cluster."""
-    if callable(question):
-        return question(state)
-    name, arguments = check_question(question)
-    made: Scenarios = getattr(makers, name)(state, **arguments)
-    return made
-
-
-def check_question(question: str | tuple[str, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
-    """Refuse what no cluster can be asked; give the maker's name and its arguments."""
-    name, arguments = (question, {}) if isinstance(question, str) else question
-    if name not in MAKERS:
-        raise ArgumentError(f"scenarios {name!r} are unknown; allowed: {', '.join(MAKERS)}")
-    signature = inspect.signature(getattr(makers, name))
-    try:
-        signature.bind(None, **arguments)
-    except TypeError as error:
-        known = ", ".join(list(signature.parameters)[1:])
-        raise ArgumentError(
-            f"scenarios {name}: {error}; its arguments are {known or 'none'}"
-        ) from error
-    return name, arguments
 
 
 def fleet_schema(counts: Collection[str]) -> pa.Schema:
@@ -146,7 +131,8 @@ def fleet(
     exports : path or DataFrame
         A folder or glob of files that `kfast.read` reads, or a DataFrame: with a column `path`, or
         with `cluster` (a name, each once) and `content` (binary or string, what such a file holds)
-        and perhaps `brokers` (likewise, of a brokers file). It is evaluated twice.
+        and perhaps `brokers` (likewise, of a brokers file). `path` stands for `cluster` where there
+        is none, as Spark's format "binaryFile" has it. A DataFrame is evaluated twice.
     scenarios : str, (str, mapping) or callable
         Name of a maker of scenarios, as "every_rack", with its arguments, as
         `("random_brokers", {"k": 2, "n": 1000, "seed": 1})`; or a function of a ClusterState from
@@ -170,18 +156,25 @@ def fleet(
     Raises
     ------
     ArgumentError, InputError
-        The scenarios or counts are unknown; there are no exports, or two of one cluster.
+        The scenarios or counts are unknown, an argument or a default can be of no cluster; there
+        are no exports, or two of one cluster.
     """
     asked = tuple(name for name in SWEEP_COUNTS if name in set(counts))
     if isinstance(counts, str) or len(asked) != len(set(counts)):
         raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
-    if not callable(scenarios):
-        check_question(scenarios)
+    check_question(scenarios)
+    words_of(vectors)
     check_tasks(tasks)
-    work = _Work(Exports(dict(defaults or {}), brokers_name), scenarios, asked, vectors)
+    if not isinstance(exports, (str, Path, DataFrame)):
+        raise ArgumentError(
+            f"exports is {what_is(exports)}: a folder, a glob, or a DataFrame of Spark is needed"
+        )
+    how = Exports({} if defaults is None else defaults, brokers_name).checked()
+    work = _Work(how, scenarios, asked, vectors)
     schema = fleet_schema(asked)
     if not isinstance(exports, (str, Path)) and "content" in exports.columns:
-        rows = dealt(spark, exports, partial(_share_out, question=scenarios, tasks=tasks))
+        share = partial(_share_out, question=scenarios, tasks=tasks)
+        rows = dealt(spark, exports, share, brokers_name)
         return rows.mapInArrow(partial(_answer_rows, work), spark_schema(schema))
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
@@ -213,7 +206,7 @@ def _scenarios_of(question: Question) -> int:
     """How many scenarios a question means, about."""
     if callable(question):
         return 1000
-    name, arguments = check_question(question)
+    name, arguments = maker_of(question)
     if name in SCENARIOS:
         known = SCENARIOS[name]
         k = arguments.get("k", 1)

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kfast import schema
 from kfast.errors import ArgumentError, InputError
-from kfast.io import SourceTables
-from kfast.io.tables import add_defaults
 from kfast.spark.dataset import TASK_BYTES
-from kfast.spark.fleets import check_question
 from kfast.spark.paths import check_tasks, deal, find_files, folder_with
+from kfast.spark.questions import check_question
 from kfast.spark.snapshots import Job, label_of, run_snapshot
 from kfast.spark.tasks import over_hands
 
@@ -89,9 +86,8 @@ def _check(job: Job) -> None:
             raise ArgumentError(
                 f"sweep {sweep.name!r}: a name is a letter or digit, then these and _ - ."
             )
-        if not callable(sweep.question):
-            check_question(sweep.question)
-    add_defaults(SourceTables("", schema.PARTITIONS_SCHEMA.empty_table()), job.exports.defaults)
+        check_question(sweep.question)
+    job.exports.checked()
 
 
 def run_pipeline(

@@ -18,8 +18,8 @@ from kfast import scenarios as makers
 from kfast.errors import ArgumentError
 from kfast.scenarios import Scenarios
 from kfast.spark.columns import batches_of, with_source
-from kfast.spark.fleets import MAKERS, make_scenarios
 from kfast.spark.paths import deal, find_files
+from kfast.spark.questions import MAKERS, make_scenarios
 from kfast.state import ClusterState, generate
 
 __all__ = ["CLUSTER_OPTIONS", "SCENARIO_OPTIONS", "ScenarioReader"]

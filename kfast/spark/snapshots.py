@@ -23,15 +23,9 @@ import pyarrow.parquet as pq
 
 from kfast.errors import KfastError
 from kfast.io.text import writing
-from kfast.spark.fleets import (
-    Exports,
-    Question,
-    check_question,
-    fleet_schema,
-    labelled,
-    make_scenarios,
-)
+from kfast.spark.fleets import Exports, fleet_schema, labelled
 from kfast.spark.folders import locked
+from kfast.spark.questions import Question, make_scenarios, maker_of
 from kfast.spark.tallies import ALERTS, SUMMARY, Sweep, Tally, say
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
@@ -184,7 +178,7 @@ def _plainly(question: Question) -> dict[str, Any]:
     """A question as a manifest has it: seeds are among the arguments."""
     if callable(question):
         return {"scenarios": repr(question), "arguments": {}}
-    name, arguments = check_question(question)
+    name, arguments = maker_of(question)
     return {"scenarios": name, "arguments": dict(arguments)}
 
 

@@ -26,6 +26,7 @@ from kfast.io import read
 from kfast.scenarios import SCENARIO_TABLE, Scenarios
 from kfast.spark.mapped import send_plan
 from kfast.spark.paths import check_tasks
+from kfast.spark.questions import Question, check_question, make_scenarios, what_is
 from kfast.spark.ranges import list_range, sweep_range
 from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.state import ClusterState
@@ -59,7 +60,7 @@ _cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 def sweep(
     spark: SparkSession,
     cluster: Cluster,
-    scenarios: Scenarios | Callable[[ClusterState], Scenarios],
+    scenarios: Scenarios | Question,
     *,
     counts: Collection[str] | None = None,
     vectors: str | None = None,
@@ -73,8 +74,8 @@ def sweep(
         Classic or Connect.
     cluster : ClusterState, SweepPlan or path
         The cluster; a path is read on the driver with `kfast.read`.
-    scenarios : Scenarios, or callable that makes them of a ClusterState
-        Made for this cluster.
+    scenarios : Scenarios, str, (str, mapping) or callable
+        Made for this cluster; or how they are made of it, as for `kfast.spark.fleet`.
     counts, vectors : optional
         As for `kfast.sweep`.
     tasks : int, optional
@@ -121,23 +122,36 @@ def scenario_rows(spark: SparkSession, scenarios: Scenarios, *, tasks: int = 8) 
     Raises
     ------
     ArgumentError
-        There are to be fewer tasks than one.
+        These are no Scenarios, or there are to be fewer tasks than one.
     """
+    if not isinstance(scenarios, Scenarios):
+        raise ArgumentError(
+            f"scenarios is {what_is(scenarios)}: Scenarios are needed, as kfast.every_rack(state)"
+        )
     check_tasks(tasks)
     return over_hands(spark, tasks, partial(list_range, scenarios, tasks), SCENARIO_TABLE)
 
 
 def plan_of(
-    cluster: Cluster, scenarios: Scenarios | Callable[[ClusterState], Scenarios],
+    cluster: Cluster, scenarios: Scenarios | Question,
     tasks: int | None,
 ) -> tuple[SweepPlan, Scenarios]:
     """Read, check and prepare what a sweep is given."""
     check_tasks(tasks)
+    if not isinstance(cluster, (ClusterState, SweepPlan, str, Path)):
+        raise ArgumentError(
+            f"cluster is {what_is(cluster)}: a ClusterState, a SweepPlan or a path is needed; the "
+            "session comes before it, scenarios after it"
+        )
+    if not isinstance(scenarios, Scenarios):
+        check_question(scenarios)
     state = read(cluster) if isinstance(cluster, (str, Path)) else cluster
     if not isinstance(scenarios, Scenarios):
         if isinstance(state, SweepPlan):
-            raise ArgumentError("scenarios is a callable, and the cluster a SweepPlan: make them")
-        scenarios = scenarios(state)
+            raise ArgumentError(
+                f"scenarios is {what_is(scenarios)}, and the cluster a SweepPlan: make them"
+            )
+        scenarios = make_scenarios(scenarios, state)
     check_same_brokers(state, scenarios)
     return state if isinstance(state, SweepPlan) else prepare_sweep(state), scenarios
 

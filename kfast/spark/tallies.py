@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kfast.spark.fleets import Question
+from kfast.spark.questions import Question
 from kfast.sweeps import SWEEP_COUNTS
 
 __all__ = ["ALERTS", "SUMMARY", "Alert", "Sweep", "Tally", "say"]
