@@ -222,7 +222,7 @@ def test_what_is_none_is_refused(kind, name):
     [1, 3], (1, 3), {1: "a", 3: "b"}, np.array([1, 3], np.uint64), np.array([1, 3], np.int8),
     [np.int64(1), np.uint16(3)], pa.array([1, 3]), pa.chunked_array([[1], [3]]), iter([1, 3]),
     range(1, 4, 2), np.array([1, 3], object),
-], ids=str)
+], ids=lambda given: f"{type(given).__name__} {getattr(given, 'dtype', '')}".strip())
 def test_integers_of_every_kind_are_ids(given):
     """As Python's are."""
     assert cluster().find_brokers(given).tolist() == [0, 2]
