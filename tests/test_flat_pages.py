@@ -310,7 +310,10 @@ def test_files_of_arrow_are_left_to_arrow(tmp_path):
 
 
 def test_a_damaged_file_is_read_right_or_refused(tmp_path):
-    """One byte changed anywhere, or a file cut: an error of kfast's, or a state that checks."""
+    """One byte changed anywhere, or a file cut: an error of kfast's, or a state that checks.
+
+    What is left to Arrow here is `kfast.read`'s: see `test_flat_damage.py`.
+    """
     state = kfast.generate(brokers=5, partitions=300, topics=9, seed=1)
     path, draw, ends = tmp_path / "x.parquet", random.Random(3), set()
     kfast.write(state, path, format="parquet-flat")

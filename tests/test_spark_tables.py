@@ -199,7 +199,12 @@ def test_options_are_those_of_read(spark):
     [
         ({"table": "partition", "path": "x"}, "table 'partition' is unknown"),
         ({"tabel": "topics", "path": "x"}, "option tabel is not one for a path"),
-        ({"path": "/nowhere/at/all"}, "no file is there"),
+        ({"paths": '["a","b"]'}, r'paths are given: \["a","b"\]; right is one file, folder'),
+        ({"path": "x", "up": "1,b"}, "option up: found '1,b'"),
+        ({"path": "x", "tasks": "0"}, "option tasks: found '0'"),
+        ({"path": "x", "Min.Insync.Replicas": "two"}, "min.insync.replicas: found 'two'"),
+        ({"path": "x", "delete.topic.enable": "si"}, "delete.topic.enable: found 'si'"),
+        ({"brokers": "3", "partitions": "9", "replication_factor": "4"}, "replication"),
         ({"brokers": "3"}, "option partitions is missing"),
         ({"brokers": "3", "partitions": "many"}, "found 'many'; right is a number"),
         ({"brokers": "3", "partitions": "1", "clusters": "0"}, "integer of at least 1"),
@@ -210,12 +215,53 @@ def test_wrong_options_are_refused(options, message):
     need_java()
     from kfast.spark.source import KfastSource
 
-    def run():
-        source = KfastSource(options)
-        source.reader(source.schema()).partitions()
+    with pytest.raises(kfast.ArgumentError, match=message):
+        KfastSource(options)
 
-    with pytest.raises(kfast.KfastError, match=message):
-        run()
+
+def test_a_path_is_looked_at_when_the_query_runs():
+    need_java()
+    from kfast.spark.source import KfastSource
+
+    source = KfastSource({"path": "/nowhere/at/all"})
+    reader = source.reader(source.schema())
+    with pytest.raises(kfast.InputError, match="no file is there"):
+        reader.partitions()
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "message"),
+    [
+        ({"path": "/nowhere/at/all"}, "topic string", "a stream needs a folder; found '/nowhere"),
+        ({"brokers": "3", "partitions": "9"}, "topic string", "a stream needs a folder; found ''"),
+        ({"path": "/"}, "topik string", "column topik of the schema is none of this table"),
+    ],
+)
+def test_a_stream_says_what_is_wrong_when_it_is_asked(options, schema, message):
+    """Not before: PySpark would lose the message."""
+    need_java()
+    from pyspark.sql.types import StringType, StructType
+
+    from kfast.spark.source import KfastSource
+
+    wanted = StructType().add(schema.split()[0], StringType())
+    stream = KfastSource(options).streamReader(wanted)
+    for ask in (stream.initialOffset, stream.latestOffset, lambda: stream.read(None)):
+        with pytest.raises(kfast.ArgumentError, match=message):
+            ask()
+
+
+def test_spark_says_at_load_what_is_wrong(spark, folder):
+    """As far as it asks the source there; a stream's own faults when it is started."""
+    for read in (spark.read, spark.readStream):
+        with pytest.raises(Exception, match="ArgumentError: option tabel is not one for a path"):
+            read.format("kfast").option("tabel", "topics").load(str(folder))
+    with pytest.raises(Exception, match="ArgumentError: several paths are given"):
+        spark.read.format("kfast").load([str(folder), str(folder / "a.arrow")])
+    nothing = spark.readStream.format("kfast").load("/nowhere/at/all").writeStream
+    with pytest.raises(Exception, match="ArgumentError: a stream needs a folder") as said:
+        nothing.format("noop").trigger(availableNow=True).start().awaitTermination()
+    assert "UnboundLocalError" not in str(said.value)
 
 
 def test_a_damaged_export_is_named(spark, tmp_path):

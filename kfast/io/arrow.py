@@ -40,6 +40,7 @@ _EMBEDDED = {
 }
 _STREAM = b"\xff\xff\xff\xff"
 _KEYS = ("topic", "partition")
+_KEY_OF = {"brokers": "broker_id", "topics": "topic"}
 
 
 def embed(tables: SourceTables) -> pa.Table:
@@ -66,14 +67,15 @@ def extract(name: str, table: pa.Table) -> SourceTables:
     Raises
     ------
     InputError
-        A key column is missing, a column has another type, or kfast does not know the version.
+        A key column of any table is missing, a column has another type, or kfast does not know the
+        version.
     """
     metadata = table.schema.metadata or {}
     version = metadata.get(_VERSION_KEY, _VERSION)
     if version != _VERSION:
         raise InputError(
-            f"{name}: found version {version.decode()} of kfast's tables; this kfast reads version"
-            f" {_VERSION.decode()}"
+            f"{name}: found version {version.decode(errors='replace')} of kfast's tables; this"
+            f" kfast reads version {_VERSION.decode()}"
         )
     if missing := [key for key in _KEYS if key not in table.column_names]:
         raise InputError(
@@ -92,6 +94,9 @@ def extract(name: str, table: pa.Table) -> SourceTables:
                     f"{name}: the table of {part} in it is damaged: {error}"
                 ) from error
             found[part] = _cast(name, part, whole, kind)
+            key = _KEY_OF.get(part)
+            if key is not None and key not in whole.column_names:
+                raise InputError(f"{name}: the table of {part} in it has no column {key}")
     if table.column_names.count("topic") > 1:
         raise InputError(f"{name}: column topic of partitions stands twice")
     if is_flat(table):

@@ -89,14 +89,16 @@ class ScenarioReader(DataSourceReader):
             raise ArgumentError(
                 "option brokers is missing: give a path, or the brokers of a made-up cluster"
             )
+        self.made = None if "path" in options else make_scenarios(self.question, self._made_up())
 
     def partitions(self) -> Sequence[InputPartition]:
         """Deal ranges of one cluster's scenarios, or the files of many clusters, to tasks."""
-        if "path" not in self.options:
-            return self._ranges(MADE_UP, self._made_up())
+        if self.made is not None:
+            return self._ranges(MADE_UP, self.made)
         files = find_files(self.options["path"])
         if len(files) == 1:
-            return self._ranges(files[0], self.read_export(files[0]))
+            made = make_scenarios(self.question, self.read_export(files[0]))
+            return self._ranges(files[0], made)
         return [Exports(names) for names in deal(files, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -118,8 +120,7 @@ class ScenarioReader(DataSourceReader):
             table = with_source(pa.Table.from_batches([batch]), source)
             yield from batches_of(table, self.wanted)
 
-    def _ranges(self, source: str, state: ClusterState) -> Sequence[InputPartition]:
-        made = make_scenarios(self.question, state)
+    def _ranges(self, source: str, made: Scenarios) -> Sequence[InputPartition]:
         enough = len(made) if "tasks" in self.options else math.ceil(len(made) / TASK_SCENARIOS)
         n = min(self.tasks, enough)
         edges = [made.start + len(made) * at // n for at in range(n + 1)]

@@ -23,7 +23,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kfast.errors import ArgumentError
-from kfast.io import complete, read
+from kfast.io import SourceTables, complete, read
+from kfast.io.tables import add_defaults
 from kfast.scenarios import SCENARIO_TABLE
 from kfast.spark.columns import TABLES, batches_of, sourced, spark_schema, with_source
 from kfast.spark.made_source import MADE_OPTIONS, MadeReader
@@ -75,7 +76,17 @@ class KfastSource(DataSource):
 
     A schema that is given (`spark.read.schema`) names the columns that are wanted; what is left out
     does not travel to the JVM.
+
+    Raises
+    ------
+    ArgumentError
+        An option is unknown, missing or has a wrong value. PySpark makes the source when `load` is
+        called, so that it is said there; with a schema that is given, when the query runs.
     """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._reader(_columns(self._lowered()))
 
     @classmethod
     def name(cls) -> str:
@@ -84,14 +95,18 @@ class KfastSource(DataSource):
 
     def schema(self) -> StructType:
         """Columns of the table that is asked for, after `source`."""
-        wanted = SCENARIO_TABLE if _of_scenarios(self.options) else TABLES[_table(self.options)]
-        return spark_schema(sourced(wanted))
+        return spark_schema(_columns(self._lowered()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give what reads files, or makes clusters."""
-        options = {key.lower(): value for key, value in self.options.items()}
+        return self._reader(_wanted(self._lowered(), schema))
+
+    def _lowered(self) -> dict[str, str]:
+        return {key.lower(): value for key, value in self.options.items()}
+
+    def _reader(self, wanted: pa.Schema) -> DataSourceReader:
+        options = self._lowered()
         _check_options(options)
-        wanted = _wanted(options, schema)
         if _of_scenarios(options):
             tasks = _integer(options, "tasks", MOST_TASKS)
             return ScenarioReader(options, tasks, partial(_read, options=options), wanted)
@@ -102,12 +117,19 @@ class KfastSource(DataSource):
 
     # PySpark calls its sources by names in camel case.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Give what reads the files of a folder as they arrive."""
-        options = {key.lower(): value for key, value in self.options.items()}
-        if _of_scenarios(options):
-            raise ArgumentError("scenarios do not arrive: read the table without a stream")
-        _check_options(options)
-        return FolderStream(options, _wanted(options, schema))
+        """Give what reads the files of a folder as they arrive, or says why that cannot be."""
+        options = self._lowered()
+        try:
+            if _of_scenarios(options):
+                raise ArgumentError("scenarios do not arrive: read the table without a stream")
+            return FolderStream(options, _wanted(options, schema))
+        except ArgumentError as error:
+            return RefusedStream(error)
+
+
+def _columns(options: Mapping[str, str]) -> pa.Schema:
+    """All columns of the table that is asked for."""
+    return sourced(SCENARIO_TABLE if _of_scenarios(options) else TABLES[_table(options)])
 
 
 def _table(options: Mapping[str, str]) -> str:
@@ -131,7 +153,7 @@ def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
     ArgumentError
         The table has no such column, or it is of another type.
     """
-    whole = sourced(SCENARIO_TABLE if _of_scenarios(options) else TABLES[_table(options)])
+    whole = _columns(options)
     types = {field.name: field.dataType.simpleString() for field in spark_schema(whole).fields}
     for field in schema.fields:
         right = types.get(field.name)
@@ -149,6 +171,11 @@ def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
 
 
 def _check_options(options: Mapping[str, str]) -> None:
+    """Refuse options that are unknown, and values that no file can make right."""
+    if "paths" in options:  # so Spark says it to a source
+        raise ArgumentError(
+            f"several paths are given: {options['paths']}; right is one file, folder or glob"
+        )
     made = {"clusters", "tasks", "table", *MADE_OPTIONS}
     if _of_scenarios(options):
         made = {"tasks", "table", *CLUSTER_OPTIONS}
@@ -162,6 +189,7 @@ def _check_options(options: Mapping[str, str]) -> None:
             f"option {', '.join(unknown)} is not one for {whence}; allowed: "
             + ", ".join(sorted(allowed))
         )
+    add_defaults(SourceTables("", pa.table({})), _said(options)["defaults"])
 
 
 def _integer(options: Mapping[str, str], name: str, default: int) -> int:
@@ -216,6 +244,29 @@ def _said(options: Mapping[str, str]) -> dict[str, Any]:
 def _read(name: str, options: Mapping[str, str]) -> ClusterState:
     """`kfast.read` with the options of the source."""
     return read(name, **_said(options))
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Says what is wrong with a stream when it is first asked for anything.
+
+    An error of `streamReader` itself is lost: PySpark says instead that its own variable `reader`
+    has no value.
+    """
+
+    def __init__(self, error: ArgumentError) -> None:
+        self.error = error
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
+        """Raise the error, for a stream that begins."""
+        raise self.error
+
+    def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
+        """Raise the error, for a stream that goes on."""
+        raise self.error
+
+    def read(self, _: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error; no partition is dealt before."""
+        raise self.error
 
 
 class FolderStream(_Reading, DataSourceStreamReader):

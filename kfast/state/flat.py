@@ -313,9 +313,14 @@ def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
     ------
     InputError
         A slot is empty before one that is not, or a column speaks of slots that are empty: lists
-        cannot say so.
+        cannot say so. A row's topic is none of the dictionary of topics.
     """
-    table["topic"].validate(full=True)
+    try:
+        table["topic"].validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{_named(source)}column topic of partitions is damaged: {error}"
+        ) from error
     n, n_slots = table.num_rows, count_slots(table.column_names, source)
     wide = np.empty((n, n_slots), np.int32)
     for slot in range(n_slots):

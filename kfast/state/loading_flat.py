@@ -121,7 +121,12 @@ def _fill(
     for columns in rows.read():
         topic = columns["topic"]
         part = slice(start, start + topic.size)
-        state.topic_row[part] = topic if place_of_topic is None else place_of_topic[topic]
+        if place_of_topic is not None:
+            # Arrow does not look at the places in a damaged file's dictionary of topics.
+            if topic.size and not 0 <= topic.min() <= topic.max() < place_of_topic.size:
+                return False
+            topic = place_of_topic[topic]
+        state.topic_row[part] = topic
         state.partition[part] = columns["partition"]
         if not flat.fill_some(state, start, columns, place):
             return False
