@@ -248,6 +248,7 @@ def test_what_is_wrong_for_every_export_is_refused_at_once(folder):
         ("default 'replicas' is not one", "every_rack", {"defaults": {"replicas": 3}}),
         ("default min.insync.replicas: ", "every_rack", {"defaults": {"min.insync.replicas": "x"}}),
         ("defaults is 'x': names of settings", "every_rack", {"defaults": "x"}),
+        ("counts is", "every_rack", {"counts": [["offline"]]}),
         ("vectors", "every_rack", {"vectors": "fast"}),
     ):
         with pytest.raises(kfast.ArgumentError, match=message):

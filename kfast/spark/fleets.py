@@ -37,8 +37,8 @@ from kfast.spark.questions import (
 from kfast.spark.sizes import about_partitions
 from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.state import ClusterState
-from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
-from kfast.sweeps.counting import words_of
+from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
+from kfast.sweeps.counting import check_counts, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +116,7 @@ def fleet(
     exports: str | Path | DataFrame,
     scenarios: Question,
     *,
-    counts: Collection[str] = tuple(SWEEP_COUNTS),
+    counts: Collection[str] | None = None,
     vectors: str | None = None,
     defaults: Mapping[str, object] | None = None,
     brokers_name: str = "brokers.csv",
@@ -159,9 +159,7 @@ def fleet(
         The scenarios or counts are unknown, an argument or a default can be of no cluster; there
         are no exports, or two of one cluster.
     """
-    asked = tuple(name for name in SWEEP_COUNTS if name in set(counts))
-    if isinstance(counts, str) or len(asked) != len(set(counts)):
-        raise ArgumentError(f"counts is {counts!r}; allowed are some of {', '.join(SWEEP_COUNTS)}")
+    asked = check_counts(counts)
     check_question(scenarios)
     words_of(vectors)
     check_tasks(tasks)
