@@ -142,7 +142,7 @@ def test_threads_do_not_show_in_the_outcome():
         for name in FULL_TABLES:
             assert getattr(one, name).equals(getattr(other, name))
     for threads in (0, 65):
-        with pytest.raises(ArgumentError, match=f"threads is {threads}; allowed: 1 to 64"):
+        with pytest.raises(ArgumentError, match=f"threads is {threads}: from 1 to 64 is allowed"):
             Controller(alone, threads=threads)
     with pytest.raises(ArgumentError, match="profile 'zk-9' is unknown"):
         Controller(alone, profile="zk-9")
