@@ -1,6 +1,6 @@
 """The command `kfast`, and the file that `spark-submit` runs.
 
-It stands beside the package, for kfast takes half a second to load, and Ctrl-C must end that too
+It stands beside the package, for a command takes a moment to load, and Ctrl-C must end that too
 without a traceback: nothing has been done that would have to be put in order. Later, when some has
 been done, Ctrl-C raises `KeyboardInterrupt`, but never in the midst of an import: what is raised
 there leaves half a module behind, or comes out as an `ImportError`, as if kfast were broken.

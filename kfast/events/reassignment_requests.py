@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast import schema
-from kfast.arguments import assignments_in, assignments_of, partition_keys, shown
+from kfast.arguments import ASSIGNMENTS, assignments_in, assignments_of, partition_keys, shown
 from kfast.errors import ArgumentError
 from kfast.events import legacy_reassignment as legacy
 from kfast.events.reassignment import is_complete
@@ -41,6 +41,9 @@ Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.T
 
 Codes = npt.NDArray[np.uint8]
 NOBODY = np.empty(0, np.int32)
+NOTHING_ASKED = ASSIGNMENTS.empty_table()
+"""What the start of most clusters finds in the reassignment node: making it anew takes longer than
+all the rest of the start of a small one."""
 LISTED = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
     ("adding", pa.list_(pa.int32())), ("removing", pa.list_(pa.int32())),
@@ -315,6 +318,8 @@ def as_table(reassignments: Reassignments) -> pa.Table:
             f"reassignments is {shown(reassignments)}: a mapping of (topic, partition) to broker "
             "ids or None is needed, or a table; nothing was changed"
         )
+    if not reassignments:
+        return NOTHING_ASKED
     return assignments_of("reassignments", list(reassignments), reassignments.values())
 
 
