@@ -30,7 +30,7 @@ class Gathered:
         batches = [batch for number in range(n) for batch in run(number)]
         self.table = pa.Table.from_batches(batches, wanted)
 
-    def toArrow(self) -> pa.Table:  # noqa: N802
+    def toArrow(self) -> pa.Table:  # noqa: N802 - PySpark's name
         """All rows."""
         return self.table
 

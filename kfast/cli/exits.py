@@ -53,7 +53,7 @@ class Commands(click.Group):
         self.places = places
         _keep_lines(self)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click gives it
         """Names of the commands."""
         return sorted(self.places)
 
