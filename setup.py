@@ -89,11 +89,29 @@ def write_settings() -> tuple[Path, str]:
         "openmp": OPENMP,
     }
     text = json.dumps(asked, indent=2) + "\n"
-    path = ROOT / "build" / "settings.json"
+    return keep_text("settings.json", text), hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def keep_text(name: str, text: str) -> Path:
+    """Write a file below `build/`, unless it says that already; return its path."""
+    path = ROOT / "build" / name
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    return path, hashlib.sha256(text.encode()).hexdigest()[:8]
+    return path
+
+
+def digest_sources() -> str:
+    """Digest of all sources of kernels, which `kernels/sources.pyx` is compiled with.
+
+    So the digest is that of what was compiled, wherever it is installed and whatever was edited
+    since.
+    """
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "kfast" / "kernels").iterdir()):
+        if path.suffix in (".pyx", ".pxd", ".h"):
+            digest.update(f"{path.name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def extensions() -> list[Extension]:
@@ -109,12 +127,15 @@ def extensions() -> list[Extension]:
         "extra_compile_args": compile_flags(),
         "extra_link_args": link_flags(),
         "depends": [os.path.relpath(settings, ROOT), *headers],
-        "include_dirs": [os.path.join("kfast", "kernels")],
+        "include_dirs": [os.path.join("kfast", "kernels"), "build"],
     }
     modules = [
         Extension(f"kfast.kernels.{name}", [f"kfast/kernels/{name}.pyx"], **options)
         for name in names
     ]
+    header = keep_text("sources.h", f'#define KFAST_SOURCES "{digest_sources()}"\n')
+    sources = next(m for m in modules if m.name == "kfast.kernels.sources")
+    sources.depends = [*sources.depends, os.path.relpath(header, ROOT)]
     Options.warning_errors = DEBUG
     return cythonize(
         [*modules, Extension(SHARED, [shared_c], **options)],

@@ -63,7 +63,7 @@ class TestSweep:
         n = len(scenarios)
         beside(
             benchmark, lambda: sweep(spark, cluster, scenarios).toArrow(),
-            lambda: kfast.sweep(cluster, scenarios, THREADS), n,
+            lambda: kfast.sweep(cluster, scenarios, threads=THREADS), n,
         )
         some = sweep(spark, cluster, scenarios).where(f"scenario < {n // 50}").toArrow()
         peaks = [peak - mapped for peak, mapped in workers_with("kfast-").values()]
@@ -78,7 +78,8 @@ class TestSweep:
 
         beside(
             benchmark, lambda: done(sweep_partitions(spark, cluster, scenarios)),
-            lambda: kfast.sweep_partitions(cluster, scenarios, THREADS), cluster.n_partitions,
+            lambda: kfast.sweep_partitions(cluster, scenarios, threads=THREADS),
+            cluster.n_partitions,
         )
 
     def test_brokers(self, benchmark, spark, cluster, scenarios):
@@ -86,7 +87,7 @@ class TestSweep:
 
         beside(
             benchmark, lambda: done(sweep_brokers(spark, cluster, scenarios)),
-            lambda: kfast.sweep_brokers(cluster, scenarios, THREADS), cluster.n_brokers,
+            lambda: kfast.sweep_brokers(cluster, scenarios, threads=THREADS), cluster.n_brokers,
         )
 
 
@@ -156,7 +157,7 @@ class TestShards:
 
         benchmark.group = "spark: shards"
         done = benchmark.pedantic(
-            lambda: fail(spark, shards, brokers=[1], output=tmp_path / "out"), rounds=ROUNDS
+            lambda: fail(spark, shards, broker_ids=[1], output=tmp_path / "out"), rounds=ROUNDS
         )
         after = kfast.fail_brokers(cluster, [1]).state
         assert done.digest == after.digest()
@@ -200,7 +201,7 @@ class TestFlatShards:
 
         benchmark.group = "spark: flat shards"
         done = benchmark.pedantic(
-            lambda: fail(spark, flat_shards, brokers=[1], output=tmp_path / "out", tasks=2),
+            lambda: fail(spark, flat_shards, broker_ids=[1], output=tmp_path / "out", tasks=2),
             rounds=ROUNDS, warmup_rounds=1,
         )
         if benchmark.stats is not None:

@@ -3,6 +3,8 @@
 Columns of their own, one vectorised step after the other, and an index from each broker to its
 rows, so that a failure reads only the rows that it touches. Brokers that fail together are taken
 together: what Kafka does to a partition broker by broker follows from masks and bit counts.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from kfast import read
-from kfast.cli.documents import failure_document
-from kfast.cli.report import draw_failure
-from kfast.impact import fail_brokers
+from kfast.analysis.impact import fail_brokers
+from kfast.report.failure import failure_answer
 
 FOLDER = Path(__file__).resolve().parent
 DATA = FOLDER.parent / "bench_data"
@@ -26,7 +25,7 @@ def failure_picture() -> str:
         if rack == "a"
     ]
     failure = fail_brokers(state, inside)
-    document = failure_document("describe.txt", state, failure, ("a",), (), (), 5, ())
+    answer = failure_answer("describe.txt", state, failure, racks=("a",), top=5)
     console = Console(
         record=True,
         width=82,
@@ -35,7 +34,7 @@ def failure_picture() -> str:
         color_system="truecolor",
         highlight=False,
     )
-    draw_failure(console, document)
+    answer.draw(console, answer.document)
     return console.export_svg(title=COMMAND, unique_id="kfast")
 
 

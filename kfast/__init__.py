@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from kfast.lazily import load_lazily
 
 if TYPE_CHECKING:
+    from kfast.analysis.explain import explain
+    from kfast.analysis.impact import fail_brokers, impact
+    from kfast.analysis.risk import loss_probability, risk
+    from kfast.build import build_digest
     from kfast.census import take_census
     from kfast.changes import delete_topics, execute_plan
     from kfast.controller import Controller
@@ -19,18 +23,16 @@ if TYPE_CHECKING:
         InputError,
         InvariantError,
         KfastError,
+        MissingExtraError,
         PolicyError,
         RowError,
     )
-    from kfast.explain import explain
-    from kfast.impact import fail_brokers, impact
     from kfast.io import read, read_plan, write
     from kfast.journal import Outcome
+    from kfast.log_replay import replay
     from kfast.machines import PartitionStateMachine, ReplicaStateMachine
     from kfast.planning import restart_plan
     from kfast.readiness import may_restart
-    from kfast.replay import replay
-    from kfast.risk import loss_probability, risk
     from kfast.scenarios import (
         Scenarios,
         bursts,
@@ -50,8 +52,10 @@ if TYPE_CHECKING:
         ReplicaState,
         Strategy,
     )
-    from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables, open
-    from kfast.state.generate import generate
+    from kfast.settings import override_settings
+    from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables
+    from kfast.state import open as open
+    from kfast.state.generation import generate
     from kfast.store import UNDECODABLE, Store
     from kfast.sweeps import (
         SweepPlan,
@@ -76,6 +80,7 @@ __all__ = [
     "InvariantError",
     "KfastError",
     "Leadership",
+    "MissingExtraError",
     "Outcome",
     "PartitionState",
     "PartitionStateMachine",
@@ -90,6 +95,7 @@ __all__ = [
     "Strategy",
     "SweepPlan",
     "Tables",
+    "build_digest",
     "bursts",
     "delete_topics",
     "every_broker",
@@ -104,7 +110,7 @@ __all__ = [
     "independent_racks",
     "loss_probability",
     "may_restart",
-    "open",
+    "override_settings",
     "prepare_sweep",
     "random_brokers",
     "read",
@@ -122,26 +128,30 @@ __all__ = [
 ]
 
 load_lazily(__name__, {
+    "analysis.explain": "explain",
+    "analysis.impact": "fail_brokers impact",
+    "analysis.risk": "loss_probability risk",
+    "build": "build_digest",
     "census": "take_census",
     "changes": "delete_topics execute_plan",
     "controller": "Controller",
-    "errors": "ArgumentError InputError InvariantError KfastError PolicyError RowError",
-    "explain": "explain",
-    "impact": "fail_brokers impact",
+    "errors": (
+        "ArgumentError InputError InvariantError KfastError MissingExtraError PolicyError RowError"
+    ),
     "io": "read read_plan write",
     "journal": "Outcome",
+    "log_replay": "replay",
     "machines": "PartitionStateMachine ReplicaStateMachine",
     "planning": "restart_plan",
     "readiness": "may_restart",
-    "replay": "replay",
-    "risk": "loss_probability risk",
     "scenarios": (
         "Scenarios bursts every_broker every_rack every_rack_and_broker independent_brokers "
         "independent_racks random_brokers scenarios_from_table"
     ),
     "schema": "AlterCode Code PartitionState ReassignmentCode ReplicaState Strategy",
+    "settings": "override_settings",
     "state": "Assignment ClusterState Leadership Replicas Tables open",
-    "state.generate": "generate",
+    "state.generation": "generate",
     "store": "UNDECODABLE Store",
     "sweeps": "SweepPlan prepare_sweep sweep sweep_brokers sweep_partitions sweep_reader",
 })

@@ -6,6 +6,7 @@ never cut to size. numpy's and Arrow's integers are as good as Python's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from numbers import Real
@@ -20,9 +21,9 @@ from kfast.errors import ArgumentError, KfastError
 
 __all__ = [
     "ASSIGNMENTS", "MAX_BROKER_ID", "MAX_INT", "MAX_LONG", "assignments_in", "assignments_of",
-    "broker_ids", "check_range", "check_threads", "check_topics", "epochs_of", "is_whole",
-    "member", "number", "one_or_each", "partition_keys", "possible_ids", "shown", "whole",
-    "whole_numbers",
+    "broker_ids", "check_instance", "check_range", "check_threads", "check_topics",
+    "config_boolean", "config_count", "epochs_of", "is_whole", "member", "number", "one_or_each",
+    "partition_keys", "possible_ids", "shown", "whole", "whole_numbers",
 ]
 
 Member = TypeVar("Member", bound=IntEnum)
@@ -34,12 +35,37 @@ MAX_LONG = 2**63 - 1
 MAX_THREADS = 64
 SHOWN = 60
 """Characters of a wrong value that a message repeats."""
+MAX_BITS = 4096
+"""Bits of an integer that a message repeats: Python writes no number of more than 4300 digits."""
+_BOOLEANS = {"true": True, "false": False}
 
 
 def shown(value: object) -> str:
     """A value as a message repeats it."""
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        return f"an integer of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def check_instance(name: str, value: object, *classes: type) -> None:
+    """Refuse an argument that is an instance of none of some classes.
+
+    A path where a cluster is needed is answered with the call that reads it.
+
+    Raises
+    ------
+    ArgumentError
+        With what the argument is, and what is right.
+    """
+    if isinstance(value, classes):
+        return
+    right = " or ".join(f"a {kind.__name__}" for kind in classes)
+    if isinstance(value, (str, os.PathLike)) and classes[0].__name__ == "ClusterState":
+        path = shown(os.fspath(value))
+        raise ArgumentError(f"{name} is a path, {path}; right is {right}: kfast.read({path})")
+    actual = "None" if value is None else f"of type {type(value).__name__}"
+    raise ArgumentError(f"{name} is {actual}; right is {right}")
 
 
 def is_whole(value: Any) -> bool:
@@ -63,7 +89,7 @@ def whole(
         raise ArgumentError(f"{name} is {shown(value)}: a whole number is needed")
     found = index(value)
     if not low <= found <= high:
-        raise error(f"{name} is {found}: from {low} to {high} is allowed")
+        raise error(f"{name} is {shown(found)}: from {low} to {high} is allowed")
     return found
 
 
@@ -85,6 +111,27 @@ def number(name: str, value: object, low: float, high: float) -> float:
             f"{name} is {shown(value)}: a number from {low:g} to {high:g} is allowed"
         )
     return found
+
+
+def config_boolean(name: str, value: object) -> bool:
+    """Return the value of a configuration that is true or false, which may be text."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in _BOOLEANS:
+        return _BOOLEANS[value.lower()]
+    raise ArgumentError(f"{name}: found {shown(value)}; right is true or false")
+
+
+def config_count(name: str, value: Any) -> int:
+    """Return the value of a configuration that is a number of replicas, which may be text."""
+    if isinstance(value, str):
+        digits = value.isascii() and value.isdecimal() and len(value) <= len(str(MAX_INT))
+        count = int(value) if digits else 0
+    else:
+        count = index(value) if is_whole(value) else 0
+    if not 1 <= count <= MAX_INT:
+        raise ArgumentError(f"{name}: found {shown(value)}; right is an integer of at least 1")
+    return count
 
 
 def whole_numbers(name: str, values: Any, *, what: str = "whole numbers") -> npt.NDArray[np.int64]:
@@ -166,6 +213,13 @@ def member(name: str, members: type[Member], value: Any) -> Member:
     return known[index(value)]
 
 
+def check_items(name: str, values: Any) -> list[Any]:
+    """Return the items of what can be gone through and is no text."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ArgumentError(f"{name} is {shown(values)}: a list is needed")
+    return list(values)
+
+
 def check_topics(name: str, topics: Any) -> list[str]:
     """Return names of topics as a list; a single text is no list of them."""
     if isinstance(topics, (pa.Array, pa.ChunkedArray)):
@@ -198,7 +252,8 @@ def partition_keys(name: str, partitions: Any) -> tuple[list[str], npt.NDArray[n
     for topic, partition in pairs:
         if not -MAX_INT - 1 <= partition <= MAX_INT:
             raise ArgumentError(
-                f"{name} has {topic}-{partition}: partitions are numbered from 0 to {MAX_INT}"
+                f"{name} has {topic}-{shown(partition)}: partitions are numbered from 0 to "
+                f"{MAX_INT}"
             )
     return [topic for topic, _ in pairs], np.array([p for _, p in pairs], np.int32)
 

@@ -1,8 +1,8 @@
 """A census: how many partitions of a cluster are offline, under min ISR, led elsewhere.
 
-The words mean what they mean in a sweep (`design.md`, Sweeps).
+The words mean what they mean in a sweep (docs/sweeps.md).
 
-Source: specification, sections 1.5 and 1.6; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+Source: docs/controller.md, sections 1.5 and 1.6; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """
 
 from __future__ import annotations
@@ -15,10 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.arguments import check_instance
+from kfast.display import Summary, summary_html, summary_text
 from kfast.kernels import census as kernel
+from kfast.schema import (
+    CENSUS_BROKERS,
+    CENSUS_METRICS,
+    CENSUS_PARTITIONS,
+    CENSUS_TOPICS,
+    ResultTable,
+)
 from kfast.state import ClusterState
+from kfast.state.freeing import used_rows
 from kfast.state.records import Rows
-from kfast.state.tables import broker_ids, first_slots, id_lists, topic_names
+from kfast.state.tables import broker_ids, first_slots, id_lists, row_keys
 
 __all__ = [
     "CENSUS_METRICS",
@@ -26,21 +36,10 @@ __all__ = [
     "CensusSums",
     "Flags",
     "key_columns",
+    "partition_table",
     "take_census",
     "topic_table",
 ]
-
-CENSUS_METRICS: Mapping[str, str] = {
-    "offline": "partitions without a live leader",
-    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
-    "offline ones included",
-    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
-    "under_replicated": "partitions with fewer live in-sync replicas than assigned ones; those "
-    "that a reassignment adds are not asked for",
-    "no_live_replica": "partitions none of whose assigned replicas is live",
-    "not_preferred": "partitions led by another than the preferred replica",
-}
-"""What a census counts, and what each count means."""
 
 _OFFLINE, _UNDER, _AT = 1, 2, 4
 Marks = npt.NDArray[np.uint8]
@@ -106,13 +105,15 @@ class Census:
 
         The worst come first: most partitions offline, then most under min ISR, and so on.
         """
-        return topic_table(self, {name: self.flags(name) for name in CENSUS_METRICS})
+        return topic_table(
+            CENSUS_TOPICS, self, {name: self.flags(name) for name in CENSUS_METRICS}
+        )
 
     @property
     def brokers(self) -> pa.Table:
         """Every broker: broker_id, rack, registered, leaders, replicas, in_sync."""
         leaders, replicas, in_sync = (pa.array(c.copy()) for c in self.per_broker.T)
-        return pa.table(
+        return CENSUS_BROKERS.table(
             {
                 "broker_id": pa.array(self.state.broker_id),
                 "rack": self.state.rack,
@@ -125,12 +126,22 @@ class Census:
 
     @property
     def partitions(self) -> pa.Table:
-        """Every partition: topic, partition, replicas, leader, isr, and each metric as a bool."""
-        return pa.table(
-            key_columns(self.state)
-            | {"leader": self.leader_ids, "isr": self.isr_ids}
-            | {name: pa.array(self.flags(name)) for name in CENSUS_METRICS}
+        """Every partition: replicas, leader, isr, min_isr, and each metric as a bool.
+
+        Its key is topic and partition, and `partition_row`, its row in `state`.
+        """
+        return partition_table(
+            CENSUS_PARTITIONS, self.state,
+            {"leader": self.leader_ids, "isr": self.isr_ids}
+            | {name: pa.array(self.flags(name)) for name in CENSUS_METRICS},
         )
+
+    def _summary(self) -> Summary:
+        sizes = {"brokers": self.registered.size, "partitions": self.marks.size}
+        return "Census", {**sizes, **self.counts}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
 
 def take_census(state: ClusterState) -> Census:
@@ -140,6 +151,7 @@ def take_census(state: ClusterState) -> Census:
     of assigned replicas. ISR members count where they are live; an offline partition counts as
     under min ISR, never as at it.
     """
+    check_instance("state", state, ClusterState)
     marks = np.empty(state.n_partitions, np.uint8)
     per_broker = np.zeros((state.n_brokers, 3), np.int64)
     kernel.take_census(
@@ -218,14 +230,16 @@ def _settle(marks: Marks) -> None:
     marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
 
 
-def topic_table(census: Census, columns: Mapping[str, Flags]) -> pa.Table:
+def topic_table(
+    result: ResultTable, census: Census, columns: Mapping[str, Flags]
+) -> pa.Table:
     """Topics that some column holds of, the worst first: in the order of the columns."""
     state = census.state
     counts = {name: _per_topic(state, flags) for name, flags in columns.items()}
     order = np.lexsort([-values for values in reversed(counts.values())])
     some = order[np.sum([values[order] for values in counts.values()], axis=0) > 0]
     partitions = _per_topic(state, state.partition >= 0)
-    return pa.table(
+    return result.table(
         {"topic": state.topic.take(pa.array(some)), "partitions": pa.array(partitions[some])}
         | {name: pa.array(values[some]) for name, values in counts.items()}
     )
@@ -236,11 +250,18 @@ def _per_topic(state: ClusterState, flags: Flags) -> npt.NDArray[np.int64]:
     return np.bincount(state.topic_row[flags], minlength=state.n_topics).astype(np.int64)
 
 
-def key_columns(state: ClusterState) -> dict[str, pa.Array]:
-    """Columns topic, partition and replicas of every partition."""
+def partition_table(
+    result: ResultTable, state: ClusterState, columns: Mapping[str, pa.Array]
+) -> pa.Table:
+    """Every partition, with columns of all rows; rows that are free are left out."""
     rows = np.arange(state.n_partitions, dtype=np.int32)
-    return {
-        "topic": topic_names(state, rows),
-        "partition": pa.array(state.partition),
-        "replicas": id_lists(state, rows, first_slots(state.records["n_replicas"])),
-    }
+    needed = np.minimum(_min_isr(state)[state.topic_row], state.records["n_replicas"])
+    keys = key_columns(state, rows) | {"min_isr": needed.astype(np.int32)}
+    table = result.table(keys | dict(columns))
+    return table.take(pa.array(used_rows(state))) if state.free_rows.size else table
+
+
+def key_columns(state: ClusterState, rows: Rows) -> dict[str, Any]:
+    """Columns topic, partition, partition_row and replicas of some rows."""
+    assigned = first_slots(state.records["n_replicas"][rows])
+    return {**row_keys(state, rows), "replicas": id_lists(state, rows, assigned)}

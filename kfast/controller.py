@@ -1,6 +1,6 @@
 """Controller: one method per event, step by step in Kafka's order.
 
-Source: specification, section 6; Kafka 3.9, `KafkaController`. A method carries the name of
+Source: docs/controller.md, section 6; Kafka 3.9, `KafkaController`. A method carries the name of
 Kafka's handler, in snake case.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import arguments
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.events import (
     alteration,
@@ -91,14 +92,29 @@ class Controller:
         """Name of the controller that is simulated."""
         return self.profile.title
 
-    # --- 6.1 -------------------------------------------------------------------------------------
+    def _summary(self) -> Summary:
+        _, facts = self.state._summary()
+        policy = self.partition_state_machine.decider.policy
+        return f"Controller of {self.title}", {
+            "not active": not self.active,
+            "controller_epoch": str(self.state.controller_epoch),
+            "journal": self.journal.level,
+            "policy": None if policy is None else policy.name,
+            "with a store": self.store is not None,
+            **facts,
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+    # --- section 6.1 -----------------------------------------------------------------------------
 
     @undo.all_or_nothing
     def on_controller_failover(
         self, preferred_election: Sequence[tuple[str, int]] | None = None,
         reassignments: reassignment_requests.Reassignments | None = None,
     ) -> Outcome:
-        """Become controller: load, give every replica and partition a state, elect (6.1).
+        """Become controller: load, give every replica and partition a state, elect (section 6.1).
 
         Parameters
         ----------
@@ -151,14 +167,14 @@ class Controller:
         else:
             state.controller_epoch, state.epoch_store_version = self.store.elect_controller()
 
-    # --- 6.2 -------------------------------------------------------------------------------------
+    # --- section 6.2 -----------------------------------------------------------------------------
 
     @functools.partial(undo.all_or_nothing, may_fail_late=undo.changes_late)
     def on_broker_change(
         self, started: Iterable[int] | Mapping[int, int] = (),
         bounced: Iterable[int] | Mapping[int, int] = (), failed: Iterable[int] = (),
     ) -> Outcome:
-        """Brokers registered, re-registered or vanished (6.2 as a whole, in Kafka's order).
+        """Brokers registered, re-registered or vanished (section 6.2 as a whole, in Kafka's order).
 
         Parameters
         ----------
@@ -207,7 +223,10 @@ class Controller:
         return outcome
 
     def on_broker_modification(self, broker_ids: Iterable[int]) -> Outcome:
-        """Endpoints or features of registered brokers changed: all brokers are told (6.2)."""
+        """Endpoints or features of registered brokers changed: all brokers are told.
+
+        Source: section 6.2.
+        """
         self._epochs(broker_ids, registered=True)
         if not self.active:
             return self.refused("on_broker_modification", "NOT_CONTROLLER")
@@ -257,7 +276,7 @@ class Controller:
         if fused:
             visits.start_brokers(self, brokers)
         else:
-            self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE))
+            self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE, brokers))
             self.checked(self.partition_state_machine.trigger_online())
         if state.n_reassigned:
             reassignment_requests.resume_on(self, state.find_brokers(sorted(epochs)))
@@ -277,17 +296,17 @@ class Controller:
             state.set_shutting_down(broker_ids, False)
         self.replicas_become_offline(hosted, brokers)
 
-    def replicas_become_offline(self, replicas: Replicas, died: Rows = NOTHING) -> None:
+    def replicas_become_offline(self, replicas: Replicas, died: Rows | None = None) -> None:
         """`onReplicasBecomeOffline` of section 6.2; `died` are the broker rows that went away."""
         state = self.state
         queued, others = context.split_queued(state, replicas)
         leaderless = state.list_marked(state.leader_offline, without_queued=True)
-        if self.profile.blames_dead_brokers:
+        if self.profile.blames_dead_brokers and died is not None:
             leaderless = leaderless[np.isin(state.records["leader"][leaderless], died)]
         machine = self.partition_state_machine
         self.checked(machine.run(leaderless, PartitionState.OFFLINE))
         results = self.checked(machine.trigger_online())
-        self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE))
+        self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE, died))
         if len(queued):
             deletion.fail_replica_deletion(self, queued)
         elif self.resumed_elsewhere:
@@ -305,7 +324,7 @@ class Controller:
         row = state.broker_row(broker_id)
         return int(state.broker_epoch[row]) if row >= 0 and state.registered[row] else None
 
-    # --- 6.3 to 6.12 ------------------------------------------------------------------------------
+    # --- sections 6.3 to 6.12 ---------------------------------------------------------------------
 
     controlled_shutdown = undo.all_or_nothing(shutdown.controlled_shutdown, undo.shuts_down_late)
     on_topic_change = undo.all_or_nothing(topics.on_topic_change)
@@ -336,7 +355,7 @@ class Controller:
     # --- gauges, and what every handler shares ---------------------------------------------------
 
     def gauges(self) -> dict[str, int]:
-        """Values of the exported gauges (1.6), by Kafka's names; all zero when not active."""
+        """Exported gauges by Kafka's names (section 1.6); all zero when not active."""
         return context.gauges(self.state, self.active)
 
     def send_update_metadata(
@@ -357,7 +376,7 @@ class Controller:
         return result
 
     def attempt(self, event: str, steps: Callable[[], None] | None) -> Outcome:
-        """Take the steps of an event; what they raise ends it (6.0)."""
+        """Take the steps of an event; what they raise ends it (section 6.0)."""
         try:
             if steps is not None:
                 steps()

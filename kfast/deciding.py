@@ -3,7 +3,7 @@
 The rule decides for all rows of a step before the step changes any. A step that is not the first of
 its event finds the state changed already: such events keep a copy of the state while they run.
 
-Source: specification, section 4.
+Source: docs/controller.md, section 4.
 """
 
 from __future__ import annotations

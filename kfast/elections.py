@@ -2,7 +2,8 @@
 
 These are the rules that the partition machine runs over whole clusters, asked for one partition.
 
-Source: specification, section 4; Kafka 3.9, `PartitionLeaderElectionAlgorithms` and `Election`.
+Source: docs/controller.md, section 4; Kafka 3.9, `PartitionLeaderElectionAlgorithms` and
+`Election`.
 """
 
 from __future__ import annotations

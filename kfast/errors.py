@@ -7,9 +7,15 @@ What Kafka itself would refuse is never an exception: it is a `schema.Code` in t
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 __all__ = [
-    "ArgumentError", "InputError", "InvariantError", "KfastError", "PolicyError", "RowError",
+    "ArgumentError", "InputError", "InvariantError", "KfastError", "MissingExtraError",
+    "PolicyError", "RowError", "require_extra",
 ]
+
+EXTRAS = {"numba": ("numba",), "spark": ("pyspark", "pandas"), "stats": ("scipy",)}
+"""Optional dependencies: the extras of `pyproject.toml`, and the modules that each installs."""
 
 
 class KfastError(Exception):
@@ -32,5 +38,34 @@ class PolicyError(KfastError, ValueError):
     """A user's election rule cannot be compiled, raised, or elected whom it may not."""
 
 
+class MissingExtraError(KfastError, ImportError):
+    """An optional dependency is not installed; the message has the `pip install` that does it."""
+
+
 class InvariantError(AssertionError):
-    """A rule of section 9 of the specification does not hold: kfast's own mistake."""
+    """A rule of docs/controller.md, section 9, does not hold: kfast's own mistake."""
+
+
+def require_extra(extra: str, user: str) -> None:
+    """Raise `MissingExtraError` unless the modules of an extra are installed; imports none.
+
+    Parameters
+    ----------
+    extra : str
+        Its name, a key of `EXTRAS`.
+    user : str
+        What needs it, for the message: "{user} needs {modules} (not installed): ...".
+    """
+    missing = [module for module in EXTRAS[extra] if not _is_installed(module)]
+    if missing:
+        raise MissingExtraError(
+            f"{user} needs {' and '.join(missing)} (not installed): pip install 'kfast[{extra}]'",
+            name=missing[0],
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # from a finder that forbids the module
+        return False

@@ -1,6 +1,6 @@
 """What a store answers, and faults that it can be told to have.
 
-Source: specification, section 1.7; Kafka 3.9, `KafkaZkClient`.
+Source: docs/controller.md, section 1.7; Kafka 3.9, `KafkaZkClient`.
 """
 
 from __future__ import annotations

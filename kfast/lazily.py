@@ -12,11 +12,7 @@ __all__ = ["LazyPackage", "load_lazily"]
 
 
 class LazyPackage(ModuleType):
-    """A package that finds public names in its modules when they are asked for.
-
-    A module may bear the name of a function that it has, as `kfast.risk` does: Python puts a
-    module into its package when it is first imported, and here the function is put in its place.
-    """
+    """A package that finds public names in its modules when they are asked for."""
 
     _MODULE_OF: Mapping[str, str]
 
@@ -26,11 +22,6 @@ class LazyPackage(ModuleType):
         found = getattr(import_module(f"{self.__name__}.{self._MODULE_OF[name]}"), name)
         setattr(self, name, found)
         return found
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._MODULE_OF and isinstance(value, ModuleType):
-            value = getattr(value, name)
-        super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._MODULE_OF})

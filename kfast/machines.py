@@ -4,7 +4,7 @@ Without a store the cache is the store, and a call is one kernel. With a store t
 read, decided on and written as Kafka does it (`kfast.conversation`); both ways go through the
 same rule functions.
 
-Source: specification, sections 2 and 3; Kafka 3.9, `ZkReplicaStateMachine` and
+Source: docs/controller.md, sections 2 and 3; Kafka 3.9, `ZkReplicaStateMachine` and
 `ZkPartitionStateMachine`.
 """
 
@@ -18,21 +18,30 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import conversation
-from kfast.arguments import check_threads
+from kfast.arguments import check_instance, check_threads
+from kfast.broker_groups import (
+    GroupOrder,
+    SharedGroups,
+    exceeds_small_map,
+    group_ranks,
+    improved_hashes,
+)
 from kfast.deciding import Decider, Occasion
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
-from kfast.kernels import election, partition_states, replica_states
+from kfast.kernels import election, hosting, partition_states, replica_states
 from kfast.policy import Policy, Rule
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.results import Result, nothing, online_action, online_result
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
-from kfast.state.records import Rows
+from kfast.state.records import Rows, Slots
 from kfast.state.tables import first_slots
 from kfast.store import Store
 from kfast.transitions import previous_mask
+
+NO_SLOTS = np.empty(0, np.uint64)
 
 ROWS_PER_THREAD = 16384
 """Fewer rows than this are not worth another thread."""
@@ -41,6 +50,7 @@ State = TypeVar("State", PartitionState, ReplicaState)
 
 def check_profile(state: ClusterState, profile: str | Profile) -> Profile:
     """Return the profile if it can hold the state; `ArgumentError` otherwise."""
+    check_instance("state", state, ClusterState)
     found = find_profile(profile)
     if state.any_offline_dir and not found.has_log_dirs:
         raise ArgumentError(
@@ -81,13 +91,14 @@ class ReplicaStateMachine:
         self.store = store
         self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
+        self.shared_groups: SharedGroups | None = None
 
     def startup(self) -> Outcome:
-        """Give every assigned replica a state, then move them Online or Offline (2.2)."""
+        """Give every assigned replica a state, then move them Online or Offline (section 2.2)."""
         return _outcome(self.journal, "replica machine startup", self.start())
 
     def start(self, *, reset: bool = False) -> Result:
-        """`startup` as a step of an event; with `reset`, as a new controller (6.1, step 4).
+        """`startup` as a step of an event; with `reset`, as a new controller (section 6.1, step 4).
 
         Codes are not kept: at startup every replica is Online or DeletionIneligible before, and
         both may become what is asked.
@@ -106,6 +117,8 @@ class ReplicaStateMachine:
         replica_states.start_replicas(
             state.records, state.replicas, state.replica_state, state.broker_status,
             state.topic_row, state.topic_flags, state.leader_offline,
+            self.rank_startup(online=True) if journal.keeps_effects else state.broker_id,
+            self.rank_startup(online=False),
             previous_mask(valid[ReplicaState.ONLINE]), previous_mask(valid[ReplicaState.OFFLINE]),
             state.controller_epoch, reset, moving and self.store is None, state.any_queued,
             journal.counting, *effects, *tallies,
@@ -117,16 +130,16 @@ class ReplicaStateMachine:
         if self.store is None:
             journal.add_step("replicas to OfflineReplica", tallies[1], effects[1], replicas=True)
             return nothing()
-        return self.run(self._ineligible(), ReplicaState.OFFLINE)
+        return self.run(self._assigned(online=False), ReplicaState.OFFLINE)
 
-    def _ineligible(self) -> Replicas:
-        """Assigned replicas that were not online at startup."""
+    def _assigned(self, *, online: bool) -> Replicas:
+        """Assigned replicas that are online, or those that are not."""
         state = self.state
-        weights = np.uint64(1) << np.arange(state.n_slots, dtype=np.uint64)
-        found = state.replica_state == ReplicaState.DELETION_INELIGIBLE
-        slots = (found * weights).sum(axis=1, dtype=np.uint64)
-        slots &= first_slots(state.records["n_replicas"])
-        rows = np.flatnonzero(slots).astype(np.int32)
+        rows = np.arange(state.n_partitions, dtype=np.int32)
+        live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
+        hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+        slots = first_slots(state.records["n_replicas"]) & (live if online else ~live)
+        rows = rows[slots != 0]
         return Replicas(rows, slots[rows])
 
     def handle_state_changes(self, replicas: Replicas, target: ReplicaState) -> Outcome:
@@ -153,7 +166,8 @@ class ReplicaStateMachine:
 
         References
         ----------
-        Specification, sections 2.3 to 2.6; Kafka 3.9, `ZkReplicaStateMachine.handleStateChanges`.
+        docs/controller.md, sections 2.3 to 2.6; Kafka 3.9,
+        `ZkReplicaStateMachine.handleStateChanges`.
         """
         rows = self.state.check_rows(replicas.rows)
         slots = np.ascontiguousarray(replicas.slots, np.uint64)
@@ -163,11 +177,80 @@ class ReplicaStateMachine:
         if (rows[1:] < rows[:-1]).any():
             order = np.argsort(rows)
             rows, slots = rows[order], slots[order]
-        result = self.run(Replicas(rows, slots), _target(target, ReplicaState))
-        return _outcome(self.journal, f"replicas to {target.label}", result)
+        moved = Replicas(rows, slots)
+        by_id = conversation.targets(self.state, moved, self.state.broker_id)
+        ranks = self.rank_groups(target, None, rows, slots)
+        place = np.lexsort((ranks[by_id[1]], by_id[0]))
+        result = self.run(moved, _target(target, ReplicaState))
+        codes = np.empty_like(result.codes)
+        codes[place] = result.codes
+        event = f"replicas to {target.label}"
+        return _outcome(self.journal, event, Result(codes, result.in_result, result.failure))
 
-    def run(self, replicas: Replicas, target: ReplicaState) -> Result:
-        """`handle_state_changes` without checks, as a step of an event."""
+    def rank_groups(
+        self, target: ReplicaState, brokers: Rows | None, rows: Rows, slots: Slots = NO_SLOTS
+    ) -> Rows:
+        """(B,) ranks of brokers in the order in which one call takes their replicas.
+
+        Source: section 2.3, step 3.
+
+        Parameters
+        ----------
+        target : ReplicaState
+            Where the replicas go; what is shared with other parts is the order of going Offline,
+            which is the only one that a state shows.
+        brokers : (n,) int32 or None
+            Broker rows that those of the call are among; by default all.
+        rows, slots : (m,) int32, (m,) uint64
+            The replicas of the call. Without slots, those that are assigned to `brokers`.
+        """
+        state, order = self.state, self.profile.group_order
+        if order is GroupOrder.ASCENDING or (brokers is not None and brokers.size <= 1):
+            return state.broker_id
+        sought = np.full(state.n_brokers, brokers is None, np.uint8)
+        if brokers is not None:
+            sought[brokers] = 1
+        found = np.empty(state.n_brokers, np.int32)
+        n = hosting.list_groups(state.records, state.replicas, rows, slots, sought, found)
+        groups = np.sort(found[:n])
+        ids = state.broker_id[groups]
+        if self.shared_groups is not None and target == ReplicaState.OFFLINE:
+            ids = self.shared_groups.join(self.journal.scope, ids)
+            groups = state.find_brokers(ids)
+        ranks = np.zeros(state.n_brokers, np.int32)
+        ranks[groups] = group_ranks(ids, order)
+        return ranks
+
+    def _rank_run(
+        self, target: ReplicaState, replicas: Replicas, brokers: Rows | None
+    ) -> tuple[Rows, bool]:
+        """Ranks for a call of `run`; or hashes of the brokers, where each partition is a call."""
+        ids, order, slots = self.state.broker_id, self.profile.group_order, replicas.slots
+        if not self.journal.each:
+            return self.rank_groups(target, brokers, replicas.rows, slots), False
+        if order is GroupOrder.SCALA_2_13 and (slots & (slots - np.uint64(1))).any():
+            return improved_hashes(ids), True
+        return group_ranks(ids, order, is_small=not exceeds_small_map(slots).any()), False
+
+    def rank_startup(self, *, online: bool) -> Rows:
+        """`rank_groups` of the replicas that are online at startup, or of those that are not."""
+        state, target = self.state, ReplicaState.ONLINE if online else ReplicaState.OFFLINE
+        live = state.registered & ~state.shutting_down
+        brokers = np.flatnonzero(live == online).astype(np.int32)
+        if state.any_offline_dir:
+            replicas = self._assigned(online=online)
+            return self.rank_groups(target, None, replicas.rows, replicas.slots)
+        if brokers.size <= 1:
+            return state.broker_id
+        return self.rank_groups(target, brokers, np.arange(state.n_partitions, dtype=np.int32))
+
+    def run(
+        self, replicas: Replicas, target: ReplicaState, brokers: Rows | None = None
+    ) -> Result:
+        """`handle_state_changes` without checks, as a step of an event.
+
+        Codes are in the order (row, rank of the broker); `brokers` as for `rank_groups`.
+        """
         if not len(replicas):
             return nothing()
         state, journal, profile = self.state, self.journal, self.profile
@@ -176,7 +259,10 @@ class ReplicaStateMachine:
         else:
             state.forget_survey()
         if self.store is not None and target == ReplicaState.OFFLINE:
-            return conversation.take_offline(state, self.store, journal, replicas, profile)
+            ranks, _ = self._rank_run(target, replicas, brokers)
+            return conversation.take_offline(
+                state, self.store, journal, replicas, ranks, profile
+            )
         asks = target == ReplicaState.NEW and profile.new_replica_reads_store
         if self.store is not None and asks:
             return conversation.start_new(state, self.store, journal, replicas, profile)
@@ -185,7 +271,8 @@ class ReplicaStateMachine:
         tally = journal.new_tally(threads_for(n, self.threads))
         replica_states.change_replicas(
             state.records, state.replicas, state.replica_state, state.topic_row,
-            state.topic_flags, state.leader_offline, replicas.rows, replicas.slots, int(target),
+            state.topic_flags, state.leader_offline, replicas.rows, replicas.slots,
+            *self._rank_run(target, replicas, brokers), int(target),
             previous_mask(profile.replica_previous[target]), state.controller_epoch, False,
             profile.without_leadership, profile.empties_unclean_isr, state.any_queued,
             journal.counting, codes, effects, tally,
@@ -234,7 +321,10 @@ class PartitionStateMachine:
     def trigger_online_partition_state_change(
         self, topics: Sequence[str] | None = None
     ) -> Outcome:
-        """Try to bring every New or Offline partition Online, of some topics or of all (3.2)."""
+        """Try to bring every New or Offline partition Online, of some topics or of all.
+
+        Source: section 3.2.
+        """
         with self._all_or_nothing(late=self.store is not None):
             result = self.trigger_online(topics)
         return _outcome(self.journal, "trigger online", result)
@@ -279,7 +369,7 @@ class PartitionStateMachine:
 
         References
         ----------
-        Specification, sections 3.3 to 3.6; Kafka 3.9,
+        docs/controller.md, sections 3.3 to 3.6; Kafka 3.9,
         `ZkPartitionStateMachine.handleStateChanges`.
         """
         rows = self.state.check_rows(partitions)

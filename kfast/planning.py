@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.arguments import MAX_LONG, number, whole
+from kfast.arguments import MAX_LONG, check_instance, number, whole
 from kfast.batching import DEFAULT_WORK, find_batches
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.kernels import planning as kernel
 from kfast.readiness import Readiness, check_margin, may_restart
-from kfast.schema import MAX_SLOTS
+from kfast.schema import MAX_SLOTS, RESTART_BATCHES, RESTART_BROKERS, columns_of
 from kfast.sets import Counts, live_brokers
 from kfast.state import ClusterState
 from kfast.state.records import Rows
@@ -103,7 +104,7 @@ class RestartPlan:
             sorted({rack for rack in names[self.batch == number] if rack is not None})
             for number in numbers.tolist()
         ]
-        return pa.table(
+        return RESTART_BATCHES.table(
             {
                 "batch": pa.array(numbers + 1, pa.int32()),
                 "n_brokers": pa.array(sizes.astype(np.int32)),
@@ -122,11 +123,11 @@ class RestartPlan:
 
         In the order of the batches; those that are not live come last.
         """
-        numbers = pa.array(self.batch + 1, mask=self.batch < 0)
-        starts = self._after(np.maximum(self.batch, 0))
-        table = self.readiness.brokers
-        table = table.add_column(0, "batch", numbers).append_column("starts_after_s", starts)
-        table = table.append_column("ends_after_s", self._after(np.maximum(self.batch, 0) + 1))
+        table = RESTART_BROKERS.table(columns_of(self.readiness.brokers) | {
+            "batch": pa.array(self.batch + 1, mask=self.batch < 0),
+            "starts_after_s": self._after(np.maximum(self.batch, 0)),
+            "ends_after_s": self._after(np.maximum(self.batch, 0) + 1),
+        })
         last = np.where(self.batch < 0, self.n_batches, self.batch)
         return table.take(pa.array(np.argsort(last, kind="stable")))
 
@@ -145,12 +146,29 @@ class RestartPlan:
             **self.readiness.counts,
         }
 
+    def _summary(self) -> Summary:
+        seconds = self.total_s
+        return "RestartPlan", {
+            "batches": self.n_batches,
+            "lower_bound": str(self.lower_bound),
+            "brokers": int((self.batch >= 0).sum()),
+            "by_rack": self.by_rack,
+            "isr_margin": str(self.readiness.isr_margin),
+            "unsatisfiable partitions": int((self.readiness.cause >= 0).sum()),
+            "total_s": None if seconds is None else f"{seconds:g}",
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
 
 def restart_plan(
     state: ClusterState,
     isr_margin: int = 0,
     by_rack: bool = False,
     *,
+    ignore_topics: str | None = None,
+    ignore_rf1: bool = False,
     ignore_unsatisfiable: bool = False,
     seconds_per_broker: float | None = None,
     work: int = DEFAULT_WORK,
@@ -173,6 +191,8 @@ def restart_plan(
         How many live ISR members above min ISR must be left in every partition.
     by_rack : bool, default False
         Each batch is within one rack, and the racks follow one another.
+    ignore_topics, ignore_rf1
+        What forbids nothing and puts no bound on any batch, as in `may_restart`.
     ignore_unsatisfiable : bool, default False
         Partitions that no order can satisfy put no bound on any batch: their members may restart
         together.
@@ -188,6 +208,7 @@ def restart_plan(
         An argument is outside its range; `by_rack`, and a live broker has no rack; more than 8192
         brokers are live.
     """
+    check_instance("state", state, ClusterState)
     isr_margin = check_margin(isr_margin)
     if seconds_per_broker is not None:
         seconds_per_broker = number("seconds_per_broker", seconds_per_broker, 0, MAX_LONG)
@@ -196,7 +217,9 @@ def restart_plan(
     if live.size > MOST_BROKERS:
         raise ArgumentError(f"{live.size} brokers are live: at most {MOST_BROKERS} can be planned")
     racks = _racks(state, live, by_rack)
-    readiness = may_restart(state, isr_margin)
+    readiness = may_restart(
+        state, isr_margin, ignore_topics=ignore_topics, ignore_rf1=ignore_rf1
+    )
     place = np.full(state.n_brokers, -1, np.int32)
     place[live] = np.arange(live.size, dtype=np.int32)
     sets, spare = readiness.sets, readiness.spare

@@ -23,7 +23,7 @@ is compiled. It is asked for every row before any is changed, so that a rule whi
 everything as it was. The preferred replica election leaves nothing to choose and asks no rule, and
 neither does the first leader of a new partition.
 
-Source: specification, section 4.1 (the candidates); numba's `cfunc`.
+Source: docs/controller.md, section 4.1 (the candidates); numba's `cfunc`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from kfast.errors import PolicyError
+from kfast.errors import PolicyError, require_extra
 from kfast.kernels import policies
 
 if TYPE_CHECKING:
@@ -150,9 +150,11 @@ def compile_rule(rule: Rule | Policy) -> Policy:
 
     Raises
     ------
+    MissingExtraError
+        numba is not installed.
     PolicyError
-        numba is not installed, a parameter is none of `VISIBLE`, numba cannot compile the function,
-        or it returns something other than an integer.
+        A parameter is none of `VISIBLE`, numba cannot compile the function, or it returns something
+        other than an integer.
     """
     if isinstance(rule, Policy):
         return rule
@@ -197,13 +199,8 @@ def _wanted(function: types.FunctionType) -> tuple[str, ...]:
 
 def _callback(function: types.FunctionType, wanted: tuple[str, ...]) -> Any:
     """Compile a function to what the kernels call."""
-    try:
-        numba: Any = importlib.import_module("numba")
-    except ModuleNotFoundError as error:
-        raise PolicyError(
-            f"policy {function.__name__}: a rule is compiled by numba, which is not installed; "
-            "get it with: pip install 'kfast[numba]'"
-        ) from error
+    require_extra("numba", f"policy {function.__name__}")
+    numba: Any = importlib.import_module("numba")
     int32, int64 = numba.types.int32, numba.types.int64
     arrays = [numba.types.CPointer(kind) for kind in (int32, int32, int64)]
     # Without bounds checks a wrong index would read, or write, anywhere.

@@ -4,7 +4,7 @@ A profile is two tables of legal transitions and a handful of named switches. Ea
 once, before a loop or a step begins, so a profile is no second implementation. The field comments
 say since which version Kafka does so.
 
-Source: specification, section 8.1; Kafka 0.10.2, 1.0, 1.1, 2.0, 2.4 and 3.9,
+Source: docs/controller.md, section 8.1; Kafka 0.10.2, 1.0, 1.1, 2.0, 2.4 and 3.9,
 `KafkaController`, `ReplicaStateMachine`, `PartitionStateMachine`, `ControllerChannelManager` and
 `TopicDeletionManager`.
 """
@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from kfast.arguments import shown
+from kfast.broker_groups import GroupOrder
 from kfast.errors import ArgumentError
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.transitions import (
@@ -34,7 +36,7 @@ class WithoutLeadership(IntEnum):
     MOVED = 0
     """It is Offline, and every broker is told (since 2.3)."""
     SKIPPED = 1
-    """It stays as it was, and nothing is logged (1.1 to 2.2)."""
+    """It stays as it was, and nothing is logged (Kafka 1.1 to 2.2)."""
     REFUSED = 2
     """It stays as it was: an error, unless its topic is to be deleted (before 1.1)."""
 
@@ -59,10 +61,13 @@ class Profile:
 
     item_by_item: bool = False
     """Replicas and partitions go one by one, each with store calls of its own (before 1.1)."""
+    group_order: GroupOrder = GroupOrder.SCALA_2_13
+    """Order of the broker groups of one call: that of the Scala with which Kafka is usually built
+    (2.13 since 2.6). Before 1.1 there are no groups; replicas of a partition go by ascending id."""
     offlines_dead_at_startup: bool = True
     """At failover, replicas that are not online become Offline (since 2.3)."""
     without_leadership: WithoutLeadership = WithoutLeadership.MOVED
-    """What -> OfflineReplica does to a partition without cached leadership (1.1, 2.3)."""
+    """What -> OfflineReplica does where no leadership is cached (it changed in 1.1 and in 2.3)."""
     new_replica_reads_store: bool = False
     """-> NewReplica asks the store for the leader, not the cache (before 1.1)."""
     empties_unclean_isr: bool = False
@@ -79,11 +84,11 @@ class Profile:
     writes_back_without_strategy: bool = False
     """No strategy: the record is written back as it is (before 1.1); since then it is an error."""
     retries_every_election: bool = False
-    """After any conflict all partitions of the call are elected again (1.1 to 2.3)."""
+    """After any conflict all partitions of the call are elected again (Kafka 1.1 to 2.3)."""
     undecodable_fails_call: bool = False
-    """A record that cannot be decoded fails the whole call (1.1 to 2.3)."""
+    """A record that cannot be decoded fails the whole call (Kafka 1.1 to 2.3)."""
     shutdown_among_live: bool = False
-    """Brokers in controlled shutdown are not told of the elections it causes (1.1 to 2.0)."""
+    """Brokers in controlled shutdown are not told of the elections it causes (Kafka 1.1 to 2.0)."""
     marks_recovery: bool = True
     """An unclean leader starts in recovery (since 3.2)."""
     guards_writes: bool = True
@@ -178,6 +183,7 @@ ZK_2_4 = replace(
     ZK_3_9,
     name="zk-2.4",
     title="Kafka 2.4",
+    group_order=GroupOrder.SCALA_2_12,
     marks_recovery=False,
     tells_starting_of_queued=True,
     announces_unless_elected=False,
@@ -218,6 +224,7 @@ ZK_1_0 = replace(
     name="zk-1.0",
     title="Kafka 1.0",
     item_by_item=True,
+    group_order=GroupOrder.ASCENDING,
     without_leadership=WithoutLeadership.REFUSED,
     new_replica_reads_store=True,
     empties_unclean_isr=True,
@@ -246,5 +253,5 @@ def find_profile(profile: str | Profile) -> Profile:
     if isinstance(profile, Profile):
         return profile
     if profile not in tuple(PROFILES):
-        raise ArgumentError(f"profile {profile!r} is unknown; allowed: {', '.join(PROFILES)}")
+        raise ArgumentError(f"profile {shown(profile)} is unknown; allowed: {', '.join(PROFILES)}")
     return PROFILES[profile]

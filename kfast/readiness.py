@@ -5,11 +5,12 @@ beyond a margin that is asked for. While a broker is down its replicas are out o
 question is about live ISR members alone. Where a partition allows none, no order of restarts can
 satisfy it: it is listed with what causes that.
 
-Source: Kafka 3.9, `ReplicaManager`'s gauges of min ISR; specification, section 1.5.
+Source: Kafka 3.9, `ReplicaManager`'s gauges of min ISR; docs/controller.md, section 1.5.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,21 +19,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.arguments import whole
+from kfast.arguments import check_instance, is_whole, whole
+from kfast.display import Summary, summary_html, summary_text
+from kfast.schema import CAUSES, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS
 from kfast.sets import BrokerSets, Counts, Standing, group_sets, live_brokers, take_standing
+from kfast.settings import match_topics
 from kfast.state import ClusterState
-from kfast.state.tables import first_slots, id_lists, topic_names
+from kfast.state.tables import first_slots, id_lists, row_keys
+from kfast.views import names_at
 
-__all__ = ["CAUSES", "Readiness", "check_margin", "may_restart"]
+__all__ = ["CAUSES", "TOGETHER", "Readiness", "check_margin", "may_restart"]
 
-CAUSES = {
-    "replication_factor": "the partition has one replica",
-    "min_insync_replicas": "min.insync.replicas is as large as the replication factor",
-    "isr_margin": "the replication factor leaves less above min ISR than the margin asked for",
-    "isr": "the ISR is not complete, or not live, at the moment; its members could be restarted "
-    "once it is",
-}
-"""Why a partition allows no in-sync replica to restart; the first three last for ever."""
+TOGETHER = "together"
+"""Cause that is none of a partition alone: the brokers asked about are too many of its ISR."""
 
 MOST_MARGIN = 63
 SPARE_AT = 64
@@ -53,6 +52,8 @@ class Readiness:
         Live ISR members of the partitions, those that can spare as many together.
     cause : (P,) int8
         Place in `CAUSES` of what makes each partition allow nothing; -1 where it allows a restart.
+    n_ignored : int
+        Partitions that forbid nothing because the caller wanted it; they are in no count.
     """
 
     state: ClusterState
@@ -60,6 +61,7 @@ class Readiness:
     standing: Standing
     sets: BrokerSets
     cause: npt.NDArray[np.int8]
+    n_ignored: int = 0
 
     @property
     def spare(self) -> npt.NDArray[np.int32]:
@@ -107,25 +109,32 @@ class Readiness:
         }
         for number, name in enumerate(CAUSES):
             columns[f"forbidding_{name}"] = pa.array(counts[:, 2 + number].copy())
-        return pa.table(columns)
+        return READINESS_BROKERS.table(columns)
 
     @property
     def partitions(self) -> pa.Table:
         """Partitions that allow no restart of their members: what they have, and the cause.
 
-        Columns: topic, partition, replicas, isr (its live members), in_sync, min_isr (in force),
-        min_insync_replicas and set_by (the setting, and whose it is), spare (in_sync above
-        min_isr), cause.
+        Columns: topic, partition, partition_row, replicas, isr (its live members), in_sync, min_isr
+        (in force), min_insync_replicas and set_by (the setting, and whose it is), spare (in_sync
+        above min_isr), cause.
         """
         return self._table(np.flatnonzero(self.cause >= 0))
 
-    def forbidding(self, broker_id: int) -> pa.Table:
-        """Partitions that forbid the restart of one broker; columns as in `partitions`."""
-        row = int(self.state.find_brokers([broker_id])[0])
+    def forbidding(self, broker_ids: int | Iterable[int]) -> pa.Table:
+        """Partitions that forbid the restart of a broker, or of several together.
+
+        Columns as in `partitions`. The cause of those that allow the restart of each of these
+        brokers, but not of all of them together, is `TOGETHER`.
+        """
+        ids: Any = [broker_ids] if is_whole(broker_ids) else broker_ids
+        rows = self.state.find_brokers(ids)
+        standing = self.standing
         bits = np.arange(self.state.n_slots, dtype=np.uint64)
-        held = (self.standing.live_isr[:, None] >> bits) & np.uint64(1) != 0
-        mine = (held & (self.state.replicas == row)).any(axis=1)
-        return self._table(np.flatnonzero(mine & (self.cause >= 0)))
+        held = (standing.live_isr[:, None] >> bits) & np.uint64(1) != 0
+        members = (held & np.isin(self.state.replicas, rows)).sum(axis=1)
+        spare = standing.in_sync.astype(np.int16) - standing.needed - self.isr_margin
+        return self._table(np.flatnonzero((members > 0) & (spare < members)))
 
     def _table(self, found: npt.NDArray[np.intp]) -> pa.Table:
         state, standing = self.state, self.standing
@@ -134,10 +143,9 @@ class Readiness:
         setting = np.where(override < 0, state.default_min_insync_replicas, override)
         in_sync = standing.in_sync[rows].astype(np.int32)
         needed = standing.needed[rows].astype(np.int32)
-        return pa.table(
+        return READINESS_PARTITIONS.table(
             {
-                "topic": topic_names(state, rows),
-                "partition": pa.array(state.partition[rows]),
+                **row_keys(state, rows),
                 "replicas": id_lists(state, rows, first_slots(standing.n_replicas[rows])),
                 "isr": id_lists(state, rows, standing.live_isr[rows]),
                 "in_sync": pa.array(in_sync),
@@ -145,7 +153,7 @@ class Readiness:
                 "min_insync_replicas": pa.array(setting.astype(np.int32)),
                 "set_by": _words(override < 0, ("topic", "brokers")),
                 "spare": pa.array(in_sync - needed),
-                "cause": _words(self.cause[rows], tuple(CAUSES)),
+                "cause": _words(self.cause[rows], (*CAUSES, TOGETHER)),
             }
         )
 
@@ -165,7 +173,7 @@ class Readiness:
         topics, causes, factors = kinds[:, order]
         override = state.topic_min_insync_replicas[topics]
         setting = np.where(override < 0, state.default_min_insync_replicas, override)
-        return pa.table(
+        return READINESS_TOPICS.table(
             {
                 "topic": state.topic.take(pa.array(topics)),
                 "cause": _words(causes, tuple(CAUSES)),
@@ -191,13 +199,22 @@ class Readiness:
             },
         }
 
+    def _summary(self) -> Summary:
+        return "Readiness", {**self.counts, "isr_margin": str(self.isr_margin)}
 
-def _words(numbers: npt.NDArray[Any], words: tuple[str, ...]) -> pa.DictionaryArray:
-    indices = pa.array(np.asarray(numbers, np.int8))
-    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
 
-def may_restart(state: ClusterState, isr_margin: int = 0) -> Readiness:
+def _words(numbers: npt.NDArray[Any], words: tuple[str, ...]) -> pa.Array:
+    """Words by their numbers; -1 is the last one."""
+    return names_at(pa.array(words, pa.string()), np.asarray(numbers, np.int8) % len(words))
+
+
+def may_restart(
+    state: ClusterState, isr_margin: int = 0, *, ignore_topics: str | None = None,
+    ignore_rf1: bool = False,
+) -> Readiness:
     """Say of every broker whether it may be restarted now, alone.
 
     It may where every partition of whose live ISR it is a member has at least
@@ -210,15 +227,23 @@ def may_restart(state: ClusterState, isr_margin: int = 0) -> Readiness:
         Not changed. It must not change while the answer is in use.
     isr_margin : int, default 0
         How many live ISR members above min ISR must be left.
+    ignore_topics : str, optional
+        A regular expression: topics whose whole name matches forbid nothing.
+    ignore_rf1 : bool, default False
+        Partitions with one replica forbid nothing; any restart takes them offline.
 
     Raises
     ------
     ArgumentError
-        The margin is not a whole number from 0 to 63.
+        The margin is not a whole number from 0 to 63; `ignore_topics` is no regular expression, or
+        matches no topic.
     """
+    check_instance("state", state, ClusterState)
     margin = check_margin(isr_margin)
     standing = take_standing(state)
-    counted = standing.assigned & (standing.n_replicas > 0)
+    ignored = _ignored(state, standing, ignore_topics, ignore_rf1)
+    standing.live_isr[ignored] = 0
+    counted = standing.assigned & (standing.n_replicas > 0) & ~ignored
     spare = standing.in_sync.astype(np.int16) - standing.needed
     cause = np.full(state.n_partitions, -1, np.int8)
     names = list(CAUSES)
@@ -231,7 +256,21 @@ def may_restart(state: ClusterState, isr_margin: int = 0) -> Readiness:
     cause[~counted | (spare - margin >= 1)] = -1
     tags = np.clip(spare + SPARE_AT, 0, 255).astype(np.uint8)
     sets = group_sets(state, standing.live_isr, tags)
-    return Readiness(state, margin, standing, sets, cause)
+    return Readiness(state, margin, standing, sets, cause, int(ignored.sum()))
+
+
+def _ignored(
+    state: ClusterState, standing: Standing, ignore_topics: str | None, ignore_rf1: bool
+) -> npt.NDArray[np.bool_]:
+    """(P,) whether each partition forbids nothing, as the caller wants it."""
+    ignored = np.zeros(state.n_partitions, np.bool_)
+    if ignore_topics is not None:
+        topics = np.zeros(max(state.n_topics, 1), np.bool_)
+        topics[match_topics(state, "ignore_topics", ignore_topics)] = True
+        ignored |= topics[state.topic_row]
+    if ignore_rf1:
+        ignored |= standing.n_replicas == 1
+    return ignored & standing.assigned
 
 
 def check_margin(isr_margin: int) -> int:

@@ -4,7 +4,7 @@ The machines fill their batches by the row; this is the same rule for whoever wa
 partitions: what is added is merged, unregistered brokers are dropped, and one request per broker
 and kind goes out.
 
-Source: specification, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
+Source: docs/controller.md, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ VERSIONS: dict[str, tuple[tuple[str, int], ...]] = {
         ("<2.2-IV0", 0), ("2.2-IV0", 1), ("2.4-IV1", 2), ("2.6-IV0", 3), ("3.4-IV0", 4),
     ),
 }
-"""Kind of request: the wire version by the first inter-broker protocol that uses it (5.5)."""
+"""Kind of request: the wire version by the first inter-broker protocol that uses it.
+
+Source: section 5.5.
+"""
 
 RECOVERY_CARRIED_FROM = "3.2-IV0"
 """LeaderAndIsr says the leader recovery state from this protocol on."""
@@ -60,11 +63,11 @@ class SentRequests:
         self.split_stop = split_stop
 
     def by_broker(self) -> dict[int, list[dict[str, Any]]]:
-        """Requests per broker in the order of emission (5.3)."""
+        """Requests per broker in the order of emission (section 5.3)."""
         return by_broker(self.outcome, split_stop=self.split_stop)
 
     def respond_ok(self) -> list[dict[str, Any]]:
-        """Events that follow when every request is answered without an error (5.4)."""
+        """Events that follow when every request is answered without an error (section 5.4)."""
         events: list[dict[str, Any]] = []
         requests = self.outcome.requests.to_pylist()
         told = sorted({r["broker_id"] for r in requests if r["kind"] == "LeaderAndIsr"})
@@ -138,7 +141,10 @@ class RequestBatch:
         self.add_update_metadata(state.broker_id[state.registered].tolist(), rows)
 
     def add_stop_replica(self, broker_ids: Iterable[int], row: int, delete: bool) -> None:
-        """Tell brokers to stop a replica, and to delete it; once asked, deletion stays (5.2)."""
+        """Tell brokers to stop a replica, and to delete it; once asked, deletion stays.
+
+        Source: section 5.2.
+        """
         rows = np.asarray([row], np.int32)
         for broker in [b for b in broker_ids if b >= 0]:
             effect = self._journal.record_effects(rows, KIND_STOP | (KIND_DELETE if delete else 0))
@@ -147,14 +153,17 @@ class RequestBatch:
             self._added.append(effect)
 
     def add_update_metadata(self, broker_ids: Iterable[int], rows: npt.ArrayLike) -> None:
-        """Tell brokers of partitions; those without cached leadership carry no entry (5.2)."""
+        """Tell brokers of partitions; those without cached leadership carry no entry.
+
+        Source: section 5.2.
+        """
         self._metadata_brokers.update(b for b in broker_ids if b >= 0)
         asked = self._journal.metadata_rows(np.asarray(rows, np.int32))
         led = (self.state.records["flags"][asked] & FLAG_HAS_LEADERSHIP) != 0
         self._told.append(self._journal.record_effects(asked[led], KIND_LEADER_AND_ISR))
 
     def send(self) -> SentRequests:
-        """Merge what was added, drop unregistered brokers, and begin again (5.3)."""
+        """Merge what was added, drop unregistered brokers, and begin again (section 5.3)."""
         empty = np.zeros(0, EFFECT)
         chosen = np.isin(self.state.broker_id, sorted(self._metadata_brokers))
         self._journal.add_batch(

@@ -1,6 +1,6 @@
 """Result: what one call of a state machine gave, as Kafka's result map has it.
 
-Source: specification, sections 2.3, 3.3 and 3.4.
+Source: docs/controller.md, sections 2.3, 3.3 and 3.4.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ _IN_RESULT = np.array([
                  Code.CREATE_CALL_FAILED)
     for code in map(Code, range(len(Code)))
 ])
-"""Whether the result map has an entry, by code, where the cache is the store (3.4)."""
+"""Whether the result map has an entry, by code, where the cache is the store (section 3.4)."""
 
 
 class EventFailed(Exception):  # noqa: N818 - a normal end of an event
-    """Kafka's handler would have raised here: the event ends, what it did so far stays (6.0).
+    """Kafka's handler would have raised here: the event ends, what it did so far stays.
+
+    Source: section 6.0.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def online_action(target: PartitionState, strategy: Strategy | None) -> str:
 
 
 def online_result(codes: npt.NDArray[np.uint8], failure: Code | None) -> Result:
-    """Kafka's result map: elections only, or the error for every input (3.3, 3.4)."""
+    """Kafka's result map: elections only, or the error for every input (sections 3.3 and 3.4)."""
     if failure is not None:
         every = np.ones(codes.size, np.bool_)
         return Result(np.full(codes.size, failure, np.uint8), every, failure)

@@ -1,18 +1,25 @@
 """Every column and every code, said once.
 
-Arrays, checks, Arrow schemas and the column reference that `kfast schema` prints are made from the
-tables below. Kafka's own numbers are kept where Kafka has them (states, sentinels).
+Arrays, checks, Arrow and Spark schemas, the column reference that `kfast schema` prints and that of
+the results (`docs/results.md`) are made from the tables below: first those of a cluster, then those
+that kfast answers with. Kafka's own numbers are kept where Kafka has them (states, sentinels).
 
-Source: Kafka 3.9, `ControllerContext`, `ReplicaState`, `PartitionState`; specification, section 1.
+Source: Kafka 3.9, `ControllerContext`, `ReplicaState`, `PartitionState`; docs/controller.md,
+section 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from kfast.errors import InvariantError
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
@@ -30,7 +37,7 @@ NARROW_BROKERS = 65535
 
 
 class PartitionState(IntEnum):
-    """States of a partition, with Kafka's bytes. Source: specification, section 3.1."""
+    """States of a partition, with Kafka's bytes. Source: section 3.1."""
 
     NO_ENTRY = -1
     NEW = 0
@@ -45,7 +52,7 @@ class PartitionState(IntEnum):
 
 
 class ReplicaState(IntEnum):
-    """States of a replica, with Kafka's bytes. Source: specification, section 2.1."""
+    """States of a replica, with Kafka's bytes. Source: section 2.1."""
 
     NO_ENTRY = 0
     NEW = 1
@@ -78,7 +85,7 @@ REPLICA_STATE_NAMES = (
 
 
 class Strategy(IntEnum):
-    """How a leader is chosen. Source: specification, section 4.1."""
+    """How a leader is chosen. Source: section 4.1."""
 
     OFFLINE = 0
     OFFLINE_ALLOW_UNCLEAN = 1
@@ -98,44 +105,47 @@ class Code(IntEnum):
     MOVED = 0
     """The state is the target now."""
     INITIALIZED = 1
-    """A new partition got its first leader (3.5); it is Online, and in no result map."""
+    """A new partition got its first leader (section 3.5); it is Online, and in no result map."""
     ELECTED = 2
-    """A leader was elected (3.6); the partition is Online."""
+    """A leader was elected (section 3.6); the partition is Online."""
     ILLEGAL_STATE = 3
     """The matrix does not allow this transition."""
     LEADER_IS_NEW_REPLICA = 4
-    """2.4: the replica that should become New is the cached leader."""
+    """Section 2.4: the replica that should become New is the cached leader."""
     NEWER_CONTROLLER = 5
     """The record was written by a controller with a higher epoch."""
     NO_RECORD = 6
     """The store holds no record of the partition, or one that cannot be decoded."""
     DROPPED = 7
-    """2.6: no record, topic queued for deletion: silently left as it was. Before Kafka 2.3 also
-    what has no cached leadership (8.1)."""
+    """Section 2.6: no record, topic queued for deletion: silently left as it was. Before Kafka 2.3
+    also what has no cached leadership (section 8.1)."""
     NO_ELIGIBLE_LEADER = 8
     """The strategy found nobody."""
     CONFIG_LOOKUP_FAILED = 9
-    """4.2: the topic's configuration could not be read, so nobody was elected."""
+    """Section 4.2: the topic's configuration could not be read, so nobody was elected."""
     NO_LIVE_REPLICA = 10
-    """3.5: no assigned replica of a new partition is online."""
+    """Section 3.5: no assigned replica of a new partition is online."""
     NODE_EXISTS = 11
-    """3.5: the store already holds a record of the new partition."""
+    """Section 3.5: the store already holds a record of the new partition."""
     STORE_ERROR = 12
     """The store answered with another error."""
     APPENDED = 13
-    """2.4: Online from New, but not assigned: the broker was appended to the assignment."""
+    """Section 2.4: Online from New, but not assigned: the broker was appended to the assignment."""
     ILLEGAL_ARGUMENT = 14
-    """3.3: the whole call failed because it named no strategy."""
+    """Section 3.3: the whole call failed because it named no strategy."""
     CONTROLLER_MOVED = 15
     """The whole call failed because another controller has taken over."""
     CREATE_CALL_FAILED = 16
-    """3.5: the call that creates records failed as a whole; logged with NewPartition as target."""
+    """The call that creates records failed as a whole; logged with NewPartition as target.
+
+    Source: section 3.5.
+    """
     NOT_ASKED = 17
     """The call failed as a whole before this one was looked at."""
     CONFIG_LOOKUP_LOGGED = 18
-    """4.2: the failed look-up was logged, and then the whole call failed."""
+    """Section 4.2: the failed look-up was logged, and then the whole call failed."""
     UNDECODABLE = 19
-    """8.1: the whole call failed because a record cannot be decoded (Kafka 1.1 to 2.3)."""
+    """Section 8.1: the whole call failed because a record cannot be decoded (Kafka 1.1 to 2.3)."""
 
     @property
     def succeeded(self) -> bool:
@@ -167,7 +177,7 @@ _ERRORS = {
 
 
 class AlterCode(IntEnum):
-    """What the controller answers to one partition of an AlterPartition request (6.10)."""
+    """What the controller answers to one partition of an AlterPartition request (section 6.10)."""
 
     WRITTEN = 0
     UNCHANGED = 1
@@ -182,7 +192,7 @@ class AlterCode(IntEnum):
 
 
 class ReassignmentCode(IntEnum):
-    """What the controller answers to the reassignment of one partition (6.7)."""
+    """What the controller answers to the reassignment of one partition (section 6.7)."""
 
     STARTED = 0
     INVALID_REPLICA_ASSIGNMENT = 1
@@ -217,6 +227,9 @@ class Column:
         The value that means "none"; None where there is no such value.
     axes : tuple of str
         What the array is indexed by.
+    nullable : bool
+        Whether the Arrow table that kfast gives may have nulls. In a table that kfast is given, a
+        null says nothing in every column.
     """
 
     name: str
@@ -225,6 +238,7 @@ class Column:
     meaning: str
     null: object = None
     axes: tuple[str, ...] = ()
+    nullable: bool = False
 
 
 _IDS = pa.list_(pa.int32())
@@ -251,7 +265,7 @@ BROKERS = (
         "broker_id", "int32", pa.int32(),
         "Kafka's broker id; the table is sorted by it", axes=("broker",),
     ),
-    Column("rack", "arrow", pa.string(), "broker.rack", axes=("broker",)),
+    Column("rack", "arrow", pa.string(), "broker.rack", axes=("broker",), nullable=True),
     Column(
         "registered", "bool", pa.bool_(),
         "its registration is in the store: live or shutting down", axes=("broker",),
@@ -262,15 +276,18 @@ BROKERS = (
 
 TOPICS = (
     Column("topic", "arrow", pa.string(), "name", axes=("topic",)),
-    Column("topic_id", "arrow", pa.string(), "22 characters of URL-safe base64", axes=("topic",)),
+    Column(
+        "topic_id", "arrow", pa.string(), "22 characters of URL-safe base64",
+        axes=("topic",), nullable=True,
+    ),
     Column("exists", "bool", pa.bool_(), "is among the controller's topics", axes=("topic",)),
     Column(
         "unclean_leader_election", "int8", pa.bool_(),
-        "topic override of unclean.leader.election.enable", -1, ("topic",),
+        "topic override of unclean.leader.election.enable", -1, ("topic",), nullable=True,
     ),
     Column(
         "min_insync_replicas", "int32", pa.int32(),
-        "topic override of min.insync.replicas", -1, ("topic",),
+        "topic override of min.insync.replicas", -1, ("topic",), nullable=True,
     ),
     Column("queued_for_deletion", "bool", pa.bool_(), "deletion was asked for", axes=("topic",)),
     Column("deletion_started", "bool", pa.bool_(), "deletion has begun", axes=("topic",)),
@@ -325,7 +342,7 @@ REPLICAS = (
     Column(
         "replicas", "broker", _IDS,
         "broker rows: assigned replicas first, preferred replica in slot 0",
-        -1, ("partition", "slot"),
+        -1, ("partition", "slot"), nullable=True,
     ),
     Column(
         "replica_state", "uint8", None,
@@ -359,7 +376,10 @@ FLAG_COLUMNS = (
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """Arrow schema of a table's columns, in order; columns that Arrow tables lack are left out."""
+    """Arrow schema of a table as kfast is given it, without columns that Arrow tables lack.
+
+    Every field is nullable: a null says nothing.
+    """
     return pa.schema([pa.field(c.name, c.arrow) for c in columns if c.arrow is not None])
 
 
@@ -398,3 +418,871 @@ def record_dtype(narrow: bool) -> np.dtype:
 def broker_dtype(narrow: bool) -> np.dtype:
     """Numpy dtype of a broker row in the replica matrix; its largest value, or -1, is the null."""
     return np.dtype(np.uint16 if narrow else np.int32)
+
+
+# --- what kfast answers with -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """One column of a table that kfast gives.
+
+    Parameters
+    ----------
+    name : str
+    arrow : pa.DataType
+        Its type, which Spark knows too.
+    meaning : str
+        One sentence; of a nullable column also what a null means.
+    nullable : bool
+        Whether there may be nulls.
+    """
+
+    name: str
+    arrow: pa.DataType
+    meaning: str
+    nullable: bool = False
+
+    @property
+    def field(self) -> pa.Field:
+        """The same for Arrow."""
+        return pa.field(self.name, self.arrow, self.nullable)
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """One table that kfast gives: what makes it, and its columns.
+
+    Parameters
+    ----------
+    name : str
+    source : str
+        The call or attribute that gives it.
+    rows : str
+        What the rows are, and in which order.
+    columns : tuple of ResultColumn
+    """
+
+    name: str
+    source: str
+    rows: str
+    columns: tuple[ResultColumn, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the table."""
+        return pa.schema([column.field for column in self.columns])
+
+    def table(self, columns: Mapping[str, Any]) -> pa.Table:
+        """Make the table of its columns, which may come in any order.
+
+        Raises
+        ------
+        InvariantError
+            They are not the columns of this table.
+        """
+        names = self.schema.names
+        if set(columns) != set(names):
+            raise InvariantError(f"{self.name} has the columns {names}, found {[*columns]}")
+        return pa.table([columns[name] for name in names], schema=self.schema)
+
+
+def columns_of(table: pa.Table | pa.RecordBatch) -> dict[str, Any]:
+    """Columns of a table by name, to make another one of."""
+    return dict(zip(table.schema.names, table.columns, strict=True))
+
+
+CENSUS_METRICS: Mapping[str, str] = {
+    "offline": "partitions without a live leader",
+    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
+    "offline ones included",
+    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
+    "under_replicated": "partitions with fewer live in-sync replicas than assigned ones; those "
+    "that a reassignment adds are not asked for",
+    "no_live_replica": "partitions none of whose assigned replicas is live",
+    "not_preferred": "partitions led by another than the preferred replica",
+}
+"""What a census counts, and what each count means."""
+
+SWEEP_COUNTS = {
+    "offline": "partitions without a leader afterwards",
+    "offline_if_clean": "partitions none of whose in-sync replicas is live",
+    "no_live_replica": "partitions none of whose assigned replicas is live",
+    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
+    "offline ones included",
+    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
+    "leaders_moved": "partitions with a leader before and after, and they differ",
+    "unclean": "leaders that were chosen outside the ISR",
+    "fullest_broker_leaders": "partitions that the broker with the most leaders leads",
+}
+"""What a sweep counts per scenario; the first seven have the places of `kernels/sweep.h`."""
+
+RISK_METRICS = {
+    "offline_if_clean": "no member of the ISR is live: offline, unless the election is unclean",
+    "no_live_replica": "no assigned replica is live",
+    "under_min_isr": "fewer live ISR members than min ISR: producers with acks=all are refused",
+}
+"""What a failure may do to a partition."""
+
+CAUSES = {
+    "replication_factor": "the partition has one replica",
+    "min_insync_replicas": "min.insync.replicas is as large as the replication factor",
+    "isr_margin": "the replication factor leaves less above min ISR than the margin asked for",
+    "isr": "the ISR is not complete, or not live, at the moment; its members could be restarted "
+    "once it is",
+}
+"""Why a partition allows no in-sync replica to restart; the first three last for ever."""
+
+_BOOL, _INT8, _INT32, _INT64 = pa.bool_(), pa.int8(), pa.int32(), pa.int64()
+_FLOAT, _TEXT, _TIME = pa.float64(), pa.string(), pa.timestamp("ms")
+_TEXTS = pa.list_(pa.string())
+
+
+def _counts(*columns: tuple[str, str]) -> tuple[ResultColumn, ...]:
+    """Columns that count something."""
+    return tuple(ResultColumn(name, _INT64, meaning) for name, meaning in columns)
+
+
+def _or_null(column: ResultColumn, when: str) -> ResultColumn:
+    """A column that may be null, and when it is."""
+    return replace(column, nullable=True, meaning=f"{column.meaning}; null {when}")
+
+
+def _in_tables(columns: Collection[Column]) -> tuple[ResultColumn, ...]:
+    """Columns of a cluster's Arrow table."""
+    plain = [
+        ResultColumn(column.name, column.arrow, column.meaning)
+        for column in columns
+        if column.arrow is not None
+    ]
+    nullable = {column.name for column in columns if column.nullable}
+    return tuple(
+        _or_null(column, "where there is none") if column.name in nullable else column
+        for column in plain
+    )
+
+
+def _before(column: ResultColumn) -> ResultColumn:
+    """The same at an earlier moment."""
+    return replace(column, name=f"{column.name}_before", meaning=f"before: {column.meaning}")
+
+
+_STEP = ResultColumn("step", _INT32, "number of the step, from 0, which `steps` names")
+_EVENT = ResultColumn("event", _INT32, "number of the event, from 0")
+_ACTION = ResultColumn("action", _TEXT, "what was done")
+_TOPIC = ResultColumn("topic", _TEXT, "name of the topic")
+_PARTITION = ResultColumn("partition", _INT32, "partition number within the topic")
+_ROW = ResultColumn(
+    "partition_row", _INT32, "row of the partition in the state: `state.partition[partition_row]`"
+)
+_KEY = (_TOPIC, _PARTITION, _ROW)
+_REPLICAS = ResultColumn("replicas", _IDS, "ids of the assigned replicas, preferred replica first")
+_ISR = ResultColumn("isr", _IDS, "ids of the in-sync replicas, in the order of the assigned ones")
+_LEADER = ResultColumn("leader", _INT32, "id of the leader, -1 for none")
+_LEADER_EPOCH = ResultColumn("leader_epoch", _INT32, "leader epoch")
+_IN_IDS = {
+    "leader": _LEADER.meaning,
+    "isr": _ISR.meaning,
+    "adding": "ids that a reassignment adds",
+    "removing": "ids that a reassignment removes",
+    "offline_dir": "ids of the brokers whose log directory of it is offline",
+}
+"""What columns of rows and slots mean where they are ids."""
+
+_VERSION = ResultColumn("version", _INT32, "version of the stored record")
+_CONTROLLER_EPOCH = ResultColumn(
+    "controller_epoch", _INT32, "epoch of the controller that wrote the record"
+)
+_RECOVERY = ResultColumn("recovery", _INT8, "leader recovery state: 0 recovered, 1 recovering")
+_BROKER_ID = ResultColumn("broker_id", _INT32, "id of the broker")
+_RACK = _or_null(ResultColumn("rack", _TEXT, "broker.rack"), "where there is none")
+_REGISTERED = ResultColumn("registered", _BOOL, "the broker is live or shutting down")
+_PARTITIONS = ResultColumn("partitions", _INT64, "partitions of the topic")
+_KIND = ResultColumn("kind", _TEXT, "LeaderAndIsr, UpdateMetadata or StopReplica")
+_CODE = ResultColumn("code", _TEXT, "name of the outcome, a `Code`")
+
+BROKERS_TABLE = ResultTable(
+    "brokers", "state.to_tables().brokers", "every broker, by id", _in_tables(BROKERS)
+)
+TOPICS_TABLE = ResultTable(
+    "topics", "state.to_tables().topics", "every topic, by row", _in_tables(TOPICS)
+)
+PARTITIONS_TABLE = ResultTable(
+    "partitions", "state.to_tables().partitions",
+    "every partition, by row; rows that are free since a deletion are left out",
+    (
+        _TOPIC, _PARTITION, _or_null(_REPLICAS, "where there are none"),
+        *(
+            replace(column, meaning=_IN_IDS.get(column.name, column.meaning))
+            for column in _in_tables((*PARTITIONS[2:], *FLAG_COLUMNS))
+        ),
+    ),
+)
+CLUSTER_TABLE = ResultTable(
+    "cluster", "state.to_tables().cluster", "one, for the whole cluster", _in_tables(CLUSTER)
+)
+PLAN = ResultTable(
+    "plan", "kfast.read_plan(path)", "every partition of the plan, in its order",
+    (
+        _TOPIC, _PARTITION,
+        ResultColumn(
+            "replicas", _IDS, "ids of the replicas that are to be assigned; null cancels a "
+            "reassignment", nullable=True,
+        ),
+    ),
+)
+
+# --- outcomes ---
+
+TRANSITIONS = ResultTable(
+    "outcome.transitions", "outcome.transitions (journal full)",
+    "state changes that happened, step by step, by row and broker id",
+    (
+        _STEP, *_KEY, _or_null(_BROKER_ID, "where the partition itself changed its state"),
+        ResultColumn("from_state", _TEXT, "Kafka's name of the state before"),
+        ResultColumn("to_state", _TEXT, "Kafka's name of the state afterwards"),
+    ),
+)
+ELECTIONS = ResultTable(
+    "outcome.elections", "outcome.elections (journal full)",
+    "elections and initialisations that were tried, step by step, by row",
+    (
+        _STEP, *_KEY, ResultColumn("strategy", _TEXT, "a `Strategy`, or INITIALIZATION"),
+        _before(_LEADER), _LEADER, _before(_ISR), _ISR,
+        _LEADER_EPOCH, _VERSION, _RECOVERY,
+        ResultColumn("unclean", _BOOL, "the leader was chosen outside the ISR"), _CODE,
+    ),
+)
+REFUSALS = ResultTable(
+    "outcome.refusals", "outcome.refusals (journal full)",
+    "what Kafka's error log says, step by step",
+    (
+        _STEP, *_KEY, _or_null(_BROKER_ID, "where the partition itself was refused"),
+        ResultColumn("from_state", _TEXT, "Kafka's name of the state, which stays"),
+        ResultColumn("to_state", _TEXT, "Kafka's name of the state that was refused"), _CODE,
+        ResultColumn("error", _TEXT, "class of Kafka's error"),
+    ),
+)
+_SENT_RECORD = (
+    _or_null(_LEADER, "in StopReplica"), _LEADER_EPOCH, _or_null(_ISR, "in StopReplica"),
+    _or_null(_RECOVERY, "in StopReplica"), _or_null(_VERSION, "in StopReplica"),
+    _or_null(_CONTROLLER_EPOCH, "in StopReplica"), _or_null(_REPLICAS, "in StopReplica"),
+    ResultColumn("adding", _IDS, "ids that a reassignment adds; null in StopReplica", True),
+    ResultColumn("removing", _IDS, "ids that a reassignment removes; null in StopReplica", True),
+    ResultColumn("is_new", _BOOL, "the replica is new; null in StopReplica", True),
+    ResultColumn("delete", _BOOL, "the replica is deleted; null except in StopReplica", True),
+)
+ADDITIONS = ResultTable(
+    "outcome.additions", "outcome.additions (journal full)",
+    "what was added to the request batch, in order",
+    (
+        _STEP, _KIND, *_KEY,
+        ResultColumn(
+            "to", _IDS, "ids of the brokers that are to get it; null in UpdateMetadata, which goes "
+            "to all registered brokers", True,
+        ),
+        *(
+            replace(
+                column, nullable=True,
+                meaning=column.meaning.partition("; null")[0] + (
+                    "; null except in StopReplica" if column.name == "delete"
+                    else "; null in UpdateMetadata" if column.name == "leader_epoch"
+                    else "; null except in LeaderAndIsr"
+                ),
+            )
+            for column in _SENT_RECORD
+        ),
+    ),
+)
+REQUESTS = ResultTable(
+    "outcome.requests", "outcome.requests (journal full)",
+    "partitions in the LeaderAndIsr and StopReplica requests that were sent, by broker and row",
+    (
+        _STEP, _KIND, _BROKER_ID,
+        ResultColumn("broker_epoch", _INT64, "registration epoch of the broker"), *_KEY,
+        *_SENT_RECORD,
+    ),
+)
+UPDATE_METADATA = ResultTable(
+    "outcome.update_metadata", "outcome.update_metadata (journal full)",
+    "partitions in the UpdateMetadata requests, once for all brokers of a step",
+    (
+        _STEP, *_KEY, _CONTROLLER_EPOCH,
+        replace(_LEADER, meaning="id of the leader, -1 for none, -2 while it is being deleted"),
+        _LEADER_EPOCH, _ISR, _VERSION, _REPLICAS,
+        ResultColumn("offline_replicas", _IDS, "ids of the replicas that are not live"),
+    ),
+)
+UPDATE_METADATA_BROKERS = ResultTable(
+    "outcome.update_metadata_brokers", "outcome.update_metadata_brokers (journal full)",
+    "brokers that are sent the UpdateMetadata of a step", (_STEP, _BROKER_ID),
+)
+STEPS = ResultTable("outcome.steps", "outcome.steps", "steps, in order", (_STEP, _ACTION))
+REQUEST_COUNTS = ResultTable(
+    "outcome.request_counts", "outcome.request_counts",
+    "steps, kinds of requests and brokers that get some",
+    (
+        _STEP, _KIND, _BROKER_ID,
+        *_counts(("requests", "requests sent"), ("partitions", "partitions in them")),
+    ),
+)
+REPLIES = ResultTable(
+    "outcome.replies", "outcome.replies of Controller.elect_leaders",
+    "partitions that the request asked about, unknown ones last",
+    (
+        _TOPIC, _PARTITION, _or_null(_ROW, "where the partition is unknown"),
+        _or_null(_LEADER, "where there is an error"),
+        ResultColumn("error", _TEXT, "Kafka's error; null where a leader was elected", True),
+    ),
+)
+_PREFERRED = _counts(
+    ("preferred", "partitions whose preferred replica is on the broker"),
+    ("led_by_others", "of these, those that other brokers lead"),
+)
+IMBALANCE = ResultTable(
+    "outcome.imbalance", "outcome.imbalance of Controller.rebalance_leaders",
+    "brokers that are preferred somewhere, by id",
+    (
+        _BROKER_ID, *_PREFERRED,
+        ResultColumn("ratio", _FLOAT, "led_by_others over preferred"),
+    ),
+)
+PREFERRED_LEADERS = ResultTable(
+    "sharded.imbalance", "kfast.spark.fail(...).imbalance",
+    "brokers that are preferred somewhere, by id", (_BROKER_ID, *_PREFERRED),
+)
+REASSIGNMENTS = ResultTable(
+    "reassignments", "Controller.list_partition_reassignments()",
+    "partitions that are being reassigned",
+    (
+        *_KEY, _REPLICAS, ResultColumn("adding", _IDS, "ids that are being added"),
+        ResultColumn("removing", _IDS, "ids that are being removed"),
+    ),
+)
+
+# --- census, impact, plans, deletions ---
+
+_CENSUS_COUNTS = _counts(*CENSUS_METRICS.items())
+_CENSUS_FLAGS = tuple(
+    ResultColumn(name, _BOOL, f"it is one of the {meaning}")
+    for name, meaning in CENSUS_METRICS.items()
+)
+_LOAD = _counts(
+    ("leaders", "partitions that the broker leads"), ("replicas", "replicas assigned to it"),
+    ("in_sync", "of these, those that are in sync and live"),
+)
+_MIN_ISR = ResultColumn(
+    "min_isr", _INT32, "min.insync.replicas, or the number of replicas where that is less"
+)
+CENSUS_TOPICS = ResultTable(
+    "census.topics", "kfast.take_census(state).topics",
+    "topics of which some metric holds, the worst first", (_TOPIC, _PARTITIONS, *_CENSUS_COUNTS),
+)
+CENSUS_BROKERS = ResultTable(
+    "census.brokers", "kfast.take_census(state).brokers", "every broker, by id",
+    (_BROKER_ID, _RACK, _REGISTERED, *_LOAD),
+)
+CENSUS_PARTITIONS = ResultTable(
+    "census.partitions", "kfast.take_census(state).partitions", "every partition, by row",
+    (*_KEY, _REPLICAS, _LEADER, _ISR, _MIN_ISR, *_CENSUS_FLAGS),
+)
+IMPACT_REQUESTS = ResultTable(
+    "impact.requests", "kfast.fail_brokers(state, broker_ids).impact.requests; the same of "
+    "execute_plan and delete_topics", "kinds of requests",
+    (
+        _KIND,
+        *_counts(
+            ("requests", "requests sent"), ("partitions", "partitions in them, over all brokers")
+        ),
+    ),
+)
+IMPACT_BROKERS = ResultTable(
+    "impact.brokers", "kfast.fail_brokers(state, broker_ids).impact.brokers", "every broker, by id",
+    (
+        _BROKER_ID, _RACK, _before(_REGISTERED), _REGISTERED,
+        *_counts(
+            ("leaders_before", "partitions that the broker led before"),
+            ("leaders", "partitions that it leads afterwards"),
+            ("replicas", "replicas assigned to it afterwards"),
+            ("in_sync_before", "replicas on it that were in sync and live before"),
+            ("in_sync", "those that are afterwards"), ("requests", "requests sent to it"),
+        ),
+    ),
+)
+IMPACT_TOPICS = ResultTable(
+    "impact.topics", "kfast.fail_brokers(state, broker_ids).impact.topics",
+    "topics that are in trouble or changed, the worst first",
+    (
+        _TOPIC, _PARTITIONS, *_CENSUS_COUNTS,
+        *_counts(
+            ("newly_offline", "partitions that are offline, and were not before"),
+            ("newly_under_min_isr", "partitions that are under min ISR, and were not before"),
+            ("leaders_moved", "partitions with a leader before and after, and they differ"),
+        ),
+    ),
+)
+_LEADER_MOVED = ResultColumn(
+    "leader_moved", _BOOL, "it has a leader before and after, and they differ"
+)
+IMPACT_PARTITIONS = ResultTable(
+    "impact.partitions", "kfast.fail_brokers(state, broker_ids).impact.partitions",
+    "every partition, by row",
+    (
+        *_KEY, _REPLICAS, _before(_LEADER), _LEADER, _before(_ISR), _ISR, _MIN_ISR,
+        ResultColumn("offline_before", _BOOL, "it was offline before"),
+        ResultColumn("under_min_isr_before", _BOOL, "it was under min ISR before"),
+        _LEADER_MOVED, *_CENSUS_FLAGS,
+    ),
+)
+_UNKNOWN = "where the partition is unknown"
+REASSIGNMENT_PARTITIONS = ResultTable(
+    "reassignment.partitions", "kfast.execute_plan(state, plan).partitions",
+    "partitions of the plan, in its order, then those that were being reassigned before",
+    (
+        _TOPIC, _PARTITION, _or_null(_ROW, _UNKNOWN),
+        ResultColumn("planned", _BOOL, "it is in the plan"),
+        ResultColumn(
+            "target", _IDS, "ids that the plan asks for; null where it cancels, or says nothing",
+            True,
+        ),
+        ResultColumn("status", _TEXT, "completed, pending or refused"),
+        ResultColumn("error", _TEXT, "Kafka's error; null where it is not refused", True),
+        *(
+            _or_null(column, _UNKNOWN)
+            for column in (
+                _before(_REPLICAS), _REPLICAS, _before(_LEADER), _LEADER, _before(_ISR), _ISR,
+                _before(_LEADER_EPOCH), _LEADER_EPOCH,
+                ResultColumn("adding", _IDS, "ids that are still being added"),
+                ResultColumn("removing", _IDS, "ids that are still being removed"),
+                ResultColumn("waiting_for", _IDS, "ids that have to get in sync first"),
+            )
+        ),
+        _or_null(
+            ResultColumn("reason", _TEXT, "why it is pending or refused"), "where it is neither"
+        ),
+        _LEADER_MOVED, _CENSUS_FLAGS[-1],
+    ),
+)
+REASSIGNMENT_BROKERS = ResultTable(
+    "reassignment.brokers", "kfast.execute_plan(state, plan).brokers", "every broker, by id",
+    (
+        *IMPACT_BROKERS.columns,
+        *_counts(
+            ("replicas_before", "replicas assigned to the broker before"),
+            ("added", "replicas that it has, and had not before"),
+            ("removed", "replicas that it had, and has not any more"),
+            ("preferred", "partitions whose preferred replica it holds"),
+        ),
+    ),
+)
+REASSIGNMENT_TOPICS = ResultTable(
+    "reassignment.topics", "kfast.execute_plan(state, plan).topics",
+    "topics of these partitions: most refused first, then pending, then moved",
+    (
+        _TOPIC,
+        *_counts(
+            ("partitions", "partitions of the topic that the plan, or an earlier one, speaks of"),
+            ("refused", "those that are refused"), ("pending", "those that are still under way"),
+            ("completed", "those that are complete"),
+            ("leaders_moved", "those with a leader before and after, and they differ"),
+            ("not_preferred", "those led by another than the preferred replica"),
+        ),
+    ),
+)
+DELETION_TOPICS = ResultTable(
+    "deletion.topics", "kfast.delete_topics(state, topics).topics",
+    "topics that were to be deleted, those marked before among them; those that wait come first",
+    (
+        _TOPIC, *_counts(("partitions", "its partitions"), ("replicas", "their replicas")),
+        ResultColumn("status", _TEXT, "deleted, waiting or kept"),
+        ResultColumn("waiting_for", _IDS, "ids of the brokers that it waits for"),
+        ResultColumn("reason", _TEXT, "why it is not deleted; null where it is deleted", True),
+    ),
+)
+DELETION_BROKERS = ResultTable(
+    "deletion.brokers", "kfast.delete_topics(state, topics).brokers", "every broker, by id",
+    (
+        *IMPACT_BROKERS.columns,
+        *_counts(
+            ("replicas_before", "replicas assigned to the broker before"),
+            ("told_to_delete", "replicas that it is told to delete"),
+            ("waiting", "replicas that wait for it"),
+        ),
+    ),
+)
+
+# --- scenarios and sweeps ---
+
+SCENARIOS = ResultTable(
+    "scenarios", "scenarios.to_table(); kfast.spark.scenario_rows",
+    "scenarios and brokers that fail in them; an empty scenario has none",
+    (
+        ResultColumn("scenario", _INT64, "number of the scenario; 0 is the empty one"),
+        ResultColumn("broker", _INT32, "id of a broker that fails"),
+    ),
+)
+SWEEP = ResultTable(
+    "sweep", "kfast.sweep(state, scenarios); kfast.spark.sweep",
+    "scenarios, in order; `counts` chooses among the columns",
+    (
+        ResultColumn("scenario", _INT64, "number of the scenario; 0 is the empty baseline"),
+        ResultColumn("brokers_down", _INT32, "brokers that fail in it"),
+        *_counts(*[*SWEEP_COUNTS.items()][:-1]),
+        ResultColumn(
+            "fullest_broker", _INT32, "id of the broker that leads most, the lowest of equals; -1 "
+            "where nobody leads",
+        ),
+        *_counts(("fullest_broker_leaders", SWEEP_COUNTS["fullest_broker_leaders"])),
+    ),
+)
+SWEEP_PARTITIONS = ResultTable(
+    "sweep_partitions", "kfast.sweep_partitions(state, scenarios); kfast.spark.sweep_partitions",
+    "every assigned partition, by row",
+    (
+        *_KEY, _REPLICAS,
+        *_counts(
+            ("scenarios_offline", "scenarios in which it is offline"),
+            ("scenarios_under_min_isr", "scenarios in which it is under min ISR"),
+        ),
+    ),
+)
+_NEVER_UP = "where the broker is never up"
+SWEEP_BROKERS = ResultTable(
+    "sweep_brokers", "kfast.sweep_brokers(state, scenarios); kfast.spark.sweep_brokers",
+    "every broker, by id",
+    (
+        _BROKER_ID, _RACK, *_counts(("scenarios_up", "scenarios in which the broker is up")),
+        *(
+            _or_null(column, _NEVER_UP)
+            for column in (
+                ResultColumn("leaders_mean", _FLOAT, "partitions that it leads then, on average"),
+                *_counts(
+                    ("leaders_most", "partitions that it leads then, at most"),
+                    ("leaders_p50", "it leads no more in half of these scenarios"),
+                    ("leaders_p95", "it leads no more in 95 % of these scenarios"),
+                    ("leaders_p99", "it leads no more in 99 % of these scenarios"),
+                ),
+            )
+        ),
+    ),
+)
+
+# --- restarts ---
+
+_CAUSE = ResultColumn("cause", _TEXT, f"what makes it so: {', '.join(CAUSES)}")
+_SETTING = (
+    ResultColumn("min_insync_replicas", _INT32, "min.insync.replicas as it is set"),
+    ResultColumn("set_by", _TEXT, "whose setting that is: topic or brokers"),
+)
+READINESS_BROKERS = ResultTable(
+    "readiness.brokers", "kfast.may_restart(state).brokers", "every broker, by id",
+    (
+        _BROKER_ID, _RACK, ResultColumn("live", _BOOL, "it is registered and not shutting down"),
+        ResultColumn("may_restart", _BOOL, "no partition forbids its restart"),
+        *_counts(
+            ("in_sync", "partitions of whose live ISR it is a member"),
+            ("last_in_sync", "of these, those of which it is the only one"),
+            ("forbidding", "partitions that forbid its restart"),
+            *((f"forbidding_{name}", f"of these, those where {meaning}")
+              for name, meaning in CAUSES.items()),
+        ),
+    ),
+)
+READINESS_PARTITIONS = ResultTable(
+    "readiness.partitions", "kfast.may_restart(state).partitions; .forbidding(broker_id)",
+    "partitions that allow no restart of their members, by row",
+    (
+        *_KEY, _REPLICAS, replace(_ISR, meaning="ids of the in-sync replicas that are live"),
+        ResultColumn("in_sync", _INT32, "how many these are"), _MIN_ISR,
+        *_SETTING, ResultColumn("spare", _INT32, "in_sync above min_isr"),
+        replace(_CAUSE, meaning=f"{_CAUSE.meaning}; of several brokers in forbidding() also "
+                "together: each alone could be restarted"),
+    ),
+)
+READINESS_TOPICS = ResultTable(
+    "readiness.topics", "kfast.may_restart(state).topics",
+    "topics, causes and replication factors, most partitions first",
+    (
+        _TOPIC, _CAUSE, *_counts(("partitions", "partitions that allow no restart")),
+        ResultColumn("replication_factor", _INT32, "replicas of each of these"), *_SETTING,
+    ),
+)
+_NO_TIME = "where no time per broker was given"
+_TIMES = (
+    _or_null(ResultColumn("starts_after_s", _FLOAT, "when its batch begins, in seconds"), _NO_TIME),
+    _or_null(ResultColumn("ends_after_s", _FLOAT, "when its batch is back in sync"), _NO_TIME),
+)
+RESTART_BATCHES = ResultTable(
+    "restart.batches", "kfast.restart_plan(state).batches", "batches, in order",
+    (
+        ResultColumn("batch", _INT32, "number of the batch, from 1"),
+        ResultColumn("n_brokers", _INT32, "brokers in it"),
+        ResultColumn("brokers", _IDS, "their ids"),
+        ResultColumn("racks", _TEXTS, "their racks, each once"),
+        *_counts(
+            ("newly_under_min_isr", "partitions that fall under min ISR while it is down"),
+            ("newly_offline", "partitions that are left without a live ISR member meanwhile"),
+        ),
+        *_TIMES,
+    ),
+)
+RESTART_BROKERS = ResultTable(
+    "restart.brokers", "kfast.restart_plan(state).brokers",
+    "every broker in the order of the batches, those that are not live last",
+    (
+        ResultColumn("batch", _INT32, "number of its batch, from 1; null if it is not live", True),
+        *READINESS_BROKERS.columns, *_TIMES,
+    ),
+)
+
+# --- risk ---
+
+_NEWLY = _counts(*(
+    (f"newly_{name}", f"partitions of which it becomes true: {meaning}")
+    for name, meaning in RISK_METRICS.items()
+))
+RISK_COPYSETS = ResultTable(
+    "risk.copysets", "kfast.risk(state).copysets", "replication factors",
+    (
+        ResultColumn("replication_factor", _INT32, "replicas of a partition"),
+        *_counts(
+            ("partitions", "partitions with so many"), ("copysets", "distinct sets of replicas")
+        ),
+        ResultColumn("possible_copysets", _FLOAT, "sets of so many of all brokers"),
+    ),
+)
+RISK_BROKERS = ResultTable(
+    "risk.brokers", "kfast.risk(state).brokers", "every broker, the worst to lose first",
+    (
+        _BROKER_ID, _RACK, ResultColumn("live", _BOOL, "it is registered and not shutting down"),
+        *_counts(("partitions", "replicas on it"), ("copysets", "copysets that it is in")),
+        ResultColumn("scatter_width", _INT32, "other brokers that it shares a partition with"),
+        ResultColumn(
+            "closest_broker_id", _INT32, "id of the broker that shares most with it; null where "
+            "none does", True,
+        ),
+        *_counts(("closest_partitions", "partitions that the two share")), *_NEWLY,
+    ),
+)
+RISK_PAIRS = ResultTable(
+    "risk.pairs", "kfast.risk(state).pairs",
+    "pairs of live brokers that share a partition or take one down, by id",
+    (
+        ResultColumn("broker_a", _INT32, "id of one broker"),
+        ResultColumn("broker_b", _INT32, "id of the other, which is larger"),
+        *_counts(("shared_partitions", "partitions assigned to both")), _NEWLY[0], _NEWLY[2],
+    ),
+)
+RISK_WORST = ResultTable(
+    "risk.worst", "kfast.risk(state).worst(k)", "groups of k live brokers, the worst first",
+    (
+        ResultColumn("brokers", _IDS, "their ids"),
+        ResultColumn("racks", _TEXTS, "the rack of each, or null"), *_NEWLY,
+        *_counts(*(
+            (f"together_{name}", f"of newly_{name}, those that no fewer of them take down")
+            for name in RISK_METRICS
+        )),
+    ),
+)
+RISK_LOST = ResultTable(
+    "risk.lost", "kfast.risk(state).lost(broker_ids)",
+    "partitions of which some metric becomes true if these brokers fail together, by row",
+    (
+        *_KEY, replace(_ISR, meaning="ids of the in-sync replicas that are live before"),
+        ResultColumn("in_sync", _INT32, "how many of these are left"), _MIN_ISR,
+        *(ResultColumn(name, _BOOL, f"becomes true: {meaning}")
+          for name, meaning in RISK_METRICS.items()),
+    ),
+)
+RISK_CHANCES = ResultTable(
+    "risk.chances", "kfast.risk(state).chances(down)", "numbers of failed brokers, and metrics",
+    (
+        ResultColumn("brokers_down", _INT32, "how many live brokers fail, any of them"),
+        ResultColumn("metric", _TEXT, f"what becomes true: {', '.join(RISK_METRICS)}"),
+        ResultColumn("any_probability", _FLOAT, "that it becomes true of some partition"),
+        ResultColumn("any_probability_low", _FLOAT, "lower end of its confidence interval"),
+        ResultColumn("any_probability_high", _FLOAT, "upper end of its confidence interval"),
+        ResultColumn("method", _TEXT, "exact or sampled"),
+        *_counts(("scenarios", "scenarios that were drawn; 0 where it was counted")),
+        ResultColumn(
+            "random_probability", _FLOAT, "the same if every partition had brokers of its own "
+            "choosing",
+        ),
+        ResultColumn("mean_partitions", _FLOAT, "partitions of which it becomes true on average"),
+    ),
+)
+
+# --- replay ---
+
+FACTS = ResultTable(
+    "replay.facts", "kfast.replay(path).facts", "facts, in the order of the log",
+    (
+        ResultColumn("time", _TIME, "of the line"), ResultColumn("file", _TEXT, "of the line"),
+        ResultColumn("line", _INT32, "its number, from 1"),
+        ResultColumn("kind", _TEXT, "what is said"), ResultColumn("subject", _TEXT, "of what"),
+        ResultColumn("logged", _TEXT, "the value in the log"),
+        ResultColumn("predicted", _TEXT, "the value that kfast predicts"),
+        ResultColumn("verdict", _TEXT, "predicted, adopted or contradicted"),
+        ResultColumn("reason", _TEXT, "why it was adopted, else empty"),
+    ),
+)
+TIMELINE = ResultTable(
+    "replay.timeline", "kfast.replay(path).timeline", "events that changed anything, by time",
+    (
+        ResultColumn("time", _TIME, "of the event"),
+        ResultColumn("cluster", _INT32, "number of the cluster"),
+        ResultColumn("controller", _INT32, "id of the controller"),
+        ResultColumn("controller_epoch", _INT32, "its epoch; null where no line says it", True),
+        ResultColumn("event", _TEXT, "kind of the event"), ResultColumn("what", _TEXT, "in words"),
+        ResultColumn("inferred", _BOOL, "no line says it: it follows from others"),
+        ResultColumn("transitions", _INT32, "state changes"),
+        ResultColumn("leaders_moved", _INT32, "partitions whose leader is another"),
+        ResultColumn("isr_changes", _INT32, "partitions whose ISR is another"),
+        ResultColumn("refused", _INT32, "replicas and partitions that were refused"),
+        ResultColumn("became_leaderless", _TEXTS, "partitions that lost their leader"),
+        ResultColumn("got_leader", _TEXTS, "partitions that have one again"),
+        ResultColumn("leaderless", _INT32, "partitions without a leader afterwards"),
+        ResultColumn(
+            "longest_ms", _INT64, "the longest time that one of those in got_leader was without a "
+            "leader; null where there is none", True,
+        ),
+    ),
+)
+OUTAGES = ResultTable(
+    "replay.outages", "kfast.replay(path).outages", "times without a leader, by their begin",
+    (
+        ResultColumn("partition", _TEXT, "topic and number of the partition, as Kafka prints it"),
+        ResultColumn("since", _TIME, "when it lost its leader"),
+        ResultColumn("until", _TIME, "when it got one; null where it had none at the end", True),
+        ResultColumn("duration_ms", _INT64, "how long; null likewise", True),
+        ResultColumn("cluster", _INT32, "number of the cluster"),
+    ),
+)
+
+# --- Spark ---
+
+SOURCE = ResultColumn("source", _TEXT, "file, or cluster, that the row is of")
+"""The first column of the data source's tables."""
+
+REPLICAS_TABLE = ResultTable(
+    "replicas", 'spark.read.format("kfast").option("table", "replicas")',
+    "every assigned replica, by row and place",
+    (
+        _TOPIC, _PARTITION, ResultColumn("place", _INT32, "0 is the preferred replica"), _BROKER_ID,
+        ResultColumn("leads", _BOOL, "it is the leader"),
+        ResultColumn("in_sync", _BOOL, "it is in the ISR"),
+    ),
+)
+ASSUMPTIONS_TABLE = ResultTable(
+    "assumptions", 'spark.read.format("kfast").option("table", "assumptions")',
+    "assumptions, in order", (ResultColumn("assumption", _TEXT, "what a source does not say"),),
+)
+FLEET = ResultTable(
+    "fleet", "kfast.spark.fleet(...); sweeps/NAME of the pipeline",
+    "clusters and scenarios; an export that cannot be read has one, in which only source and error "
+    "are not null",
+    (
+        SOURCE, ResultColumn("error", _TEXT, "why the export has no answer; else null", True),
+        ResultColumn("partitions", _INT64, "partitions of the cluster", True),
+        ResultColumn("brokers", _IDS, "ids of the brokers that fail", True),
+        *(replace(column, nullable=True) for column in SWEEP.columns),
+    ),
+)
+_SCOPE = (
+    ResultColumn("scope", _TEXT, "whose answer, topic or phase the step is for; else empty"),
+    ResultColumn("occurrence", _INT32, "what tells steps of one action and scope apart"),
+)
+SHARDED_REQUESTS = ResultTable(
+    "sharded.requests", "kfast.spark.fail(...).requests",
+    "events, steps, kinds of requests and brokers that get some",
+    (
+        _EVENT, _ACTION, *_SCOPE, _KIND, _BROKER_ID,
+        *_counts(("requests", "requests sent"), ("partitions", "partitions in them")),
+    ),
+)
+SHARDED_COUNTS = ResultTable(
+    "sharded.counts", "kfast.spark.fail(...).counts", "events, kinds and items",
+    (
+        _EVENT, ResultColumn("name", _TEXT, "name of the event"),
+        ResultColumn("kind", _TEXT, "transition, code, reply or total"),
+        ResultColumn("item", _TEXT, "what is counted"), *_counts(("count", "how often")),
+    ),
+)
+SHARDED_BROKERS = ResultTable(
+    "sharded.brokers", "kfast.spark.fail(...).brokers", "every broker, by id", (_BROKER_ID, *_LOAD)
+)
+_SHARD = ResultColumn("shard", _INT32, "place of the partition's file among those of the dataset")
+_SHARD_ROW = replace(_ROW, meaning="row of the partition in the cluster of that file alone")
+_SHARD_KEY = (_TOPIC, _PARTITION, _SHARD, _SHARD_ROW)
+
+
+def _of_shards(table: ResultTable, name: str) -> ResultTable:
+    """Rows of the journal over shards: the event and the action stand for the step."""
+    return ResultTable(
+        f"sharded.{name}", f"kfast.spark.fail(..., journal='full').{name}", table.rows,
+        (_EVENT, _ACTION, *_SHARD_KEY, *(c for c in table.columns if c not in (_STEP, *_KEY))),
+    )
+
+
+SHARDED_TRANSITIONS = _of_shards(TRANSITIONS, "transitions")
+SHARDED_ELECTIONS = _of_shards(ELECTIONS, "elections")
+SHARDED_REPLIES = ResultTable(
+    "sharded.replies", "kfast.spark.fail(...).replies, of an election", REPLIES.rows,
+    tuple(column for column in REPLIES.columns if column.name != "partition_row"),
+)
+SHARDED_REASSIGNMENTS = ResultTable(
+    "sharded.reassignments", "kfast.spark.fail(...).replies, of a reassignment",
+    "partitions of the plan, in its order",
+    (
+        _TOPIC, _PARTITION,
+        ResultColumn("error", _TEXT, "Kafka's error; null where it was started", True),
+    ),
+)
+_WORST_CASE = (
+    ResultColumn("worst", _INT64, "the count in the worst scenario"),
+    ResultColumn("worst_scenario", _INT64, "number of the first scenario that is so bad"),
+    ResultColumn("worst_brokers", _IDS, "ids of the brokers that fail in it"),
+)
+PIPELINE_RUN = ResultTable(
+    "pipeline", "kfast.spark.pipeline.run_pipeline(...)", "exports, by cluster and time of capture",
+    (
+        ResultColumn("cluster", _TEXT, "name of the cluster: the export's folder"),
+        ResultColumn("captured", _TEXT, "the name of the export up to its first dot"),
+        ResultColumn("source", _TEXT, "the export"),
+        ResultColumn("fresh", _BOOL, "its results were made in this run"),
+        ResultColumn("error", _TEXT, "why it has no results; null where it has", True),
+        ResultColumn("alerts", _TEXTS, "conditions that hold, in words"),
+        ResultColumn("digest", _TEXT, "of the state; null where there is an error", True),
+    ),
+)
+PIPELINE_SUMMARIES = ResultTable(
+    "pipeline.summaries", "summaries of the pipeline", "sweeps and counts",
+    (
+        ResultColumn("sweep", _TEXT, "name of the sweep"),
+        ResultColumn("metric", _TEXT, "a count of the sweep"),
+        ResultColumn("baseline", _INT64, "the count without a failure"), *_WORST_CASE,
+    ),
+)
+PIPELINE_ALERTS = ResultTable(
+    "pipeline.alerts", "alerts of the pipeline", "conditions that hold somewhere",
+    (
+        ResultColumn("sweep", _TEXT, "name of the sweep"),
+        ResultColumn("condition", _TEXT, "the condition"),
+        ResultColumn("scenarios", _INT64, "scenarios in which it holds"), *_WORST_CASE,
+    ),
+)
+
+RESULTS = (
+    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, CENSUS_PARTITIONS,
+    CENSUS_TOPICS, CENSUS_BROKERS, IMPACT_PARTITIONS, IMPACT_TOPICS, IMPACT_BROKERS,
+    IMPACT_REQUESTS, REASSIGNMENT_PARTITIONS, REASSIGNMENT_TOPICS, REASSIGNMENT_BROKERS,
+    DELETION_TOPICS, DELETION_BROKERS, STEPS, REQUEST_COUNTS, TRANSITIONS, ELECTIONS, REFUSALS,
+    ADDITIONS, REQUESTS, UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE,
+    REASSIGNMENTS, SCENARIOS, SWEEP, SWEEP_PARTITIONS, SWEEP_BROKERS, READINESS_BROKERS,
+    READINESS_PARTITIONS, READINESS_TOPICS, RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS,
+    RISK_BROKERS, RISK_PAIRS, RISK_WORST, RISK_LOST, RISK_CHANCES, FACTS, TIMELINE, OUTAGES,
+    REPLICAS_TABLE, ASSUMPTIONS_TABLE, FLEET, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
+    PREFERRED_LEADERS, SHARDED_REPLIES, SHARDED_REASSIGNMENTS, SHARDED_TRANSITIONS,
+    SHARDED_ELECTIONS, PIPELINE_RUN, PIPELINE_SUMMARIES, PIPELINE_ALERTS,
+)
+"""Every table that kfast gives, in the order of `docs/results.md`."""

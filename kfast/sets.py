@@ -1,10 +1,10 @@
 """Partitions as sets of brokers: what keeps each alive, and the distinct sets among them.
 
-The words mean what they mean in a sweep (`design.md`, Sweeps). The live members of a partition's
+The words mean what they mean in a sweep (docs/sweeps.md). The live members of a partition's
 ISR keep it alive; it is under min ISR when fewer of them are left than min.insync.replicas, or than
 assigned replicas where those are fewer.
 
-Source: specification, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """
 
 from __future__ import annotations

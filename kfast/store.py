@@ -4,29 +4,28 @@ It keeps its own partition state records with versions, answers reads, creates a
 writes, guards writes with the controller epoch, and can be told to conflict, to lose a record, to
 fail, or to hold what another controller wrote.
 
-Source: specification, section 1.7; Kafka 3.9, `KafkaZkClient`.
+Source: docs/controller.md, section 1.7; Kafka 3.9, `KafkaZkClient`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast import arguments, schema
-from kfast.arguments import MAX_INT, whole
+from kfast.arguments import MAX_INT, check_instance, whole
+from kfast.display import Summary, summary_html, summary_text
 from kfast.faults import Answer, CallFailed, ControllerMoved, Faults, check_operation
 from kfast.kernels import tables as kernels
-from kfast.state import mutators
+from kfast.state import ClusterState, mutators
 from kfast.state.records import Leadership, Rows
 from kfast.state.tables import broker_ids, id_lists
 
 __all__ = ["UNDECODABLE", "Answer", "CallFailed", "ControllerMoved", "Store", "Undecodable"]
 
-if TYPE_CHECKING:
-    from kfast.state import ClusterState
 
 class Undecodable:
     """What `Store.get` gives for a record whose bytes cannot be decoded."""
@@ -51,6 +50,7 @@ class Store:
     """
 
     def __init__(self, state: ClusterState, *, empty: bool = False) -> None:
+        check_instance("state", state, ClusterState)
         self.state = state
         self.controller_epoch = state.controller_epoch
         self.epoch_version = state.epoch_store_version
@@ -67,6 +67,16 @@ class Store:
             self._put(rows.astype(np.int32), state.records.take(rows))
             self._fields[rows, 3] = state.records["version"][rows]
             self._fields[rows, 4] = state.records["controller_epoch"][rows]
+
+    def _summary(self) -> Summary:
+        return "Store", {
+            "records": int(np.count_nonzero(self._kept)),
+            "undecodable": int((self._kept == _GARBAGE).sum()),
+            "controller_epoch": str(self.controller_epoch),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
     # --- what tests and users do to it ----------------------------------------------------------
 
@@ -283,13 +293,19 @@ class Store:
         return failed
 
     def elect_controller(self) -> tuple[int, int]:
-        """Raise the stored controller epoch by 1; returns it and its version (6.1, step 1)."""
+        """Raise the stored controller epoch by 1; returns it and its version.
+
+        Source: section 6.1, step 1.
+        """
         self.controller_epoch += 1
         self.epoch_version += 1
         return self.controller_epoch, self.epoch_version
 
     def load_leadership(self) -> None:
-        """Put every stored record into the cache, and drop what is cached without one (6.1)."""
+        """Put every stored record into the cache, and drop what is cached without one.
+
+        Source: section 6.1.
+        """
         state = self.state
         self._grow()
         rows = np.flatnonzero(self._kept == _PRESENT).astype(np.int32)

@@ -1,7 +1,7 @@
 """Which state may follow which.
 
 Source: Kafka 3.9, `PartitionState.validPreviousStates` and `ReplicaState.validPreviousStates`;
-Kafka 2.0, `ReplicaStateMachine`; specification, sections 2.1, 3.1 and 8.1.
+Kafka 2.0, `ReplicaStateMachine`; docs/controller.md, sections 2.1, 3.1 and 8.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow arrays over the memory of numpy arrays, made without pandas.
+"""Arrow arrays over the memory of numpy arrays, made without pandas; and names by number.
 
 `pa.array` asks whether it is given something of pandas, and so imports pandas where it is there:
 0.2 s of a process that has no other use for it.
@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["view"]
+__all__ = ["MOST_BYTES", "names_at", "view"]
+
+MOST_BYTES = 2**31 - 1
+"""Bytes of the texts of one Arrow array, whose offsets have 32 bits."""
+
+LONGEST_NAME = 249
+"""Characters of a topic's name, at most."""
 
 
 def view(values: npt.NDArray[Any]) -> pa.Array:
@@ -25,3 +31,27 @@ def view(values: npt.NDArray[Any]) -> pa.Array:
     """
     buffer = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, buffer])
+
+
+def names_at(names: pa.StringArray, numbers: npt.NDArray[Any]) -> pa.Array | pa.ChunkedArray:
+    """Write out the names that some numbers stand for.
+
+    A column of plain texts, not of a dictionary's numbers: Arrow sorts tables, and Spark takes
+    them, only so.
+
+    Parameters
+    ----------
+    names : (T,) string
+    numbers : (n,) array of int
+        Places in `names`.
+
+    Returns
+    -------
+    (n,) string
+        In more than one piece where an array cannot hold so many bytes.
+    """
+    if numbers.size <= MOST_BYTES // LONGEST_NAME:
+        return names.take(view(numbers))
+    most = MOST_BYTES // max((len(name.as_buffer()) for name in names), default=1)
+    parts = [names.take(view(numbers[at : at + most])) for at in range(0, numbers.size, most)]
+    return pa.chunked_array(parts)

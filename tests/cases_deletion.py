@@ -1,4 +1,4 @@
-"""Operations of the deletion manager (6.12), done to kfast."""
+"""Operations of the deletion manager (docs/controller.md, section 6.12), done to kfast."""
 
 from __future__ import annotations
 

@@ -212,6 +212,7 @@ class KfastAdapter:
 
     def _addition(self, row: dict[str, Any]) -> dict[str, Any]:
         place = (row.pop("topic"), row["partition"])
+        del row["partition_row"]
         if row["kind"] == "UpdateMetadata":
             registered = self.state.broker_id[self.state.registered].tolist()
             to = registered if row["to"] is None else row["to"]

@@ -1,4 +1,4 @@
-"""Invariants 25 and 26 of the specification (section 9), step by step through a journal.
+"""Invariants 25 and 26 of docs/controller.md, section 9, step by step through a journal.
 
 They are asked of the twin: kfast has the same state and the same journal, which is compared.
 """

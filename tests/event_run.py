@@ -1,4 +1,7 @@
-"""Runs events on the twin and on kfast, and compares them after each."""
+"""Runs events on the twin and on kfast, and compares them after each.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Brokers come in kinds: for every slot there is one that is up, one that is shutting down and one
 that is dead; a replica on a broker that is up may have its log directory offline. In every other
 partition the ids run against the slots, so that no rule can mistake id order for slot order.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
@@ -162,7 +164,8 @@ def every_replica(target: ReplicaState) -> tuple[Context, list[tuple[Partition, 
     """State x leadership x ISR x topic, for each replica of a partition by itself.
 
     One more broker, which is not assigned but may be in the ISR, is asked to move as well. The
-    last replica of a partition that has leadership is not asked to leave (1.6 makes it an error).
+    last replica of a partition that has leadership is not asked to leave (section 1.6 makes it an
+    error).
     """
     build, moved = Builder(), []
     for n in range(1, MOST + 1):

@@ -48,14 +48,19 @@ def take_counters(state: ClusterState, tally: np.ndarray) -> np.ndarray:
 def change_replicas(
     state: ClusterState, replicas: Replicas, target: ReplicaState, threads: int = 1,
     *, defer: bool = False, keep: bool = True, profile: Profile = ZK_3_9,
+    ranks: np.ndarray | None = None, each: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes, effects and tally of one call; `keep` asks for the effects."""
+    """Codes, effects and tally of one call; `keep` asks for the effects.
+
+    Brokers go by ascending id, or by ranks; with `each`, these are their hashes.
+    """
     n = replica_states.count_targets(replicas.slots)
     codes, effects = np.full(n, 255, np.uint8), np.zeros(n if keep else 0, EFFECT)
     tally = new_tally(state, threads)
     replica_states.change_replicas(
         state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, replicas.rows, replicas.slots, int(target),
+        state.leader_offline, replicas.rows, replicas.slots,
+        state.broker_id if ranks is None else ranks, each, int(target),
         previous_mask(profile.replica_previous[target]), state.controller_epoch, defer,
         profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True, codes,
         effects, tally,

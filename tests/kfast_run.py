@@ -79,8 +79,8 @@ class KfastRun:
     def _controlled_shutdown(self, broker: int, epoch: int) -> Any:
         return self.controller.controlled_shutdown(broker, broker_epoch=epoch)
 
-    def _on_topic_change(self, created: Any, gone: list[str]) -> Any:
-        return self.controller.on_topic_change(created, gone=gone)
+    def _on_topic_change(self, created: Any, gone: list[str], configs: Any) -> Any:
+        return self.controller.on_topic_change(created, gone=gone, configs=configs)
 
     def _on_partition_modifications(self, topic: str, assignments: Any) -> Any:
         return self.controller.on_partition_modifications(topic, assignments)

@@ -85,7 +85,7 @@ def _lower_first(level: str, text: str, actor: str = "state") -> tuple[Form, ...
 
 
 def _detail(text: str) -> tuple[Form, ...]:
-    """A line of the state-change log that became INFO when it was summed up (2.6)."""
+    """A line of the state-change log that became INFO when it was summed up (Kafka 2.6)."""
     low = _lower_first("TRACE", text)
     return (*low, Form("2.8", "state", "INFO", text))
 

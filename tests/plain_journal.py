@@ -3,7 +3,7 @@
 The twin of `kernels/journal.pyx` and its neighbours: sorts and masks where the kernels visit each
 effect once.
 
-Source: specification, section 5.
+Source: docs/controller.md, section 5.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal.changes import CODE_NAMES, ELECTIONS, INITIALIZATION, REFUSALS, TRANSITIONS
+from kfast.journal.changes import CODE_NAMES, INITIALIZATION
 from kfast.journal.effects import (
     KIND_DELETE,
     KIND_ELECTION,
@@ -27,17 +27,10 @@ from kfast.journal.effects import (
     KIND_UNCLEAN,
 )
 from kfast.journal.outcome import KINDS
-from kfast.journal.requests import (
-    ADDITIONS,
-    LEADER_AND_ISR,
-    METADATA,
-    REQUESTS,
-    STOP_REPLICA,
-    UPDATE_METADATA,
-)
+from kfast.journal.requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kfast.kernels import hosting
 from kfast.schema import Code
-from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
+from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists
 
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
 _UNSAID = np.array([
@@ -46,8 +39,17 @@ _UNSAID = np.array([
 
 
 def named(indices, names):
-    """Names by number, dictionary-encoded."""
-    return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), pa.array(names))
+    """Names by number."""
+    return pa.array([names[index] for index in indices.tolist()], pa.string())
+
+
+def keys(state, rows):
+    """Columns topic, partition and partition_row."""
+    topics = state.topic.to_pylist()
+    return [
+        named(state.topic_row[rows], topics), pa.array(state.partition[rows]),
+        pa.array(np.ascontiguousarray(rows)),
+    ]
 
 
 def state_names(effects, field):
@@ -71,11 +73,10 @@ def transitions(state, effects, step):
     some = effects[np.isin(effects["code"], _SUCCEEDED)]
     return pa.table(
         [
-            _step(step, some.size), topic_names(state, some["row"]),
-            pa.array(state.partition[some["row"]]), _nullable_broker(state, some),
+            _step(step, some.size), *keys(state, some["row"]), _nullable_broker(state, some),
             state_names(some, "from_state"), state_names(some, "to_state"),
         ],
-        schema=TRANSITIONS,
+        schema=schema.TRANSITIONS.schema,
     )
 
 
@@ -90,7 +91,7 @@ def elections(state, effects, step, strategy):
     rows = np.ascontiguousarray(some["row"])
     return pa.table(
         [
-            _step(step, some.size), topic_names(state, rows), pa.array(state.partition[rows]),
+            _step(step, some.size), *keys(state, rows),
             named(tried[tried | first], names),
             pa.array(broker_ids(state, some["leader_before"])),
             pa.array(broker_ids(state, some["leader"])),
@@ -101,7 +102,7 @@ def elections(state, effects, step, strategy):
             pa.array((some["kinds"] & KIND_UNCLEAN) != 0),
             named(some["code"], CODE_NAMES),
         ],
-        schema=ELECTIONS,
+        schema=schema.ELECTIONS.schema,
     )
 
 
@@ -129,17 +130,16 @@ def refusals(state, effects, step, strategy, profile):
         logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
     return pa.table(
         [
-            _step(step, some.size), topic_names(state, some["row"]),
-            pa.array(state.partition[some["row"]]), _nullable_broker(state, some),
+            _step(step, some.size), *keys(state, some["row"]), _nullable_broker(state, some),
             state_names(some, "from_state"), state_names(logged, "to_state"),
             named(logged["code"], CODE_NAMES), named(which, classes),
         ],
-        schema=REFUSALS,
+        schema=schema.REFUSALS.schema,
     )
 
 
 def offline_replicas(state, rows):
-    """Assigned replicas of each row that are not online (5.2)."""
+    """Assigned replicas of each row that are not online (section 5.2)."""
     live = np.empty(rows.size, np.uint64)
     hosting.live_slots(
         state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
@@ -226,10 +226,10 @@ def additions_table(state, added, step):
     return pa.table(
         [
             pa.array(np.full(rows.size, step, np.int32)), named(kind, KINDS),
-            topic_names(state, rows), pa.array(state.partition[rows]), to,
+            *keys(state, rows), to,
             *_record(state, effects, kind, *_flags(effects["kinds"])),
         ],
-        schema=ADDITIONS,
+        schema=schema.ADDITIONS.schema,
     )
 
 
@@ -264,7 +264,7 @@ class Sent:
 
 
 def send(state, added):
-    """Merge additions and drop unregistered brokers (5.1 to 5.3)."""
+    """Merge additions and drop unregistered brokers (sections 5.1 to 5.3)."""
     leads = np.flatnonzero(added.kind == LEADER_AND_ISR)
     owner, told = _recipients(state, added, leads)
     stops = np.flatnonzero(added.kind == STOP_REPLICA)
@@ -295,10 +295,10 @@ def requests_table(state, sent, step):
         [
             pa.array(np.full(rows.size, step, np.int32)), named(sent.kind, KINDS),
             pa.array(broker_ids(state, sent.broker)), pa.array(state.broker_epoch[sent.broker]),
-            topic_names(state, rows), pa.array(state.partition[rows]),
+            *keys(state, rows),
             *_record(state, sent.effects, sent.kind, sent.is_new, sent.delete),
         ],
-        schema=REQUESTS,
+        schema=schema.REQUESTS.schema,
     )
 
 
@@ -313,7 +313,7 @@ def metadata_effects(effects):
 
 
 def metadata_table(state, effects, step):
-    """The partitions of an UpdateMetadata, with the markers of queued topics (5.2)."""
+    """The partitions of an UpdateMetadata, with the markers of queued topics (section 5.2)."""
     rows = np.ascontiguousarray(effects["row"])
     queued = (effects["kinds"] & KIND_QUEUED) != 0
     leader = np.where(
@@ -321,14 +321,13 @@ def metadata_table(state, effects, step):
     ).astype(np.int32)
     return pa.table(
         [
-            pa.array(np.full(rows.size, step, np.int32)), topic_names(state, rows),
-            pa.array(state.partition[rows]), pa.array(effects["controller_epoch"].copy()),
-            pa.array(leader),
+            pa.array(np.full(rows.size, step, np.int32)), *keys(state, rows),
+            pa.array(effects["controller_epoch"].copy()), pa.array(leader),
             pa.array(np.where(queued, 0, effects["leader_epoch"]).astype(np.int32)),
             id_lists(state, rows, effects["isr"]),
             pa.array(np.where(queued, 0, effects["version"]).astype(np.int32)),
             id_lists(state, rows, first_slots(effects["n_replicas"])),
             offline_replicas(state, rows),
         ],
-        schema=METADATA,
+        schema=schema.UPDATE_METADATA.schema,
     )

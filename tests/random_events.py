@@ -2,6 +2,8 @@
 
 An event names brokers by id and partitions by name, so that it reads as what happened:
 `on_broker_change(started={3: 17}, failed=[5])`.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
@@ -130,7 +132,11 @@ class Generator:
         gone = self.random.sample(sorted(self.ctx.all_topics), 1)
         gone = [t for t in gone if t not in self.ctx.topics_deletion_started]
         few = len(self.ctx.all_topics) < 4 or self.random.random() < 0.7
-        return Event("on_topic_change", {"created": created, "gone": [] if few else gone})
+        allowed = (None, False, None, True)[self.topics_made % 4]
+        configs = {} if allowed is None else {topic: {"unclean.leader.election.enable": allowed}}
+        return Event("on_topic_change", {
+            "created": created, "gone": [] if few else gone, "configs": configs,
+        })
 
     def more_partitions(self) -> Event:
         topic = self.random.choice(sorted(self.ctx.all_topics))
@@ -225,7 +231,7 @@ class Generator:
         return Event("enable_unclean_leader_election", {"topics": topics})
 
     def queue(self) -> Event:
-        """Deletion begins when no partition is Offline any more (6.12, `start`)."""
+        """Deletion begins when no partition is Offline any more (section 6.12, `start`)."""
         topics = self.random.sample(sorted(self.ctx.all_topics), 1)
         states = {s for p, s in self.ctx.partition_states.items() if p[0] in topics}
         begin = PartitionState.OFFLINE not in states and self.random.random() < 0.6
@@ -258,7 +264,7 @@ class Generator:
         return Event("move_replicas", {"replicas": sorted(set(picked)), "target": target})
 
     def _may_leave(self, p: Partition) -> bool:
-        """Taking the last replica of a partition that has leadership is an error (1.6)."""
+        """Taking the last replica of a partition that has leadership is an error (section 1.6)."""
         return p not in self.ctx.leadership or len(self.ctx.assignment(p).replicas) > 1
 
     def move_partitions(self) -> Event:

@@ -1,4 +1,4 @@
-"""AlterPartition in plain Python (6.10 of the specification)."""
+"""AlterPartition in plain Python (docs/controller.md, section 6.10)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AlterRequest:
 
 
 def check_proposal(ctx: Context, p: Partition, proposed: Record) -> AlterCode | None:
-    """6.10, rows 1 to 8; None where the proposal may be written."""
+    """Section 6.10, rows 1 to 8; None where the proposal may be written."""
     current = ctx.leadership.get(p)
     if current is None:
         return AlterCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -55,7 +55,7 @@ def check_proposal(ctx: Context, p: Partition, proposed: Record) -> AlterCode | 
 def alter_partition(
     ctx: Context, store: Store, request: AlterRequest
 ) -> dict[Partition, AlterCode]:
-    """6.10: a code per partition; what was written is taken into the cache."""
+    """Section 6.10: a code per partition; what was written is taken into the cache."""
     codes: dict[Partition, AlterCode] = {}
     writes: dict[Partition, Record] = {}
     for p, asked in request.records.items():
@@ -84,7 +84,7 @@ def alter_partition(
 
 
 def reload(ctx: Context, store: Store, partitions: list[Partition]) -> None:
-    """6.10: what was written is read again; what does not decode is left out."""
+    """Section 6.10: what was written is read again; what does not decode is left out."""
     found = store.read_states(partitions) if partitions else {}
     if any(not isinstance(r, Record) and r not in (GARBAGE, "NONODE") for r in found.values()):
         raise CallFailedError

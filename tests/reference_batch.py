@@ -1,4 +1,4 @@
-"""The request batch in plain Python (section 5 of the specification)."""
+"""The request batch in plain Python (docs/controller.md, section 5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class Sent:
     stop_replica: dict[int, dict[Partition, Row]] = field(default_factory=dict)
 
     def stop_requests(self, b: int) -> list[tuple[bool | None, dict[Partition, Row]]]:
-        """5.3: one request per broker; older protocols up to two, the deleting one first."""
+        """One request per broker; older protocols up to two, the deleting one first.
+
+        Source: section 5.3.
+        """
         entries = self.stop_replica.get(b, {})
         if self.per_partition_delete:
             return [(None, entries)] if entries else []
@@ -42,7 +45,7 @@ class Sent:
         return [(delete, part) for delete, part in split if part]
 
     def by_broker(self) -> dict[int, list[Row]]:
-        """5.3: every request per broker, in the order of emission."""
+        """Section 5.3: every request per broker, in the order of emission."""
         requests: dict[int, list[Row]] = {}
         for b, epoch in sorted(self.broker_epochs.items()):
             head = {"controller_epoch": self.controller_epoch, "broker_epoch": epoch}
@@ -67,7 +70,7 @@ class Sent:
         return requests
 
     def respond_ok(self, ctx: Context) -> list[Row]:
-        """5.4: the events that follow when every request is answered without an error."""
+        """Section 5.4: the events that follow when every request is answered without an error."""
         told = sorted(self.leader_and_isr)
         events: list[Row] = [{"event": "leader_and_isr_response", "broker": b} for b in told]
         events += [
@@ -108,7 +111,7 @@ class RequestBatch:
         assignment: Assignment,
         is_new: bool,
     ) -> None:
-        """5.2: is_new is sticky; every registered broker learns of p by UpdateMetadata."""
+        """Section 5.2: is_new is sticky; every registered broker learns of p by UpdateMetadata."""
         to = [b for b in brokers if b >= 0]
         state = {
             "leader": record.leader,
@@ -134,7 +137,7 @@ class RequestBatch:
         self._update_metadata(self.ctx.registered, [p])
 
     def add_stop_replica(self, brokers: Iterable[int], p: Partition, delete: bool) -> None:
-        """5.2: delete is sticky; the leader epoch is the one of now."""
+        """Section 5.2: delete is sticky; the leader epoch is the one of now."""
         to = [b for b in brokers if b >= 0]
         self.additions.append({"kind": "StopReplica", "partition": p, "to": to, "delete": delete})
         for b in to:
@@ -143,7 +146,7 @@ class RequestBatch:
             queued[p] = {"leader_epoch": self.ctx.leader_epoch(p), "delete": delete or sticky}
 
     def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
-        """5.2: an explicit addition."""
+        """Section 5.2: an explicit addition."""
         to, partitions = [b for b in brokers if b >= 0], list(partitions)
         if self.ctx.profile.empty_metadata_is_all and not partitions:
             partitions = list(self.ctx.leadership)
@@ -151,7 +154,10 @@ class RequestBatch:
         self._update_metadata(to, partitions)
 
     def _update_metadata(self, brokers: Iterable[int], partitions: Iterable[Partition]) -> None:
-        """5.2: partitions without leadership have no entry, but their brokers still join."""
+        """Partitions without leadership have no entry, but their brokers still join.
+
+        Source: section 5.2.
+        """
         self.metadata_added = True
         self.update_metadata_brokers |= {b for b in brokers if b >= 0}
         for p in partitions:
@@ -174,7 +180,7 @@ class RequestBatch:
             }
 
     def send(self, controller_epoch: int) -> Sent:
-        """5.3: registered brokers only; the batch is empty afterwards."""
+        """Section 5.3: registered brokers only; the batch is empty afterwards."""
         if self.ctx.profile.metadata_has_deleted and self.metadata_added:
             queued = [p for p in self.ctx.leadership if self.ctx.is_queued(p)]
             self._update_metadata([], queued)
@@ -207,7 +213,7 @@ VERSIONS = {
         ("<2.2-IV0", 0), ("2.2-IV0", 1), ("2.4-IV1", 2), ("2.6-IV0", 3), ("3.4-IV0", 4),
     ),
 }
-"""5.5: the first protocol that uses each version, per kind."""
+"""Section 5.5: the first protocol that uses each version, per kind."""
 
 RECOVERY_CARRIED_FROM = "3.2-IV0"
-"""5.2: LeaderAndIsr carries the recovery state from this protocol on."""
+"""Section 5.2: LeaderAndIsr carries the recovery state from this protocol on."""

@@ -1,7 +1,7 @@
 """The controller context in plain Python: records, assignments, queries, mutators, counters.
 
 Nothing here is fast and nothing here is shared with the kernels: it is the second statement of
-section 1 of the specification, which the kernels are compared with.
+docs/controller.md, section 1, which the kernels are compared with.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECOVERED, RECOVERING = 0, 1
 
 @dataclass(frozen=True)
 class Record:
-    """A partition state record (1.2); the ISR keeps its order, and is compared as a set."""
+    """A partition state record (section 1.2); the ISR keeps its order, and is compared as a set."""
 
     leader: int
     leader_epoch: int
@@ -43,31 +43,31 @@ class Record:
     controller_epoch: int = 0
 
     def new_leader_and_isr(self, leader: int, isr: Iterable[int]) -> Record:
-        """1.2: another leader and ISR, one epoch later."""
+        """Section 1.2: another leader and ISR, one epoch later."""
         return replace(self, leader=leader, isr=tuple(isr), leader_epoch=self.leader_epoch + 1)
 
     def new_leader(self, leader: int) -> Record:
-        """1.2: another leader, one epoch later."""
+        """Section 1.2: another leader, one epoch later."""
         return self.new_leader_and_isr(leader, self.isr)
 
     def new_recovering(self, leader: int, isr: Iterable[int]) -> Record:
-        """1.2: another leader that has to recover, one epoch later."""
+        """Section 1.2: another leader that has to recover, one epoch later."""
         return replace(self.new_leader_and_isr(leader, isr), recovery=RECOVERING)
 
     def during_delete(self) -> Record:
-        """1.2: what UpdateMetadata says of a partition whose topic is queued."""
+        """Section 1.2: what UpdateMetadata says of a partition whose topic is queued."""
         return replace(
             self, leader=LEADER_DURING_DELETE, leader_epoch=0, recovery=RECOVERED, version=0
         )
 
 
 def initial_record(leader: int, isr: Iterable[int], controller_epoch: int) -> Record:
-    """1.2: the first record of a new partition."""
+    """Section 1.2: the first record of a new partition."""
     return Record(leader, 0, tuple(isr), RECOVERED, 0, controller_epoch)
 
 
 def same_allowing_stale_version(proposed: Record, current: Record) -> bool:
-    """1.2, with the ISRs compared as sets (a deviation of kfast)."""
+    """Section 1.2, with the ISRs compared as sets (a deviation of kfast)."""
     return (
         proposed.leader == current.leader
         and proposed.leader_epoch == current.leader_epoch
@@ -85,7 +85,7 @@ def without(listed: Iterable[int], dropped: Iterable[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Assignment:
-    """An assignment record (1.3)."""
+    """An assignment record (section 1.3)."""
 
     replicas: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
@@ -93,27 +93,27 @@ class Assignment:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """1.3: the replicas that were there before the reassignment."""
+        """Section 1.3: the replicas that were there before the reassignment."""
         return without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """1.3: the replicas that will be there after it."""
+        """Section 1.3: the replicas that will be there after it."""
         return without(self.replicas, self.removing)
 
     @property
     def being_reassigned(self) -> bool:
-        """1.3: some replica is being added or removed."""
+        """Section 1.3: some replica is being added or removed."""
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Iterable[int]) -> Assignment:
-        """1.3: targets first, then what is left of the origin."""
+        """Section 1.3: targets first, then what is left of the origin."""
         target = tuple(target)
         full = tuple(dict.fromkeys(target + self.origin))
         return Assignment(full, without(full, self.origin), without(full, target))
 
     def remove(self, broker: int) -> Assignment:
-        """1.3: drop a broker from all three lists."""
+        """Section 1.3: drop a broker from all three lists."""
         gone = (broker,)
         return Assignment(
             without(self.replicas, gone), without(self.adding, gone), without(self.removing, gone)
@@ -122,7 +122,10 @@ class Assignment:
 
 @dataclass
 class Context:
-    """What the controller knows (1.4), with the counters that its mutators keep (1.6)."""
+    """What the controller knows (section 1.4), with the counters that its mutators keep.
+
+    Source: section 1.6.
+    """
 
     controller_id: int = -1
     epoch: int = 0
@@ -161,20 +164,20 @@ class Context:
         dirs = {b: set(ps) for b, ps in self.offline_dir_replicas.items()}
         return Context(**{**mine, "offline_dir_replicas": dirs})
 
-    # -- queries (1.5) ------------------------------------------------------------------------
+    # -- queries (section 1.5) ----------------------------------------------------------------
 
     @property
     def registered(self) -> list[int]:
-        """1.5: live or shutting down, in ascending id."""
+        """Section 1.5: live or shutting down, in ascending id."""
         return sorted(self.live_broker_epochs)
 
     @property
     def live(self) -> set[int]:
-        """1.5: registered and not shutting down."""
+        """Section 1.5: registered and not shutting down."""
         return set(self.live_broker_epochs) - self.shutting_down
 
     def is_replica_online(self, b: int, p: Partition, include_shutting_down: bool = False) -> bool:
-        """1.5: the broker is up and its log directory of p is not offline."""
+        """Section 1.5: the broker is up and its log directory of p is not offline."""
         up = b in self.live_broker_epochs
         if not include_shutting_down:
             up = up and b not in self.shutting_down
@@ -185,7 +188,7 @@ class Context:
         return p[0] in self.topics_to_delete
 
     def assignment(self, p: Partition) -> Assignment:
-        """1.3: an unknown partition reads as three empty lists."""
+        """Section 1.3: an unknown partition reads as three empty lists."""
         return self.assignments.get(p, Assignment())
 
     def assigned_replicas(self) -> Iterator[Replica]:
@@ -204,18 +207,18 @@ class Context:
         return [(p, b) for p, b in self.assigned_replicas() if p[0] == topic]
 
     def leader_epoch(self, p: Partition) -> int:
-        """1.5: what StopReplica says of the leader epoch."""
+        """Section 1.5: what StopReplica says of the leader epoch."""
         if self.is_queued(p):
             return EPOCH_DURING_DELETE
         record = self.leadership.get(p)
         return NO_EPOCH if record is None else record.leader_epoch
 
     def partitions_with_leaders(self) -> list[Partition]:
-        """1.5: leader -1 counts."""
+        """Section 1.5: leader -1 counts."""
         return [p for p in self.leadership if not self.is_queued(p)]
 
     def partitions_with_offline_leader(self) -> list[Partition]:
-        """1.5: leader -1 qualifies."""
+        """Section 1.5: leader -1 qualifies."""
         return [
             p
             for p in self.partitions_with_leaders()
@@ -223,7 +226,7 @@ class Context:
         ]
 
     def partition_leaders_on_broker(self, b: int) -> list[Partition]:
-        """1.5: partitions with more than one replica that b leads."""
+        """Section 1.5: partitions with more than one replica that b leads."""
         skips_queued = self.profile.shutdown_skips_queued
         return [
             p
@@ -232,7 +235,10 @@ class Context:
         ]
 
     def has_preferred_leader(self, assignment: Assignment, record: Record) -> bool:
-        """1.6: a first replica that is still being added makes the ISR count, not the leader."""
+        """A first replica that is still being added makes the ISR count, not the leader.
+
+        Source: section 1.6.
+        """
         if not assignment.replicas:
             raise LookupError("no preferred replica: the assignment is empty")
         first = assignment.replicas[0]
@@ -247,10 +253,10 @@ class Context:
             return False
         return not self.has_preferred_leader(assignment, record)
 
-    # -- mutators (1.6) -----------------------------------------------------------------------
+    # -- mutators (section 1.6) ---------------------------------------------------------------
 
     def put_partition_state(self, p: Partition, new: PartitionState) -> None:
-        """1.6: started topics never move the offline count."""
+        """Section 1.6: started topics never move the offline count."""
         old = self.partition_states.get(p, PartitionState.NON_EXISTENT)
         self.partition_states[p] = new
         if p[0] not in self.topics_deletion_started:
@@ -259,7 +265,7 @@ class Context:
             )
 
     def put_partition_state_if_absent(self, p: Partition) -> None:
-        """1.6: only ever NonExistentPartition, hence no effect on the count."""
+        """Section 1.6: only ever NonExistentPartition, hence no effect on the count."""
         self.partition_states.setdefault(p, PartitionState.NON_EXISTENT)
 
     def unclean_allowed(self, topic: str) -> bool:
@@ -267,7 +273,7 @@ class Context:
         return self.topic_unclean.get(topic, self.default_unclean)
 
     def set_assignment(self, p: Partition, assignment: Assignment) -> None:
-        """1.6: replace, and let the imbalance count follow."""
+        """Section 1.6: replace, and let the imbalance count follow."""
         queued = self.is_queued(p)
         before = False if queued else self.is_imbalanced(p)
         self.assignments[p] = assignment
@@ -275,7 +281,7 @@ class Context:
             self.preferred_imbalance_count += self.is_imbalanced(p) - before
 
     def put_leadership(self, p: Partition, record: Record) -> None:
-        """1.6: replace, and let the imbalance count follow."""
+        """Section 1.6: replace, and let the imbalance count follow."""
         queued = self.is_queued(p)
         before = False if queued else self.is_imbalanced(p)
         self.leadership[p] = record
@@ -283,7 +289,10 @@ class Context:
             self.preferred_imbalance_count += self.is_imbalanced(p) - before
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
-        """1.6: only topics that are not queued yet; their imbalanced partitions stop counting."""
+        """Only topics that are not queued yet; their imbalanced partitions stop counting.
+
+        Source: section 1.6.
+        """
         for topic in set(topics) - self.topics_to_delete:
             self.preferred_imbalance_count -= sum(
                 self.is_imbalanced(p) for p in self.assignments if p[0] == topic
@@ -291,11 +300,11 @@ class Context:
             self.topics_to_delete.add(topic)
 
     def begin_topic_deletion(self, topics: Iterable[str]) -> None:
-        """1.4: deletion of queued topics really begins."""
+        """Section 1.4: deletion of queued topics really begins."""
         self.topics_deletion_started |= set(topics)
 
     def remove_topic(self, topic: str) -> None:
-        """1.6: states of partitions and replicas, and topics_ineligible, are left alone."""
+        """Section 1.6: states of partitions and replicas, and topics_ineligible, are left alone."""
         listed = [p for p in self.assignments if p[0] == topic]
         if topic not in self.topics_to_delete:
             self.preferred_imbalance_count -= sum(map(self.is_imbalanced, listed))
@@ -308,7 +317,7 @@ class Context:
             self.leadership.pop(p, None)
 
     def gauges(self) -> dict[str, int]:
-        """1.6, exported gauges."""
+        """Section 1.6, exported gauges."""
         queued = [r for r in self.assigned_replicas() if self.is_queued(r[0])]
         states = [self.replica_states.get(r) for r in queued]
         return {

@@ -1,12 +1,14 @@
-"""The controller's event handlers in plain Python (section 6 of the specification).
+"""The controller's event handlers in plain Python (docs/controller.md, section 6).
 
-Reassignment (6.6, 6.7) and topic deletion (6.12) stand apart; their events are methods here.
+Reassignment (sections 6.6 and 6.7) and topic deletion (section 6.12) stand apart; their events are
+methods here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kfast.schema import AlterCode, PartitionState, ReplicaState, Strategy
@@ -33,7 +35,7 @@ from .reference_store import CallFailedError, ControllerMovedError
 
 @dataclass
 class Controller(Core):
-    """One method per event, in Kafka's order (6.1 to 6.4, 6.7 to 6.12)."""
+    """One method per event, in Kafka's order (sections 6.1 to 6.4 and 6.7 to 6.12)."""
 
     alter_partition_reassignments = reassignment.alter_partition_reassignments
     reassign_partitions = reassignment.reassign_partitions
@@ -44,12 +46,12 @@ class Controller(Core):
     acknowledge_deletions = deletion.acknowledge_deletions
     controlled_shutdown = controlled_shutdown
 
-    # -- 6.1 ------------------------------------------------------------------------------------
+    # -- section 6.1 ----------------------------------------------------------------------------
 
     def on_controller_failover(
         self, reassignments: Mapping[Partition, Sequence[int]] | None = None
     ) -> Happened:
-        """6.1; `reassignments` is what the legacy node says."""
+        """Section 6.1; `reassignments` is what the legacy node says."""
         self.active = True
         self.legacy_node = self.ctx.reassignment_targets | {
             p: tuple(wanted) for p, wanted in (reassignments or {}).items()
@@ -68,7 +70,7 @@ class Controller(Core):
         reassignment.resume_at_failover(self)
         deletion.resume_deletions(self)
 
-    # -- 6.2 ------------------------------------------------------------------------------------
+    # -- section 6.2 ----------------------------------------------------------------------------
 
     def on_broker_change(
         self,
@@ -76,7 +78,10 @@ class Controller(Core):
         bounced: Mapping[int, int] | None = None,
         failed: Collection[int] = (),
     ) -> Happened:
-        """6.2: new brokers while dead ones still look alive, then bounced, then dead ones."""
+        """New brokers while dead ones still look alive, then bounced, then dead ones.
+
+        Source: section 6.2.
+        """
 
         def body() -> None:
             if started:
@@ -98,7 +103,7 @@ class Controller(Core):
             del self.ctx.live_broker_epochs[b]
 
     def _broker_startup(self, brokers: Collection[int]) -> None:
-        """6.2, `broker_startup`."""
+        """Section 6.2, `broker_startup`."""
         ctx = self.ctx
         for b in brokers:
             ctx.offline_dir_replicas.pop(b, None)
@@ -118,7 +123,7 @@ class Controller(Core):
         deletion.resume_deletion_for(self, {p[0] for p, _ in hosted})
 
     def _broker_failure(self, brokers: Collection[int]) -> None:
-        """6.2, `broker_failure`."""
+        """Section 6.2, `broker_failure`."""
         for b in brokers:
             self.ctx.offline_dir_replicas.pop(b, None)
             self.ctx.shutting_down.discard(b)
@@ -127,7 +132,7 @@ class Controller(Core):
     def _replicas_become_offline(
         self, replicas: list[Replica], brokers: Iterable[int] = ()
     ) -> None:
-        """6.2, `replicas_become_offline`; the brokers are those that died."""
+        """Section 6.2, `replicas_become_offline`; the brokers are those that died."""
         ctx = self.ctx
         deleting = [r for r in replicas if ctx.is_queued(r[0])]
         kept = [r for r in replicas if not ctx.is_queued(r[0])]
@@ -144,12 +149,13 @@ class Controller(Core):
         if quiet if ctx.profile.announces_unless_elected else not leaderless:
             self.send_update_metadata(ctx.registered, [])
 
-    # -- 6.4 ------------------------------------------------------------------------------------
+    # -- section 6.4 ----------------------------------------------------------------------------
 
     def on_topic_change(
-        self, created: Mapping[str, Mapping[int, Iterable[int]]], gone: Iterable[str] = ()
+        self, created: Mapping[str, Mapping[int, Iterable[int]]], gone: Iterable[str] = (),
+        configs: Mapping[str, Mapping[str, bool]] = MappingProxyType({}),
     ) -> Happened:
-        """6.4, topic list changed."""
+        """Section 6.4, topic list changed; configurations are of unclean elections alone."""
 
         def body() -> None:
             stale = {p[0] for p in self.ctx.partition_states} - self.ctx.all_topics
@@ -157,6 +163,8 @@ class Controller(Core):
             for topic in gone:
                 self.ctx.remove_topic(topic)
                 self.store.forget(topic)
+            for topic, config in configs.items():
+                self.ctx.topic_unclean[topic] = config["unclean.leader.election.enable"]
             self._set_up({
                 (topic, n): replicas
                 for topic, listed in created.items() for n, replicas in listed.items()
@@ -167,7 +175,7 @@ class Controller(Core):
     def on_partition_modifications(
         self, topic: str, assignments: Mapping[int, Iterable[int]]
     ) -> Happened:
-        """6.4, topic node modified: nothing is set up of a queued topic."""
+        """Section 6.4, topic node modified: nothing is set up of a queued topic."""
 
         def body() -> None:
             added = {
@@ -186,14 +194,14 @@ class Controller(Core):
         self._new_partitions(list(assignments))
 
     def _new_partitions(self, new: list[Partition]) -> None:
-        """6.4, `new_partitions`."""
+        """Section 6.4, `new_partitions`."""
         replicas = [(p, b) for p in new for b in self.ctx.assignment(p).replicas]
         self.partitions().handle(new, PartitionState.NEW)
         self.replicas().handle(replicas, ReplicaState.NEW)
         self.partitions().handle(new, PartitionState.ONLINE, Strategy.OFFLINE)
         self.replicas().handle(replicas, ReplicaState.ONLINE)
 
-    # -- 6.8 ------------------------------------------------------------------------------------
+    # -- section 6.8 ----------------------------------------------------------------------------
 
     def elect_leaders(
         self,
@@ -201,7 +209,10 @@ class Controller(Core):
         kind: str = "preferred",
         trigger: str = "AdminClient",
     ) -> Happened:
-        """6.8: the filter, then the election; a partition may be missing from the replies."""
+        """The filter, then the election; a partition may be missing from the replies.
+
+        Source: section 6.8.
+        """
 
         def body() -> None:
             asked = list(self.ctx.assignments if partitions is None else partitions)
@@ -226,7 +237,7 @@ class Controller(Core):
         self, partitions: list[Partition], kind: str, trigger: str,
         machine: PartitionStateMachine | None = None,
     ) -> dict[Partition, Result]:
-        """6.8, core: unclean elections are permitted to the admin client only."""
+        """Section 6.8, core: unclean elections are permitted to the admin client only."""
         strategy = Strategy.PREFERRED_REPLICA
         if kind == "unclean":
             admin = trigger == "AdminClient"
@@ -235,7 +246,7 @@ class Controller(Core):
         return machine.handle(partitions, PartitionState.ONLINE, strategy)
 
     def rebalance_leaders(self, percentage: int = 10) -> Happened:
-        """6.8, Auto: brokers whose imbalance ratio exceeds the percentage."""
+        """Section 6.8, Auto: brokers whose imbalance ratio exceeds the percentage."""
         return self.event("rebalance_leaders", lambda: self._rebalance(percentage))
 
     def _rebalance(self, percentage: int) -> None:
@@ -248,10 +259,10 @@ class Controller(Core):
             for some in [[p] for p in candidates] if apart else [candidates]:
                 self._elect(some, "preferred", "AutoTriggered")
 
-    # -- 6.9 ------------------------------------------------------------------------------------
+    # -- section 6.9 ----------------------------------------------------------------------------
 
     def on_log_dir_failure(self, b: int, partitions: Collection[Partition]) -> Happened:
-        """6.9: the notification, then a response that names the offline partitions."""
+        """Section 6.9: the notification, then a response that names the offline partitions."""
 
         def body() -> None:
             self._probe([b])
@@ -261,13 +272,13 @@ class Controller(Core):
         return self.event("on_log_dir_failure", body)
 
     def on_broker_log_dir_failure(self, brokers: Collection[int]) -> Happened:
-        """6.9, step 1."""
+        """Section 6.9, step 1."""
         return self.event("on_broker_log_dir_failure", lambda: self._probe(brokers))
 
     def on_leader_and_isr_response(
         self, b: int, offline: Collection[Partition] = (), online: Collection[Partition] = ()
     ) -> Happened:
-        """6.9, step 2."""
+        """Section 6.9, step 2."""
         return self.event(
             "on_leader_and_isr_response",
             lambda: self._leader_and_isr_response(b, offline, online),
@@ -286,10 +297,10 @@ class Controller(Core):
         if newly:
             self._replicas_become_offline([(p, b) for p in sorted(newly)])
 
-    # -- 6.10 -----------------------------------------------------------------------------------
+    # -- section 6.10 ---------------------------------------------------------------------------
 
     def alter_partition(self, request: AlterRequest) -> Happened:
-        """6.10; before 2.7 nobody knows the request."""
+        """Section 6.10; before 2.7 nobody knows the request."""
 
         def body() -> None:
             if self.ctx.profile.has_alter_partition:
@@ -314,7 +325,10 @@ class Controller(Core):
         reassignment.resume_completed(self, [p for p, c in codes.items() if c in accepted])
 
     def catch_up(self, brokers: Collection[int]) -> Happened:
-        """6.10: what the leaders ask for when these brokers have caught up; one event each."""
+        """What the leaders ask for when these brokers have caught up; one event each.
+
+        Source: section 6.10.
+        """
 
         def body() -> None:
             errors = []
@@ -339,7 +353,7 @@ class Controller(Core):
                 self._notified(written)
 
     def on_isr_change_notification(self, partitions: Collection[Partition]) -> Happened:
-        """6.10, legacy notification path."""
+        """Section 6.10, legacy notification path."""
         return self.event("on_isr_change_notification", lambda: self._notified(partitions))
 
     def _notified(self, partitions: Collection[Partition]) -> None:
@@ -349,10 +363,10 @@ class Controller(Core):
         self.send_update_metadata(self.ctx.registered, partitions)
         reassignment.resume_completed(self, partitions)
 
-    # -- 6.11 -----------------------------------------------------------------------------------
+    # -- section 6.11 ---------------------------------------------------------------------------
 
     def enable_unclean_leader_election(self, topics: Iterable[str] | None = None) -> Happened:
-        """6.11: the broker default, or these topics; the configuration is the cluster's."""
+        """Section 6.11: the broker default, or these topics; the configuration is the cluster's."""
         if topics is None:
             self.ctx.default_unclean = True
         else:
@@ -365,6 +379,6 @@ class Controller(Core):
         return self.event("enable_unclean_leader_election", body)
 
     def gauges(self) -> dict[str, Any]:
-        """1.6: all zero when not the active controller."""
+        """Section 1.6: all zero when not the active controller."""
         values = self.ctx.gauges()
         return values if self.active else dict.fromkeys(values, 0)

@@ -1,4 +1,7 @@
-"""What every event handler of the twin shares: the machines, the batch, how an event ends (6.0)."""
+"""What every event handler of the twin shares: the machines, the batch, how an event ends.
+
+Source: docs/controller.md, section 6.0.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from .reference_store import ControllerMovedError, Store
 
 
 class EventFailedError(Exception):
-    """A handler raised: the event ends, what it did so far stays (6.0)."""
+    """A handler raised: the event ends, what it did so far stays (section 6.0)."""
 
     def __init__(self, error: str) -> None:
         super().__init__(error)
@@ -48,7 +51,10 @@ class Core:
     def event(
         self, name: str, body: Callable[[], None], inactive: str = "NOT_CONTROLLER"
     ) -> Happened:
-        """6.0: only the active controller acts; one that finds itself replaced stops, resigns."""
+        """Only the active controller acts; one that finds itself replaced stops, resigns.
+
+        Source: section 6.0.
+        """
         self.now = Happened(name)
         if not self.active:
             self.now.error = inactive
@@ -75,7 +81,7 @@ class Core:
         return PartitionStateMachine(self.ctx, self.store, self.now.journal)
 
     def send(self, fill: Callable[[RequestBatch], None]) -> None:
-        """6.0: open the controller's own batch, add, send."""
+        """Section 6.0: open the controller's own batch, add, send."""
         self.now.journal.step += 1
         batch = RequestBatch(self.ctx)
         fill(batch)
@@ -85,5 +91,5 @@ class Core:
     def send_update_metadata(
         self, brokers: Iterable[int], partitions: Iterable[Partition]
     ) -> None:
-        """6.0, Send UpdateMetadata."""
+        """Section 6.0, Send UpdateMetadata."""
         self.send(lambda batch: batch.add_update_metadata(brokers, partitions))

@@ -1,4 +1,4 @@
-"""Topic deletion in plain Python (6.12 of the specification)."""
+"""Topic deletion in plain Python (docs/controller.md, section 6.12)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reference_outcome import Happened
 
 
 def init(core: Core, queued: Collection[str], ineligible: Collection[str]) -> None:
-    """6.12, `init`: with deletion disabled the markers are removed from the store."""
+    """Section 6.12, `init`: with deletion disabled the markers are removed from the store."""
     if not core.ctx.delete_topic_enabled:
         core.client_calls.append(["delete_deletion_markers", sorted(queued)])
         return
@@ -22,14 +22,14 @@ def init(core: Core, queued: Collection[str], ineligible: Collection[str]) -> No
 
 
 def enqueue(core: Core, topics: Collection[str]) -> None:
-    """6.12, `enqueue`."""
+    """Section 6.12, `enqueue`."""
     if core.ctx.delete_topic_enabled:
         core.ctx.queue_topic_deletion(topics)
         resume_deletions(core)
 
 
 def resume_deletion_for(core: Core, topics: Iterable[str]) -> None:
-    """6.12, `resume_deletion_for`: those of them that are queued may be eligible again."""
+    """Section 6.12, `resume_deletion_for`: those of them that are queued may be eligible again."""
     queued = set(topics) & core.ctx.topics_to_delete
     if core.ctx.delete_topic_enabled and queued:
         core.ctx.topics_ineligible -= queued
@@ -37,7 +37,10 @@ def resume_deletion_for(core: Core, topics: Iterable[str]) -> None:
 
 
 def fail_replica_deletion(core: Core, replicas: Iterable[Replica]) -> None:
-    """6.12, `fail_replica_deletion`: replicas of topics that are not queued do not matter."""
+    """Replicas of topics that are not queued do not matter.
+
+    Source: section 6.12, `fail_replica_deletion`.
+    """
     queued = [r for r in replicas if core.ctx.is_queued(r[0])]
     if core.ctx.delete_topic_enabled and queued:
         core.mark("deletion failed for a replica")
@@ -47,7 +50,7 @@ def fail_replica_deletion(core: Core, replicas: Iterable[Replica]) -> None:
 
 
 def complete_replicas(core: Core, replicas: Iterable[Replica]) -> None:
-    """6.12, `complete_replicas`."""
+    """Section 6.12, `complete_replicas`."""
     queued = [r for r in replicas if core.ctx.is_queued(r[0])]
     if core.ctx.delete_topic_enabled:
         core.replicas().handle(queued, ReplicaState.DELETION_SUCCESSFUL)
@@ -55,13 +58,13 @@ def complete_replicas(core: Core, replicas: Iterable[Replica]) -> None:
 
 
 def mark_ineligible(core: Core, topics: Iterable[str]) -> None:
-    """6.12, `mark_topic_ineligible`: only queued topics can be."""
+    """Section 6.12, `mark_topic_ineligible`: only queued topics can be."""
     if core.ctx.delete_topic_enabled:
         core.ctx.topics_ineligible |= set(topics) & core.ctx.topics_to_delete
 
 
 def states_of(core: Core, topic: str) -> set[ReplicaState]:
-    """1.5, `replicas_in_state`: raises where a replica of the topic has no state."""
+    """Section 1.5, `replicas_in_state`: raises where a replica of the topic has no state."""
     states = core.ctx.replica_states
     replicas = core.ctx.replicas_for_topic(topic)
     if any(r not in states for r in replicas):
@@ -70,7 +73,9 @@ def states_of(core: Core, topic: str) -> set[ReplicaState]:
 
 
 def resume_deletions(core: Core) -> None:
-    """6.12, `resume_deletions`: one pass over the queued topics, then two steps for them all.
+    """One pass over the queued topics, then two steps for them all.
+
+    Source: section 6.12, `resume_deletions`.
 
     Before 2.5 the steps were taken for one topic after the other.
     """
@@ -116,7 +121,10 @@ def resume_topics(core: Core, topics: list[str]) -> None:
 
 
 def start(core: Core, topics: list[str]) -> None:
-    """6.12, `start`: partitions vanish, brokers are told, replicas are deleted where they can."""
+    """Partitions vanish, brokers are told, replicas are deleted where they can.
+
+    Source: section 6.12, `start`.
+    """
     ctx = core.ctx
     core.mark("deletion started")
     listed = [p for p in ctx.assignments if p[0] in topics]
@@ -145,7 +153,7 @@ def take_away(core: Core, partitions: list[Partition]) -> None:
 
 
 def finish(core: Core, topic: str) -> None:
-    """6.12, `finish`: nothing is left of the topic, in the store neither."""
+    """Section 6.12, `finish`: nothing is left of the topic, in the store neither."""
     core.mark("deletion finished")
     deleted = [
         r
@@ -166,7 +174,7 @@ def finish(core: Core, topic: str) -> None:
 
 
 def delete_topics(core: Core, topics: Iterable[str]) -> Happened:
-    """6.12, deletion marker event."""
+    """Section 6.12, deletion marker event."""
 
     def body() -> None:
         known = set(topics) & core.ctx.all_topics
@@ -188,7 +196,7 @@ def on_stop_replica_response(
     failed: Collection[Partition] = (),
     error: bool = False,
 ) -> Happened:
-    """6.12, StopReplica response event; 5.4 says what of a response becomes one."""
+    """Section 6.12, StopReplica response event; section 5.4 says what of a response becomes one."""
     body = partial(stop_replica_response, core, b, partitions, failed, error)
     return core.event("on_stop_replica_response", body)
 

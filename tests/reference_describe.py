@@ -24,17 +24,22 @@ KEYS = {
     "liveobservers": "LIVE_OBSERVERS",
 }
 LISTS = ("REPLICAS", "ISR", "ADDING", "REMOVING", "OFFLINE")
+ELRS = ("ELR", "LAST_KNOWN_ELR")
+NUMBERS = ("PARTITION", "PARTITION_COUNT", "REPLICATION_FACTOR")
 BLANK = "[ \t\r]"
 KEY = re.compile(rf"(?:(?:adding|removing){BLANK}+replicas|[a-z]+):", re.I | re.A)
 WORD = re.compile(r"[^ \t\r]*")
 VALUE = {
     "TOPIC": re.compile(r"[A-Za-z0-9._-]{1,249}(?![^ \t\r])"),
     "TOPIC_ID": re.compile(r"[A-Za-z0-9._-]{22}(?![^ \t\r])"),
-    "PARTITION": re.compile(r"-?[0-9]+(?![^ \t\r])"),
-    "PARTITION_COUNT": re.compile(r"-?[0-9]+(?![^ \t\r])"),
     "LEADER": re.compile(r"(?:none|-?[0-9]+)(?![^ \t\r])"),
     "MARKED_FOR_DELETION": re.compile(r"(?:true|false)(?![A-Za-z])", re.I | re.A),
+    **{name: re.compile(r"-?[0-9]+(?![^ \t\r])") for name in NUMBERS},
     **{name: re.compile(r"(?:-0+|[0-9]+)(?:,(?:-0+|[0-9]+))*(?![^ \t\r])") for name in LISTS},
+    **{
+        name: re.compile(r"(?:N/A|(?:-0+|[0-9]+)(?:,(?:-0+|[0-9]+))*)(?![^ \t\r])")
+        for name in ELRS
+    },
 }
 MOST = 2**31 - 1
 
@@ -67,7 +72,7 @@ def integers(text):
     return None if any(abs(number) > MOST for number in found) else found
 
 
-def settings(line, at):
+def settings(line, at, number):
     """(minimum ISR, unclean permission, where the value ends) of `Configs:`; None if damaged."""
     end = at
     begins = True
@@ -80,6 +85,9 @@ def settings(line, at):
     min_isr = unclean = None
     for match in re.finditer(r"(?:^|,)(min\.insync\.replicas|unclean[a-z.]+\.enable)=", text):
         value = re.match(r"[^, \t\r]*", text[match.end() :])[0]
+        ours = {"min.insync.replicas": min_isr, "unclean.leader.election.enable": unclean}
+        if ours.get(match[1]) is not None and match.end() < len(text):
+            raise DamagedError(number, "SETTING_TWICE")
         if match[1] == "min.insync.replicas" and match.end() < len(text):
             if not re.fullmatch("-?[0-9]+", value, re.A) or not 1 <= int(value) <= MOST:
                 return None
@@ -116,10 +124,10 @@ def fields_of(line, number):
 def value_of(line, at, key, number):
     """(value, where it ends)."""
     empty = at == len(line) or key_at(line, at)[0] or looks_like_key(line, at)
-    if key in LISTS and empty:
+    if key in (*LISTS, *ELRS) and empty:
         return [], at
     if key == "CONFIGS":
-        found = settings(line, at)
+        found = settings(line, at, number)
         if found is None:
             raise DamagedError(number, "BAD_VALUE")
         return found[:2], found[2]
@@ -129,9 +137,9 @@ def value_of(line, at, key, number):
     if not match:
         raise DamagedError(number, "BAD_VALUE")
     value = match[0]
-    if key in LISTS:
+    if key in LISTS or (key in ELRS and value != "N/A"):
         value = integers(value)
-    elif key in ("PARTITION", "PARTITION_COUNT") or (key == "LEADER" and value != "none"):
+    elif key in NUMBERS or (key == "LEADER" and value != "none"):
         value = (integers(value) or [None])[0]
         if value is not None and value < (-1 if key == "LEADER" else 0):
             value = None
@@ -142,15 +150,23 @@ def value_of(line, at, key, number):
     return -1 if value == "none" and key == "LEADER" else value, match.end()
 
 
+def is_moving(fields):
+    """Whether a line is of a partition that is being reassigned: of replicas that it has."""
+    moved = [*fields.get("ADDING", []), *fields.get("REMOVING", [])]
+    return bool({"ADDING", "REMOVING"} & fields.keys()) and {*moved} <= {*fields["REPLICAS"]}
+
+
 def parse(text):
     """Read a text without wrapped lines.
 
     Returns
     -------
     topics : dict
-        Name -> {header_line, count, topic_id, min_insync_replicas, unclean, marked, lines}.
+        Name -> {header_line, count, factor, topic_id, min_insync_replicas, unclean, marked, lines,
+        highest, sizes}.
     partitions : list of dict
-        topic, partition, leader, line and the five lists.
+        topic, partition, leader, line, the five lists, whether it is being reassigned, and each Elr
+        that is not N/A.
     """
     topics, partitions, last = {}, [], None
     for number, line in enumerate(text.split("\n"), 1):
@@ -169,8 +185,12 @@ def parse(text):
         name = fields.get("TOPIC", last)
         if name is None:
             raise DamagedError(number, "NO_TOPIC")
+        if not is_header and fields["LEADER"] not in (-1, *fields["REPLICAS"]):
+            raise DamagedError(number, "LEADER_NOT_ASSIGNED")
         topic = topics.setdefault(
-            name, {"header_line": None, "lines": 0, "marked": False, "first_line": number}
+            name,
+            {"header_line": None, "lines": 0, "marked": False, "first_line": number}
+            | {"highest": -1, "sizes": []},
         )
         topic["marked"] |= bool(fields.get("MARKED_FOR_DELETION"))
         if is_header:
@@ -180,6 +200,7 @@ def parse(text):
             topic |= {
                 "header_line": number,
                 "count": fields["PARTITION_COUNT"],
+                "factor": fields.get("REPLICATION_FACTOR"),
                 "topic_id": fields.get("TOPIC_ID"),
                 "min_insync_replicas": min_isr,
                 "unclean": unclean,
@@ -187,10 +208,15 @@ def parse(text):
             topics[name] = topic
             last = name
         else:
+            n, n_adding = len(fields["REPLICAS"]), len(fields.get("ADDING", []))
             topic["lines"] += 1
+            topic["highest"] = max(topic["highest"], fields["PARTITION"])
+            topic["sizes"] += [(n - n_adding, n)]
             partitions.append(
                 {"topic": name, "partition": fields["PARTITION"], "leader": fields["LEADER"]}
                 | {"line": number}
                 | {key: fields.get(key, []) for key in LISTS}
+                | {"moving": is_moving(fields)}
+                | {"elr": [fields[key] for key in ELRS if fields.get(key, "N/A") != "N/A"]}
             )
     return topics, partitions

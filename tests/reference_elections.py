@@ -1,4 +1,4 @@
-"""The four elections in plain Python (section 4 of the specification)."""
+"""The four elections in plain Python (docs/controller.md, section 4)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Election:
 def first_live_in_isr(
     candidates: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """4.1: the first candidate that is live and in the ISR."""
+    """Section 4.1: the first candidate that is live and in the ISR."""
     return next((b for b in candidates if b in live and b in isr), None)
 
 
 def offline_leader(
     assigned: Sequence[int], isr: Collection[int], live: Collection[int], unclean: bool
 ) -> tuple[int | None, bool]:
-    """4.3: the leader, and whether it was chosen outside the ISR."""
+    """Section 4.3: the leader, and whether it was chosen outside the ISR."""
     leader = first_live_in_isr(assigned, isr, live)
     if leader is None and unclean:
         leader = next((b for b in assigned if b in live), None)
@@ -40,14 +40,14 @@ def offline_leader(
 def reassign_leader(
     target: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """4.1: the first target replica that is live and in the ISR."""
+    """Section 4.1: the first target replica that is live and in the ISR."""
     return first_live_in_isr(target, isr, live)
 
 
 def preferred_leader(
     assigned: Sequence[int], isr: Collection[int], live: Collection[int]
 ) -> int | None:
-    """4.1: the first assigned replica, if it is live and in the ISR."""
+    """Section 4.1: the first assigned replica, if it is live and in the ISR."""
     return first_live_in_isr(assigned[:1], isr, live)
 
 
@@ -57,7 +57,7 @@ def controlled_shutdown_leader(
     live: Collection[int],
     shutting_down: Collection[int],
 ) -> int | None:
-    """4.1: the first live ISR member that is not shutting down."""
+    """Section 4.1: the first live ISR member that is not shutting down."""
     return first_live_in_isr(without(assigned, shutting_down), isr, live)
 
 
@@ -67,12 +67,12 @@ def online(ctx: Context, brokers: Sequence[int], p: Partition) -> tuple[int, ...
 
 
 def needs_config(ctx: Context, p: Partition, record: Record) -> bool:
-    """4.2: the topic's configuration matters only where no ISR member is online."""
+    """Section 4.2: the topic's configuration matters only where no ISR member is online."""
     return not online(ctx, record.isr, p)
 
 
 def unclean_permitted(ctx: Context, p: Partition, record: Record, strategy: Strategy) -> bool:
-    """4.2, where the configuration can be read."""
+    """Section 4.2, where the configuration can be read."""
     if not needs_config(ctx, p, record):
         return False
     if strategy == Strategy.OFFLINE_ALLOW_UNCLEAN:
@@ -91,7 +91,7 @@ def overruled(
 
 
 def elect_offline(ctx: Context, p: Partition, record: Record, permitted: bool) -> Election:
-    """4.1, Offline: marks `unclean_elections` before anything is written."""
+    """Section 4.1, Offline: marks `unclean_elections` before anything is written."""
     assigned = ctx.assignment(p).replicas
     live = online(ctx, assigned, p)
     leader, unclean = offline_leader(assigned, record.isr, live, permitted)
@@ -110,7 +110,7 @@ def elect_offline(ctx: Context, p: Partition, record: Record, permitted: bool) -
 
 
 def elect_reassign(ctx: Context, p: Partition, record: Record) -> Election:
-    """4.1, Reassign: the ISR stays, and every target replica is told."""
+    """Section 4.1, Reassign: the ISR stays, and every target replica is told."""
     target = ctx.assignment(p).target
     live = online(ctx, target, p)
     leader = reassign_leader(target, record.isr, live)
@@ -119,14 +119,17 @@ def elect_reassign(ctx: Context, p: Partition, record: Record) -> Election:
 
 
 def elect_preferred(ctx: Context, p: Partition, record: Record) -> Election:
-    """4.1, PreferredReplica: the ISR stays, and every assigned replica is told."""
+    """Section 4.1, PreferredReplica: the ISR stays, and every assigned replica is told."""
     assigned = ctx.assignment(p).replicas
     leader = preferred_leader(assigned, record.isr, online(ctx, assigned, p))
     return Election(None if leader is None else record.new_leader(leader), assigned)
 
 
 def elect_controlled_shutdown(ctx: Context, p: Partition, record: Record) -> Election:
-    """4.1, ControlledShutdown: shutting-down brokers leave the ISR, and are told as well."""
+    """Shutting-down brokers leave the ISR, and are told as well.
+
+    Source: section 4.1, ControlledShutdown.
+    """
     assigned = ctx.assignment(p).replicas
     leaving = not ctx.profile.shutdown_among_live
     up = tuple(b for b in assigned if ctx.is_replica_online(b, p, include_shutting_down=leaving))
@@ -142,7 +145,7 @@ def elect_controlled_shutdown(ctx: Context, p: Partition, record: Record) -> Ele
 def elect(
     ctx: Context, p: Partition, record: Record, strategy: Strategy, permitted: bool
 ) -> Election:
-    """4.1: the strategy's election; `permitted` is what 4.2 says, for the offline ones."""
+    """Section 4.1: the strategy's election; `permitted` (section 4.2) is for the offline ones."""
     if strategy == Strategy.REASSIGN:
         return elect_reassign(ctx, p, record)
     if strategy == Strategy.PREFERRED_REPLICA:

@@ -1,4 +1,4 @@
-"""What a new controller does before its machines start (6.1 of the specification)."""
+"""What a new controller does before its machines start (docs/controller.md, section 6.1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .reference_store import Store, TwinStore
 
 
 def take_over_epoch(ctx: Context, store: Store) -> None:
-    """6.1, step 1: one more than the stored epoch."""
+    """Section 6.1, step 1: one more than the stored epoch."""
     if isinstance(store, TwinStore):
         store.elect_controller()
         ctx.epoch = store.controller_epoch
@@ -22,9 +22,9 @@ def take_over_epoch(ctx: Context, store: Store) -> None:
 def load_context(
     ctx: Context, store: Store, legacy_node: Mapping[Partition, tuple[int, ...]]
 ) -> set[str]:
-    """6.1, step 4: a new controller's context is empty; what it knows comes from the store.
+    """Section 6.1, step 4: a new controller's context is empty; what it knows comes from the store.
 
-    A new assignment that was not written before its controller left (6.7, B2) is lost.
+    A new assignment that was not written before its controller left (section 6.7, B2) is lost.
 
     Answers the topics with a deletion marker: those that were queued.
     """
@@ -52,6 +52,6 @@ def load_context(
 
 
 def ineligible_topics(ctx: Context) -> set[str]:
-    """6.1, step 5: a replica is not online, or a partition is being reassigned."""
+    """Section 6.1, step 5: a replica is not online, or a partition is being reassigned."""
     offline = {p[0] for p, b in ctx.assigned_replicas() if not ctx.is_replica_online(b, p)}
     return offline | {p[0] for p in ctx.being_reassigned}

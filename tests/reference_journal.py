@@ -1,4 +1,7 @@
-"""What a run of the twin did, as lists of rows: the same facts as kfast's journal tables."""
+"""What a run of the twin did, as lists of rows: the same facts as kfast's journal tables.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PARTITION_MATRIX = frozenset({
     (PartitionState.OFFLINE, PartitionState.NON_EXISTENT),
     (PartitionState.NON_EXISTENT, PartitionState.NEW),
 })
-"""3.1: the valid cells (from, to)."""
+"""Section 3.1: the valid cells (from, to)."""
 
 _R = ReplicaState
 REPLICA_MATRIX = frozenset({
@@ -32,11 +35,11 @@ REPLICA_MATRIX = frozenset({
     (_R.DELETION_INELIGIBLE, _R.ONLINE), (_R.DELETION_INELIGIBLE, _R.OFFLINE),
     (_R.NON_EXISTENT, _R.NEW),
 })
-"""2.1: the valid cells (from, to)."""
+"""Section 2.1: the valid cells (from, to)."""
 
 
 def replica_matrix(profile: Profile) -> frozenset[tuple[ReplicaState, ReplicaState]]:
-    """2.1, as a version has it."""
+    """Section 2.1, as a version has it."""
     late = {(_R.OFFLINE, _R.DELETION_INELIGIBLE)}
     return REPLICA_MATRIX if profile.ineligible_from_offline else REPLICA_MATRIX - late
 

@@ -1,4 +1,4 @@
-"""Reassignment before Kafka 2.4 in plain Python (8.1 of the specification).
+"""Reassignment before Kafka 2.4 in plain Python (docs/controller.md, section 8.1).
 
 Targets are kept apart from the assignment, which is one list: old and new replicas together while
 the reassignment runs. The reassignment node is the only way to ask for one.

@@ -1,4 +1,7 @@
-"""Elections on demand and automatic rebalancing in plain Python (6.8 of the specification)."""
+"""Elections on demand and automatic rebalancing in plain Python.
+
+Source: docs/controller.md, section 6.8.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from .reference_partitions import Result
 
 
 def filter_raises(ctx: Context, p: Partition) -> bool:
-    """6.8, NOTE: a known partition without cached leadership makes the filter raise."""
+    """Section 6.8, note: a known partition without cached leadership makes the filter raise."""
     if not ctx.profile.filters_elections:
         return False
     return p in ctx.assignments and not ctx.is_queued(p) and p not in ctx.leadership
 
 
 def refuses_election(ctx: Context, p: Partition, kind: str) -> str | None:
-    """6.8, the filter: why p is not elected for; None where it is."""
+    """Section 6.8, the filter: why p is not elected for; None where it is."""
     if p not in ctx.assignments:
         return "UNKNOWN_TOPIC_OR_PARTITION"
     if ctx.is_queued(p):
@@ -32,7 +35,7 @@ def refuses_election(ctx: Context, p: Partition, kind: str) -> str | None:
 
 
 def election_reply(result: Result, kind: str) -> int | str:
-    """6.8: the leader, or the error by type of election."""
+    """Section 6.8: the leader, or the error by type of election."""
     if isinstance(result, Record):
         return result.leader
     if result.error != "StateChangeFailed":
@@ -42,7 +45,7 @@ def election_reply(result: Result, kind: str) -> int | str:
 
 
 def preferred_groups(ctx: Context) -> dict[int, list[Partition]]:
-    """6.8, Auto, step 1: partitions of topics that are not queued, by first replica."""
+    """Section 6.8, Auto, step 1: partitions of topics that are not queued, by first replica."""
     groups: dict[int, list[Partition]] = {}
     for p, assignment in ctx.assignments.items():
         if not ctx.is_queued(p):
@@ -51,7 +54,7 @@ def preferred_groups(ctx: Context) -> dict[int, list[Partition]]:
 
 
 def imbalanced_candidates(ctx: Context, b: int, percentage: int) -> list[Partition] | None:
-    """6.8, Auto, steps 2 and 3: what is elected for; None where the ratio is low enough.
+    """Section 6.8, Auto, steps 2 and 3: what is elected for; None where the ratio is low enough.
 
     Brokers are looked at one after another, so an election of one is seen by the next.
     """

@@ -1,4 +1,4 @@
-"""The partition state machine in plain Python (section 3 of the specification)."""
+"""The partition state machine in plain Python (docs/controller.md, section 3)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Result = Record | Code
 
 
 class IllegalArgumentError(Exception):
-    """3.4: leaders have to be elected, and no strategy was named."""
+    """Section 3.4: leaders have to be elected, and no strategy was named."""
 
 
 class UndecodableError(Exception):
-    """8.1: a record that does not decode ends the call."""
+    """Section 8.1: a record that does not decode ends the call."""
 
 
 @dataclass
 class PartitionStateMachine:
-    """3.3: one batch per handle, codes per partition, results as Kafka's map has them."""
+    """Section 3.3: one batch per handle, codes per partition, results as Kafka's map has them."""
 
     ctx: Context
     store: Store
@@ -37,7 +37,7 @@ class PartitionStateMachine:
     not_needed: set[Partition] = field(default_factory=set)
 
     def startup(self) -> None:
-        """3.2: initial states, then `trigger_online`."""
+        """Section 3.2: initial states, then `trigger_online`."""
         for p in self.ctx.assignments:
             record = self.ctx.leadership.get(p)
             if record is None:
@@ -50,7 +50,7 @@ class PartitionStateMachine:
         self.trigger_online()
 
     def trigger_online(self, topic: str | None = None) -> dict[Partition, Result]:
-        """3.2: partitions that are New or Offline and whose topic is not queued."""
+        """Section 3.2: partitions that are New or Offline and whose topic is not queued."""
         candidates = [
             p
             for p, state in self.ctx.partition_states.items()
@@ -66,7 +66,7 @@ class PartitionStateMachine:
         target: PartitionState,
         strategy: Strategy | None = None,
     ) -> dict[Partition, Result]:
-        """3.3: ControllerMoved is rethrown, any other exception is everyone's result."""
+        """Section 3.3: ControllerMoved is rethrown, any other exception is everyone's result."""
         partitions = list(partitions)
         self.codes = dict.fromkeys(partitions, Code.NOT_ASKED)
         if not partitions:
@@ -100,7 +100,7 @@ class PartitionStateMachine:
         target: PartitionState,
         strategy: Strategy | None,
     ) -> dict[Partition, Result]:
-        """3.4: refuse the invalid ones, then apply the target to the valid ones."""
+        """Section 3.4: refuse the invalid ones, then apply the target to the valid ones."""
         valid = []
         for p in partitions:
             self.ctx.put_partition_state_if_absent(p)
@@ -124,10 +124,10 @@ class PartitionStateMachine:
             raise IllegalArgumentError
         return self._elect(batch, existing, strategy)
 
-    # -- 3.5 ------------------------------------------------------------------------------------
+    # -- section 3.5 ----------------------------------------------------------------------------
 
     def _initialize(self, batch: RequestBatch, partitions: list[Partition]) -> None:
-        """3.5: the first online replica leads, all online ones are in sync."""
+        """Section 3.5: the first online replica leads, all online ones are in sync."""
         records: dict[Partition, Record] = {}
         for p in partitions:
             live = online(self.ctx, self.ctx.assignment(p).replicas, p)
@@ -150,7 +150,7 @@ class PartitionStateMachine:
             self._move(p, PartitionState.ONLINE, Code.INITIALIZED)
 
     def _create(self, records: dict[Partition, Record]) -> dict[Partition, Record | str]:
-        """3.5, steps 3 and 4: issued even when there is nothing to create."""
+        """Section 3.5, steps 3 and 4: issued even when there is nothing to create."""
         try:
             return self.store.create_states(records, self.ctx)
         except ControllerMovedError:
@@ -166,16 +166,16 @@ class PartitionStateMachine:
     def _not_initialized(
         self, p: Partition, code: Code, logged_as: PartitionState = PartitionState.ONLINE
     ) -> None:
-        """3.5: p stays New."""
+        """Section 3.5: p stays New."""
         self.journal.elected(p, None, None, None, code)
         self._refuse(p, logged_as, code)
 
-    # -- 3.6 ------------------------------------------------------------------------------------
+    # -- section 3.6 ----------------------------------------------------------------------------
 
     def _elect(
         self, batch: RequestBatch, partitions: list[Partition], strategy: Strategy | None
     ) -> dict[Partition, Result]:
-        """3.6: attempts until nothing is left to retry; failures are logged per attempt.
+        """Section 3.6: attempts until nothing is left to retry; failures are logged per attempt.
 
         In 1.1 to 2.3 every attempt is one for all partitions; states change after the last.
         """
@@ -210,7 +210,7 @@ class PartitionStateMachine:
     def _elect_once(
         self, batch: RequestBatch, remaining: list[Partition], strategy: Strategy | None
     ) -> dict[Partition, Result | None]:
-        """3.6, one attempt; None is a version conflict."""
+        """Section 3.6, one attempt; None is a version conflict."""
         outcome: dict[Partition, Result | None] = {}
         candidates: dict[Partition, Record] = {}
         for p, found in self._read(remaining).items():
@@ -234,14 +234,14 @@ class PartitionStateMachine:
         return outcome
 
     def _leads_already(self, p: Partition, strategy: Strategy | None) -> bool:
-        """8.1: before 1.1 no election is needed where the preferred replica leads."""
+        """Section 8.1: before 1.1 no election is needed where the preferred replica leads."""
         if strategy != Strategy.PREFERRED_REPLICA or not self.ctx.profile.skips_leading_preferred:
             return False
         cached = self.ctx.leadership.get(p)
         return cached is not None and (cached.leader,) == self.ctx.assignment(p).replicas[:1]
 
     def _read(self, remaining: list[Partition]) -> dict[Partition, Record | Code]:
-        """3.6, step 1: candidates with the stored record, or why there is none."""
+        """Section 3.6, step 1: candidates with the stored record, or why there is none."""
         try:
             responses = self.store.read_states(remaining)
         except CallFailedError:
@@ -261,7 +261,10 @@ class PartitionStateMachine:
     def _run_strategy(
         self, p: Partition, record: Record, strategy: Strategy | None
     ) -> Election | Code:
-        """3.6, step 3, with the permission of 4.2; no strategy writes the record back (8.1)."""
+        """Section 3.6, step 3, and section 4.2; no strategy writes the record back.
+
+        Source: section 8.1.
+        """
         if strategy is None:
             return Election(record, self.ctx.assignment(p).replicas)
         if (
@@ -282,7 +285,7 @@ class PartitionStateMachine:
         chosen: dict[Partition, Election],
         strategy: Strategy | None,
     ) -> dict[Partition, Result | None]:
-        """3.6, steps 4 and 5: issued even when nobody was elected."""
+        """Section 3.6, steps 4 and 5: issued even when nobody was elected."""
         writes = {
             p: replace(election.elected, controller_epoch=self.ctx.epoch)
             for p, election in chosen.items()
@@ -325,7 +328,7 @@ class PartitionStateMachine:
         self.codes[p] = code
 
     def _error_of(self, code: Code) -> str | None:
-        """8.1: before 1.1 some failures had other classes."""
+        """Section 8.1: before 1.1 some failures had other classes."""
         if not self.ctx.profile.item_by_item:
             return None
         alike = (Strategy.OFFLINE, Strategy.REASSIGN)

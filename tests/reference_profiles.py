@@ -1,4 +1,6 @@
-"""How older controllers differ, as switches of the plain Python twin (8.1 of the specification).
+"""How older controllers differ, as switches of the plain Python twin.
+
+Source: docs/controller.md, section 8.1.
 
 Every switch says what zk-3.9 does when it has its default. Rows of the table that concern only
 logging, or how StopReplica requests are grouped on the wire, have no switch.
@@ -15,9 +17,11 @@ class Profile:
 
     name: str = "zk-3.9"
 
-    # -- the machines: 2 and 3 --
+    # -- the machines: sections 2 and 3 --
     item_by_item: bool = False
     """Before 1.1: every replica and partition has store calls of its own."""
+    group_order: str = "scala-2.13"
+    """Which map orders the brokers of a call; ascending ids where there are no groups."""
     ineligible_from_offline: bool = True
     """Since 2.3: Offline -> DeletionIneligible is valid."""
     offlines_dead_at_startup: bool = True
@@ -33,7 +37,7 @@ class Profile:
     logs_real_targets: bool = False
     """Before 1.1: a failure is logged with the target that was asked for."""
 
-    # -- elections: 3.6 and 4 --
+    # -- elections: sections 3.6 and 4 --
     skips_leading_preferred: bool = False
     """Before 1.1: a preferred replica that leads is not elected again."""
     writes_back_without_strategy: bool = False
@@ -49,7 +53,7 @@ class Profile:
     guards_writes: bool = True
     """Since 2.1: writes are fenced by the controller epoch."""
 
-    # -- requests: 5 --
+    # -- requests: section 5 --
     marks_new_replicas: bool = True
     """Since 1.0: LeaderAndIsr says is_new."""
     empty_metadata_is_all: bool = False
@@ -57,7 +61,7 @@ class Profile:
     metadata_has_deleted: bool = False
     """Before 2.0: UpdateMetadata always names the partitions of queued topics."""
 
-    # -- events: 6.2, 6.3, 6.8, 6.10 --
+    # -- events: sections 6.2, 6.3, 6.8 and 6.10 --
     has_log_dirs: bool = True
     """Since 1.0: log directories fail on their own."""
     has_broker_epochs: bool = True
@@ -83,7 +87,7 @@ class Profile:
     has_alter_partition: bool = True
     """Since 2.7: leaders ask the controller to change ISRs."""
 
-    # -- reassignment and deletion: 6.6, 6.7, 6.12 --
+    # -- reassignment and deletion: sections 6.6, 6.7 and 6.12 --
     cancels_reassignments: bool = True
     """Since 2.4: an API, assignments with adding and removing, override and cancel."""
     checks_added_replicas: bool = True
@@ -100,10 +104,10 @@ class Profile:
 
 ZK_3_9 = Profile()
 ZK_2_4 = replace(
-    ZK_3_9, name="zk-2.4", marks_recovery=False, tells_starting_of_queued=True,
-    announces_unless_elected=False, rebalances_in_isr=False, rebalances_while_reassigning=False,
-    has_alter_partition=False, checks_added_replicas=False, touch_separates_added=False,
-    batches_deletions=False,
+    ZK_3_9, name="zk-2.4", group_order="scala-2.12", marks_recovery=False,
+    tells_starting_of_queued=True, announces_unless_elected=False, rebalances_in_isr=False,
+    rebalances_while_reassigning=False, has_alter_partition=False, checks_added_replicas=False,
+    touch_separates_added=False, batches_deletions=False,
 )
 ZK_2_0 = replace(
     ZK_2_4, name="zk-2.0", ineligible_from_offline=False, offlines_dead_at_startup=False,
@@ -115,7 +119,8 @@ ZK_2_0 = replace(
 )
 ZK_1_1 = replace(ZK_2_0, name="zk-1.1", metadata_has_deleted=True)
 ZK_1_0 = replace(
-    ZK_1_1, name="zk-1.0", item_by_item=True, without_leadership="refused",
+    ZK_1_1, name="zk-1.0", item_by_item=True, group_order="ascending",
+    without_leadership="refused",
     new_replica_reads_store=True, empties_unclean_isr=True, caches_lost_writes=True,
     logs_real_targets=True, skips_leading_preferred=True, writes_back_without_strategy=True,
     retries_every_election=False, undecodable_fails_call=False, shutdown_among_live=False,

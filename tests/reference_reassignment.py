@@ -1,4 +1,4 @@
-"""Reassignment of one partition in plain Python (6.6 and 6.7 of the specification)."""
+"""Reassignment of one partition in plain Python (docs/controller.md, sections 6.6 and 6.7)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def read_record(core: Core, p: Partition) -> Record | None:
     raise EventFailedError("StoreError")
 
 
-# -- 6.6 ----------------------------------------------------------------------------------------
+# -- section 6.6 --------------------------------------------------------------------------------
 
 
 def touch(
     core: Core, p: Partition, assignment: Assignment, told: Iterable[int] | None = None
 ) -> None:
-    """6.6: one leader epoch more, and the replicas learn of the assignment.
+    """Section 6.6: one leader epoch more, and the replicas learn of the assignment.
 
     Before 2.7 all replicas are told alike, by default those assigned; before 2.4 the bumped record
     is not cached, unless the cache is the store.
@@ -57,7 +57,7 @@ def touch(
 
 
 def raise_epoch(core: Core, p: Partition) -> Record | None:
-    """6.6, step 1, one attempt; None is a version conflict."""
+    """Section 6.6, step 1, one attempt; None is a version conflict."""
     found = read_record(core, p)
     if found is None:
         raise EventFailedError("IllegalState")
@@ -79,7 +79,7 @@ def raise_epoch(core: Core, p: Partition) -> Record | None:
 
 
 def reassign(core: Core, p: Partition, assignment: Assignment) -> None:
-    """6.7, `reassign(p, a)`."""
+    """Section 6.7, `reassign(p, a)`."""
     core.mark("reassignment of a queued topic" if core.ctx.is_queued(p) else "reassignment")
     deletion.mark_ineligible(core, [p[0]])
     update_assignment(core, p, assignment)
@@ -93,7 +93,7 @@ def reassign(core: Core, p: Partition, assignment: Assignment) -> None:
 
 
 def update_assignment(core: Core, p: Partition, assignment: Assignment) -> None:
-    """6.7, phase U: replicas of an abandoned plan are dropped at once."""
+    """Section 6.7, phase U: replicas of an abandoned plan are dropped at once."""
     before = core.ctx.assignment(p)
     if before != assignment:
         write_assignment(core, p)
@@ -105,7 +105,7 @@ def update_assignment(core: Core, p: Partition, assignment: Assignment) -> None:
 
 
 def write_assignment(core: Core, p: Partition) -> None:
-    """6.7, U and B6: the topic node is written as a whole, from the cache."""
+    """Section 6.7, U and B6: the topic node is written as a whole, from the cache."""
     try:
         core.store.write_assignments(p, core.ctx)
     except CallFailedError:
@@ -115,7 +115,7 @@ def write_assignment(core: Core, p: Partition) -> None:
 
 
 def is_complete(core: Core, p: Partition, assignment: Assignment) -> bool:
-    """6.7, step 3: nothing to do, or all targets are in the stored ISR."""
+    """Section 6.7, step 3: nothing to do, or all targets are in the stored ISR."""
     if not assignment.being_reassigned:
         return True
     record = read_record(core, p)
@@ -123,7 +123,7 @@ def is_complete(core: Core, p: Partition, assignment: Assignment) -> bool:
 
 
 def complete(core: Core, p: Partition, assignment: Assignment) -> None:
-    """6.7, phase B."""
+    """Section 6.7, phase B."""
     target = Assignment(assignment.target)
     core.replicas().handle([(p, b) for b in assignment.adding], ReplicaState.ONLINE)
     core.ctx.unwritten_assignments.setdefault(p, core.ctx.assignment(p))
@@ -142,7 +142,7 @@ def complete(core: Core, p: Partition, assignment: Assignment) -> None:
 def move_leader(
     core: Core, p: Partition, target: Assignment, told: Iterable[int] | None = None
 ) -> None:
-    """6.7, B3: a leader that stays and is up is told, any other is replaced."""
+    """Section 6.7, B3: a leader that stays and is up is told, any other is replaced."""
     record = core.ctx.leadership.get(p)
     if record is None:
         raise EventFailedError("NoSuchElement")
@@ -155,7 +155,7 @@ def move_leader(
 
 
 def stop_removed(core: Core, p: Partition, brokers: Iterable[int]) -> None:
-    """6.7, `stop_removed`: no response is awaited."""
+    """Section 6.7, `stop_removed`: no response is awaited."""
     replicas = [(p, b) for b in brokers]
     for state in (
         ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL,

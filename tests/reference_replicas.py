@@ -1,4 +1,4 @@
-"""The replica state machine in plain Python (section 2 of the specification)."""
+"""The replica state machine in plain Python (docs/controller.md, section 2)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from kfast.schema import NO_LEADER, Code, ReplicaState
 
 from .reference_batch import RequestBatch
 from .reference_context import Assignment, Context, Partition, Record, Replica, without
+from .reference_groups import in_group_order
 from .reference_journal import Journal, replica_matrix
 from .reference_store import CONFLICT, GARBAGE, CallFailedError, ControllerMovedError, Store
 
 
 def removed_from_isr(record: Record, b: int, may_empty: bool = False) -> Record | None:
-    """2.6, step 2: what to write; None where b is not in the ISR and nothing is written."""
+    """Section 2.6, step 2: what to write; None where b is not in the ISR and nothing is written."""
     if b not in record.isr:
         return None
     leader = NO_LEADER if record.leader == b else record.leader
@@ -25,7 +26,7 @@ def removed_from_isr(record: Record, b: int, may_empty: bool = False) -> Record 
 
 @dataclass
 class ReplicaStateMachine:
-    """2.3: groups by broker in ascending id, one batch, codes per replica."""
+    """Section 2.3: groups by broker in the order of Kafka's map, one batch, codes per replica."""
 
     ctx: Context
     store: Store
@@ -33,7 +34,10 @@ class ReplicaStateMachine:
     codes: dict[Replica, Code] = field(default_factory=dict)
 
     def startup(self) -> None:
-        """2.2: initial states, then two handles; the states are written without validation."""
+        """Initial states, then two handles; the states are written without validation.
+
+        Source: section 2.2.
+        """
         online, offline = [], []
         for p, b in self.ctx.assigned_replicas():
             up = self.ctx.is_replica_online(b, p)
@@ -46,7 +50,10 @@ class ReplicaStateMachine:
             self.handle(offline, ReplicaState.OFFLINE)
 
     def handle(self, replicas: Iterable[Replica], target: ReplicaState) -> dict[Replica, Code]:
-        """2.3: ControllerMoved is rethrown, any other exception swallowed; both clear the batch."""
+        """ControllerMoved is rethrown, any other exception swallowed; both clear the batch.
+
+        Source: section 2.3.
+        """
         replicas = list(replicas)
         self.codes = dict.fromkeys(replicas, Code.NOT_ASKED)
         if not replicas:
@@ -54,7 +61,7 @@ class ReplicaStateMachine:
         self.journal.step += 1
         batch = RequestBatch(self.ctx)
         try:
-            for b in sorted({b for _, b in replicas}):
+            for b in in_group_order((b for _, b in replicas), self.ctx.profile.group_order):
                 group = [p for p, of in replicas if of == b]
                 items = [[p] for p in group] if self.ctx.profile.item_by_item else [group]
                 for some in items:
@@ -72,7 +79,7 @@ class ReplicaStateMachine:
     def _group(
         self, batch: RequestBatch, b: int, partitions: list[Partition], target: ReplicaState
     ) -> None:
-        """2.4: refuse the invalid ones, then apply the target to the valid ones."""
+        """Section 2.4: refuse the invalid ones, then apply the target to the valid ones."""
         valid, matrix = [], replica_matrix(self.ctx.profile)
         for p in partitions:
             current = self.ctx.replica_states.setdefault((p, b), ReplicaState.NON_EXISTENT)
@@ -97,7 +104,7 @@ class ReplicaStateMachine:
                 effect(batch, p, b)
 
     def _to_new(self, batch: RequestBatch, p: Partition, b: int) -> None:
-        """2.4, NewReplica: the cached leader is refused; the log names OfflineReplica."""
+        """Section 2.4, NewReplica: the cached leader is refused; the log names OfflineReplica."""
         profile, record = self.ctx.profile, self.ctx.leadership.get(p)
         if profile.new_replica_reads_store:
             try:
@@ -117,7 +124,10 @@ class ReplicaStateMachine:
         self._move(p, b, ReplicaState.NEW)
 
     def _to_online(self, batch: RequestBatch, p: Partition, b: int) -> None:
-        """2.4, OnlineReplica: a new replica joins the assignment, an old one is announced."""
+        """A new replica joins the assignment, an old one is announced.
+
+        Source: section 2.4, OnlineReplica.
+        """
         record, assignment = self.ctx.leadership.get(p), self.ctx.assignment(p)
         code = Code.MOVED
         if self.ctx.replica_states[p, b] == ReplicaState.NEW:
@@ -132,18 +142,21 @@ class ReplicaStateMachine:
         self._move(p, b, ReplicaState.ONLINE, code)
 
     def _to_deletion_started(self, batch: RequestBatch, p: Partition, b: int) -> None:
-        """2.4, ReplicaDeletionStarted: StopReplica that deletes."""
+        """Section 2.4, ReplicaDeletionStarted: StopReplica that deletes."""
         self._move(p, b, ReplicaState.DELETION_STARTED)
         batch.add_stop_replica([b], p, delete=True)
 
     def _to_non_existent(self, _batch: RequestBatch, p: Partition, b: int) -> None:
-        """2.4, NonExistentReplica: leaves the assignment; its entry goes."""
+        """Section 2.4, NonExistentReplica: leaves the assignment; its entry goes."""
         self.ctx.set_assignment(p, self.ctx.assignment(p).remove(b))
         self._move(p, b, ReplicaState.NON_EXISTENT)
         del self.ctx.replica_states[p, b]
 
     def _to_offline(self, batch: RequestBatch, b: int, partitions: list[Partition]) -> None:
-        """2.5: stop all, shrink ISRs where leadership is cached, tell the other replicas."""
+        """Stop all, shrink ISRs where leadership is cached, tell the other replicas.
+
+        Source: section 2.5.
+        """
         for p in partitions:
             batch.add_stop_replica([b], p, delete=False)
         led = [p for p in partitions if p in self.ctx.leadership]
@@ -166,7 +179,7 @@ class ReplicaStateMachine:
             self._offline_unled(batch, p, b)
 
     def _offline_unled(self, batch: RequestBatch, p: Partition, b: int) -> None:
-        """2.5, step 5, and what stood in its place before."""
+        """Section 2.5, step 5, and what stood in its place before."""
         rule = self.ctx.profile.without_leadership
         if rule == "moved":
             batch.add_update_metadata(self.ctx.registered, [p])
@@ -177,7 +190,7 @@ class ReplicaStateMachine:
             self.codes[p, b] = Code.DROPPED
 
     def _shrink(self, b: int, partitions: list[Partition]) -> dict[Partition, Record | Code]:
-        """2.6: attempts until nothing is left to retry; the records are cached."""
+        """Section 2.6: attempts until nothing is left to retry; the records are cached."""
         outcome: dict[Partition, Record | Code] = {}
         remaining = partitions
         while remaining:
@@ -193,7 +206,7 @@ class ReplicaStateMachine:
     def _shrink_once(
         self, b: int, remaining: list[Partition]
     ) -> dict[Partition, Record | Code | None]:
-        """2.6, one attempt; None is a version conflict."""
+        """Section 2.6, one attempt; None is a version conflict."""
         outcome: dict[Partition, Record | Code | None] = {}
         writes: dict[Partition, Record] = {}
         kept: dict[Partition, Record] = {}
@@ -221,7 +234,7 @@ class ReplicaStateMachine:
         return outcome
 
     def _read(self, partitions: list[Partition]) -> dict[Partition, Record | Code]:
-        """2.6, step 1: usable records, or why there is none."""
+        """Section 2.6, step 1: usable records, or why there is none."""
         try:
             responses = self.store.read_states(partitions)
         except CallFailedError:
@@ -229,7 +242,7 @@ class ReplicaStateMachine:
         return {p: self._usable(p, response) for p, response in responses.items()}
 
     def _usable(self, p: Partition, response: Record | str) -> Record | Code:
-        """2.6, step 1: the classification of one response."""
+        """Section 2.6, step 1: the classification of one response."""
         if isinstance(response, Record):
             newer = response.controller_epoch > self.ctx.epoch
             return Code.NEWER_CONTROLLER if newer else response
@@ -238,7 +251,7 @@ class ReplicaStateMachine:
         return Code.STORE_ERROR
 
     def _cache(self, p: Partition, record: Record) -> Record:
-        """2.6, step 4: cached with our controller epoch."""
+        """Section 2.6, step 4: cached with our controller epoch."""
         ours = replace(record, controller_epoch=self.ctx.epoch)
         self.ctx.put_leadership(p, ours)
         return ours

@@ -1,4 +1,7 @@
-"""Requests for reassignments, and how they go on, in plain Python (6.7 of the specification)."""
+"""Requests for reassignments, and how they go on, in plain Python.
+
+Source: docs/controller.md, section 6.7.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Targets = Mapping[Partition, Sequence[int] | None]
 
 
 def check_request(core: Core, p: Partition, wanted: Sequence[int] | None) -> ReassignmentCode:
-    """6.7, the checks of a request through the API, in order; STARTED where it passes them."""
+    """Checks of a request through the API (section 6.7), in order; STARTED if it passes them."""
     assignment = core.ctx.assignment(p)
     if wanted is None:
         known = assignment.being_reassigned
@@ -37,7 +40,7 @@ def check_request(core: Core, p: Partition, wanted: Sequence[int] | None) -> Rea
 
 
 def start_all(core: Core, targets: Targets) -> dict[Partition, ReassignmentCode]:
-    """6.7: the plans are made, then carried out one by one; a code for each."""
+    """Section 6.7: the plans are made, then carried out one by one; a code for each."""
     plans: dict[Partition, Assignment] = {}
     for p, wanted in targets.items():
         current = core.ctx.assignment(p)
@@ -57,7 +60,7 @@ def start_all(core: Core, targets: Targets) -> dict[Partition, ReassignmentCode]
 
 
 def process_node(core: Core) -> dict[Partition, ReassignmentCode]:
-    """6.7, the legacy node: without the list checks; what fails is removed from it."""
+    """Section 6.7, the legacy node: without the list checks; what fails is removed from it."""
     codes = start_all(core, core.legacy_node)
     for p, code in codes.items():
         if code != ReassignmentCode.STARTED:
@@ -66,7 +69,7 @@ def process_node(core: Core) -> dict[Partition, ReassignmentCode]:
 
 
 def go_on(core: Core, p: Partition) -> None:
-    """6.7, resumption: `reassign` with the current assignment."""
+    """Section 6.7, resumption: `reassign` with the current assignment."""
     if core.ctx.profile.cancels_reassignments:
         reassign(core, p, core.ctx.assignment(p))
     else:
@@ -74,7 +77,7 @@ def go_on(core: Core, p: Partition) -> None:
 
 
 def resume(core: Core, partitions: Iterable[Partition]) -> None:
-    """6.7, resumption of some."""
+    """Section 6.7, resumption of some."""
     for p in sorted(partitions, key=core.rank):
         go_on(core, p)
 
@@ -89,14 +92,14 @@ def can_be_completed(core: Core, p: Partition) -> bool:
 
 
 def resume_completed(core: Core, partitions: Iterable[Partition]) -> None:
-    """6.10: those that are being reassigned and whose targets are in sync now."""
+    """Section 6.10: those that are being reassigned and whose targets are in sync now."""
     for p in sorted(partitions, key=core.rank):
         if can_be_completed(core, p):
             go_on(core, p)
 
 
 def resume_at_failover(core: Core) -> None:
-    """6.1, step 9: the node first, then every partition that it did not start."""
+    """Section 6.1, step 9: the node first, then every partition that it did not start."""
     if not core.ctx.profile.cancels_reassignments:
         legacy.start_all(core, dict(core.legacy_node))
         return
@@ -105,7 +108,7 @@ def resume_at_failover(core: Core) -> None:
 
 
 def resume_on(core: Core, brokers: Collection[int]) -> None:
-    """6.2, `broker_startup`, step 6: reassignments that have a target on these brokers."""
+    """Section 6.2, `broker_startup`, step 6: reassignments that have a target on these brokers."""
     resume(core, {
         p for p in core.ctx.being_reassigned if not set(target_of(core, p)).isdisjoint(brokers)
     })
@@ -121,7 +124,7 @@ def target_of(core: Core, p: Partition) -> tuple[int, ...]:
 
 
 def alter_partition_reassignments(core: Core, asked: Targets) -> Happened:
-    """6.7, requests through the API: what is accepted leaves the legacy node."""
+    """Section 6.7, requests through the API: what is accepted leaves the legacy node."""
 
     def body() -> None:
         if not core.ctx.profile.cancels_reassignments:
@@ -138,7 +141,7 @@ def alter_partition_reassignments(core: Core, asked: Targets) -> Happened:
 
 
 def reassign_partitions(core: Core, targets: Mapping[Partition, Sequence[int]]) -> Happened:
-    """6.7, the legacy node was created; it waits where nobody is in charge."""
+    """Section 6.7, the legacy node was created; it waits where nobody is in charge."""
     core.legacy_node = {p: tuple(wanted) for p, wanted in targets.items()}
 
     def body() -> None:
@@ -157,7 +160,7 @@ def on_partition_reassignment(core: Core, partitions: Collection[Partition]) -> 
 
 
 def list_partition_reassignments(core: Core) -> dict[Partition, Assignment]:
-    """6.7: what is being reassigned."""
+    """Section 6.7: what is being reassigned."""
     return {
         p: core.ctx.assignment(p)
         for p in core.ctx.being_reassigned

@@ -1,4 +1,4 @@
-"""Controlled shutdown in plain Python (6.3 of the specification)."""
+"""Controlled shutdown in plain Python (docs/controller.md, section 6.3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def controlled_shutdown(core: Core, b: int, epoch: int = UNKNOWN_BROKER_EPOCH) -
 
 
 def refusal(core: Core, b: int, epoch: int) -> str | None:
-    """6.3, steps 2 and 3; before 2.2 brokers have no epochs."""
+    """Section 6.3, steps 2 and 3; before 2.2 brokers have no epochs."""
     cached = core.ctx.live_broker_epochs.get(b)
     if epoch != UNKNOWN_BROKER_EPOCH and core.ctx.profile.has_broker_epochs:
         if cached is None:
@@ -30,7 +30,7 @@ def refusal(core: Core, b: int, epoch: int) -> str | None:
 
 
 def shut_down(core: Core, b: int, epoch: int) -> None:
-    """6.3, the steps; before 1.1 they are taken for one partition after the other."""
+    """Section 6.3, the steps; before 1.1 they are taken for one partition after the other."""
     ctx = core.ctx
     core.now.error = refusal(core, b, epoch)
     if core.now.error is not None:
@@ -51,7 +51,7 @@ def shut_down(core: Core, b: int, epoch: int) -> None:
 
 
 def act_on(core: Core, b: int, partitions: list[Partition]) -> None:
-    """6.3, steps 5 to 8."""
+    """Section 6.3, steps 5 to 8."""
     led = [p for p in partitions if core.ctx.leadership[p].leader == b]
     followed = [p for p in partitions if p not in led]
     core.partitions().handle(led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN)

@@ -1,4 +1,6 @@
-"""The store in plain Python: versions, compare-and-set, fencing, faults (1.7 of the specification).
+"""The store in plain Python: versions, compare-and-set, fencing, faults.
+
+Source: docs/controller.md, section 1.7.
 
 `TwinStore` keeps records of its own. `CacheStore` is what kfast does without a store: the cached
 leadership is the stored record, and no conflict can happen.
@@ -30,7 +32,7 @@ class CallFailedError(Exception):
 
 @dataclass
 class Fault:
-    """One injected fault (data/README.md)."""
+    """One injected fault (../shared/data/README.md)."""
 
     op: str
     fault: str
@@ -63,7 +65,7 @@ class TwinStore:
         self.records = {p: r for p, r in self.records.items() if p[0] != topic}
 
     def write_assignments(self, p: Partition, ctx: Context) -> None:
-        """6.7: the node of p's topic is written as a whole; guarded as other writes are."""
+        """Section 6.7: the node of p's topic is written as a whole; guarded as other writes are."""
         self.calls.append(("assign", frozenset([p])))
         self._injected("write_assignments", [p], ctx)
         self._guard(ctx, [p])
@@ -99,7 +101,7 @@ class TwinStore:
         return hit
 
     def read_states(self, partitions: Collection[Partition]) -> dict[Partition, Response]:
-        """1.7: not fenced; may raise `CallFailedError`."""
+        """Section 1.7: not fenced; may raise `CallFailedError`."""
         self.calls.append(("read", frozenset(partitions)))
         hit = self._injected("read_states", partitions)
         return {p: hit.get(p) or self.records.get(p, "NONODE") for p in partitions}
@@ -107,7 +109,10 @@ class TwinStore:
     def create_states(
         self, records: Mapping[Partition, Record], ctx: Context
     ) -> dict[Partition, Response]:
-        """1.7: guarded by the controller epoch; a response is the record or an error code."""
+        """Guarded by the controller epoch; a response is the record or an error code.
+
+        Source: section 1.7.
+        """
         self.calls.append(("create", frozenset(records)))
         hit = self._injected("create_states", records, ctx)
         self._guard(ctx, records)
@@ -124,7 +129,7 @@ class TwinStore:
     def update_states(
         self, records: Mapping[Partition, Record], ctx: Context
     ) -> dict[Partition, Response]:
-        """1.7: compare and set on the version; `CONFLICT` where it is another one."""
+        """Section 1.7: compare and set on the version; `CONFLICT` where it is another one."""
         self.calls.append(("update", frozenset(records)))
         hit = self._injected("update_states", records, ctx)
         self._guard(ctx, records)
@@ -150,7 +155,7 @@ class TwinStore:
         return True
 
     def config_readable(self, topic: str) -> bool:
-        """1.7: whether the topic's configuration can be looked up."""
+        """Section 1.7: whether the topic's configuration can be looked up."""
         readable = topic not in self.config_faults
         if not readable:
             self.faults_hit.append(("topic_config", "CONFIG_READ_FAILED"))
@@ -164,12 +169,12 @@ class TwinStore:
         return version
 
     def elect_controller(self) -> None:
-        """6.1, step 1: one more, for us or for another controller."""
+        """Section 6.1, step 1: one more, for us or for another controller."""
         self.controller_epoch += 1
         self.epoch_version += 1
 
     def _guard(self, ctx: Context, records: Collection[Partition]) -> None:
-        """1.7: a newer controller fences every write that has something to write."""
+        """Section 1.7: a newer controller fences every write that has something to write."""
         stale = self.epoch_version != ctx.epoch_store_version
         if records and stale and ctx.profile.guards_writes:
             raise ControllerMovedError

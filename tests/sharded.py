@@ -171,7 +171,8 @@ def replies_alone(events, outcomes) -> list[list[tuple] | None]:
         if outcome.error is not None or not argument:
             found.append(None)
         elif name == "elect_leaders" and argument.get("partitions") is not None:
-            found.append(sorted(map(repr, outcome.replies.to_pylist())))
+            rows = outcome.replies.drop_columns("partition_row").to_pylist()
+            found.append(sorted(map(repr, rows)))
         elif name in ("alter_partition_reassignments", "reassign_partitions"):
             codes = [ReassignmentCode(code) for code in outcome.reassignment_codes.tolist()]
             found.append([(*key, code.name if code else None)

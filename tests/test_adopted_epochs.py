@@ -1,11 +1,12 @@
 """A store beside the cache changes nothing but controller epochs that were adopted.
 
 A replica outside the ISR goes offline: the cache takes the controller's epoch, the stored record
-keeps the old one (2.6). A leader that writes an ISR itself keeps it too (8.1, before 2.7): it
-writes the epoch of the request that made it the leader, and has passed over later requests that
-did not raise the leader epoch. So whatever is read again has the old epoch. Without a store the
-cache is the store, and an adopted epoch stays (docs/deviations.md). Here the same random events
-happen to both; nothing else may differ, and controller epochs only where one was adopted.
+keeps the old one (docs/controller.md, section 2.6). A leader that writes an ISR itself keeps it too
+(section 8.1, before 2.7): it writes the epoch of the request that made it the leader, and has
+passed over later requests that did not raise the leader epoch. So whatever is read again has the
+old epoch. Without a store the cache is the store, and an adopted epoch stays (docs/deviations.md).
+Here the same random events happen to both; nothing else may differ, and controller epochs only
+where one was adopted.
 
     python -m tests.test_adopted_epochs zk-2.4 3 60
 

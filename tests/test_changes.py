@@ -1,4 +1,7 @@
-"""`execute_plan` and `delete_topics`: whole changes, beside the controller's events one by one."""
+"""`execute_plan` and `delete_topics`: whole changes, beside the controller's events one by one.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from kfast import (
     delete_topics,
     execute_plan,
     generate,
+    impact,
 )
 from kfast.census import CENSUS_METRICS, take_census
 from kfast.changes import DELETION_METRICS, REASSIGNMENT_METRICS
@@ -66,8 +70,11 @@ def random_plan(generator, state):
     return plan
 
 
-def test_the_example_of_the_specification():
-    """[1,2,3] to [3,4,5]: four epochs, leader 3, and what each broker won and lost (6.7)."""
+def test_the_example_of_the_rules():
+    """[1,2,3] to [3,4,5]: four epochs, leader 3, and what each broker won and lost.
+
+    Source: section 6.7.
+    """
     state = cluster([("t", 0, [1, 2, 3]), ("u", 0, [1, 2, 3])])
     found = execute_plan(state, {("t", 0): [3, 4, 5]})
     row = row_of(found)
@@ -107,7 +114,11 @@ def test_a_plan_is_the_events_one_by_one(seed, pending, fails):
     outcomes = [controller.alter_partition_reassignments(plan)]
     if dead:
         outcomes.append(controller.on_broker_failure(dead))
-    assert found.under_way == take_census(again).counts
+    way = impact(before, take_census(again))
+    assert found.under_way == {
+        **way.after.counts,
+        **{f"newly_{name}": int(way.newly(name).sum()) for name in ("offline", "under_min_isr")},
+    }
     if not pending:
         outcomes.append(controller.catch_up(again.broker_id[again.registered].tolist()))
     assert found.state.difference(again) is None
@@ -212,7 +223,7 @@ def test_what_waits_says_for_whom():
     waits = execute_plan(state, plan, pending=True)
     assert row_of(waits)["reason"] == "broker 4 has not caught up yet"
     assert row_of(waits, "t", 2)["status"] == "completed"
-    assert waits.under_way == {name: waits.summary[name] for name in CENSUS_METRICS}
+    assert waits.under_way == {name: waits.summary[name] for name in waits.under_way}
     both = execute_plan(state, {("t", 0): [1, 4, 5]}, pending=True)
     assert row_of(both)["reason"] == "brokers 4, 5 have not caught up yet"
 

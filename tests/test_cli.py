@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import kfast
 from kfast import generate, schema
+from kfast.analysis.impact import CHANGE_METRICS, fail_brokers
 from kfast.census import CENSUS_METRICS, take_census
 from kfast.cli.app import commands
-from kfast.impact import CHANGE_METRICS, fail_brokers
 
 pytestmark = pytest.mark.kernels
 
@@ -71,6 +71,7 @@ def test_fail_answers_what_the_library_says(cluster):
     assert list(document) == [
         "kfast",
         "command",
+        "verdict",
         "controller",
         "input",
         "assumptions",
@@ -78,17 +79,23 @@ def test_fail_answers_what_the_library_says(cluster):
         "cluster",
         "scenario",
         "start",
+        "steps",
         "before",
         "summary",
-        "remaining",
         "requests",
         "brokers",
         "top",
         "topics_listed_of",
         "topics",
+        "remaining",
         "explanations",
+        "lists",
         "fail_on",
     ]
+    step = document["steps"][0]
+    assert (step["kind"], step["broker_ids"]) == ("fail", [1])
+    shared = set(step) & set(document)
+    assert {name: step[name] for name in shared} == {name: document[name] for name in shared}
     assert document["cluster"]["replication_factors"] == {"1": 1, "2": 1, "3": 2}
 
 
@@ -96,7 +103,11 @@ def test_fail_prints_what_an_operator_asks(cluster):
     """Every number of the summary is in the text, and the assumptions, and the controller."""
     text = run("fail", cluster, "--brokers", "1").stdout
     document = answer("fail", cluster, "--brokers", "1")
-    assert "Broker 1 fails." in text
+    assert text.startswith(
+        "Broker 1 fails: 1 partition goes offline; no other partition refuses acks=all; "
+        "1 leader moves; broker 2 leads most, 2.\n"
+    )
+    assert document["verdict"] == text.split("\n\n")[0].splitlines()
     assert TITLE in text
     for line in document["assumptions"]:
         assert f"Assumed: {line}\n" in text
@@ -106,11 +117,21 @@ def test_fail_prints_what_an_operator_asks(cluster):
         before, after = document["before"][metric], document["summary"][metric]
         line = next(line.split() for line in text.splitlines() if line.startswith(f"{metric} "))
         assert line[1:] == [str(before), str(after), f"{after - before:+d}".replace("+0", "0")]
-    for row in document["requests"]:
+    assert "the controller's start, which changes no leader and no ISR" in text
+
+
+def test_the_table_of_requests_is_a_detail(cluster):
+    """Without `--verbose` one line says how many there are."""
+    requests = answer("fail", cluster, "--brokers", "1")["requests"]
+    text = run("fail", cluster, "--brokers", "1").stdout
+    line = ", ".join(f"{row['requests']} {row['kind']}" for row in requests)
+    assert text.endswith(f"Requests that the controller then sends: {line}.\n")
+    full = run("fail", cluster, "--brokers", "1", "--verbose").stdout
+    assert full.startswith(text)
+    for row in requests:
         assert [row["kind"], str(row["requests"]), str(row["partitions"])] in [
-            line.split() for line in text.splitlines()
+            words.split() for words in full[len(text):].splitlines()
         ]
-    assert "The controller's start changed no leader and no ISR" in text
 
 
 def test_what_the_start_changes_is_a_line_of_its_own(tmp_path):
@@ -176,12 +197,13 @@ def test_fail_explains(cluster, controlled):
 def test_parquet_is_a_row_per_partition(cluster, tmp_path):
     """With the document in its metadata."""
     path = tmp_path / "impact.parquet"
-    assert run("fail", cluster, "--brokers", "1", "-o", path).stdout == ""
+    found = run("fail", cluster, "--brokers", "1", "-o", path)
+    assert found.stdout == run("fail", cluster, "--brokers", "1").stdout
+    assert found.stderr == f"Wrote {path}.\n"
     table = pq.read_table(path)
     assert table.num_rows == 4
     assert table.equals(fail_brokers(kfast.read(cluster), [1]).impact.partitions)
     assert json.loads(table.schema.metadata[b"kfast.answer"])["command"] == "fail"
-    run("fail", cluster, "--brokers", "1", "--format", "parquet", code=2)
     run("fail", cluster, "--brokers", "1", "-o", path, "--explain", "logs-0", code=2)
     run("show", cluster, "-o", path)
     assert pq.read_table(path).equals(take_census(kfast.read(cluster)).partitions)
@@ -199,6 +221,8 @@ def test_parquet_is_a_row_per_partition(cluster, tmp_path):
         ("leaders_moved<=1", 4),
         ("requests<0", 0),
         ("back_online>-1", 4),
+        ("offline>0.5", 4),
+        ("offline>1.5", 0),
     ],
 )
 def test_fail_on(cluster, condition, code):
@@ -215,7 +239,7 @@ def test_fail_on_knows_its_metrics(cluster):
     """Every metric of the summary can be asked for, and no other."""
     for metric in (*CENSUS_METRICS, *CHANGE_METRICS):
         run("fail", cluster, "--brokers", "1", "--fail-on", f"{metric}<0")
-    for wrong in ("offlin>0", "offline=>0", "offline", "offline>x", "offline>0.5", ">0"):
+    for wrong in ("offlin>0", "offline=>0", "offline", "offline>x", "offline>0.", ">0"):
         said = run("fail", cluster, "--brokers", "1", "--fail-on", wrong, code=2).stderr
         assert "--fail-on" in said
     assert (

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kfast import generate, read, write
-from kfast.impact import fail_brokers
+from kfast.analysis.impact import fail_brokers
 
 ROOT = Path(__file__).resolve().parent.parent
 KFAST = (sys.executable, "-m", "kfast")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyarrow import dataset
 
 import kfast
 from kfast.cli import sweep as command
 from kfast.cli.app import commands
+from kfast.profiles import PROFILES
 
 DATA = Path(__file__).resolve().parent.parent / "bench_data"
 CLUSTER = (str(DATA / "describe.txt"), "--brokers-file", str(DATA / "brokers.csv"))
@@ -50,25 +55,32 @@ def test_the_worst_scenarios_lead_and_say_why(state):
 
 def test_the_text_names_racks_topics_and_partitions():
     """One line per reason below the table of the worst."""
-    text = run("--racks").stdout
-    assert text.startswith("Every rack: 4 of 4 scenarios.\n")
-    assert "101,104,107,110  a" in text
+    text = run("--each-rack").stdout
+    assert text.startswith(
+        "Each rack: 3 of 3 scenarios take partitions offline, 3 take some under min ISR, which "
+        "refuse acks=all.\nThe worst is scenario 1, brokers 101, 104, 107, 110 (rack a): 7 "
+        "partitions are offline, 47 under min ISR.\n"
+    )
+    assert re.search(r"^ +1  101,104,107,110 .* a$", text, re.MULTILINE)
     assert "Scenario 1: 7 partitions newly offline, of 2 topics: legacy-imports (4)" in text
 
 
 def test_rows_go_to_parquet(state, tmp_path):
-    """All rows; the summary stands in the file's metadata."""
+    """All rows; the answer stands in the file's metadata."""
     path = tmp_path / "sweep.parquet"
-    run("--random", 300, "--down", 2, "--seed", 4, "-o", path)
+    said = run("--random", 300, "--down", 2, "--seed", 4, "-o", path)
+    assert f"One row per scenario: {path}\n" in said.stdout
     expected = kfast.sweep(state, kfast.random_brokers(state, 2, 300, 4))
     assert pq.read_table(path).replace_schema_metadata(None) == expected
-    summary = json.loads(pq.read_metadata(path).metadata[b"kfast.sweep"])
-    assert summary["offline"] == max(expected["offline"].to_pylist()[1:])
+    answer = json.loads(pq.read_metadata(path).metadata[b"kfast.answer"])
+    assert answer["summary"]["offline"] == max(expected["offline"].to_pylist()[1:])
 
 
-def test_an_interrupted_sweep_leaves_whole_batches(state, tmp_path, monkeypatch):
-    """Ctrl-C after two batches: the file can be read, and --from goes on where it ended."""
-    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+@pytest.mark.parametrize("end", ["parquet", "csv", "arrow"])
+def test_an_interrupted_sweep_leaves_what_is_done_beside(state, tmp_path, monkeypatch, end):
+    """Ctrl-C after two batches: the old file stays, and --from goes on where the sweep ended."""
+    first, second = tmp_path / f"a.{end}", tmp_path / f"b.{end}"
+    first.write_text("old")
     real = command.sweep_reader
 
     def stops(*args, **options):
@@ -81,17 +93,47 @@ def test_an_interrupted_sweep_leaves_whole_batches(state, tmp_path, monkeypatch)
 
         return batches()
 
-    asked = ("--random", 9000, "--down", 3)
+    asked = ("--random", 9000, "--down", 3, "--table", "scenarios")
     monkeypatch.setattr(command, "sweep_reader", stops)
     said = run(*asked, "-o", first, code=130).stderr
-    assert "holds 4096 scenarios, up to number 4095; go on with the same command, --from 4096" in (
-        " ".join(said.split())
+    partial = tmp_path / f"a.partial.{end}"
+    assert said == (
+        f"{partial} holds 4096 scenarios, up to number 4095; go on with the same command, "
+        "--from 4096 and another file\nInterrupted.\n"
     )
+    assert first.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [first.name, partial.name]
     monkeypatch.setattr(command, "sweep_reader", real)
     run(*asked, "-o", second, "--from", 4096)
-    both = pa.concat_tables([pq.read_table(path) for path in (first, second)])
-    expected = kfast.sweep(state, kfast.random_brokers(state, 3, 9000, 1))
-    assert both.replace_schema_metadata(None) == expected
+    expected = kfast.sweep(state, kfast.random_brokers(state, 3, 9000, 0))
+    both = pa.concat_tables([
+        dataset.dataset(path, format=end).to_table(columns=expected.column_names)
+        for path in (partial, second)
+    ])
+    assert both.cast(expected.schema) == expected
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_sweep_is_of_any_controller(state, profile):
+    """`--controller` is that of `prepare_sweep`, in the counts and in the reasons."""
+    asked = ("--each-rack", "--controller", profile, "--format", "json")
+    answer = json.loads(run(*asked).stdout)
+    assert answer["controller"] == PROFILES[profile].title
+    plan = kfast.prepare_sweep(state, profile=profile)
+    rows = kfast.sweep(plan, kfast.every_rack(state)).to_pylist()[1:]
+    assert {row["scenario"]: row["offline"] for row in answer["worst"]} == {
+        row["scenario"]: row["offline"] for row in rows
+    }
+
+
+def test_rows_go_to_a_pipe(state):
+    """`--format csv` without a file: rows on standard output, and nothing else."""
+    found = run("--every", 1, "--format", "csv")
+    rows = pa_csv.read_csv(io.BytesIO(found.stdout.encode()))
+    assert rows.num_rows == 13
+    assert rows["offline"].to_pylist() == (
+        kfast.sweep(state, kfast.every_broker(state))["offline"].to_pylist()
+    )
 
 
 def test_scenarios_from_a_file(tmp_path):
@@ -100,7 +142,7 @@ def test_scenarios_from_a_file(tmp_path):
     table = pa.table({"scenario": [1, 1, 2], "broker": [101, 102, 103]})
     pq.write_table(table, tmp_path / "s.parquet")
     answers = [
-        json.loads(run("--table", tmp_path / name, "--format", "json").stdout)
+        json.loads(run("--scenarios", tmp_path / name, "--format", "json").stdout)
         for name in ("s.csv", "s.parquet")
     ]
     assert answers[0]["worst"] == answers[1]["worst"]
@@ -117,12 +159,13 @@ def test_a_condition_ends_with_its_exit_code():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say which failures"),
-        (("--racks", "--every", 1), "say which failures"),
+        ((), "give one kind of failures"),
+        (("--each-rack", "--every", 1), "give one kind of failures"),
+        (("--random", 5, "--down", "1,2"), "goes with one of --down K and --probability P"),
         (("--random", 5), "goes with one of --down K and --probability P"),
         (("--every", 1, "--down", 3), "goes with one of --down K and --probability P"),
         (("--every", 13), "k is 13; 12 brokers are registered"),
-        (("--every", 1, "-o", "rows.csv"), "end the name in .parquet"),
+        (("--every", 1, "-o", "rows.html"), "ends in .html, which is not written here"),
         (("--every", 1, "--from", 14), "the last scenario is 12"),
     ],
 )

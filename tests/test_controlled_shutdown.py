@@ -1,4 +1,4 @@
-"""Controlled shutdown (specification, section 6.3; Kafka 3.9, `doControlledShutdown`)."""
+"""Controlled shutdown (docs/controller.md, section 6.3; Kafka 3.9, `doControlledShutdown`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_broker_that_leads_everything_stops_nothing():
     kinds = set(outcome.requests.column("kind").to_pylist())
     assert kinds == {"LeaderAndIsr"}
     told = [r["broker_id"] for r in outcome.requests.to_pylist()]
-    assert told == [1, 2], "shutting-down brokers are told as well (4.1)"
+    assert told == [1, 2], "shutting-down brokers are told as well (section 4.1)"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_nobody_can_take_over_remains():
 
 
 def test_dead_members_stay_in_the_isr():
-    """Specification, section 4.3: only ids that are shutting down are removed."""
+    """Section 4.3: only ids that are shutting down are removed."""
     state = read_state("""
         partition  ar       isr      leader  epoch  state
         t-0        1,2,3,4  1,2,3,4  1       7      ONLINE
@@ -118,7 +118,7 @@ def test_dead_members_stay_in_the_isr():
 
 
 def test_asking_again_changes_nothing_more():
-    """Step 4: retries are idempotent but for the sole members, whose epoch rises (2.6)."""
+    """Step 4: retries are idempotent but for the sole members, whose epoch rises (section 2.6)."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1,2  1       7      ONLINE
@@ -137,7 +137,7 @@ def test_asking_again_changes_nothing_more():
 
 
 def test_queued_topics_are_not_acted_on():
-    """Step 5; they are not reported either (1.5, `partition_leaders_on_broker`)."""
+    """Step 5; they are not reported either (section 1.5, `partition_leaders_on_broker`)."""
     text = """
         partition  ar   isr  leader  epoch  state
         q-0        1,2  1,2  1       7      ONLINE
@@ -150,7 +150,7 @@ def test_queued_topics_are_not_acted_on():
 
 
 def test_a_newer_controller_ends_it():
-    """Specification, section 6.0: ControllerMoved escapes the handler."""
+    """Section 6.0: ControllerMoved escapes the handler."""
     state = read_state(QUIET)
     store = Store(state)
     controller = Controller(state, store=store)

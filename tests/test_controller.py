@@ -1,4 +1,7 @@
-"""The controller's events: failover, brokers that come and go, topics; one claim per test."""
+"""The controller's events: failover, brokers that come and go, topics; one claim per test.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def requests(outcome, kind: str) -> list[tuple]:
     ]
 
 
-# --- broker failure (6.2) -----------------------------------------------------------------------
+# --- broker failure (section 6.2) ---------------------------------------------------------------
 
 
 def test_an_isr_of_one_outlives_its_broker():
@@ -42,7 +45,7 @@ def test_an_isr_of_one_outlives_its_broker():
 
 
 def test_taking_the_sole_isr_member_offline_again_bumps_the_epoch_again():
-    """Specification, section 2.6, NOTE: every repetition, and leader -1 stays -1."""
+    """Section 2.6, note: every repetition, and leader -1 stays -1."""
     state = read_state("""
         partition  ar   isr  leader  epoch  version
         t-0        1,2  1    1       7      4
@@ -57,7 +60,7 @@ def test_taking_the_sole_isr_member_offline_again_bumps_the_epoch_again():
 
 
 def test_typical_outcomes_when_a_broker_dies():
-    """Specification, section 6.2, the table at its end: one epoch bump each."""
+    """Section 6.2, the table at its end: one epoch bump each."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         a-0        9,1  9,1  9       4      ONLINE
@@ -79,21 +82,48 @@ def test_typical_outcomes_when_a_broker_dies():
     assert requests(outcome, "StopReplica") == []
 
 
-def test_two_brokers_of_one_isr_leave_in_ascending_id():
-    """Specification, section 2.3: the last one that is asked stays."""
+@pytest.mark.parametrize("with_store", [False, True])
+def test_two_brokers_of_one_isr_leave_in_the_order_of_kafkas_map(with_store):
+    """Section 2.3, step 3: 7 goes before 3, and the last one stays."""
     state = read_state("""
         partition  ar     isr  leader  epoch  state
         t-0        7,3,1  7,3  3       4      ONLINE
     """)
-    Controller(state).on_broker_failure([7, 3])
+    Controller(state, store=Store(state) if with_store else None).on_broker_failure([3, 7])
     assert_reads(state, """
         partition  ar     isr  leader  epoch  state
-        t-0        7,3,1  7    -       6      OFFLINE
+        t-0        7,3,1  3    -       6      OFFLINE
     """)
 
 
+@pytest.mark.parametrize("with_store", [False, True])
+def test_who_stays_in_an_isr_may_lead_later(with_store):
+    """AR and ISR 4,5 fail together: 4 stays, so 5 alone cannot lead, and 4 can."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        t-0        4,5  4,5  4       4      ONLINE
+    """, brokers=[1])
+    controller = Controller(state, store=Store(state) if with_store else None)
+    controller.on_broker_failure([4, 5])
+    assert state.leadership(0).isr == (4,)
+    controller.on_broker_startup([5])
+    assert state.leadership(0).leader == -1
+    controller.on_broker_startup([4])
+    assert state.leadership(0).leader == 4
+
+
+def test_a_controller_that_starts_takes_dead_brokers_in_the_same_order():
+    """Section 2.2: AR 4,5,3 and all of them dead; 4 stays."""
+    state = read_state("""
+        partition  ar     isr    leader  epoch
+        t-0        4,5,3  4,5,3  4       4
+    """, down=[3, 4, 5], brokers=[1])
+    Controller(state).on_controller_failover()
+    assert state.leadership(0).isr == (4,)
+
+
 def test_offline_leaders_are_looked_for_in_the_whole_cluster():
-    """Specification, section 6.2, `replicas_become_offline`, step 2: not only on the dead broker.
+    """Section 6.2, `replicas_become_offline`, step 2: not only on the dead broker.
 
     Broker 2 is shutting down, so what it leads has an offline leader.
     """
@@ -111,7 +141,7 @@ def test_offline_leaders_are_looked_for_in_the_whole_cluster():
 
 
 def test_the_live_brokers_are_announced_only_where_nothing_else_was():
-    """Specification, section 6.2, `replicas_become_offline`, step 6."""
+    """Section 6.2, `replicas_become_offline`, step 6."""
     state = read_state(QUIET, brokers=[4])
     controller = Controller(state, journal="full")
     idle = controller.on_broker_failure([4])
@@ -124,7 +154,7 @@ def test_the_live_brokers_are_announced_only_where_nothing_else_was():
 
 
 def test_an_election_elsewhere_announces_the_live_brokers_as_well():
-    """Specification, section 6.2, step 6: some entry of the results is a success."""
+    """Section 6.2, step 6: some entry of the results is a success."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1,2  1       4      ONLINE
@@ -135,7 +165,7 @@ def test_an_election_elsewhere_announces_the_live_brokers_as_well():
 
 
 def test_requests_go_to_registered_brokers_only():
-    """Specification, section 5.3: StopReplica to the dead broker is dropped."""
+    """Section 5.3: StopReplica to the dead broker is dropped."""
     state = read_state(QUIET)
     outcome = Controller(state, journal="full").on_broker_failure([1])
     assert 1 in {b for to in outcome.additions.column("to").to_pylist() for b in to or ()}
@@ -147,7 +177,7 @@ def test_requests_go_to_registered_brokers_only():
 
 
 def test_new_brokers_are_handled_while_dead_ones_look_alive():
-    """Specification, section 6.2, NOTE; Kafka 3.9, `KafkaController.processBrokerChange`."""
+    """Section 6.2, note; Kafka 3.9, `KafkaController.processBrokerChange`."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,3  -    -       -      NEW
@@ -160,7 +190,7 @@ def test_new_brokers_are_handled_while_dead_ones_look_alive():
 
 
 def test_a_broker_that_starts_is_told_of_all_leaders():
-    """Specification, section 6.2, `broker_startup`: the others first, then the new one.
+    """Section 6.2, `broker_startup`: the others first, then the new one.
 
     Of queued topics it hears nothing there; their deletion begins when all their brokers are up.
     """
@@ -194,7 +224,7 @@ def test_a_broker_that_starts_is_told_of_all_leaders():
 
 
 def test_a_bounced_broker_is_gone_and_back():
-    """Specification, section 6.2, step 3: it loses its leaders and its place in the ISRs."""
+    """Section 6.2, step 3: it loses its leaders and its place in the ISRs."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1,2  1       4      ONLINE
@@ -210,7 +240,7 @@ def test_a_bounced_broker_is_gone_and_back():
 
 
 def test_a_broker_that_dies_is_no_longer_shutting_down():
-    """Specification, section 6.2, `broker_failure`, step 1."""
+    """Section 6.2, `broker_failure`, step 1."""
     state = read_state(QUIET, shutting_down=[1])
     controller = Controller(state)
     controller.on_broker_failure([1])
@@ -238,7 +268,7 @@ def test_a_broker_list_that_cannot_be_is_refused(lists, message):
 
 
 def test_changed_endpoints_are_announced_to_all():
-    """Specification, section 6.2, last line."""
+    """Section 6.2, endpoints or features changed."""
     state = read_state(QUIET, down=[4])
     outcome = Controller(state, journal="full").on_broker_modification([2])
     assert outcome.update_metadata_brokers.column("broker_id").to_pylist() == [1, 2, 3]
@@ -248,7 +278,7 @@ def test_changed_endpoints_are_announced_to_all():
 
 
 def test_no_leader_is_elected_for_a_queued_topic_when_a_broker_dies():
-    """Specification, sections 6.2 and 6.12: its replica is ineligible, and at once Offline again.
+    """Sections 6.2 and 6.12: its replica is ineligible, and at once Offline again.
 
     Being reset shrinks the ISR, and nobody but the dead broker would be told.
     """
@@ -272,7 +302,7 @@ def test_no_leader_is_elected_for_a_queued_topic_when_a_broker_dies():
 
 
 def test_a_queued_replica_that_is_still_online_is_refused():
-    """Specification, section 6.12, last NOTE: Online to DeletionIneligible is not legal."""
+    """Section 6.12, note: Online to DeletionIneligible is not legal."""
     state = read_state(QUIET, queued=["u"])
     outcome = Controller(state, journal="full").on_broker_failure([3])
     refused = outcome.refusals.to_pylist()
@@ -282,18 +312,18 @@ def test_a_queued_replica_that_is_still_online_is_refused():
 
 
 def test_without_topic_deletion_the_failure_of_queued_replicas_says_nothing():
-    """Specification, section 6.12: every entry point is a no-op."""
+    """Section 6.12: every entry point is a no-op."""
     state = read_state(QUIET, queued=["u"], delete_topic_enabled=False)
     outcome = Controller(state, journal="full").on_broker_failure([3])
     assert outcome.refusals.num_rows == 0
     assert not state.topic_ineligible.any()
 
 
-# --- becoming controller (6.1) ------------------------------------------------------------------
+# --- becoming controller (section 6.1) ----------------------------------------------------------
 
 
 def test_a_dead_leader_costs_two_epochs_at_failover():
-    """Specification, section 6.1, the worked consequence of step 8."""
+    """Section 6.1, the worked consequence of step 8."""
     state = read_state("""
         partition  ar   isr  leader  epoch
         t-0        8,6  8,6  8       4
@@ -310,7 +340,7 @@ def test_a_dead_leader_costs_two_epochs_at_failover():
 
 
 def test_a_new_controller_knows_only_what_is_stored():
-    """Specification, section 6.1, step 4: shutting-down and offline directories are forgotten."""
+    """Section 6.1, step 4: shutting-down and offline directories are forgotten."""
     state = read_state("""
         partition  ar   isr  leader  epoch  adding  offline_dir  state
         t-0        1,2  1,2  1       4      2       1            OFFLINE
@@ -326,7 +356,7 @@ def test_a_new_controller_knows_only_what_is_stored():
 
 
 def test_pending_preferred_elections_are_done_at_failover():
-    """Specification, section 6.1, step 11: gone topics and balanced partitions drop out.
+    """Section 6.1, step 11: gone topics and balanced partitions drop out.
 
     The queued topic drops out as well: its deletion has begun by then, at the cost of two epochs.
     """
@@ -347,8 +377,21 @@ def test_pending_preferred_elections_are_done_at_failover():
     assert outcome.elections.column("topic").to_pylist() == ["t"]
 
 
+def test_a_pending_election_of_a_partition_without_leadership_ends_the_failover():
+    """Section 6.1, step 11, note: the failover fails, and the controller resigns."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch
+        t-0        1,2  1,2  2       4
+        t-1        3    -    -       -
+    """, down=[3])
+    controller = Controller(state)
+    outcome = controller.on_controller_failover(preferred_election=[("t", 0), ("t", 1)])
+    assert (outcome.error, controller.active) == ("NoSuchElement", False)
+    assert state.leadership(0).leader == 2
+
+
 def test_gauges_are_those_of_kafka():
-    """Specification, section 1.6, exported gauges."""
+    """Section 1.6, exported gauges."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state    replicas
         t-0        1,2  1    -       4      OFFLINE  1:OFFLINE,2:ONLINE
@@ -367,7 +410,7 @@ def test_gauges_are_those_of_kafka():
 
 
 def test_a_controller_that_was_replaced_resigns():
-    """Specification, section 6.0: ControllerMoved; afterwards nothing happens, gauges are zero."""
+    """Section 6.0: ControllerMoved; afterwards nothing happens, gauges are zero."""
     state = read_state(QUIET)
     store = Store(state)
     controller = Controller(state, store=store)

@@ -1,4 +1,7 @@
-"""Topics are deleted: from the marker to the end, when nothing goes wrong (6.12)."""
+"""Topics are deleted: from the marker to the end, when nothing goes wrong.
+
+Source: docs/controller.md, section 6.12.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,8 @@ def test_a_topic_is_gone_when_every_replica_is_deleted():
 def test_the_gauges_follow_a_deletion():
     """Section 1.6, exported gauges, at every stage.
 
-    The broker that comes back finds others being deleted; its replica waits for them (6.12).
+    The broker that comes back finds others being deleted; its replica waits for them
+    (section 6.12).
     """
     controller = run()
 
@@ -170,7 +174,10 @@ def test_topics_that_are_deleted_together_share_every_call():
 
 
 def test_asking_again_does_nothing_while_it_is_under_way():
-    """Section 6.12: in progress, so neither retried nor started again; counted once (1.6)."""
+    """Section 6.12: in progress, so neither retried nor started again; counted once.
+
+    Source: section 1.6.
+    """
     controller = run(TOPICS.replace("1       7", "2       7"))
     controller.delete_topics(["t"])
     before = controller.state.copy()

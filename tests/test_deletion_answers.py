@@ -1,4 +1,7 @@
-"""What brokers answer to a deletion, what is tried again, and a store that takes part (6.12)."""
+"""What brokers answer to a deletion, what is tried again, and a store that takes part.
+
+Source: docs/controller.md, section 6.12.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ def test_brokers_that_are_down_do_not_answer():
 
 
 def test_what_failed_is_reset_when_nothing_else_is_under_way():
-    """Section 6.12, `resume_deletions`, NOTE: Offline again, with StopReplica and ISR shrink.
+    """Section 6.12, `resume_deletions`, note: Offline again, with StopReplica and ISR shrink.
 
     It is not started: the topic is ineligible until a broker starts or a reassignment ends.
     """
@@ -194,7 +197,7 @@ def test_the_records_go_with_their_topic():
 
 
 def test_a_replica_without_a_record_keeps_its_state():
-    """Section 2.6, NOTE: neither success nor failure; so it cannot be deleted (2.1)."""
+    """Section 2.6, note: neither success nor failure; so it cannot be deleted (section 2.1)."""
     state = read_state(TOPICS)
     store = Store(state)
     store.delete("t", 0)

@@ -1,4 +1,7 @@
-"""Deletion and everything else: brokers, new controllers, reassignments, other handlers (6.12)."""
+"""Deletion and everything else: brokers, new controllers, reassignments, other handlers.
+
+Source: docs/controller.md, section 6.12.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def test_a_broker_that_dies_in_the_middle_fails_its_replicas():
 
 
 def test_a_broker_that_is_back_waits_for_those_that_are_being_deleted():
-    """Section 6.12, NOTE: nothing is retried while any replica is DelStarted."""
+    """Section 6.12, note: nothing is retried while any replica is DelStarted."""
     controller = started()
     controller.on_broker_failure([2])
     outcome = controller.on_broker_startup([2])
@@ -219,7 +222,7 @@ def test_a_new_controller_holds_back_topics_with_dead_replicas():
 
 
 def test_a_first_deletion_does_not_wait_for_a_reassignment():
-    """Section 6.12, NOTE: the topic was not queued yet, so marking it ineligible does nothing."""
+    """Section 6.12, note: the topic was not queued yet, so marking it ineligible does nothing."""
     controller = run(HALF_WAY)
     outcome = controller.delete_topics(["t"])
     assert states(controller.state, 0) == ",".join(f"{b}:DELETION_STARTED" for b in range(1, 6))
@@ -313,7 +316,7 @@ def test_replicas_without_a_state_end_the_event():
 
 
 def test_a_stale_mark_of_reassignment_outlives_its_topic():
-    """Section 1.6, `remove_topic`, NOTE: only assignments and leadership are dropped."""
+    """Section 1.6, `remove_topic`, note: only assignments and leadership are dropped."""
     controller = run(HALF_WAY)
     controller.delete_topics(["t"])
     outcome = controller.on_partition_reassignment([0])

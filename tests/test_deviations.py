@@ -1,4 +1,7 @@
-"""Where kfast differs from Kafka on purpose: one test for each line of `docs/deviations.md`."""
+"""Where kfast differs from Kafka on purpose: one test for each line of `docs/deviations.md`.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ from kfast import (
     ReplicaStateMachine,
     Store,
 )
+
+from .reference_groups import bucket
 
 pytestmark = pytest.mark.kernels
 
@@ -61,7 +66,10 @@ def test_an_isr_is_a_set_in_ar_order():
 
 
 def test_without_a_store_an_adopted_epoch_counts_as_stored():
-    """2.6, broker not in the ISR: the cache takes the new controller epoch, the store does not."""
+    """The cache takes the new controller epoch, the store does not.
+
+    Source: section 2.6, broker not in the ISR.
+    """
     with_store, alone = (cluster(([1, 2], [1])) for _ in range(2))
     store = Store(with_store)
     for state, where in ((with_store, store), (alone, None)):
@@ -89,7 +97,10 @@ def test_a_leader_that_writes_an_isr_keeps_the_epoch_that_made_it_the_leader(pro
 
 
 def test_a_failed_call_clears_its_batch():
-    """3.3: a call without a strategy fails as a whole; the next one finds an empty batch."""
+    """A call without a strategy fails as a whole; the next one finds an empty batch.
+
+    Source: section 3.3.
+    """
     state = cluster(([1, 2], [1, 2]), ([2, 1], [2, 1]))
     machine = PartitionStateMachine(state)
     machine.startup()
@@ -101,17 +112,27 @@ def test_a_failed_call_clears_its_batch():
     assert [Code(code) for code in again.codes] == [Code.MOVED, Code.MOVED]
 
 
-def test_broker_groups_go_in_ascending_id():
-    """Kafka's hash order is 5, 1 and would keep 1 as the last member of the ISR."""
+def test_brokers_of_one_bucket_go_in_ascending_id():
+    """Two ids that share a bucket of the table from which Scala 2.12 fills a map of two."""
+    assert bucket(10) == bucket(1)
+    state = cluster(([10, 1], [10, 1]), brokers=(1, 2, 10))
+    controller = Controller(state, profile="zk-2.4")
+    controller.on_controller_failover()
+    controller.on_broker_failure([10, 1])
+    assert state.leadership(0).isr == (10,)
+
+
+def test_before_1_1_replicas_of_a_partition_go_in_ascending_id():
+    """A set of replicas has no order that a broker's id alone would tell."""
     state = cluster(([1, 5], [1, 5]))
-    controller = Controller(state)
+    controller = Controller(state, profile="zk-1.0")
     controller.on_controller_failover()
     controller.on_broker_failure([5, 1])
     assert state.leadership(0).isr == (5,)
 
 
 def test_an_emptied_assignment_goes_through():
-    """NonExistentReplica for the only replica of a partition that is led (2.4, note of 1.6)."""
+    """NonExistentReplica for the only replica of a partition that is led (sections 2.4 and 1.6)."""
     state = cluster(([2], [2]), ([3], [3]))
     for row, broker in ((0, 2), (1, 3)):
         state.set_replica_state(row, broker, ReplicaState.DELETION_SUCCESSFUL)

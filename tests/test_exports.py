@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfast import Controller, read
-from kfast.impact import fail_brokers
+from kfast.analysis.impact import fail_brokers
 
 pytestmark = pytest.mark.kernels
 

@@ -1,4 +1,7 @@
-"""Rows whose topic was deleted: they are free, keep their place, and serve new partitions."""
+"""Rows whose topic was deleted: they are free, keep their place, and serve new partitions.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +187,10 @@ def test_a_broker_is_found_in_a_row_that_is_used_again(freed):
 
 
 def test_a_topic_of_the_same_name_is_another_topic():
-    """Section 6.12: unlike one that vanished (6.4) it meets no old states, overrides or id."""
+    """Unlike one that vanished (section 6.4) it meets no old states, overrides or id.
+
+    Source: section 6.12.
+    """
     first = read_state(TOPICS, unclean={"t": True}).to_tables()
     ids = pa.array(["abcdefghijklmnopqrstuA", None, None], pa.string())
     state = ClusterState.from_tables(

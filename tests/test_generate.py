@@ -19,7 +19,7 @@ from kfast.kernels import placement as kernel
 from tests import reference_placement as reference
 
 pytestmark = pytest.mark.kernels
-generating = importlib.import_module("kfast.state.generate")
+generating = importlib.import_module("kfast.state.generation")
 
 
 def place(circle, racks, n_partitions, n_replicas, start, shift, *, threads=1, dtype=np.uint16):

@@ -9,21 +9,22 @@ import numpy as np
 import pytest
 
 from kfast import ClusterState, Controller, generate
+from kfast.analysis.explain import explain
+from kfast.analysis.impact import CHANGE_METRICS, fail_brokers, impact
 from kfast.census import CENSUS_METRICS, take_census
 from kfast.errors import ArgumentError
-from kfast.explain import explain
-from kfast.impact import CHANGE_METRICS, fail_brokers, impact
 
 from .random_clusters import random_context
+from .reference_profiles import PROFILES
 from .twin_state import state_of
 
 pytestmark = pytest.mark.kernels
 
 
-def random_cluster(seed, layout="narrow"):
+def random_cluster(seed, layout="narrow", profile="zk-3.9"):
     """A random cluster with min ISRs; with it, the context it was made from."""
     generator = Random(seed)
-    ctx = random_context(generator)
+    ctx = random_context(generator, PROFILES[profile])
     state = state_of(ctx, layout)
     state.default_min_insync_replicas = generator.randint(1, 2)
     for row in range(state.n_topics):

@@ -1,4 +1,7 @@
-"""The rules of section 9 can fail: each is broken on purpose once, and says so."""
+"""The rules of section 9 can fail: each is broken on purpose once, and says so.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io as streams
 import json
 import lzma
 import random
+import sys
+import tracemalloc
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,12 +17,14 @@ import pytest
 import kfast
 from kfast import io
 from kfast.errors import InputError
+from kfast.io.text import LOOK_BYTES
 
 HEAD = (
     "Topic: t\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 2\tReplicationFactor: 2\t"
     "Configs: \n"
 )
 LINE0 = "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: \n"
+UNCLEAN = "unclean.leader.election.enable"
 LINE1 = LINE0.replace("Partition: 0", "Partition: 1")
 TEXT = HEAD + LINE0 + LINE1
 
@@ -83,9 +89,35 @@ DAMAGED = {
         TEXT.replace("Partition: 0", "Partition: zero", 1),
         "line 2 (topic t): found 'zero' for 'Partition:'; right is an integer from 0 to 2147483647",
     ),
-    "a partition that the header excludes": (
-        TEXT.replace("Partition: 1", "Partition: 2"),
-        "line 3 (topic t, partition 2): found Partition 2; right is 0 to 1, because line 1 says",
+    "a leader that is no replica": (
+        TEXT.replace("Leader: 1", "Leader: 7", 1),
+        (
+            "line 2 (topic t, partition 0): found leader 7, which is not among the replicas 1,2;"
+            " right is one of them, for Kafka elects no other"
+        ),
+    ),
+    "a leader of no replicas": (
+        TEXT.replace("Replicas: 1,2", "Replicas: ", 1),
+        "line 2 (topic t, partition 0): found leader 1, which is not among the replicas ; right",
+    ),
+    "a setting twice": (
+        TEXT.replace("Configs: ", "Configs: min.insync.replicas=1,a=b,min.insync.replicas=2"),
+        (
+            "line 1 (topic t): found 'min.insync.replicas=2' for 'Configs:', which has another"
+            " value for it already; right is each setting once"
+        ),
+    ),
+    "a permission twice": (
+        TEXT.replace("Configs: ", "Configs: " + ",".join(2 * [f"{UNCLEAN}=true"])),
+        f"line 1 (topic t): found '{UNCLEAN}=true' for 'Configs:', which has another value",
+    ),
+    "a negative replication factor": (
+        TEXT.replace("Factor: 2", "Factor: -1"),
+        "line 1 (topic t): found '-1' for 'ReplicationFactor:'; right is an integer from 0 to",
+    ),
+    "a replication factor that is too large": (
+        TEXT.replace("Factor: 2", "Factor: 2147483648"),
+        "line 1 (topic t): found '2147483648' for 'ReplicationFactor:'; right is an integer",
     ),
     "a topic with a space": (
         TEXT.replace("Topic: t\tP", "Topic: t u\tP"),
@@ -158,6 +190,11 @@ FOREIGN = {
     "nothing": (b"", "is empty"),
     "blanks": (b" \n\t\n", "is empty"),
     "prose": (b"hello\nworld\n", "is not recognised, it begins with 'hello'"),
+    "a description behind a mebibyte of prose": (
+        b"INFO\n" * (LOOK_BYTES // 5 + 1) + TEXT.encode(),
+        "is not recognised in its first 1048576 bytes, it begins with 'INFO'",
+    ),
+    "blanks beyond a mebibyte": (b"\n" * (LOOK_BYTES + 1), "begins with 1048576 blanks"),
     "an error message": (b"Error while executing topic command : x\n", "is an error message"),
     "UTF-16": ("Topic: t".encode("utf-16"), "is UTF-16 text"),
     "a zip archive": (b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),
@@ -290,6 +327,55 @@ def test_wrong_arrow_tables_are_refused(tmp_path, table, message):
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     assert message in refuse(tmp_path, sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("data", [TEXT, plan()], ids=["describe text", "plan"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_prose_of_less_than_a_mebibyte_may_stand_before(tmp_path, data, pack):
+    prose = b"INFO\n" * ((LOOK_BYTES - len(data) - 1) // 5)
+    (tmp_path / "x").write_bytes(pack(prose + data.encode()))
+    n_partitions = data.count("Partition: ") + data.count('"partition":')
+    assert io.read_tables(tmp_path / "x").partitions.num_rows == n_partitions
+
+
+class Endless(streams.RawIOBase):
+    """A pipe that gives zeros for ever, and counts them."""
+
+    def __init__(self):
+        self.n_bytes = 0
+
+    def readinto(self, buffer):
+        buffer[:] = bytes(len(buffer))
+        self.n_bytes += len(buffer)
+        return len(buffer)
+
+
+@pytest.mark.parametrize("reader", [io.read, kfast.read_plan, io.read_brokers_file])
+def test_what_is_not_recognised_is_not_read_to_its_end(monkeypatch, reader):
+    pipe = Endless()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
+    with pytest.raises(InputError, match="standard input"):
+        reader("-")
+    assert pipe.n_bytes == LOOK_BYTES
+
+
+def test_an_archive_that_is_not_recognised_is_not_unpacked(tmp_path):
+    """64 MiB of zeros are 64 KiB as gzip."""
+    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(1 << 26)))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="is not recognised in its first 1048576 bytes"):
+        io.read(tmp_path / "x.gz")
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 1 << 23
+
+
+@pytest.mark.parametrize("reader", [io.read, kfast.read_plan, io.read_brokers_file])
+def test_an_empty_name_is_called_so(reader):
+    with pytest.raises(InputError, match="the name of the input is empty; right is a file, or -"):
+        reader("")
+    with pytest.raises(kfast.ArgumentError, match="the name of the output is empty"):
+        io.write(kfast.generate(brokers=1, partitions=1, replication_factor=1), "", format="arrow")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import kfast
 from kfast import ClusterState, generate, io
+from kfast.analysis.impact import fail_brokers
 from kfast.errors import ArgumentError, InputError
 from kfast.io.tables import SourceTables
 from kfast.io.text import writing
@@ -78,12 +80,57 @@ def test_real_exports_of_other_kinds_are_refused_by_name(shared_data, name):
     with pytest.raises(InputError) as caught:
         io.read(path)
     assert str(caught.value).startswith(f"{path}: {REFUSED[name]}")
-    assert "kafka-topics --describe text" in str(caught.value)
+    assert "it reads the output of kafka-topics.sh --describe, " in str(caught.value)
 
 
 def test_every_export_is_tested(shared_data):
     names = {path.name for path in (shared_data / "exports").iterdir()}
     assert names == EXPORTS.keys() | REFUSED.keys()
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "kind"),
+    [
+        ("exports_zk39", "configs_brokers.txt", "kafka-configs --describe"),
+        ("exports_zk39", "configs_topics.txt", "kafka-configs --describe"),
+        ("exports_zk39", "list.txt", "kafka-reassign-partitions --list"),
+        ("exports_zk39", "log_dirs.txt", "kafka-log-dirs --describe"),
+        ("kraft_live/exports/mark", "broker-api-versions.txt", "kafka-broker-api-versions"),
+        ("kraft_live/exports/mark", "cluster-endpoints-fenced.txt", "kafka-cluster"),
+        ("kraft_live/exports/mark", "cluster-id.txt", "kafka-cluster"),
+        ("kraft_live/exports/mark", "features.txt", "kafka-features"),
+        ("kraft_live/exports/mark", "get-offsets.txt", "kafka-get-offsets"),
+        ("kraft_live/exports/mark", "quorum-replication-human.txt", "kafka-metadata-quorum"),
+        ("kraft_live/exports/mark", "quorum-status.txt", "kafka-metadata-quorum"),
+    ],
+)
+def test_the_output_of_other_tools_is_refused_by_the_tool_s_name(shared_data, folder, name, kind):
+    """And the message names the commands whose output is read."""
+    path = shared_data / folder / name
+    with pytest.raises(InputError) as caught:
+        io.read(path)
+    assert str(caught.value) == (
+        f"{path}: is output of {kind}, which kfast does not read yet; it reads the output of"
+        " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
+        " kafka-reassign-partitions.sh --generate and --execute), and Arrow IPC and Parquet with a"
+        " table of partitions"
+    )
+
+
+def test_a_describe_text_of_a_running_cluster_reads(shared_data):
+    """Kafka 3.9.1 in ZooKeeper mode, reassignments under way: nothing to presume of brokers."""
+    state = io.read(shared_data / "exports_zk39" / "describe_reassigning.txt")
+    assert (state.n_topics, state.n_partitions, state.registered.all()) == (21, 242, True)
+    listed = (shared_data / "exports_zk39" / "list.txt").read_text().splitlines()
+    partitions = state.to_tables().partitions
+    moving = partitions.filter(partitions["being_reassigned"]).to_pylist()
+    lists = ("replicas", "adding", "removing")
+    assert sorted(
+        f"{row['topic']}-{row['partition']}: "
+        + " ".join(f"{name}: {','.join(map(str, row[name]))}." for name in lists)
+        for row in moving
+    ) == sorted(line for line in listed if ": replicas: " in line)
+    assert not any("Elr" in note or "min.insync" in note for note in state.assumptions)
 
 
 def test_the_tools_json_is_found_between_its_prose(shared_data):
@@ -239,6 +286,147 @@ def test_a_wrong_brokers_file_is_refused(tmp_path, describe, text, message):
         io.read_tables(describe, brokers_file=tmp_path / "b.csv")
     assert message in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "b.csv"))
+
+
+@pytest.mark.parametrize(
+    "data", [b"broker_id,rack\n1," + b"x" * 200_000, b'broker_id,rack\n1,"' + b"x" * 200_000]
+)
+def test_a_brokers_file_with_a_cell_of_any_length_is_refused_or_read(describe, data):
+    """Python's reader of CSV has a limit, and says so by an error of its own."""
+    with pytest.raises(InputError, match=r"b\.csv line 2: damaged CSV: field larger than"):
+        io.read_tables(describe, brokers_file=("b.csv", data))
+
+
+def test_a_number_of_any_length_is_refused(describe):
+    """Python refuses to turn more than 4300 digits into a number."""
+    digits = "1" * 5000
+    with pytest.raises(InputError, match="line 2: found broker_id '1111"):
+        io.read_tables(describe, brokers_file=("b.csv", f"broker_id,rack\n{digits},a\n".encode()))
+    with pytest.raises(ArgumentError, match="right is an integer of at least 1"):
+        io.read_tables(describe, defaults={"min.insync.replicas": digits})
+
+
+# --- brokers that the export does not name --------------------------------------------------
+
+
+def test_brokers_can_be_added_with_a_rack_or_without(describe):
+    """They are registered and hold nothing; the others stay as the export shows them."""
+    state = io.read(describe, add_brokers={113: "b", 9: None})
+    assert state.broker_id.tolist() == [1, 2, 9, 113]
+    assert state.registered.tolist() == [True, False, True, True]
+    assert state.rack.to_pylist() == [None, None, None, "b"]
+    assert state.replicas_on_brokers([9, 113]).rows.size == 0
+    assert any(
+        note == "brokers added, which hold no replica: 113 (rack b), 9 (no rack)"
+        for note in state.assumptions
+    )
+    assert any("taken for down" in note and "brokers 2 " in note for note in state.assumptions)
+
+
+@pytest.mark.parametrize("name", ["c.txt", "c.arrow", "c.parquet", "c.json", "flat.parquet"])
+@pytest.mark.parametrize("bare", [False, True], ids=["as written", "partitions alone"])
+def test_brokers_can_be_added_to_every_form(tmp_path, name, bare):
+    """Where no table of brokers is in it, those that partitions name are registered as before."""
+    path = tmp_path / name
+    io.write(kfast.generate(brokers=4, partitions=8, racks=2, seed=1), path,
+             format="parquet-flat" if name.startswith("flat") else None)
+    if bare and name.endswith("parquet"):
+        pq.write_table(pq.read_table(path).replace_schema_metadata(None), path)
+    state = io.read(path, add_brokers={9: "z"}, up=[0, 9])
+    assert state.broker_id.tolist() == [0, 1, 2, 3, 9]
+    assert state.registered.all()
+    assert state.rack[4].as_py() == "z"
+    presumed = "no brokers are given: every broker that a partition names is registered"
+    for arguments in (
+        {}, {"add_brokers": {9: "z"}}, {"brokers_file": ("b", b"broker_id,rack\n9,z\n")}
+    ):
+        listed = not (bare and name.endswith("parquet")) and name != "c.json"
+        assert (presumed in io.read(path, **arguments).assumptions) is not listed
+    with pytest.raises(ArgumentError, match=r"add_brokers: broker 3 appears in .* already"):
+        io.read(path, add_brokers={9: "z", 3: "z"})
+    with pytest.raises(ArgumentError, match="up: broker 8 does not appear"):
+        io.read(path, up=[8])
+
+
+@pytest.mark.parametrize(
+    ("brokers", "message"),
+    [
+        ({1: "a"}, r"broker 1 appears in .*describe.txt already; right are brokers that do not"),
+        ({2: None}, r"and a brokers file \(brokers_file, --brokers-file\) for the racks of those"),
+        ({-1: "a"}, "add_brokers"),
+        ({2**31: "a"}, "add_brokers"),
+        ({"7": "a"}, "add_brokers"),
+        ({True: "a"}, "add_brokers"),
+        ({7: ""}, "the rack of broker 7 is ''; right is a name, or None for none"),
+        ({7: 3}, "the rack of broker 7 is 3; right is a name"),
+        ([7], r"add_brokers is \[7\]: broker ids mapped to a rack or None are needed"),
+    ],
+)
+def test_brokers_that_cannot_be_added_are_refused(describe, brokers, message):
+    with pytest.raises(ArgumentError, match=message):
+        io.read(describe, add_brokers=brokers)
+
+
+def test_a_broker_of_the_brokers_file_cannot_be_added_again(describe):
+    with pytest.raises(ArgumentError, match="broker 7 appears in"):
+        io.read(describe, brokers_file=("b", b"broker_id,rack\n7,c\n"), add_brokers={7: "c"})
+
+
+def test_whoever_names_an_unknown_broker_hears_how_it_comes_in(describe):
+    """A plan, a what-if and `up` say the same; with either way the plan is carried out."""
+    both = "by a brokers file, or by add_brokers (--add-brokers 113:rack=RACK)"
+    plan = {("t", 0): [1, 113]}
+    state = io.read(describe)
+    for ask in (
+        lambda: io.read(describe, up=[113]),
+        lambda: state.find_brokers([113]),
+        lambda: fail_brokers(state, [113]),
+        lambda: kfast.execute_plan(state, plan, profile="zk-2.0"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            ask()
+        assert both in str(caught.value)
+    refused = kfast.execute_plan(state, plan)
+    assert refused.partitions["reason"].to_pylist() == [
+        "of those to be added, broker 113 is unknown"
+    ]
+    assert refused.notes[1] == (
+        f"broker 113 is unknown: a broker that an export does not name comes {both}"
+    )
+    for arguments in (
+        {"add_brokers": {113: "b"}},
+        {"brokers_file": ("b", b"broker_id,rack\n113,b\n")},
+    ):
+        done = kfast.execute_plan(io.read(describe, **arguments), plan).partitions
+        assert done["status"].to_pylist() == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "brokers"),
+    [
+        ("113", {113: None}),
+        ("113:rack=b", {113: "b"}),
+        (" 113:rack=b , 0,7:rack=eu-1:a", {113: "b", 0: None, 7: "eu-1:a"}),
+    ],
+)
+def test_brokers_to_be_added_as_an_option_has_them(text, brokers):
+    assert io.parse_brokers(text) == brokers
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "found ''; right is a broker id and perhaps a rack, as in 113:rack=b,114"),
+        ("113:b", "found '113:b'"),
+        ("113:rack=", "found '113:rack='"),
+        ("b", "found 'b'"),
+        ("-1", "found '-1'"),
+        ("1,1:rack=b", "broker 1 is listed twice"),
+    ],
+)
+def test_an_option_that_lists_no_brokers_is_refused(text, message):
+    with pytest.raises(ArgumentError, match=message):
+        io.parse_brokers(text)
 
 
 def test_defaults_go_to_the_cluster(describe):

@@ -7,11 +7,14 @@ import tracemalloc
 
 import pyarrow.json
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench_data import make
-from kfast import read_plan
+from kfast import io, read_plan
 from kfast.errors import InputError
 from kfast.io import reassignment
+from kfast.kernels.brackets import document_end
 
 pytestmark = pytest.mark.kernels
 
@@ -39,6 +42,59 @@ def test_the_plan_of_the_tool_s_output(tmp_path):
     text = (folder / "plan.json").read_text()
     assert text == make.plan((folder / "describe.txt").read_text())
     assert read_plan(folder / "plan.json").to_pylist() == json.loads(text)["partitions"]
+
+
+def spread(text, indent):
+    """Documents of the tool's output over many lines: with each partition in one, or as `jq`."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("{") and indent is None:
+            line = line.replace("[{", "[\n{").replace("},{", "},\n{").replace("]}]}", "]}\n]}")
+        elif line.startswith("{"):
+            line = json.dumps(json.loads(line), indent=indent)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2], ids=["a partition a line", "no indent", "jq"])
+def test_a_plan_may_stand_on_many_lines(tmp_path, indent):
+    """Other brackets at the beginning of a line do not end it, and open no other plan."""
+    path = tmp_path / "generated.txt"
+    one = '{"topic":"a","partition":0,"replicas":'
+    text = GENERATED.replace(one, f'{one}[7,8]}},{{"topic":"a","partition":1,"replicas":')
+    path.write_text(spread(text, indent))
+    assert read_plan(path).to_pylist() == [
+        {"topic": "a", "partition": 0, "replicas": [7, 8]},
+        {"topic": "a", "partition": 1, "replicas": [3, 2]},
+    ]
+    tables = io.read_tables(path)
+    assert tables.partitions["replicas"].to_pylist() == [[7, 8], [1, 2]]
+    assert tables.notes == (f"{path} holds 2 plans; the first, in line 2, was read",)
+
+
+@pytest.mark.parametrize("prose", ["12:30:45", "Cluster ID: kfastLiveKraftRunAAAAw", "a:1"])
+def test_prose_before_a_plan_is_not_taken_for_another_tool_s_output(tmp_path, prose):
+    path = tmp_path / "plan.txt"
+    path.write_text(f"{prose}\n{GENERATED}")
+    assert read_plan(path).num_rows == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\{}[]\n')),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.sampled_from('a"\\]}')), inner),
+)
+
+
+@given(
+    st.lists(JSON) | st.dictionaries(st.text(), JSON), st.sampled_from([None, 0, 2]),
+    st.sampled_from(["", "prose\n", "  "]), st.sampled_from(["", "\n", "]}", '{"a":1}']),
+)
+def test_a_document_ends_where_python_s_decoder_ends_it(document, indent, before, behind):
+    text = before + json.dumps(document, indent=indent)
+    start = len(before.rstrip(" "))
+    assert document_end((text + behind).encode(), start) == len(text)
+    for cut in range(start, len(text)):
+        assert document_end(text[:cut].encode(), start) == -1
 
 
 @pytest.mark.parametrize(

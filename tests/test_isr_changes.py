@@ -1,4 +1,7 @@
-"""What brokers report: AlterPartition, ISR notifications, log directories that fail."""
+"""What brokers report: AlterPartition, ISR notifications, log directories that fail.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def led(**options):
     return read_state(LED, down=[4], shutting_down=[5], epochs={1: 6, 3: 8}, **options)
 
 
-# --- AlterPartition (6.10) ----------------------------------------------------------------------
+# --- AlterPartition (section 6.10) --------------------------------------------------------------
 
 A = AlterCode
 TABLE = (
@@ -53,7 +56,7 @@ TABLE = (
 @pytest.mark.parametrize("with_store", [False, True])
 @pytest.mark.parametrize(("line", "row", "asked", "answer"), TABLE)
 def test_every_row_of_the_table(line, row, asked, answer, with_store):
-    """Specification, section 6.10: version rises by 1, the leader epoch never."""
+    """Section 6.10: version rises by 1, the leader epoch never."""
     state = led()
     controller = Controller(state, store=Store(state) if with_store else None)
     before = [state.leadership(r) for r in range(3)]
@@ -73,7 +76,7 @@ def test_every_row_of_the_table(line, row, asked, answer, with_store):
 
 
 def test_the_sender_becomes_the_leader():
-    """Specification, section 6.10, NOTE: equality of the leader epoch is trusted."""
+    """Section 6.10, note: equality of the leader epoch is trusted."""
     state = led()
     outcome = Controller(state).alter_partition(3, 8, rows(0), 7, [[1, 2]], 4)
     assert outcome.alterations() == [AlterCode.WRITTEN]
@@ -82,7 +85,7 @@ def test_the_sender_becomes_the_leader():
 
 @pytest.mark.parametrize(("broker", "epoch"), [(1, 5), (1, 7), (4, 0), (99, 0)])
 def test_a_sender_needs_its_own_epoch(broker, epoch):
-    """Specification, section 6.10, whole-request checks."""
+    """Section 6.10, whole-request checks."""
     state = led()
     before = state.copy()
     outcome = Controller(state).alter_partition(broker, epoch, rows(0), 7, [[1]], 4)
@@ -91,7 +94,7 @@ def test_a_sender_needs_its_own_epoch(broker, epoch):
 
 
 def test_all_requested_known_partitions_are_announced():
-    """Specification, section 6.10, after the writes: also those that were refused."""
+    """Section 6.10, after the writes: also those that were refused."""
     state = led()
     outcome = Controller(state, journal="full").alter_partition(
         1, 6, rows(2, 0, 1), [7, 7, 7], [[1, 2], [1, 4], [1]], [4, 4, 0], [0, 0, 0]
@@ -104,7 +107,7 @@ def test_all_requested_known_partitions_are_announced():
 
 
 def test_a_conflict_in_the_store_is_an_invalid_version():
-    """Specification, section 6.10, row 9; any other error of one partition is mapped."""
+    """Section 6.10, row 9; any other error of one partition is mapped."""
     for fault, answer in (
         ("BADVERSION", AlterCode.INVALID_UPDATE_VERSION), ("NONODE", AlterCode.STORE_ERROR),
         ("throw", AlterCode.STORE_ERROR),
@@ -119,7 +122,7 @@ def test_a_conflict_in_the_store_is_an_invalid_version():
 
 
 def test_any_exception_is_an_unknown_server_error():
-    """Specification, section 6.10: for the whole request; the controller stays active."""
+    """Section 6.10: for the whole request; the controller stays active."""
     state = led()
     store = Store(state)
     store.elect_controller()
@@ -138,7 +141,7 @@ def test_wrong_arguments_are_refused():
 
 
 def test_a_queued_topic_may_alter_its_isr():
-    """Specification, section 6.10 knows no deletion; the marker goes out (5.2)."""
+    """Section 6.10 knows no deletion; the marker goes out (section 5.2)."""
     state = led(queued=["t"])
     outcome = Controller(state, journal="full").alter_partition(1, 6, rows(0), 7, [[1]], 4)
     assert outcome.alterations() == [AlterCode.WRITTEN]
@@ -193,7 +196,7 @@ def test_failure_start_and_catching_up_is_a_round_trip():
 
 
 def test_notified_isr_changes_are_read_from_the_store():
-    """Specification, section 6.10, legacy path: reload, then announce those partitions."""
+    """Section 6.10, legacy path: reload, then announce those partitions."""
     state = led()
     store = Store(state)
     store.put("t", 0, leader=1, leader_epoch=7, isr=[1], version=5, controller_epoch=3)
@@ -202,11 +205,11 @@ def test_notified_isr_changes_are_read_from_the_store():
     assert outcome.update_metadata.column("isr").to_pylist() == [[1]]
 
 
-# --- log directories (6.9) ----------------------------------------------------------------------
+# --- log directories (section 6.9) --------------------------------------------------------------
 
 
 def test_a_failed_log_directory_moves_its_leaders_only():
-    """Specification, section 6.9: the broker is up, its replicas of these partitions are not."""
+    """Section 6.9: the broker is up, its replicas of these partitions are not."""
     state = read_state(QUIET)
     controller = Controller(state, journal="full")
     outcome = controller.on_log_dir_failure(1, rows(0))
@@ -224,7 +227,7 @@ def test_a_failed_log_directory_moves_its_leaders_only():
 
 
 def test_recovery_of_a_log_directory_only_edits_the_set():
-    """Specification, section 6.9, 2, NOTE: nothing is elected or moved back Online."""
+    """Section 6.9, step 2, note: nothing is elected or moved back Online."""
     state = read_state(QUIET)
     controller = Controller(state, journal="full")
     controller.on_log_dir_failure(1, rows(0))
@@ -238,7 +241,7 @@ def test_recovery_of_a_log_directory_only_edits_the_set():
 
 
 def test_a_directory_that_is_known_to_be_offline_is_no_news():
-    """Specification, section 6.9, 2: only what is newly offline is acted on."""
+    """Section 6.9, step 2: only what is newly offline is acted on."""
     state = read_state(QUIET)
     controller = Controller(state, journal="full")
     controller.on_leader_and_isr_response(1, offline=rows(0))
@@ -249,7 +252,7 @@ def test_a_directory_that_is_known_to_be_offline_is_no_news():
 
 
 def test_a_probe_changes_nothing():
-    """Specification, section 6.9, 1: LeaderAndIsr again, purely to ask."""
+    """Section 6.9, step 1: LeaderAndIsr again, purely to ask."""
     state = read_state(QUIET, queued=["u"])
     before = state.copy()
     outcome = Controller(state, journal="full").on_broker_log_dir_failure([1, 2])
@@ -259,7 +262,7 @@ def test_a_probe_changes_nothing():
 
 
 def test_queued_topics_and_log_directories():
-    """Specification, section 6.9 by 6.2 and 6.12: their replicas are ineligible, nobody is elected.
+    """Section 6.9 by sections 6.2 and 6.12: their replicas are ineligible, nobody is elected.
 
     As nothing else of the topic is being deleted they are reset to Offline at once.
     """
@@ -279,7 +282,7 @@ def test_queued_topics_and_log_directories():
 
 
 def test_a_directory_that_fails_while_others_are_deleted_is_not_retried():
-    """Specification, section 6.12, NOTE: while any replica is DelStarted, nothing is."""
+    """Section 6.12, note: while any replica is DelStarted, nothing is."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state         replicas
         q-0        1,2  1,2  1       4      NON_EXISTENT  1:DELETION_STARTED,2:DELETION_STARTED
@@ -292,7 +295,7 @@ def test_a_directory_that_fails_while_others_are_deleted_is_not_retried():
 
 
 def test_offline_directories_are_forgotten_when_the_broker_restarts():
-    """Specification, section 1.4: dropped when a broker starts or fails."""
+    """Section 1.4: dropped when a broker starts or fails."""
     state = read_state(QUIET)
     controller = Controller(state)
     controller.on_log_dir_failure(1, rows(0))

@@ -1,4 +1,7 @@
-"""The journal: levels, what the tables say, and that they agree with the counts."""
+"""The journal: levels, what the tables say, and that they agree with the counts.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,10 @@ def test_tables_are_there_only_at_level_full():
 def test_an_outcome_shows_what_happened_in_a_line():
     """For whoever looks at it in a notebook."""
     outcome = Controller(read_state(QUIET)).on_broker_failure([1])
-    assert repr(outcome) == "<Outcome of on_broker_failure: 3 steps, 5 transitions>"
+    assert repr(outcome) == (
+        "<Outcome of on_broker_failure: 3 steps, 5 transitions, 1 leaders_moved, "
+        "0 unclean_elections, 8 requests, journal counts>"
+    )
 
 
 def count_requests(outcome):
@@ -165,7 +171,7 @@ def test_update_metadata_is_never_multiplied_out():
 
 
 def test_the_two_deletion_markers_differ():
-    """Specification, section 5.2, NOTE: StopReplica -2; UpdateMetadata leader -2, epoch 0."""
+    """Section 5.2, note: StopReplica -2; UpdateMetadata leader -2, epoch 0."""
     state = read_state("""
         partition  ar   isr  leader  epoch  version
         t-0        1,2  1,2  1       7      4
@@ -190,7 +196,7 @@ def test_the_two_deletion_markers_differ():
 
 
 def test_a_queued_topic_shrinks_in_silence():
-    """Specification, section 2.5, step 3: neither LeaderAndIsr nor UpdateMetadata is added."""
+    """Section 2.5, step 3: neither LeaderAndIsr nor UpdateMetadata is added."""
     state = read_state(QUIET, queued=["t"])
     machine = ReplicaStateMachine(state)
     outcome = machine.handle_state_changes(state.replicas_on_brokers([2]), ReplicaState.OFFLINE)
@@ -199,7 +205,7 @@ def test_a_queued_topic_shrinks_in_silence():
 
 
 def test_a_later_addition_replaces_an_earlier_one():
-    """Specification, section 5.1: per broker and partition, as the record was when added."""
+    """Section 5.1: per broker and partition, as the record was when added."""
     state = read_state("""
         partition  ar     isr    leader  epoch
         t-0        1,2,3  1,2,3  3       7
@@ -220,7 +226,7 @@ def test_a_later_addition_replaces_an_earlier_one():
 
 
 def test_a_partition_without_leadership_carries_no_entry():
-    """Specification, sections 2.5, step 5, and 5.2: all brokers join, the set stays empty."""
+    """Sections 2.5, step 5, and 5.2: all brokers join, the set stays empty."""
     state = read_state("""
         partition  ar   isr  leader  epoch
         t-0        1,2  -    -       -
@@ -233,7 +239,7 @@ def test_a_partition_without_leadership_carries_no_entry():
 
 
 def test_offline_replicas_are_named_in_update_metadata():
-    """Specification, section 5.2: assigned replicas that are not online."""
+    """Section 5.2: assigned replicas that are not online."""
     state = read_state(QUIET, down=[3])
     outcome = Controller(state, journal="full").on_broker_failure([1])
     entries = [(e["topic"], e["partition"], e["offline_replicas"])
@@ -242,7 +248,7 @@ def test_offline_replicas_are_named_in_update_metadata():
 
 
 def test_the_error_log_names_what_kafka_names():
-    """Specification, section 2.4, NewReplica, NOTE: the log says OfflineReplica."""
+    """Section 2.4, NewReplica, note: the log says OfflineReplica."""
     state = read_state("""
         partition  ar   isr  leader  epoch  replicas
         t-0        1,2  1,2  1       7      -
@@ -250,7 +256,7 @@ def test_the_error_log_names_what_kafka_names():
     machine = ReplicaStateMachine(state)
     outcome = machine.handle_state_changes(state.replicas_of([0]), ReplicaState.NEW)
     assert outcome.refusals.to_pylist() == [{
-        "step": 0, "topic": "t", "partition": 0, "broker_id": 1,
+        "step": 0, "topic": "t", "partition": 0, "partition_row": 0, "broker_id": 1,
         "from_state": "NonExistentReplica", "to_state": "OfflineReplica",
         "code": "LEADER_IS_NEW_REPLICA", "error": "StateChangeFailed",
     }]
@@ -259,7 +265,7 @@ def test_the_error_log_names_what_kafka_names():
 
 
 def test_initialisation_is_in_no_result_map():
-    """Specification, section 3.4, NOTE; it is among the elections nevertheless."""
+    """Section 3.4, note; it is among the elections nevertheless."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1,2  1       7      ONLINE
@@ -279,7 +285,7 @@ def test_initialisation_is_in_no_result_map():
 
 
 def test_nothing_asked_is_nothing_done():
-    """Specification, sections 2.3 and 3.3, step 1: no batch is opened."""
+    """Sections 2.3 and 3.3, step 1: no batch is opened."""
     state = read_state(QUIET)
     before = state.copy()
     replicas = state.replicas_of([])

@@ -1,9 +1,12 @@
 """The journal's tables, made by kernels of what was kept, are those of plain numpy.
 
 The kernels are those of `kfast.kernels.journal` (`keep`, `kept_sizes`, `list_metadata`),
-`journal_columns` (`spread`, `take_numbers`, `take_lists`), `journal_tables` (`fill_additions`,
-`list_codes`) and `journal_requests` (`block_size`, `count_requests`, `count_values`, `deliver`,
-`fill_brokers`); their twin is `tests/plain_journal.py`.
+`journal_columns` (`spread`, `take_numbers`, `take_lists`, `measure_names`, `spell_names`),
+`journal_tables` (`fill_additions`, `list_codes`) and `journal_requests` (`block_size`,
+`count_requests`, `count_values`, `deliver`, `fill_brokers`); their twin is
+`tests/plain_journal.py`.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast import journal
+from kfast import journal, views
 from kfast.events import visits
+from kfast.journal import columns, spread
 from kfast.journal import kept as keeping
-from kfast.journal import spread
 from kfast.journal.kept import kept_dtype
 from kfast.journal.steps import SCHEMAS
 from kfast.kernels import journal as kernels
@@ -117,7 +120,7 @@ def test_tables_of_random_events_are_those_of_plain_numpy(witness, layout, with_
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "zk-3.9"])
 def test_tables_of_older_controllers_are_those_of_plain_numpy(witness, profile):
-    """What older requests and error logs say differs (specification, section 8.1)."""
+    """What older requests and error logs say differs (section 8.1)."""
     for seed in range(6):
         state = state_of(random_context(Random(seed), PROFILES[profile]))
         for outcome in some_events(state, journal="full", profile=profile):
@@ -218,3 +221,29 @@ def test_a_kept_effect_is_the_same_in_numpy_and_in_c(narrow, n_slots):
     assert dtype["replicas"].base == (np.uint16 if narrow else np.int32)
     assert dtype.alignment == (4 if narrow else 8)
     assert dtype.itemsize == 64 if narrow and n_slots <= 6 else dtype.itemsize > 64
+
+
+@pytest.mark.parametrize("last", ["last", ""])
+@pytest.mark.parametrize("begin", [0, 3])
+def test_names_are_those_that_pyarrow_takes(begin, last):
+    """Of any length, empty ones and the last of all among them, and of a part of an array."""
+    generator = np.random.default_rng(4)
+    names = pa.array(["\u00e4" * int(n) for n in generator.integers(0, 130, 40)] + ["", last])
+    names = names[begin:]
+    for n in (0, 1, 5, 3000):
+        numbers = generator.integers(0, len(names), n).astype(np.int32)
+        found = columns.named(numbers, n, names)
+        found.validate(full=True)
+        assert found.equals(names.take(pa.array(numbers)))
+    assert columns.named(2, 70_000, names).to_pylist() == [names[2].as_py()] * 70_000
+
+
+def test_names_of_too_many_bytes_come_in_pieces(monkeypatch):
+    """Arrow counts the bytes of texts in 32 bits, too."""
+    names, numbers = pa.array(["a", "bcdef", "g"]), np.arange(3000, dtype=np.int32) % 3
+    wanted = names.take(pa.array(numbers))
+    for module in (columns, views):
+        monkeypatch.setattr(module, "MOST_BYTES", 50)
+    found = columns.named(numbers, numbers.size, names)
+    assert found.num_chunks == 300
+    assert found.combine_chunks() == pa.chunked_array([wanted]).combine_chunks()

@@ -1,4 +1,7 @@
-"""Kernels that count the whole cluster, and its digest, against counting by hand."""
+"""Kernels that count the whole cluster, and its digest, against counting by hand.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ TEXT = """
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_recount_counts_by_hand(layout):
-    """Specification, section 1.6: both counters; section 1.5: both bitmaps."""
+    """Section 1.6: both counters; section 1.5: both bitmaps."""
     for seed in range(20):
         ctx = random_context(Random(seed))
         generator = Random(seed)

@@ -1,4 +1,7 @@
-"""Kernels of topic deletion, called directly, against plain Python (1.6, 6.12)."""
+"""Kernels of topic deletion, called directly, against plain Python.
+
+Source: docs/controller.md, sections 1.6 and 6.12.
+"""
 
 from __future__ import annotations
 

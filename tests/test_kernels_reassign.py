@@ -1,4 +1,7 @@
-"""Kernels of reassignment, called directly, against plain Python (1.3, 6.6, 6.7)."""
+"""Kernels of reassignment, called directly, against plain Python.
+
+Source: docs/controller.md, sections 1.3, 6.6 and 6.7.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +162,10 @@ def is_complete(assignment, isr):
 
 
 def test_start_reassignments_is_reassign_to(layout):
-    """Section 1.3 in slots: order, adding, removing; what is dropped keeps its slot (6.7, U)."""
+    """Section 1.3 in slots: order, adding, removing; what is dropped keeps its slot.
+
+    Source: section 6.7, U.
+    """
     for generator, ctx, state, names in random_states(layout):
         before = state.copy()
         rows = np.array(sorted(generator.sample(range(len(names)), len(names) * 3 // 4)), np.int32)
@@ -224,7 +230,7 @@ def test_assign_targets_is_the_end(layout):
 @pytest.mark.parametrize("separate", [True, False])
 @pytest.mark.parametrize("besides", [True, False])
 def test_touch_raises_epochs_and_tells_all(layout, separate, besides):
-    """Section 6.6; older forms tell all alike, and others besides (8.1)."""
+    """Section 6.6; older forms tell all alike, and others besides (section 8.1)."""
     for generator, ctx, state, names in random_states(layout):
         before, rows = state.copy(), all_rows(state)
         used = state.records["n_slots"].tolist()

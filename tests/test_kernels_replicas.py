@@ -1,4 +1,7 @@
-"""Kernels that move replicas, called directly, against the rule in plain Python."""
+"""Kernels that move replicas, called directly, against the rule in plain Python.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kfast import Code, PartitionState, ReplicaState
+from kfast.broker_groups import improved_hashes
 from kfast.journal.effects import (
     EFFECT,
     KIND_DELETE,
@@ -34,6 +38,7 @@ from .kernel_calls import (
 from .random_clusters import random_context
 from .reference import CacheStore, Journal
 from .reference import ReplicaStateMachine as Twin
+from .reference_groups import in_group_order
 from .states import assert_reads, read_state
 from .twin_state import state_of
 
@@ -43,7 +48,7 @@ TARGETS = [s for s in ReplicaState if s != ReplicaState.NO_ENTRY]
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_change_replicas_is_the_same_everywhere_and_as_the_twin_has_it(target):
-    """Specification, sections 2.1 and 2.4: every cell, ISR and leader of up to four replicas."""
+    """Sections 2.1 and 2.4: every cell, ISR and leader of up to four replicas."""
     ctx, moved = every_replica(target)
     state = assert_same_everywhere(ctx, lambda state, threads, keep: change_replicas(
         state, state.find_replicas([(*p, b) for p, b in moved]), target, threads, keep=keep
@@ -54,19 +59,58 @@ def test_change_replicas_is_the_same_everywhere_and_as_the_twin_has_it(target):
 
 
 @pytest.mark.parametrize("target", [ReplicaState.OFFLINE, ReplicaState.ONLINE])
-def test_change_replicas_visits_the_brokers_of_a_partition_in_ascending_id(target):
-    """Specification, section 2.3: the order decides who stays as the last ISR member."""
+def test_change_replicas_visits_the_brokers_of_a_partition_by_rank(target):
+    """Section 2.3: the order decides who stays as the last ISR member."""
     ctx, moved = every_group(target)
-    state = assert_same_everywhere(ctx, lambda state, threads, keep: change_replicas(
-        state, state.find_replicas([(*p, b) for p, b in moved]), target, threads, keep=keep
-    ))
+    order = in_group_order((b for _, b in moved), "scala-2.13")
+
+    def call(state, threads, keep):
+        ranks = np.zeros(state.n_brokers, np.int32)
+        ranks[state.find_brokers(order)] = np.arange(len(order))
+        replicas = state.find_replicas([(*p, b) for p, b in moved])
+        return change_replicas(state, replicas, target, threads, keep=keep, ranks=ranks)
+
+    state = assert_same_everywhere(ctx, call)
     Twin(ctx, CacheStore(ctx), Journal()).handle(moved, target)
     assert state.difference(state_of(ctx)) is None
 
 
+@pytest.mark.parametrize("target", [ReplicaState.OFFLINE, ReplicaState.ONLINE])
+def test_change_replicas_orders_the_brokers_of_each_partition_by_their_hashes(target):
+    """Section 2.3, step 3, where each partition is a call of its own, as in reassignments."""
+    ctx, moved = every_group(target)
+    state = assert_same_everywhere(ctx, lambda state, threads, keep: change_replicas(
+        state, state.find_replicas([(*p, b) for p, b in moved]), target, threads, keep=keep,
+        ranks=improved_hashes(state.broker_id), each=True,
+    ))
+    twin = Twin(ctx, CacheStore(ctx), Journal())
+    for partition in dict.fromkeys(p for p, _ in moved):
+        twin.handle([(p, b) for p, b in moved if p == partition], target)
+    assert state.difference(state_of(ctx)) is None
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_last_of_many_members_stays(layout):
+    """Up to eight members of an ISR leave in one call; ids of every size."""
+    rng = Random(5)
+    for _ in range(60):
+        ids = rng.sample(range(rng.choice([12, 2000, 2**31 - 1])), rng.randint(2, 8))
+        listed = ",".join(map(str, ids))
+        state = read_state(f"""
+            partition  ar        isr       leader  epoch
+            t-0        {listed}  {listed}  {ids[0]}  4
+        """, layout=layout)
+        for b in ids:
+            state.set_replica_state(0, b, ReplicaState.ONLINE)
+        moved = state.replicas_on_brokers(ids)
+        change_replicas(state, moved, ReplicaState.OFFLINE, each=True,
+                        ranks=improved_hashes(state.broker_id))
+        assert state.leadership(0).isr == (in_group_order(ids, "scala-2.13")[-1],)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_new_replica_that_is_not_assigned_is_appended(layout):
-    """Specification, section 2.4, OnlineReplica from NewReplica; masks move with the slots."""
+    """Section 2.4, OnlineReplica from NewReplica; masks move with the slots."""
     state = read_state("""
         partition  ar   isr    leader  epoch  offline_dir  replicas
         t-0        7,2  7,9,2  7       4      9            9:OFFLINE,5:NEW,3:NEW
@@ -88,7 +132,7 @@ def test_a_new_replica_that_is_not_assigned_is_appended(layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_replica_that_is_gone_leaves_assignment_and_states(layout):
-    """Specification, section 2.4, NonExistentReplica; the leader and the ISR may still name it."""
+    """Section 2.4, NonExistentReplica; the leader and the ISR may still name it."""
     words = "1:DELETION_SUCCESSFUL,2:DELETION_SUCCESSFUL,3:ONLINE"
     state = read_state(f"""
         partition  ar     isr  leader  epoch  adding  removing  replicas
@@ -159,7 +203,7 @@ def test_moving_slots_keeps_every_membership(layout, target, row):
 
 
 def test_what_each_target_adds_to_the_batch():
-    """Specification, sections 2.4 and 2.5: StopReplica, LeaderAndIsr, UpdateMetadata."""
+    """Sections 2.4 and 2.5: StopReplica, LeaderAndIsr, UpdateMetadata."""
     text = """
         partition  ar     isr    leader  epoch  replicas
         t-0        1,2,3  1,2,3  1       4      1:{0},2:{0},3:{0}
@@ -185,7 +229,7 @@ def test_what_each_target_adds_to_the_batch():
 
 
 def test_a_deferred_shrink_leaves_the_record_alone():
-    """Specification, section 2.5, step 1: StopReplica is added; what follows the store decides."""
+    """Section 2.5, step 1: StopReplica is added; what follows the store decides."""
     state = read_state("""
         partition  ar   isr  leader  epoch  replicas
         t-0        1,2  1,2  1       4      1:ONLINE,2:ONLINE
@@ -210,7 +254,7 @@ def start(state, threads=1, *, keep=False, reset=False, take_offline=True):
     tallies = new_tally(state, threads), new_tally(state, threads)
     replica_states.start_replicas(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline,
+        state.topic_flags, state.leader_offline, state.broker_id, state.broker_id,
         previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
         previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
         take_offline, state.any_queued, True, *effects, *tallies,
@@ -230,7 +274,7 @@ def split_online(state):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_start_replicas_is_two_calls_of_change_replicas(layout):
-    """Specification, section 2.2: all the online ones to Online, then the others to Offline."""
+    """Section 2.2: all the online ones to Online, then the others to Offline."""
     for seed in range(10):
         begun = state_of(random_context(Random(seed)), layout)
         online, offline = split_online(begun)
@@ -258,7 +302,7 @@ def test_start_replicas_is_two_calls_of_change_replicas(layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_new_controller_forgets_what_the_last_one_knew(layout):
-    """Specification, section 6.1, step 4: states, offline directories; the offline wait."""
+    """Section 6.1, step 4: states, offline directories; the offline wait."""
     state = read_state("""
         partition  ar   isr    leader  epoch  adding  offline_dir  state    replicas
         t-0        1,2  1,2    1       4      2       1            ONLINE   1:DELETION_STARTED

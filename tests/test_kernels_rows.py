@@ -1,4 +1,7 @@
-"""Kernels that find, count and lay out rows, called directly, against plain Python and numpy."""
+"""Kernels that find, count and lay out rows, called directly, against plain Python and numpy.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 from kfast import schema
 from kfast.journal.effects import EFFECT
 from kfast.kernels import census, hosting, startup, tables
+from kfast.state.tables import first_slots
 
 from .kernel_calls import LAYOUTS, THREADS, all_rows, row_names
 from .random_clusters import random_context
@@ -154,6 +158,28 @@ def test_offline_leaders_are_looked_at_anew(layout):
             assert np.array_equal(bits, wanted)
 
 
+@pytest.mark.parametrize("some_slots", [False, True])
+def test_list_groups_lists_the_brokers_that_have_replicas_in_a_call(layout, some_slots):
+    """Of those that are sought, and of the assigned slots, or of some; in any order."""
+    rng = np.random.default_rng(3)
+    for _, state in random_states(layout):
+        rows = np.flatnonzero(rng.random(state.n_partitions) < 0.3).astype(np.int32)
+        sought = rng.integers(0, 2, state.n_brokers).astype(np.uint8)
+        slots = first_slots(state.records["n_replicas"][rows])
+        if some_slots:
+            slots &= rng.integers(0, 2**8, rows.size, np.uint64)
+        listed = np.empty(state.n_brokers, np.int32)
+        n = hosting.list_groups(
+            state.records, state.replicas, rows, slots if some_slots else slots[:0],
+            sought.copy(), listed,
+        )
+        wanted = {
+            b for row, mask in zip(rows.tolist(), slots.tolist(), strict=True)
+            for b in state.ids_of(row, mask)
+        } & set(state.broker_id[sought != 0].tolist())
+        assert sorted(state.broker_id[listed[:n]]) == sorted(wanted)
+
+
 def test_marked_rows_are_listed_ascending_as_far_as_there_is_room():
     """`mark_rows`, `list_marked`: the count is right even where the room is too little."""
     rows = np.array([200, 3, 64, 63, 127, 0], np.int32)
@@ -204,7 +230,7 @@ def test_find_slots_is_a_look_up(layout):
 
 
 def test_live_slots_are_is_replica_online(layout):
-    """Specification, section 1.5, with and without brokers that are shutting down."""
+    """Section 1.5, with and without brokers that are shutting down."""
     for ctx, state in random_states(layout):
         live, up = np.empty(state.n_partitions, np.uint64), np.empty(state.n_partitions, np.uint64)
         hosting.live_slots(

@@ -1,4 +1,7 @@
-"""Kernels that decide and move partitions, called directly, against the rule in plain Python."""
+"""Kernels that decide and move partitions, called directly, against the rule in plain Python.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def expected_choice(strategy, assigned, target, in_sync, live, up, down, unclean
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_choose_one_is_section_4_for_every_mask(strategy):
-    """Specification, section 4.1: all ISRs, all liveness of four slots, 0 to 4 of them assigned."""
+    """Section 4.1: all ISRs, all liveness of four slots, 0 to 4 of them assigned."""
     targets = range(16) if strategy == Strategy.REASSIGN else (15,)
     for kinds, isr_mask, n in product(product(range(3), repeat=4), range(16), range(5)):
         live = mask_of(s for s in SLOTS if kinds[s] == 0)
@@ -97,7 +100,7 @@ def test_choose_one_is_section_4_for_every_mask(strategy):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("strategy", Strategy)
 def test_choose_decides_on_the_stored_records(layout, strategy):
-    """Specification, section 3.6, step 3: the record is the store's, the rest is the context's."""
+    """Section 3.6, step 3: the record is the store's, the rest is the context's."""
     for seed in range(12):
         ctx = random_context(Random(seed))
         state, names = state_of(ctx, layout), sorted(ctx.leadership)
@@ -134,7 +137,7 @@ def test_choose_decides_on_the_stored_records(layout, strategy):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_propose_initial_takes_all_online_replicas(layout):
-    """Specification, section 3.5, steps 1 to 3: whatever is cached."""
+    """Section 3.5, steps 1 to 3: whatever is cached."""
     ctx = every_new_partition()
     state = state_of(ctx, layout)
     rows, names = all_rows(state), row_names(state)
@@ -157,7 +160,7 @@ def test_propose_initial_takes_all_online_replicas(layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_adopt_is_put_leadership(layout):
-    """Specification, section 1.6: the record is replaced, the counter and the bitmap follow."""
+    """Section 1.6: the record is replaced, the counter and the bitmap follow."""
     for seed in range(12):
         generator = Random(seed)
         ctx = random_context(generator)
@@ -188,7 +191,7 @@ def test_adopt_is_put_leadership(layout):
 
 @pytest.mark.parametrize("strategy", [*Strategy, None])
 def test_bring_online_is_the_same_everywhere_and_as_the_twin_has_it(strategy):
-    """Specification, sections 3.4 to 3.6: layouts, threads, with and without effects."""
+    """Sections 3.4 to 3.6: layouts, threads, with and without effects."""
     for ctx in (every_partition(), every_election((1, 2)), every_new_partition()):
         names = sorted(ctx.assignments)
         state = assert_same_everywhere(ctx, lambda state, threads, keep: bring_online(
@@ -208,7 +211,7 @@ def test_bring_online_is_the_same_everywhere_and_as_the_twin_has_it(strategy):
     "target", [PartitionState.NEW, PartitionState.OFFLINE, PartitionState.NON_EXISTENT]
 )
 def test_change_partitions_is_the_matrix(target):
-    """Specification, section 3.1, and the offline count of section 1.6."""
+    """Section 3.1, and the offline count of section 1.6."""
     ctx = every_partition()
     state = assert_same_everywhere(ctx, lambda state, threads, keep: change_partitions(
         state, all_rows(state), target, threads, keep=keep
@@ -224,7 +227,7 @@ def test_change_partitions_is_the_matrix(target):
 
 
 def test_initialize_partitions_looks_at_the_leader():
-    """Specification, section 3.2, step 1."""
+    """Section 3.2, step 1."""
     ctx = every_partition()
     ctx.partition_states = {}
     ctx.offline_partition_count = 0
@@ -256,9 +259,9 @@ def test_initialize_partitions_looks_at_the_leader():
 @pytest.mark.parametrize("empties", [False, True], ids=["keeps", "empties"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_shrink_takes_one_broker_out_of_every_isr(layout, empties):
-    """Specification, section 2.6, step 2: every ISR of four slots, every leader, every slot.
+    """Section 2.6, step 2: every ISR of four slots, every leader, every slot.
 
-    Before Kafka 1.1 the last member leaves where unclean election is allowed (8.1).
+    Before Kafka 1.1 the last member leaves where unclean election is allowed (section 8.1).
     """
     cases = list(product(range(16), range(-1, 4), SLOTS))
     lines = [f"t-{i}  10,20,30,40  -  -  7" for i in range(len(cases))]
@@ -316,7 +319,7 @@ def alter(state, row, sender=1, epoch=7, version=4, isr_ids="1,2", recovery=0, u
 
 @pytest.mark.parametrize(("line", "asked", "answer"), ALTERATIONS)
 def test_check_alterations_has_every_row_of_the_table(line, asked, answer):
-    """Specification, section 6.10: the first row that matches decides."""
+    """Section 6.10: the first row that matches decides."""
     state = read_state("""
         partition  ar         isr  leader  epoch  version  state
         t-0        1,2,3,4,5  1,2  1       7      4        ONLINE
@@ -338,8 +341,20 @@ def test_check_alterations_on_what_is_not_there():
     assert alter(state, 1, unknown=1, version=3) == AlterCode.INVALID_UPDATE_VERSION
 
 
+def test_a_recovering_leader_may_propose_one_member_whoever_it_is():
+    """Section 6.10, rows 6 and 8: one broker that nobody knows is not live; two are too many."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  version  recovery  state
+        t-0        1,2  1    1       7      4        1         ONLINE
+    """)
+    recovering = {"recovery": 1, "isr_ids": "-"}
+    assert alter(state, 0, **recovering, unknown=1) == AlterCode.INELIGIBLE_REPLICA
+    assert alter(state, 0, **recovering, unknown=2) == AlterCode.INVALID_REQUEST
+    assert alter(state, 0, recovery=1, isr_ids="1", unknown=1) == AlterCode.INVALID_REQUEST
+
+
 def test_check_alterations_agrees_with_the_twin():
-    """Specification, section 6.10: every mix of old, equal and new, of ISR and of recovery."""
+    """Section 6.10: every mix of old, equal and new, of ISR and of recovery."""
     ctx = random_context(Random(5))
     ctx.live_broker_epochs = dict.fromkeys((1, 2, 3, 4), 0)
     ctx.shutting_down, ctx.offline_dir_replicas = {4}, {}

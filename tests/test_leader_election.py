@@ -1,4 +1,7 @@
-"""Elections on demand, automatic rebalancing, unclean election by configuration."""
+"""Elections on demand, automatic rebalancing, unclean election by configuration.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def replies(outcome):
 
 
 def test_replies_to_a_preferred_election():
-    """Specification, section 6.8, pre-filter and reply; an illegal state is missing from it."""
+    """Section 6.8, pre-filter and reply; an illegal state is missing from it."""
     state = cluster()
     outcome = Controller(state).elect_leaders()
     assert replies(outcome) == {
@@ -44,7 +47,7 @@ def test_replies_to_a_preferred_election():
 
 
 def test_replies_to_an_unclean_election():
-    """Specification, section 6.8: a leader whose broker is live is enough."""
+    """Section 6.8: a leader whose broker is live is enough."""
     state = cluster()
     asked = [("t", 0), ("t", 3), ("t", 9), ("x", 0), ("q", 0)]
     outcome = Controller(state).elect_leaders(asked, type="unclean")
@@ -56,7 +59,7 @@ def test_replies_to_an_unclean_election():
 
 
 def test_only_the_admin_client_may_elect_unclean():
-    """Specification, section 6.8, core: any other trigger reads the topic's configuration."""
+    """Section 6.8, core: any other trigger reads the topic's configuration."""
     for unclean, answer in ((False, "ELIGIBLE_LEADERS_NOT_AVAILABLE"), (True, 2)):
         state = cluster(unclean={"t": unclean})
         outcome = Controller(state).elect_leaders([("t", 3)], "unclean", "ZkTriggered")
@@ -64,7 +67,7 @@ def test_only_the_admin_client_may_elect_unclean():
 
 
 def test_unclean_still_prefers_a_live_isr_member():
-    """Specification, section 6.8, second NOTE."""
+    """Section 6.8, note: an online member of the ISR comes first."""
     state = read_state("""
         partition  ar     isr  leader  epoch  state
         t-0        1,2,3  3    -       7      OFFLINE
@@ -78,7 +81,7 @@ def test_unclean_still_prefers_a_live_isr_member():
 
 
 def test_nobody_can_be_elected_outside_a_dead_assignment():
-    """Specification, section 4.3: permission without any live replica, and no mark."""
+    """Section 4.3: permission without any live replica, and no mark."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1    -       7      OFFLINE
@@ -89,7 +92,7 @@ def test_nobody_can_be_elected_outside_a_dead_assignment():
 
 
 def test_a_partition_without_leadership_kills_the_event():
-    """Specification, section 6.8, first NOTE: the filter raises, nobody is elected."""
+    """Section 6.8, note: the filter raises, nobody is elected."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1,2  2       7      ONLINE
@@ -102,7 +105,7 @@ def test_a_partition_without_leadership_kills_the_event():
 
 
 def test_the_store_may_fail_an_election():
-    """Specification, section 6.8, reply: the error is mapped from the exception."""
+    """Section 6.8, reply: the error is mapped from the exception."""
     state = cluster()
     store = Store(state)
     store.fail("update_states", "throw")
@@ -130,7 +133,7 @@ def ten(bad: int) -> str:
     (1, 10, False), (2, 10, True), (2, 20, False), (1, 9.9, True), (1, 0, True), (0, 0, False),
 ])
 def test_the_imbalance_ratio_must_be_greater(bad, percentage, acts):
-    """Specification, section 6.8, auto, step 3: strictly."""
+    """Section 6.8, auto, step 3: strictly."""
     state = read_state(ten(bad))
     outcome = Controller(state).rebalance_leaders(percentage)
     assert state.preferred_imbalance_count == (0 if acts else bad)
@@ -140,7 +143,7 @@ def test_the_imbalance_ratio_must_be_greater(bad, percentage, acts):
 
 
 def test_who_is_given_back():
-    """Specification, section 6.8, auto: online, in the cached ISR, topic not queued and known."""
+    """Section 6.8, auto: online, in the cached ISR, topic not queued and known."""
     state = read_state("""
         partition  ar   isr  leader  epoch  offline_dir  state
         t-0        1,2  1,2  2       7      -            ONLINE
@@ -174,7 +177,7 @@ OFFLINE = """
 
 
 def test_one_topic_may_elect_unclean():
-    """Specification, section 6.11: allow_unclean is false, permission comes from configuration."""
+    """Section 6.11: allow_unclean is false, permission comes from configuration."""
     state = read_state(OFFLINE, down=[1], queued=["q"])
     Controller(state).enable_unclean_leader_election(["t", "q"])
     assert_reads(state, """
@@ -187,7 +190,7 @@ def test_one_topic_may_elect_unclean():
 
 
 def test_the_default_does_not_beat_a_topic():
-    """Specification, section 4.2: a topic's override beats the broker default."""
+    """Section 4.2: a topic's override beats the broker default."""
     state = read_state(OFFLINE, down=[1], unclean={"t": False})
     Controller(state).enable_unclean_leader_election()
     assert state.leadership(0).leader == -1
@@ -196,7 +199,7 @@ def test_the_default_does_not_beat_a_topic():
 
 
 def test_a_live_isr_member_that_is_not_assigned_prevents_unclean_election():
-    """Specification, section 4.3, edge cases: possibly there is no leader."""
+    """Section 4.3, edge cases: possibly there is no leader."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  1,5  -       7      OFFLINE
@@ -209,7 +212,7 @@ def test_a_live_isr_member_that_is_not_assigned_prevents_unclean_election():
 
 
 def test_without_recovery_an_unclean_leader_does_not_recover():
-    """Specification, section 4.1: inter-broker protocols before 3.2 keep the state."""
+    """Section 4.1: inter-broker protocols before 3.2 keep the state."""
     state = read_state(OFFLINE, down=[1], leader_recovery_supported=False)
     Controller(state).enable_unclean_leader_election(["t"])
     assert (state.leadership(0).leader, state.leadership(0).recovery) == (2, 0)

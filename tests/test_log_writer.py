@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kfast.replay import replay
+from kfast.log_replay import replay
 
 from .log_events import LoggedController
 from .log_forms import FORMS, VERSIONS

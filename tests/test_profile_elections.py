@@ -1,4 +1,7 @@
-"""Elections of older controllers: the rows of section 8.1 on choosing leaders, a test each."""
+"""Elections of older controllers: the rows of section 8.1 on choosing leaders, a test each.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 

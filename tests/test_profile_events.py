@@ -1,4 +1,7 @@
-"""Events of older controllers: the rows of section 8.1 on requests and handlers, a test each."""
+"""Events of older controllers: the rows of section 8.1 on requests and handlers, a test each.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ fails or changes by itself reads, decides and writes. Both must end alike after 
 the same journal, and so must other layouts, threads and journal levels.
 
 To repeat one run: `pytest tests/test_profile_paths.py -k 'zk-2.0-3'`.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations

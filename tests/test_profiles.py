@@ -1,6 +1,8 @@
 """Older controllers: the rows of section 8.1 that the machines decide, a test each.
 
 A test says what each profile does; a profile that is not named does as zk-3.9.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations

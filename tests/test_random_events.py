@@ -4,7 +4,7 @@
 
 repeats one sequence and prints its events. What must hold after every event: the whole state,
 the counters, the gauges, the store, the answers and the journal are the twin's; digests do not
-depend on layout, threads or journal level; the invariants of section 9 of the specification hold.
+depend on layout, threads or journal level; the invariants of docs/controller.md, section 9, hold.
 """
 
 from __future__ import annotations

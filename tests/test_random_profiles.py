@@ -4,6 +4,8 @@
 
 repeats one sequence and prints its events. Apart from `test_random_events`, because the two files
 together take the longest of all tests and can run side by side.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations

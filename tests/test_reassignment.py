@@ -1,4 +1,4 @@
-"""How a partition moves: phases U, A and B of section 6.7, `touch` of 6.6; one claim per test."""
+"""How a partition moves (docs/controller.md, sections 6.6 and 6.7); one claim per test."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_being_reassigned(state, row=0):
 
 
 def test_a_reassignment_begins_with_a_union_and_an_epoch():
-    """The example of section 6.7: U, A1 (`touch`, 6.6) and A2."""
+    """The example of section 6.7: U, A1 (`touch`, section 6.6) and A2."""
     controller = run(ONE, brokers=[4, 5])
     outcome = reassign(controller, 3, 4, 5)
     assert_reads(controller.state, HALF_WAY)
@@ -111,8 +111,8 @@ def test_removed_replicas_go_through_four_states():
     """Section 6.7, `stop_removed`: one call each over all of them; nobody waits for an answer."""
     outcome = run(HALF_WAY).alter_partition(1, 0, [0], 8, [[1, 2, 3, 4, 5]], 8)
     assert moves(outcome) == lines("""
-        B1 t-0/4 NewReplica to OnlineReplica
         B1 t-0/5 NewReplica to OnlineReplica
+        B1 t-0/4 NewReplica to OnlineReplica
         B3 t-0 OnlinePartition to OnlinePartition
         B4 t-0/1 OnlineReplica to OfflineReplica
         B4 t-0/2 OnlineReplica to OfflineReplica
@@ -224,7 +224,7 @@ def test_a_leaderless_partition_gets_a_target_as_its_leader():
 
 @pytest.mark.parametrize("targets", [(1, 2, 3), (3, 2, 1)])
 def test_a_reassignment_that_adds_nobody_is_complete_at_once(targets):
-    """Section 6.7, NOTE: reordering, or changing nothing, still bumps the epoch and notifies."""
+    """Section 6.7, note: reordering, or changing nothing, still bumps the epoch and notifies."""
     controller = run(ONE)
     outcome = reassign(controller, *targets)
     assert outcome.actions == ("B3: raise the leader epoch", "B8: announce the assignment")
@@ -238,7 +238,7 @@ def test_a_reassignment_that_adds_nobody_is_complete_at_once(targets):
 
 
 def test_a_reassignment_that_changes_nothing_is_written_all_the_same():
-    """Section 6.7, NOTE: the store is rewritten once, at B6."""
+    """Section 6.7, note: the store is rewritten once, at B6."""
     state = read_state(ONE)
     store = Store(state)
     reassign(Controller(state, store=store), 1, 2, 3)
@@ -247,7 +247,7 @@ def test_a_reassignment_that_changes_nothing_is_written_all_the_same():
 
 
 def test_shrinking_to_replicas_in_sync_is_complete_at_once():
-    """Section 6.7, NOTE: no replica is added, so it is synchronous."""
+    """Section 6.7, note: no replica is added, so it is synchronous."""
     controller = run(ONE)
     outcome = reassign(controller, 2, 3)
     assert_reads(controller.state, """
@@ -301,7 +301,7 @@ def test_a_removed_replica_of_a_dead_broker_goes_as_well():
     assert controller.state.replicas_on_brokers([2]).rows.size == 0
 
 
-def test_the_future_first_replica_counts_as_in_the_specification():
+def test_the_future_first_replica_counts_as_the_rules_say():
     """Section 1.6: while it is being added, joining the ISR makes the partition imbalanced."""
     controller = run(ONE, brokers=[4])
     reassign(controller, 4, 1)
@@ -359,7 +359,7 @@ def test_a_dropped_replica_in_the_isr_leaves_it():
 def test_cancelling_goes_back_to_the_origin():
     """Section 6.7: null; the replicas that were added are dropped, and it is complete at once.
 
-    Section 1.3, NOTE: the original order cannot be restored, the targets are in front.
+    Section 1.3, note: the original order cannot be restored, the targets are in front.
     """
     controller = run(HALF_WAY)
     outcome = controller.alter_partition_reassignments({("t", 0): None})

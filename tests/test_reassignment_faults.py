@@ -1,4 +1,7 @@
-"""Reassignments that meet a store that fails, conflicts or has another controller (6.6, 6.7)."""
+"""Reassignments that meet a store that fails, conflicts or has another controller.
+
+Source: docs/controller.md, sections 6.6 and 6.7.
+"""
 
 from __future__ import annotations
 

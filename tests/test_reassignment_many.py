@@ -1,4 +1,7 @@
-"""Many partitions at once, slots that grow and shrink, and a store that agrees (6.7)."""
+"""Many partitions at once, slots that grow and shrink, and a store that agrees.
+
+Source: docs/controller.md, section 6.7.
+"""
 
 from __future__ import annotations
 

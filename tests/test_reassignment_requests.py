@@ -1,4 +1,7 @@
-"""Who asks for reassignments, what is checked, and when they go on (6.7, 6.1, 6.2, 6.10)."""
+"""Who asks for reassignments, what is checked, and when they go on.
+
+Source: docs/controller.md, sections 6.7, 6.1, 6.2 and 6.10.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def test_every_line_of_the_table_of_checks_in_its_order(partition, targets, code
 
 
 def test_only_added_replicas_must_be_live():
-    """Section 6.7, NOTE: existing dead ones may be kept."""
+    """Section 6.7, note: existing dead ones may be kept."""
     controller = Controller(cluster())
     assert answers(controller.alter_partition_reassignments({("t", 1): [5, 4]})) == ["STARTED"]
 
@@ -188,8 +191,10 @@ def test_what_is_being_reassigned_is_listed():
     """`list_partition_reassignments`: all, or those asked for; unknown ones are left out."""
     controller = Controller(cluster())
     controller.alter_partition_reassignments({("t", 0): [6, 3], ("t", 1): [3]})
-    one = {"topic": "t", "partition": 1, "replicas": [3, 1, 5], "adding": [3], "removing": [1, 5]}
-    two = {"topic": "t", "partition": 2, "replicas": [4, 1, 2], "adding": [4], "removing": [1]}
+    one = {"topic": "t", "partition": 1, "partition_row": 1, "replicas": [3, 1, 5],
+           "adding": [3], "removing": [1, 5]}
+    two = {"topic": "t", "partition": 2, "partition_row": 2, "replicas": [4, 1, 2],
+           "adding": [4], "removing": [1]}
     assert controller.list_partition_reassignments().to_pylist() == [one, two]
     asked = [("t", 2), ("t", 0), ("n", 7), ("t", 8)]
     assert controller.list_partition_reassignments(asked).to_pylist() == [two]
@@ -206,7 +211,7 @@ def half_way(**options):
 
 
 def test_resuming_bumps_the_epoch_and_is_refused_by_a2():
-    """Section 6.7, NOTE: A1 reruns every time; A2's replicas are New already."""
+    """Section 6.7, note: A1 reruns every time; A2's replicas are New already."""
     controller = half_way()
     for epoch in (9, 10):
         outcome = controller.on_partition_reassignment([0])
@@ -295,7 +300,7 @@ def test_a_new_controller_begins_with_the_node():
     [([1, 2, 3, 4, 5], 8, True), ([1, 2, 3, 4], 8, False), ([1, 2, 3, 4, 5], 7, False)],
 )
 def test_an_isr_change_goes_on_where_it_succeeds_and_completes(isr, version, goes_on):
-    """Section 6.10, after the writes: only successes, only where step 3 of 6.7 is true."""
+    """Section 6.10, after the writes: only successes, only where step 3 of section 6.7 is true."""
     controller = half_way()
     controller.alter_partition(1, 0, [0], 8, [isr], version)
     assert is_being_reassigned(controller.state) != goes_on

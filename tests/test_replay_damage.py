@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from kfast import ArgumentError, InputError
-from kfast.replay import replay
+from kfast.log_replay import replay
 
 from .log_forms import VERSIONS
 from .replay_story import CONTROLLER_LOG, OF_ANY_RELEASE, STATE_CHANGE_LOG, write_logs

@@ -1,18 +1,21 @@
-"""Replay of releases before 2.4: what their lines leave out, and what their store knows first."""
+"""Replay of releases before 2.4: what their lines leave out, and what their store knows first.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from kfast.replay.events import Event
-from kfast.replay.reading import read_logs
-from kfast.replay.rows import Possibility, Start, row_of, with_states
-from kfast.replay.running import run
-from kfast.replay.script import write_script
-from kfast.replay.simulation import Simulation
-from kfast.replay.terms import Term, find_terms
-from kfast.replay.unclean import unclean_topics
-from kfast.replay.understanding import understand
+from kfast.log_replay.events import Event
+from kfast.log_replay.reading import read_logs
+from kfast.log_replay.rows import Possibility, Start, row_of, with_states
+from kfast.log_replay.running import run
+from kfast.log_replay.script import write_script
+from kfast.log_replay.simulation import Simulation
+from kfast.log_replay.terms import Term, find_terms
+from kfast.log_replay.unclean import unclean_topics
+from kfast.log_replay.understanding import understand
 
 pytestmark = pytest.mark.kernels
 
@@ -112,7 +115,7 @@ def epochs(record):
 
 
 def test_a_reassignment_raises_an_epoch_that_is_not_cached(simulation):
-    """Specification, sections 6.6 and 8.1: up to 2.3 the cache has the old record."""
+    """Sections 6.6 and 8.1: up to 2.3 the cache has the old record."""
     ran = run(simulation, event("reassign", 1, targets={("t", 0): (3, 1)}))
     sent = [row["leader_epoch"] for row in ran.outcome.requests.to_pylist()]
     assert set(sent) == {6, 5}
@@ -121,7 +124,7 @@ def test_a_reassignment_raises_an_epoch_that_is_not_cached(simulation):
 
 
 def test_an_election_reads_what_a_leader_wrote(simulation):
-    """Specification, section 6.10: the controller hears of it later, and reads it at once."""
+    """Section 6.10: the controller hears of it later, and reads it at once."""
     run(simulation, event("isr_written", 1, updates={("t", 0): (1,)}))
     assert simulation.state.leadership(0).isr == (1, 2)
     run(simulation, event("brokers", 2, added=(), bounced=(), deleted=(1,), live=(2, 3)))

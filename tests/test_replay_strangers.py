@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kfast.replay import replay
-from kfast.replay.facts import ABSENT
+from kfast.log_replay import replay
+from kfast.log_replay.facts import ABSENT
 
 CONTROLLER = (
     ("10:00:00,000", "INFO",

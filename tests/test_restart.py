@@ -90,8 +90,9 @@ def test_a_shrunken_isr_forbids_its_members_only():
     assert may == {1: False, 2: True, 3: False, 4: True, 5: True, 6: True}
     assert found.forbidding(5).num_rows == 0
     assert found.forbidding(1).to_pylist() == [
-        {"topic": "t", "partition": 0, "replicas": [1, 3, 5], "isr": [1, 3], "in_sync": 2,
-         "min_isr": 2, "min_insync_replicas": 2, "set_by": "brokers", "spare": 0, "cause": "isr"}
+        {"topic": "t", "partition": 0, "partition_row": 0, "replicas": [1, 3, 5], "isr": [1, 3],
+         "in_sync": 2, "min_isr": 2, "min_insync_replicas": 2, "set_by": "brokers", "spare": 0,
+         "cause": "isr"}
     ]
     plan = restart_plan(state)
     assert plan.n_batches == 3

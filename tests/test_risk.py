@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations
@@ -14,11 +14,11 @@ import pytest
 from scipy.stats import binomtest
 
 import kfast
-from kfast import ArgumentError, ClusterState, generate, loss_probability
+from kfast import ArgumentError, ClusterState, MissingExtraError, generate, loss_probability
+from kfast.analysis.risk import chance as chances
+from kfast.analysis.risk.chance import Sets, count_exactly, tail
+from kfast.analysis.risk.failures import RISK_METRICS
 from kfast.kernels import risk as kernel
-from kfast.risk import chance as chances
-from kfast.risk.chance import Sets, count_exactly, tail
-from kfast.risk.failures import RISK_METRICS
 from kfast.sets import list_by_broker
 
 from . import reference_risk as reference
@@ -229,18 +229,11 @@ def test_the_interval_is_that_of_clopper_and_pearson(monkeypatch):
 
 def test_without_scipy_what_must_be_drawn_is_refused(monkeypatch):
     """And the message says what to install; what can be counted is counted."""
-    found = builtins.__import__
-
-    def missing(name, *args, **more):
-        if name.startswith("scipy"):
-            raise ImportError(name)
-        return found(name, *args, **more)
-
     monkeypatch.setattr(chances, "EXACT_WORK", -1)
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, "scipy", None)
     risk = kfast.risk(generate(brokers=40, partitions=300, placement="uniform"))
     assert risk.chance(3).method == "exact"
-    with pytest.raises(ArgumentError, match=r"pip install 'kfast\[stats\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'kfast\[stats\]'"):
         risk.chance(5)
 
 

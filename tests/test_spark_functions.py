@@ -174,14 +174,14 @@ def test_what_is_wrong_is_told(spark):
         elect("ar", "isr", "isr", strategy="best")
     with pytest.raises(kfast.ArgumentError, match="profile 'zk-9'"):
         elect("ar", "isr", "isr", profile="zk-9")
-    with pytest.raises(kfast.ArgumentError, match="brokers names -2"):
+    with pytest.raises(kfast.ArgumentError, match="broker_ids names -2"):
         fail("ar", "isr", "leader", [-2])
-    with pytest.raises(kfast.ArgumentError, match="brokers is 3; right is a list"):
+    with pytest.raises(kfast.ArgumentError, match="broker_ids is 3; right is a list"):
         fail("ar", "isr", "leader", 3)
     for given in (None, 3, ["a"], [1.5], [[1]], {"3": 1}):
-        with pytest.raises(kfast.ArgumentError, match=r"brokers is .*; right is a list of broker"):
+        with pytest.raises(kfast.ArgumentError, match=r"broker_ids is .*; right is a list"):
             fail("ar", "isr", "leader", given)
-    with pytest.raises(kfast.ArgumentError, match="brokers names 4294967296"):
+    with pytest.raises(kfast.ArgumentError, match="broker_ids names 4294967296"):
         fail("ar", "isr", "leader", [1, 1 << 32])
     with pytest.raises(kfast.ArgumentError, match="replicas is None; right is a column"):
         elect(None, "isr", "isr")

@@ -44,23 +44,23 @@ def test_another_run_is_kept_out_until_the_first_ends_or_is_killed(dataset, tmp_
     other.start()
     assert held.wait(60)
     with pytest.raises(kfast.ArgumentError, match="out is being written by another run"):
-        kfast.spark.fail(None, dataset, brokers=[1], output=out)
+        kfast.spark.fail(None, dataset, broker_ids=[1], output=out)
     os.kill(other.pid, signal.SIGKILL)
     other.join()
-    first = kfast.spark.fail(None, dataset, brokers=[1], output=out)
-    assert kfast.spark.fail(None, dataset, brokers=[1], output=out).digest == first.digest
+    first = kfast.spark.fail(None, dataset, broker_ids=[1], output=out)
+    assert kfast.spark.fail(None, dataset, broker_ids=[1], output=out).digest == first.digest
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"brokers": "104"}, "brokers is '104'"),
-        ({"brokers": 104}, "brokers is 104"),
-        ({"brokers": ["x"]}, "brokers has 'x'"),
+        ({"broker_ids": "104"}, "broker_ids is '104'"),
+        ({"broker_ids": 104}, "broker_ids is 104"),
+        ({"broker_ids": ["x"]}, "broker_ids has 'x'"),
         ({"events": [("on_broker_failure", [1.5])]}, "brokers has 1.5"),
-        ({"brokers": [1], "output": "in/out"}, "out lies in .*in, so it would be taken for shards"),
-        ({"brokers": [1], "output": "in/shard-000000.parquet"}, "lies in"),
-        ({"brokers": [1], "output": "file"}, "is a file; a folder is needed"),
+        ({"broker_ids": [1], "output": "in/out"}, "out lies in .*in, so it would be taken for"),
+        ({"broker_ids": [1], "output": "in/shard-000000.parquet"}, "lies in"),
+        ({"broker_ids": [1], "output": "file"}, "is a file; a folder is needed"),
     ],
 )
 def test_wrong_arguments_are_told_before_anything_is_written(dataset, tmp_path, arguments, told):

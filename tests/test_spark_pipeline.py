@@ -84,7 +84,7 @@ def check_results(folder) -> None:
             assert read("tables/partitions").equals(tables.partitions)
             sweep = kfast.sweep(state, kfast.every_rack(state))
             seen = read("sweeps/racks")
-            assert seen.select(sweep.column_names).equals(sweep)
+            assert seen.select(sweep.column_names).cast(sweep.schema).equals(sweep)
             assert manifest["rows"]["sweeps/racks"] == sweep.num_rows
             summary = read("summaries").to_pylist()
             offline = sweep["offline"].to_pylist()

@@ -152,6 +152,33 @@ def _as_arrow(table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.parametrize("name", ["one.arrow", "bare.parquet", "a.txt"])
+def test_brokers_can_be_added_to_a_file_of_many_tasks(folder, small, tmp_path, name):
+    """And one that any row of the file names is refused, in the words of `kfast.read`."""
+    from kfast.spark.columns import cluster_table
+
+    path = folder / name
+    if name == "bare.parquet":
+        path = tmp_path / name
+        rows = pq.read_table(folder / "one.parquet").replace_schema_metadata(None)
+        pq.write_table(rows, path, row_group_size=70)
+    options = {"path": path, "tasks": 4, "add_brokers": "113:rack=b,114"}
+    state = kfast.read(path, add_brokers={113: "b", 114: None})
+    for table in ("partitions", "replicas"):
+        whole = in_order(cluster_table(state, table))
+        rows = read_all({**options, "table": table})[1]
+        assert in_order(rows.drop_columns("source")).equals(whole)
+    brokers = read_all({**options, "table": "brokers"})[1].to_pylist()
+    assert [(row["broker_id"], row["rack"]) for row in brokers][-2:] == [(113, "b"), (114, None)]
+    with pytest.raises(kfast.ArgumentError) as right:
+        kfast.read(path, add_brokers={5: "b"})
+    with pytest.raises(kfast.ArgumentError) as raised:
+        read_all({**options, "add_brokers": "5:rack=b"})
+    assert str(raised.value) == str(right.value)
+    with pytest.raises(kfast.ArgumentError, match="add_brokers: found '5:b'"):
+        reader_of({**options, "add_brokers": "5:b"})
+
+
 FAULTS = {
     "a partition that stands twice": (_repeated, "stands twice, first at row"),
     "a broker that stands twice": (lambda t: _set(t, "isr", 700, [1, 1]), "row 700: Isr of"),
@@ -262,7 +289,8 @@ def test_only_the_columns_of_a_given_schema_are_read(folder, small):
     reader = reader_of({"path": folder / "one.parquet", "tasks": 3}, asked)
     rows = pa.Table.from_batches(b for part in reader.partitions() for b in reader.read(part))
     whole = kfast.read(folder / "one.parquet").to_tables().partitions
-    assert rows.combine_chunks().equals(whole.select(["leader", "topic"]))
+    assert all(field.nullable for field in rows.schema), "the schema that was given is"
+    assert rows.combine_chunks().equals(whole.select(["leader", "topic"]).cast(rows.schema))
     for wrong, words in (
         (StructType().add("boss", IntegerType()), "column boss of the schema is none of this tab"),
         (StructType().add("topic", IntegerType()), "column topic of the schema is int; right is s"),

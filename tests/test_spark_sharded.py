@@ -1,7 +1,11 @@
-"""A cluster in many files: events on every shard are the events on the whole, digest for digest."""
+"""A cluster in many files: events on every shard are the events on the whole, digest for digest.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 
 import pyarrow as pa
@@ -99,7 +103,7 @@ def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp
     import kfast.spark
 
     split(cluster, tmp_path / "in", 5)
-    first = kfast.spark.fail(spark, tmp_path / "in", brokers=[3, 4], output=tmp_path / "one")
+    first = kfast.spark.fail(spark, tmp_path / "in", broker_ids=[3, 4], output=tmp_path / "one")
     events = [("on_broker_startup", [3]), ("on_broker_failure", [1, 6])]
     second = kfast.spark.fail(
         spark, first.state, events=events, output=tmp_path / "two", journal="full"
@@ -113,7 +117,8 @@ def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp
             mine = rows.filter(pc.equal(rows["event"], at))
             own = getattr(outcome, kind)
             actions = [outcome.actions[step] for step in own["step"].to_pylist()]
-            names = [name for name in own.column_names if name != "step"]
+            # A row of a shard is one of its own file: `test_spark_results.py`.
+            names = [name for name in own.column_names if name not in ("step", "partition_row")]
             wanted = [
                 (action, *(row[name] for name in names))
                 for action, row in zip(actions, own.to_pylist(), strict=True)
@@ -228,7 +233,7 @@ def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path)
     files = kfast.spark.split(cluster, tmp_path / "in", shards=2)
     shutil.copy(files[0], tmp_path / "in" / "zzz.parquet")
     with pytest.raises(kfast.InputError, match=r"stands in .*0\.parquet and in .*zzz\.parquet"):
-        kfast.spark.fail(spark, tmp_path / "in", brokers=[1], output=tmp_path / "out", tasks=2)
+        kfast.spark.fail(spark, tmp_path / "in", broker_ids=[1], output=tmp_path / "out", tasks=2)
     assert not (tmp_path / "out" / "state" / "_cluster.arrow").exists()
 
 
@@ -249,7 +254,7 @@ def test_files_that_list_no_brokers_are_taken_together(spark, tmp_path):
     after, _ = alone(
         kfast.read(whole), ["on_controller_failover", ("on_broker_failure", [1])], "off", "zk-3.9"
     )
-    done = kfast.spark.fail(spark, texts, brokers=[1], output=tmp_path / "out", tasks=3)
+    done = kfast.spark.fail(spark, texts, broker_ids=[1], output=tmp_path / "out", tasks=3)
     assert done.digest == after.digest()
 
 
@@ -265,14 +270,15 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
         kfast.spark.fail(spark, tmp_path / "in", **given)
 
     for message, arguments in (
-        ("give brokers that fail, or events", {}),
-        ("broker 7 is not registered", {"brokers": [7]}),
+        ("give the ids of brokers that fail, or events", {}),
+        ("broker 7 is not registered", {"broker_ids": [7]}),
         ("'log_dirs' is not one of a sharded cluster", {"events": ["log_dirs"]}),
         ("delete_topics takes list; found None", {"events": ["delete_topics"]}),
         ("named by text; found 7", {"events": [("delete_topics", [7])]}),
         ("broker 99", {"events": [("reassign_partitions", {("t", 0): [99]})]}),
         ("listed twice", {"events": [("alter_partition_reassignments", TWICE)]}),
         ("names a broker twice", {"events": [("on_topic_change", {"t": {0: [1, 1]}})]}),
+        ("configs of created topics are not", {"events": [("on_topic_change", {}, {"t": {}})]}),
         ("broker 77", {"events": [("on_partition_modifications", {"t": {0: [1, 77]}})]}),
         ("one topic .* found 2", {"events": [("on_partition_modifications", {"t": {}, "u": {}})]}),
         ("as pairs", {"events": [("elect_leaders", {"partitions": ["t"]})]}),
@@ -280,15 +286,36 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
         ("takes a dict of type, trigger", {"events": [("elect_leaders", {"topics": []})]}),
         ("type 'best' is unknown", {"events": [("elect_leaders", {"type": "best"})]}),
         ("broker 99", {"events": [("catch_up", [99])]}),
-        ("holds something else: notes.txt", {"brokers": [1], "output": tmp_path / "busy"}),
-        ("holds the dataset", {"brokers": [1], "output": tmp_path / "in"}),
-        ("journal 'all' is unknown", {"brokers": [1], "journal": "all"}),
-        ("form 'csv' is unknown", {"brokers": [1], "form": "csv"}),
-        ("tasks is 0", {"brokers": [1], "tasks": 0}),
+        ("holds something else: notes.txt", {"broker_ids": [1], "output": tmp_path / "busy"}),
+        ("holds the dataset", {"broker_ids": [1], "output": tmp_path / "in"}),
+        ("journal 'all' is unknown", {"broker_ids": [1], "journal": "all"}),
+        ("form 'csv' is unknown", {"broker_ids": [1], "form": "csv"}),
+        ("tasks is 0", {"broker_ids": [1], "tasks": 0}),
     ):
         with pytest.raises(kfast.ArgumentError, match=message):
             run(**arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_brokers_of_texts_are_up_as_in_one_text_of_all(tmp_path):
+    """Shown in one file, taken for down in another, only being added in the third."""
+    from kfast.spark import dataset
+
+    files = {
+        "added": "Replicas: 1,2,3,4\tIsr: 1\tAdding Replicas: 2,3,4\tRemoving Replicas: ",
+        "lags": "Replicas: 1,2,3\tIsr: 1",
+        "leads": "Replicas: 1,2\tIsr: 1,2",
+    }
+    texts = {name: f"Topic: {name}\tPartition: 0\tLeader: 1\t{files[name]}\n" for name in files}
+    for names in itertools.permutations(texts):
+        looked = []
+        for name in names:
+            (tmp_path / name).write_text(texts[name])
+            looked.append(dataset._look(str(tmp_path / name)))
+        merged = dataset._merge_brokers(pa.Table.from_batches(looked))
+        whole = read_tables(("all", "".join(texts.values()).encode())).brokers
+        assert merged.to_pylist() == whole.to_pylist()
+        assert whole["registered"].to_pylist() == [True, True, False, True]
 
 
 def test_shards_of_different_clusters_are_refused(cluster, tmp_path):

@@ -199,9 +199,9 @@ def test_wrong_arguments_are_named_before_anything_runs(cluster):
             ("k of every_broker is '2': a whole number", (cluster, ("every_broker", {"k": "2"}))),
             (r"scenarios is 7: right is the name of a maker", (cluster, 7)),
             (r"function that gave 12: it must give Scenarios", (cluster, lambda state: 12)),
-            ("cluster is a kfast Combinations: a ClusterState, a Sweep", (scenarios, cluster)),
-            ("cluster is a pyarrow Table: a ClusterState", (scenarios.to_table(), scenarios)),
-            ("'every_rack', and the cluster a SweepPlan: make them",
+            ("state is a kfast Combinations: a ClusterState, a Sweep", (scenarios, cluster)),
+            ("state is a pyarrow Table: a ClusterState", (scenarios.to_table(), scenarios)),
+            ("'every_rack', and the state a SweepPlan: make them",
              (kfast.prepare_sweep(cluster), "every_rack")),
         ):
             with pytest.raises(kfast.ArgumentError, match=message):
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_refused(spark, cluster):
     other = kfast.generate(brokers=3, partitions=5)
     for message, arguments in (
         ("of a cluster with 12 brokers", (other, scenarios)),
-        ("the cluster a SweepPlan: make them", (kfast.prepare_sweep(cluster), len)),
+        ("the state a SweepPlan: make them", (kfast.prepare_sweep(cluster), len)),
     ):
         with pytest.raises(kfast.ArgumentError, match=message):
             kfast.spark.sweep(spark, *arguments)

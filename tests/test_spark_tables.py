@@ -75,7 +75,7 @@ def test_columns_of_other_integer_types_and_other_names_are_taken_and_left(spark
     frame = spark.createDataFrame(
         rows, "topic string, partition bigint, replicas array<bigint>, owner string"
     )
-    state = from_dataframes(frame)
+    state = from_dataframes(partitions=frame)
     assert state.n_partitions == 2
     assert state.broker_id.tolist() == [1, 2, 3]
     assert any("ISR of 2 partitions" in said for said in state.assumptions)
@@ -87,15 +87,18 @@ def test_what_does_not_fit_is_refused(spark):
     frame = spark.createDataFrame([("t", 2**40, [1])], "topic string, partition bigint, "
                                   "replicas array<int>")
     with pytest.raises(kfast.InputError, match=r"partition is bigint; right .*1099511627776"):
-        from_dataframes(frame)
+        from_dataframes(partitions=frame)
     with pytest.raises(kfast.InputError, match="no column topic, partition, replicas; found id;"):
-        from_dataframes(spark.range(3))
+        from_dataframes(partitions=spark.range(3))
+    for alone in ((frame,), (None, frame), ()):
+        with pytest.raises(kfast.ArgumentError, match=r"from_dataframes\(partitions=frame\)"):
+            from_dataframes(*alone)
     twice = spark.createDataFrame([("t", 0, [1], "a"), ("t", 0, [2], "b")], "topic string, "
                                   "partition int, replicas array<int>, source string")
     with pytest.raises(kfast.InputError, match=r"stands twice.*; it has a column source: choose"):
-        from_dataframes(twice)
+        from_dataframes(partitions=twice)
     with pytest.raises(kfast.ArgumentError, match=r"partitions is a pyarrow.lib.Table; right is a"):
-        from_dataframes(pa.table({}))
+        from_dataframes(partitions=pa.table({}))
     with pytest.raises(kfast.ArgumentError, match=r"table is a builtins.int; right is an Arrow"):
         to_dataframe(spark, 3)
     with pytest.raises(kfast.ArgumentError, match="right is a ClusterState"):

@@ -39,8 +39,9 @@ def start_apart(state, take_offline, counting):
     tallies = [new_tally(state) for _ in range(3)]
     none = np.zeros(0, EFFECT)
     replica_states.start_replicas(
-        *columns(state), ONLINE, OFFLINE, state.controller_epoch, True, take_offline,
-        state.any_queued, counting, none, none, *tallies[:2],
+        *columns(state), state.broker_id, state.broker_id, ONLINE, OFFLINE,
+        state.controller_epoch, True, take_offline, state.any_queued, counting, none, none,
+        *tallies[:2],
     )
     partition_states.initialize_partitions(
         state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
@@ -54,8 +55,8 @@ def start_together(state, take_offline, counting, threads):
     tallies = [new_tally(state, threads) for _ in range(3)]
     healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
     startup.start_machines(
-        *columns(state), state.pending, OFFLINE, state.controller_epoch, take_offline,
-        state.any_queued, counting, *tallies, healthy, hosted,
+        *columns(state), state.pending, state.broker_id, OFFLINE, state.controller_epoch,
+        take_offline, state.any_queued, counting, *tallies, healthy, hosted,
     )
     return [take_counters(state, tally) for tally in tallies], hosted
 

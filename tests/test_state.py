@@ -1,4 +1,7 @@
-"""ClusterState: mutators and their counters, queries, look-ups."""
+"""ClusterState: mutators and their counters, queries, look-ups.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def recounted(state):
 
 
 def test_the_offline_count_follows_partition_states():
-    """Specification, section 1.6, `put_partition_state`; Kafka 3.9, `ControllerContext`."""
+    """Section 1.6, `put_partition_state`; Kafka 3.9, `ControllerContext`."""
     state = read_state(QUIET)
     for new, wanted in (
         (PartitionState.OFFLINE, 1), (PartitionState.OFFLINE, 1), (PartitionState.ONLINE, 0),
@@ -46,7 +49,7 @@ def test_the_offline_count_follows_partition_states():
 
 
 def test_started_topics_never_move_the_offline_count():
-    """Specification, section 1.6; queued ones still do."""
+    """Section 1.6; queued ones still do."""
     state = read_state(QUIET, queued=["t"], started=["u"])
     state.set_partition_state(2, PartitionState.OFFLINE)
     assert state.offline_partition_count == 0
@@ -58,7 +61,7 @@ def test_started_topics_never_move_the_offline_count():
 
 
 def test_the_imbalance_count_follows_leadership():
-    """Specification, section 1.6, `put_leadership`: leader -1 is another than the first."""
+    """Section 1.6, `put_leadership`: leader -1 is another than the first."""
     state = read_state(QUIET)
     for leader, wanted in ((2, 1), (3, 1), (-1, 1), (1, 0)):
         state.set_leadership(0, leader=leader, isr=[1, 2, 3], leader_epoch=8)
@@ -68,7 +71,7 @@ def test_the_imbalance_count_follows_leadership():
 
 
 def test_the_imbalance_count_follows_the_assignment():
-    """Specification, section 1.6, `set_assignment`; without leadership nothing counts."""
+    """Section 1.6, `set_assignment`; without leadership nothing counts."""
     state = read_state(QUIET)
     state.set_assignment(0, [2, 1, 3])
     assert state.preferred_imbalance_count == 1
@@ -81,7 +84,7 @@ def test_the_imbalance_count_follows_the_assignment():
 
 
 def test_joining_the_isr_is_what_makes_a_preferred_replica_in_adding_imbalanced():
-    """Specification, section 1.6, NOTE; Kafka 3.9, `ControllerContext.hasPreferredLeader`."""
+    """Section 1.6, note; Kafka 3.9, `ControllerContext.hasPreferredLeader`."""
     state = read_state(QUIET)
     state.set_assignment(0, [4, 1, 2, 3], adding=[4], removing=[3])
     assert state.preferred_imbalance_count == 0
@@ -97,7 +100,7 @@ def test_joining_the_isr_is_what_makes_a_preferred_replica_in_adding_imbalanced(
 
 
 def test_queueing_a_topic_takes_its_imbalance_out_once():
-    """Specification, section 1.6: re-queueing never subtracts twice."""
+    """Section 1.6: re-queueing never subtracts twice."""
     state = read_state("""
         partition  ar   isr  leader  epoch
         t-0        1,2  1,2  2       7
@@ -117,7 +120,7 @@ def test_queueing_a_topic_takes_its_imbalance_out_once():
 
 
 def test_live_brokers_come_and_go():
-    """Specification, sections 1.5 and 1.6: registered, shutting down, and who is online."""
+    """Sections 1.5 and 1.6: registered, shutting down, and who is online."""
     state = read_state(QUIET)
     state.set_shutting_down([1])
     assert not state.is_replica_online(1, 0)
@@ -135,7 +138,7 @@ def test_live_brokers_come_and_go():
 
 
 def test_an_offline_directory_is_one_partition_of_one_broker():
-    """Specification, section 1.5: the broker is up, the replica is not online."""
+    """Section 1.5: the broker is up, the replica is not online."""
     state = read_state(QUIET)
     state.set_offline_dir(1, np.array([0], np.int32))
     assert [state.is_replica_online(1, row) for row in range(3)] == [False, True, True]
@@ -164,7 +167,7 @@ def test_set_assignment_keeps_what_else_is_known():
 
 
 def test_hand_made_lists_keep_their_order():
-    """Specification, section 1.3: adding and removing are lists."""
+    """Section 1.3: adding and removing are lists."""
     state = read_state(QUIET)
     state.set_assignment(0, [1, 2, 3, 4], adding=[4, 2], removing=[3, 1])
     assert state.assignment(0) == Assignment((1, 2, 3, 4), (4, 2), (3, 1))
@@ -174,7 +177,7 @@ def test_hand_made_lists_keep_their_order():
 
 
 def test_assignments_reassign_as_kafkas_do():
-    """Specification, section 1.3; Kafka 3.9, `ReplicaAssignment.reassignTo`."""
+    """Section 1.3; Kafka 3.9, `ReplicaAssignment.reassignTo`."""
     begun = Assignment((1, 2, 3)).reassign_to([3, 4, 5])
     assert begun == Assignment((3, 4, 5, 1, 2), (4, 5), (1, 2))
     assert (begun.origin, begun.target) == ((3, 1, 2), (3, 4, 5))
@@ -185,7 +188,7 @@ def test_assignments_reassign_as_kafkas_do():
 
 
 def test_stop_epochs_have_markers():
-    """Specification, section 1.5, `leader_epoch`: -2 of a queued topic, -1 without leadership."""
+    """Section 1.5, `leader_epoch`: -2 of a queued topic, -1 without leadership."""
     state = read_state("""
         partition  ar   isr  leader  epoch
         t-0        1,2  1,2  2       7

@@ -1,4 +1,7 @@
-"""From Arrow tables to a state and back: defaults, assumptions, errors, round trips."""
+"""From Arrow tables to a state and back: defaults, assumptions, errors, round trips.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -100,6 +103,46 @@ def test_only_what_was_missing_is_assumed():
     assert whole.assumptions == ()
 
 
+OWN = "; the others have their own value"
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize(
+    ("min_isr", "unclean", "for_min_isr", "for_unclean"),
+    [
+        ([None, None, None], [True, None, None], "all 3 topics", f"2 of 3 topics{OWN}"),
+        ([2, 1, None], [False, False, True], f"1 of 3 topics{OWN}", None),
+        ([2, 1, 1], [True, True, True], None, None),
+        ([None], [True], "the topic", None),
+    ],
+)
+def test_a_default_is_assumed_for_the_topics_that_have_no_value(
+    min_isr, unclean, for_min_isr, for_unclean, flat
+):
+    """And for no other; where the brokers' value is given nothing is assumed."""
+    topics = table(
+        "topics", topic=["t", "u", "v"][: len(min_isr)], min_insync_replicas=min_isr,
+        unclean_leader_election=unclean,
+    )
+    tables = load(
+        brokers=table("brokers", broker_id=[1, 2]), topics=topics,
+        partitions=partitions(replicas=[[1, 2]], isr=[[1]], leader=[1]),
+    ).to_tables(flat=flat)
+    shown = {"brokers": tables.brokers, "topics": topics, "partitions": tables.partitions}
+    assert list(load(**shown).assumptions) == [
+        f"{setting} of the brokers is not given: {default}, Kafka's default, is taken for {which}"
+        for setting, default, which in (
+            ("min.insync.replicas", 1, for_min_isr),
+            ("unclean.leader.election.enable", "false", for_unclean),
+        )
+        if which is not None
+    ]
+    cluster = table(
+        "cluster", default_min_insync_replicas=[1], default_unclean_leader_election=[False]
+    )
+    assert load(**shown, cluster=cluster).assumptions == ()
+
+
 def test_a_broker_that_is_not_listed_is_not_registered():
     """Where a table of brokers is given, it says all that are up."""
     state = load(
@@ -149,7 +192,7 @@ def test_an_empty_cluster_is_a_cluster():
 
 
 def test_a_row_without_an_assignment_is_not_one_with_an_empty_assignment():
-    """Specification, section 1.3: null is unknown, an empty list is known."""
+    """Section 1.3: null is unknown, an empty list is known."""
     state = load(partitions=partitions(replicas=[None, []], isr=[[], []], leader=[None, -1]))
     assert state.to_tables().partitions.column("replicas").to_pylist() == [None, []]
     assert [state.leadership(row) is None for row in (0, 1)] == [True, False]
@@ -346,7 +389,7 @@ def test_tables_speak_the_capsule_protocol():
     tables = load(partitions=partitions(replicas=[[1]])).to_tables()
     for name in TABLES:
         assert hasattr(getattr(tables, name), "__arrow_c_stream__")
-        assert getattr(tables, name).schema.equals(SCHEMAS[name])
+        assert getattr(tables, name).cast(SCHEMAS[name]).schema.equals(SCHEMAS[name])
 
 
 def test_from_assignment_makes_what_from_tables_makes():

@@ -1,4 +1,7 @@
-"""The stand-in for ZooKeeper, and the machines' read-decide-write-retry loops with it."""
+"""The stand-in for ZooKeeper, and the machines' read-decide-write-retry loops with it.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,7 @@ def test_records_are_put_garbled_and_deleted():
 
 
 def test_reads_creates_and_writes_are_answered_row_by_row():
-    """Specification, section 1.7: versions, compare-and-set, missing and garbled records."""
+    """Section 1.7: versions, compare-and-set, missing and garbled records."""
     state = read_state(QUIET)
     store = Store(state)
     rows = np.arange(3, dtype=np.int32)
@@ -116,7 +119,7 @@ def test_the_next_version_can_be_chosen():
 
 
 def test_writes_are_guarded_and_reads_are_not():
-    """Specification, section 1.7: a later controller epoch raises ControllerMoved."""
+    """Section 1.7: a later controller epoch raises ControllerMoved."""
     state = read_state(QUIET)
     store = Store(state)
     store.controller_epoch += 1
@@ -149,11 +152,11 @@ def test_faults_are_used_up_by_the_calls_that_contain_them():
         store.fail("write", "throw")
 
 
-# --- elections (3.6) ----------------------------------------------------------------------------
+# --- elections (section 3.6) --------------------------------------------------------------------
 
 
 def test_an_election_decides_on_the_stored_record():
-    """Specification, section 3.6, step 1: the cache is not consulted; brokers become known."""
+    """Section 3.6, step 1: the cache is not consulted; brokers become known."""
     state = read_state(OFFLINE)
     store = Store(state)
     store.put("t", 0, leader=-1, isr=[3, 77, 2], leader_epoch=20, version=9, recovery=1)
@@ -167,7 +170,7 @@ def test_an_election_decides_on_the_stored_record():
 
 
 def test_a_conflict_is_read_again():
-    """Specification, section 3.6: only conflicts are retried."""
+    """Section 3.6: only conflicts are retried."""
     state = read_state(OFFLINE)
     store = Store(state)
     store.fail("update_states", "BADVERSION", [("t", 0)], times=3)
@@ -180,7 +183,7 @@ def test_a_conflict_is_read_again():
 
 
 def test_a_retried_unclean_election_is_marked_twice():
-    """Specification, section 4.2, NOTE: before the write, so a conflict marks again."""
+    """Section 4.2, note: before the write, so a conflict marks again."""
     state = read_state(OFFLINE, down=[1])
     store = Store(state)
     store.fail("update_states", "BADVERSION", [("t", 0)])
@@ -191,7 +194,7 @@ def test_a_retried_unclean_election_is_marked_twice():
 
 
 def test_a_failed_write_still_counts_as_unclean():
-    """Specification, section 4.2, NOTE."""
+    """Section 4.2, note."""
     state = read_state(OFFLINE, down=[1])
     store = Store(state)
     store.fail("update_states", "NONODE")
@@ -212,7 +215,7 @@ def test_a_failed_write_still_counts_as_unclean():
     ],
 )
 def test_what_the_store_answers_is_final_but_for_conflicts(harm, code, error):
-    """Specification, section 3.6, the table; the other partition is elected."""
+    """Section 3.6, the table; the other partition is elected."""
     state = read_state(OFFLINE)
     store = Store(state)
     harm(store)
@@ -225,7 +228,7 @@ def test_what_the_store_answers_is_final_but_for_conflicts(harm, code, error):
 
 
 def test_a_configuration_that_cannot_be_read_fails_only_who_needs_it():
-    """Specification, section 4.2: one log for the look-up, then the ordinary failure."""
+    """Section 4.2: one log for the look-up, then the ordinary failure."""
     state = read_state(OFFLINE, down=[1], unclean={"t": True})
     store = Store(state)
     store.fail("topic_config", "CONFIG_READ_FAILED", topics=["t"])
@@ -237,7 +240,7 @@ def test_a_configuration_that_cannot_be_read_fails_only_who_needs_it():
 
 
 def test_nothing_is_written_where_there_is_no_candidate():
-    """Specification, section 3.6, steps 2 and 4: no candidate, no call; nobody elected, a call."""
+    """Section 3.6, steps 2 and 4: no candidate, no call; nobody elected, a call."""
     state = read_state(OFFLINE, down=[1])
     store = Store(state)
     elect(state, store, [("t", 0)])
@@ -249,7 +252,7 @@ def test_nothing_is_written_where_there_is_no_candidate():
 
 
 def test_a_missing_strategy_fails_the_call_after_the_new_ones():
-    """Specification, section 3.4, NOTE: initialisation is done before it is noticed."""
+    """Section 3.4, note: initialisation is done before it is noticed."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  -    -       -      NEW
@@ -264,7 +267,7 @@ def test_a_missing_strategy_fails_the_call_after_the_new_ones():
 
 
 def test_a_create_call_that_fails_names_new_partition_as_target():
-    """Specification, section 3.5, step 4."""
+    """Section 3.5, step 4."""
     state = read_state("""
         partition  ar   isr  leader  epoch  state
         t-0        1,2  -    -       -      NEW
@@ -280,11 +283,11 @@ def test_a_create_call_that_fails_names_new_partition_as_target():
     assert store.calls == [("create", [("t", 0)])]
 
 
-# --- shrinking (2.6) ----------------------------------------------------------------------------
+# --- shrinking (section 2.6) --------------------------------------------------------------------
 
 
 def test_a_shrink_writes_only_where_the_broker_is_in_the_isr():
-    """Specification, section 2.6: elsewhere the record is cached as read, under our epoch."""
+    """Section 2.6: elsewhere the record is cached as read, under our epoch."""
     state = read_state(QUIET)
     store = Store(state)
     store.put("t", 1, leader=3, isr=[3], leader_epoch=30, version=8, controller_epoch=1)
@@ -300,7 +303,7 @@ def test_a_shrink_writes_only_where_the_broker_is_in_the_isr():
 
 
 def test_a_shrink_retries_conflicts_for_as_long_as_there_are_some():
-    """Specification, section 2.6: unbounded; the epoch rises once, for the write that held."""
+    """Section 2.6: unbounded; the epoch rises once, for the write that held."""
     state = read_state(QUIET)
     store = Store(state)
     store.fail("update_states", "BADVERSION", [("t", 0)], times=4)
@@ -311,7 +314,7 @@ def test_a_shrink_retries_conflicts_for_as_long_as_there_are_some():
 
 
 def test_a_failed_shrink_keeps_the_state_but_the_broker_is_stopped():
-    """Specification, section 2.5, step 4."""
+    """Section 2.5, step 4."""
     state = read_state(QUIET)
     store = Store(state)
     store.fail("update_states", "NOAUTH", [("t", 0)])
@@ -326,7 +329,7 @@ def test_a_failed_shrink_keeps_the_state_but_the_broker_is_stopped():
 
 
 def test_a_queued_replica_without_a_record_is_dropped():
-    """Specification, section 2.6, step 4, NOTE: silently, and it keeps its state."""
+    """Section 2.6, step 4, note: silently, and it keeps its state."""
     for queued, code in (([], "NO_RECORD"), (["u"], "DROPPED")):
         state = read_state(QUIET, queued=queued)
         store = Store(state)
@@ -338,7 +341,7 @@ def test_a_queued_replica_without_a_record_is_dropped():
 
 
 def test_a_failed_read_still_writes_an_empty_map():
-    """Specification, section 2.6, step 3: issued even after a failed read."""
+    """Section 2.6, step 3: issued even after a failed read."""
     state = read_state(QUIET)
     store = Store(state)
     store.fail("read_states", "throw")
@@ -348,7 +351,7 @@ def test_a_failed_read_still_writes_an_empty_map():
 
 
 def test_failover_loads_what_is_stored():
-    """Specification, section 6.1, steps 1 and 4: the epoch rises, the cache is replaced."""
+    """Section 6.1, steps 1 and 4: the epoch rises, the cache is replaced."""
     state = read_state(QUIET)
     store = Store(state)
     store.put("t", 0, leader=3, isr=[3, 2], leader_epoch=40, version=41, controller_epoch=2)
@@ -366,7 +369,7 @@ def test_failover_loads_what_is_stored():
 
 @pytest.mark.parametrize("make_store", [Store, lambda state: None], ids=["store", "cache"])
 def test_startup_leaves_replicas_that_are_not_assigned_alone(make_store):
-    """Specification, 2.2: only assigned replicas get a state, and go Online or Offline."""
+    """Section 2.2: only assigned replicas get a state, and go Online or Offline."""
     state = read_state(QUIET)
     state.set_replica_state(0, 9, ReplicaState.DELETION_INELIGIBLE)
     state.remove_live_brokers([3])

@@ -11,6 +11,7 @@ import kfast
 from kfast import Controller
 from kfast.errors import ArgumentError
 from kfast.kernels import sweep as kernel
+from kfast.profiles import PROFILES
 from kfast.sweeps import SWEEP_COUNTS, SWEEP_METHODS
 
 from .test_impact import random_cluster
@@ -23,29 +24,29 @@ VECTORS = [name for name, words in (("words", 1), ("avx2", 4), ("avx512", 8))
 """`widest` says which vectors this machine has."""
 
 
-def starts(state):
+def starts(state, profile):
     """Whether a controller can start: now and then a reassignment makes Kafka's own fail."""
-    controller = Controller(state.copy())
+    controller = Controller(state.copy(), profile=profile)
     controller.on_controller_failover()
     return controller.active
 
 
-def compare(seed):
+def compare(seed, profile="zk-3.9"):
     """Six scenarios of one random cluster; whether its controller could start at all."""
     generator = Random(seed)
-    state = random_cluster(seed, generator.choice(["narrow", "wide"]))[1]
+    state = random_cluster(seed, generator.choice(["narrow", "wide"]), profile)[1]
     p = generator.choice([0.1, 0.3, 0.6, 0.9])
     scenarios = kfast.independent_brokers(state, p, 6, seed)
-    if not starts(state):
+    if not starts(state, profile):
         with pytest.raises(ArgumentError, match="the controller cannot start on this state"):
-            kfast.sweep(state, scenarios)
+            kfast.prepare_sweep(state, profile=profile)
         return False
-    plan = kfast.prepare_sweep(state)
+    plan = kfast.prepare_sweep(state, profile=profile)
     table = kfast.sweep(plan, scenarios, vectors=generator.choice(VECTORS)).to_pylist()
     for number, row in enumerate(table):
         down = scenarios.brokers(number)
-        expected = {"scenario": number, **expected_row(state, down)}
-        assert row == expected, f"seed {seed}, brokers {down}"
+        expected = {"scenario": number, **expected_row(state, down, profile)}
+        assert row == expected, f"seed {seed}, {profile}, brokers {down}"
     return True
 
 
@@ -56,6 +57,12 @@ def test_a_sweep_is_the_controller_run_scenario_by_scenario():
     `list_heirs`, `lead_dense`.
     """
     assert sum(compare(seed) for seed in range(120)) > 90
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_sweep_is_the_controller_of_each_version(profile):
+    """Versions differ in what starts and shuts down do, not in who leads after a failure."""
+    assert sum(compare(seed, profile) for seed in range(1000, 1040)) > 30
 
 
 def even_cluster(factor, min_isr, down=(), partitions=75):
@@ -177,3 +184,9 @@ def test_empty_clusters_have_sweeps_too():
 def test_a_sweep_is_the_controller_on_ten_thousand_clusters(start):
     """10 000 clusters and more whose controller starts; 60 000 scenarios."""
     assert sum(compare(seed) for seed in range(start, start + 450)) > 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_sweep_is_the_controller_of_each_version_on_a_thousand_clusters(profile):
+    assert sum(compare(seed, profile) for seed in range(20_000, 21_100)) > 900

@@ -59,11 +59,11 @@ def test_partitions_and_brokers_are_counted_as_the_controller_leaves_them(seed, 
         for b, up in zip(after.broker_id.tolist(), after.registered.tolist(), strict=True):
             if up:
                 loads[b].append(leaders[b])
-    rows = kfast.sweep_partitions(state, scenarios, threads, vectors=vectors).to_pylist()
+    rows = kfast.sweep_partitions(state, scenarios, threads=threads, vectors=vectors).to_pylist()
     found = {(r["topic"], r["partition"]): r for r in rows}
     assert {key: r["scenarios_offline"] for key, r in found.items()} == dict(offline)
     assert {key: r["scenarios_under_min_isr"] for key, r in found.items()} == dict(under)
-    for row in kfast.sweep_brokers(state, scenarios, threads, vectors=vectors).to_pylist():
+    for row in kfast.sweep_brokers(state, scenarios, threads=threads, vectors=vectors).to_pylist():
         load = sorted(loads[row["broker_id"]])
         assert row["scenarios_up"] == len(load)
         if not load:

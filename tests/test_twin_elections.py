@@ -2,6 +2,8 @@
 
 Each test is one cluster with one partition per state and one call of the partition machine. It is
 made in both layouts, with one and two threads, at every journal level, with and without a store.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The examples of sections 6.7 and 6.12: the twin and kfast walk through them alike."""
+"""The examples of sections 6.7 and 6.12: the twin and kfast walk through them alike.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 

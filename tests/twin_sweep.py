@@ -6,8 +6,8 @@ The state is started and a broker list fails in one event; what is left is count
 from __future__ import annotations
 
 from kfast import Controller
+from kfast.analysis.impact import impact
 from kfast.census import take_census
-from kfast.impact import impact
 
 
 def effective_min_isr(state, topic_row):
@@ -36,14 +36,14 @@ def look(state, row):
     return leader, isr, live_of(state, row, state.assignment(row).replicas)
 
 
-def expected_row(state, brokers):
+def expected_row(state, brokers, profile="zk-3.9"):
     """Counts of one scenario, as `kfast.sweep` names them; the state is not changed."""
     started = state.copy()
-    controller = Controller(started)
+    controller = Controller(started, profile=profile)
     controller.on_controller_failover()
     after = started.copy()
     if brokers:
-        Controller(after).on_broker_failure(brokers)
+        Controller(after, profile=profile).on_broker_failure(brokers)
     counts = dict.fromkeys(
         ("offline", "offline_if_clean", "no_live_replica", "under_min_isr", "at_min_isr",
          "leaders_moved"), 0,

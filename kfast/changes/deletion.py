@@ -1,6 +1,6 @@
 """What deleting topics does: which are gone, which wait, and for whom.
 
-Source: specification, sections 5.4 and 6.12.
+Source: docs/controller.md, sections 5.4 and 6.12.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.arguments import check_topics
+from kfast.analysis.impact import CHANGE_METRICS, Event, Impact, impact
+from kfast.arguments import check_instance, check_topics
 from kfast.census import Census, take_census
 from kfast.changes.run import Run, brokers_are
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
-from kfast.impact import CHANGE_METRICS, Event, Impact, impact
 from kfast.profiles import DEFAULT_PROFILE, Profile
-from kfast.schema import ReplicaState
+from kfast.schema import DELETION_BROKERS, DELETION_TOPICS, ReplicaState, columns_of
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 
@@ -94,6 +95,20 @@ class Deletion:
         return {name: found[name] for name in DELETION_METRICS}
 
     @property
+    def reasons(self) -> dict[str, int]:
+        """Why the deletion is not safe: topics or partitions by reason; empty if it is safe.
+
+        It is safe if every topic is deleted, and no partition of another one goes offline or falls
+        under min ISR meanwhile.
+        """
+        status = self.topics["status"].to_pylist()
+        found = {"topics_waiting": status.count("waiting"), "topics_kept": status.count("kept")}
+        stays = ~self.state.topic_queued_for_deletion[self.state.topic_row]
+        for metric in ("offline", "under_min_isr"):
+            found[f"newly_{metric}"] = int((self._impact.newly(metric) & stays).sum())
+        return {name: n for name, n in found.items() if n}
+
+    @property
     def requests(self) -> pa.Table:
         """Per kind: how many requests are sent, and the partitions in them, over all brokers."""
         return self._impact.requests
@@ -101,15 +116,22 @@ class Deletion:
     @property
     def brokers(self) -> pa.Table:
         """Every broker: replicas before, told to be deleted, waiting and now; leaders; requests."""
-        table = self._impact.brokers
-        columns = {
+        return DELETION_BROKERS.table(columns_of(self._impact.brokers) | {
             "replicas_before": self.before.per_broker[:, 1].copy(),
             "told_to_delete": self.told,
             "waiting": self.waiting,
+        })
+
+    def _summary(self) -> Summary:
+        return "Deletion", {
+            **self.summary,
+            "failed broker_ids": ",".join(map(str, self.broker_ids)) or None,
+            "controller": self.title,
+            "notes": len(self.notes),
         }
-        for name, values in columns.items():
-            table = table.append_column(name, pa.array(values, pa.int64()))
-        return table
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
     @property
     def _impact(self) -> Impact:
@@ -149,6 +171,7 @@ def delete_topics(
     ArgumentError
         A topic is unknown; a broker that is to fail is unknown or not registered.
     """
+    check_instance("state", state, ClusterState)
     names = list(dict.fromkeys(check_topics("topics", topics)))
     rows = state.lookup.topics(names)
     exists = rows >= 0
@@ -223,11 +246,6 @@ def _topic_table(before: ClusterState, after: ClusterState, topics: Rows) -> pa.
         table["status"].append(kept if queued[topic] or after.topic_exists[topic] else "deleted")
         table["waiting_for"].append(dead)
         table["reason"].append(reason)
-    types = (pa.int64(), pa.int64(), pa.string(), pa.list_(pa.int32()), pa.string())
-    columns = {
-        name: pa.array(values, kind)
-        for (name, values), kind in zip(table.items(), types, strict=True)
-    }
-    found = pa.table({"topic": before.topic.take(pa.array(topics)), **columns})
+    found = DELETION_TOPICS.table({"topic": before.topic.take(pa.array(topics)), **table})
     waits = found["status"].to_numpy() == "waiting"
     return found.take(pa.array(np.argsort(~waits, kind="stable")))

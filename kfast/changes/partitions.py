@@ -1,6 +1,6 @@
 """The partitions of a plan, one row each: what was asked, what became of it, and why.
 
-Source: specification, section 6.7.
+Source: docs/controller.md, section 6.7.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kfast.changes.run import brokers_are
 from kfast.events.reassignment_requests import Reassignments, as_table, parse
 from kfast.journal import Outcome
 from kfast.kernels import hosting
-from kfast.schema import ReassignmentCode
+from kfast.schema import REASSIGNMENT_PARTITIONS, ReassignmentCode
 from kfast.state import ClusterState
 from kfast.state.records import Rows, Slots
 from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
@@ -83,7 +83,8 @@ def target_slots(state: ClusterState, rows: Rows) -> Slots:
 
 
 def partition_table(
-    asked: Asked, before: ClusterState, after: ClusterState, outcome: Outcome, pending: bool
+    asked: Asked, before: ClusterState, after: ClusterState, outcome: Outcome, pending: bool,
+    flags: Mapping[str, npt.NDArray[np.bool_]],
 ) -> pa.Table:
     """What was asked for each partition, and what became of it.
 
@@ -96,6 +97,8 @@ def partition_table(
         What the controller answered to the plan.
     pending : bool
         Nobody has caught up yet.
+    flags : mapping of str to (P,) bool
+        More columns, of all rows; false for an unknown partition.
     """
     rows, n_planned = asked.rows, asked.plan.num_rows
     some = rows >= 0
@@ -110,35 +113,40 @@ def partition_table(
     moving = np.zeros(rows.size, np.bool_)
     moving[some] = (after.records["flags"][known] & schema.FLAG_BEING_REASSIGNED) != 0
     status = np.where(refused, "refused", np.where(moving, "pending", "completed"))
-    names = topic_names(before, rows[n_planned:]).dictionary_decode()
-    later = rows.size - n_planned
-    table = pa.table({
-        "topic": _longer(asked.plan["topic"], names),
-        "partition": _longer(
-            asked.plan["partition"], pa.array(before.partition[rows[n_planned:]])
-        ),
+    later = rows[n_planned:]
+    columns: dict[str, Any] = {
+        "topic": _longer(asked.plan["topic"], topic_names(before, later)),
+        "partition": _longer(asked.plan["partition"], pa.array(before.partition[later])),
+        "partition_row": pa.array(rows, mask=~some),
         "planned": pa.array(np.arange(rows.size) < n_planned),
-        "target": _longer(asked.plan["replicas"], pa.nulls(later, pa.list_(pa.int32()))),
+        "target": _longer(asked.plan["replicas"], pa.nulls(later.size, pa.list_(pa.int32()))),
         "status": pa.array(status.tolist(), pa.string()),
-        "error": pa.array([*errors, *[None] * later], pa.string()),
-    })
-    then, now = _columns(before, known), _columns(after, known)
-    for name in ("replicas", "leader", "isr", "leader_epoch"):
-        table = table.append_column(f"{name}_before", then[name].take(place))
-        table = table.append_column(name, now[name].take(place))
-    waiting, delays = _delays(after, known, pending)
-    for name, values in (*((n, now[n]) for n in ("adding", "removing")), ("waiting_for", waiting)):
-        table = table.append_column(name, values.take(place))
+        "error": pa.array([*errors, *[None] * later.size], pa.string()),
+    }
     at = np.flatnonzero(refused)
+    named = ("topic", "partition", "target", "error")
+    found = pa.table({name: columns[name] for name in named}).take(pa.array(at)).to_pylist()
+    waiting, delays = _delays(after, known, pending)
     reasons = np.full(rows.size, None, object)
     reasons[some] = delays
-    found = table.select(["topic", "partition", "target", "error"]).take(pa.array(at)).to_pylist()
     reasons[at] = [_refusal(row, before) for row in found]
-    return table.append_column("reason", pa.array(reasons, pa.string()))
+    columns["reason"] = pa.array(reasons, pa.string())
+    then, now = _columns(before, known), _columns(after, known)
+    for name in ("replicas", "leader", "isr", "leader_epoch"):
+        columns[f"{name}_before"], columns[name] = then[name].take(place), now[name].take(place)
+    for name, values in (("adding", now["adding"]), ("removing", now["removing"]),
+                         ("waiting_for", waiting)):
+        columns[name] = values.take(place)
+    for name, flag in flags.items():
+        values = np.zeros(rows.size, np.bool_)
+        values[some] = flag[known]
+        columns[name] = pa.array(values)
+    return REASSIGNMENT_PARTITIONS.table(columns)
 
 
-def _longer(column: pa.ChunkedArray, more: pa.Array) -> pa.ChunkedArray:
-    return pa.chunked_array([*column.chunks, more], column.type)
+def _longer(column: pa.ChunkedArray, more: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    rest = more.chunks if isinstance(more, pa.ChunkedArray) else [more]
+    return pa.chunked_array([*column.chunks, *rest], column.type)
 
 
 def _columns(state: ClusterState, rows: Rows) -> dict[str, pa.Array]:

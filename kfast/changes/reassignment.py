@@ -3,7 +3,7 @@
 Only replicas of partitions that are being reassigned catch up here, so that whatever differs
 afterwards is due to the plan.
 
-Source: specification, sections 6.7 and 6.10; Kafka 3.9, `ReassignPartitionsCommand`,
+Source: docs/controller.md, sections 6.7 and 6.10; Kafka 3.9, `ReassignPartitionsCommand`,
 `executeAssignment`, for what the tool itself refuses.
 """
 
@@ -17,15 +17,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
+from kfast.analysis.impact import CHANGE_METRICS, Event, Impact, impact
+from kfast.arguments import check_instance
 from kfast.census import CENSUS_METRICS, Census, take_census
 from kfast.changes.partitions import Asked, live_slots, partition_table, placed, target_slots
 from kfast.changes.run import Run, brokers_are
 from kfast.controller import Controller
+from kfast.display import Summary, summary_html, summary_text
 from kfast.events.reassignment_requests import Reassignments
-from kfast.impact import CHANGE_METRICS, Event, Impact, impact
 from kfast.journal import Outcome
 from kfast.profiles import DEFAULT_PROFILE, Profile
+from kfast.schema import REASSIGNMENT_BROKERS, REASSIGNMENT_TOPICS, columns_of
 from kfast.state import ClusterState
+from kfast.state.queries import how_to_add
 from kfast.state.tables import id_lists
 
 __all__ = ["REASSIGNMENT_METRICS", "Reassignment", "execute_plan"]
@@ -67,9 +71,12 @@ class Reassignment:
     before, after : Census
         After the controller's start, and in the end.
     under_way : mapping of str to int
-        `CENSUS_METRICS` once the plan is accepted, before any new replica has caught up.
+        Once the plan is accepted, before any new replica has caught up: `CENSUS_METRICS`, and how
+        many partitions are newly_offline and newly_under_min_isr then.
     partitions : pa.Table
-        A row for each partition of the plan, then for each that was being reassigned before.
+        A row for each partition of the plan, then for each that was being reassigned before
+        (`schema.REASSIGNMENT_PARTITIONS`). `partition_row` is its row in `before.state`, in
+        `state`, and in the state that was given.
     events : tuple of Event
         The start, the request, the failure if there is one, and what leaders reported.
     """
@@ -104,6 +111,24 @@ class Reassignment:
         return {name: found[name] for name in (*CENSUS_METRICS, *REASSIGNMENT_METRICS)}
 
     @property
+    def reasons(self) -> dict[str, int]:
+        """Why the plan is not safe: partitions by reason, the worst first; empty if it is safe.
+
+        A plan is safe if none of it is refused, all of it completes, nothing goes offline or falls
+        under min ISR on the way or in the end, and no leader is elected outside the ISR. With
+        `pending` there is no end yet.
+        """
+        counts, on_the_way = self.summary, self.under_way
+        found = {
+            f"{name}_on_the_way": on_the_way[name] for name in ("newly_offline",
+                                                                "newly_under_min_isr")
+        }
+        in_the_end = ("newly_offline", "newly_under_min_isr", "pending")
+        found |= {name: 0 if self.pending else counts[name] for name in in_the_end}
+        found |= {name: counts[name] for name in ("unclean", "refused")}
+        return {name: n for name, n in found.items() if n}
+
+    @property
     def requests(self) -> pa.Table:
         """Per kind: how many requests are sent, and the partitions in them, over all brokers."""
         return self._impact.requests
@@ -114,18 +139,14 @@ class Reassignment:
 
         `preferred` counts the partitions whose preferred replica the broker holds.
         """
-        table = self._impact.brokers
         added, removed = self._moved()
         records = self.state.records
         first = self.state.replicas[:, 0][records["n_replicas"] > 0]
         preferred = np.bincount(first, minlength=self.state.n_brokers)
-        columns = {
+        return REASSIGNMENT_BROKERS.table(columns_of(self._impact.brokers) | {
             "replicas_before": self.before.per_broker[:, 1].copy(), "added": added,
             "removed": removed, "preferred": preferred,
-        }
-        for name, values in columns.items():
-            table = table.append_column(name, pa.array(values, pa.int64()))
-        return table
+        })
 
     @property
     def topics(self) -> pa.Table:
@@ -143,7 +164,21 @@ class Reassignment:
         counted = counted.select(["topic", *(f"{name}_sum" for name in columns)])
         counted = counted.rename_columns(["topic", *columns])
         worst = ("refused", "pending", "leaders_moved", "partitions")
-        return counted.sort_by([(name, "descending") for name in worst] + [("topic", "ascending")])
+        order = [(name, "descending") for name in worst] + [("topic", "ascending")]
+        return REASSIGNMENT_TOPICS.table(columns_of(counted.sort_by(order)))
+
+    def _summary(self) -> Summary:
+        counts = self.summary
+        return "Reassignment", {
+            "partitions": self.partitions.num_rows,
+            **{name: counts[name] for name in (*REASSIGNMENT_METRICS, *CENSUS_METRICS)},
+            "failed broker_ids": ",".join(map(str, self.broker_ids)) or None,
+            "controller": self.title,
+            "notes": len(self.notes),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
     @property
     def _impact(self) -> Impact:
@@ -203,25 +238,26 @@ def execute_plan(
         an unknown broker is in a plan for a controller that would not check it (before 2.5), or a
         partition is to be cancelled by one that cannot (before 2.4).
     """
+    check_instance("state", state, ClusterState)
     run = Run(state, broker_ids, journal, threads, profile)
     asked = Asked.of(run.before.state, plan)
     outcome = run.record(_ask(run.controller, asked.plan))
     run.fail()
-    under_way = take_census(run.state)
+    meanwhile = impact(run.before, take_census(run.state))
+    under_way = {
+        **meanwhile.after.counts,
+        "newly_offline": int(meanwhile.newly("offline").sum()),
+        "newly_under_min_isr": int(meanwhile.newly("under_min_isr").sum()),
+    }
     if not pending:
         for report in _catch_up(run):
             run.record(report)
     after = take_census(run.state)
-    table = partition_table(asked, run.before.state, run.state, outcome, pending)
-    known = asked.rows >= 0
     flags = {
         "leader_moved": impact(run.before, after).leaders_moved,
         "not_preferred": after.flags("not_preferred"),
     }
-    for name, values in flags.items():
-        column = np.zeros(known.size, np.bool_)
-        column[known] = values[asked.rows[known]]
-        table = table.append_column(name, pa.array(column))
+    table = partition_table(asked, run.before.state, run.state, outcome, pending, flags)
     return Reassignment(
         run.controller.title,
         run.broker_ids,
@@ -230,11 +266,11 @@ def execute_plan(
         tuple(_notes(asked, run.before.state)),
         run.start,
         run.before,
-        under_way.counts,
+        under_way,
         after,
         table,
         tuple(run.events),
-        asked.rows[known],
+        asked.rows[asked.rows >= 0],
     )
 
 
@@ -291,6 +327,9 @@ def _notes(asked: Asked, before: ClusterState) -> Iterator[str]:
             f"{brokers_are(down[:10], 'in the plan and not up')}; {tool} refuses such a plan as a "
             "whole, so this is what the controller itself would answer"
         )
+    unknown = named[rows < 0].tolist()
+    if unknown:
+        yield f"{brokers_are(unknown[:10], 'unknown')}: {how_to_add(unknown[0])}"
     flagged = int(np.count_nonzero(before.records["flags"] & schema.FLAG_BEING_REASSIGNED))
     if flagged and asked.plan.num_rows:
         yield (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kfast import arguments
+from kfast.analysis.impact import Event, impact
 from kfast.census import take_census
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
-from kfast.impact import Event, impact
 from kfast.journal import Outcome
 from kfast.profiles import Profile
 from kfast.state import ClusterState

@@ -11,55 +11,58 @@ import sys
 import click
 
 from kfast import __version__
-from kfast.cli.exits import TRACEBACK, Commands, report_fault
+from kfast.cli.exits import TRACEBACK, Commands, check_streams, report_fault
 
 __all__ = ["COMMANDS", "commands", "main"]
 
 COMMANDS = {
     "convert": (
         "kfast.cli.files", "convert",
-        "Read a cluster from INPUT and write it to OUTPUT in another format.",
+        "Convert the cluster of INPUT to another format, in OUTPUT.",
     ),
     "delete": (
         "kfast.cli.changes", "delete",
-        "Say what deleting topics does to the cluster that INPUT describes.",
+        "Check whether topics can be deleted, and see what their deletion does.",
     ),
     "fail": (
         "kfast.cli.cluster", "fail",
-        "Say what the failure of some brokers does to the cluster that INPUT describes.",
+        "Fail brokers or racks, and see what goes offline, refuses acks=all, and moves.",
     ),
     "generate": (
         "kfast.cli.files", "generate_command",
-        "Make up a cluster and write it to a file.",
+        "Generate a cluster of any size, and write it to a file.",
     ),
     "pipeline": (
         "kfast.cli.pipeline", "pipeline_command",
-        "Make tables, sweeps, summaries and alerts of the exports that CONFIG.toml names.",
+        "Keep tables, sweeps, summaries and alerts of many exports up to date.",
     ),
     "reassign": (
         "kfast.cli.changes", "reassign",
-        "Say what a reassignment plan does to the cluster that INPUT describes.",
+        "Check whether a reassignment plan is safe, and see what it moves.",
     ),
     "replay": (
         "kfast.cli.replay", "replay_command",
-        "Replay the logs of real controllers, and tell what happened.",
+        "Replay the logs of real controllers, and see what happened and what does not agree.",
     ),
     "restart": (
         "kfast.cli.planning", "restart_command",
-        "Say which brokers may be restarted together, and which may be now.",
+        "Find out which brokers may be restarted now, and in which batches all may.",
     ),
     "risk": (
         "kfast.cli.planning", "risk_command",
-        "Say how far failures reach in the cluster that INPUT describes.",
+        "Measure how far failures reach, and how likely they are to take partitions offline.",
     ),
     "schema": (
         "kfast.cli.files", "schema_command",
         "List every column of a cluster's tables: its types, its null and its meaning.",
     ),
-    "show": ("kfast.cli.cluster", "show", "Show the cluster that INPUT describes, as it is."),
+    "show": (
+        "kfast.cli.cluster", "show",
+        "Show a cluster as it is: what is offline, refuses acks=all or is under-replicated.",
+    ),
     "sweep": (
         "kfast.cli.sweep", "sweep_command",
-        "Say what many failures would do to the cluster that INPUT describes.",
+        "Sweep over many failures, and see the worst and what makes them so.",
     ),
 }
 """Of each command the module, its name there, and the first sentence of its help."""
@@ -94,4 +97,5 @@ def commands(debug: bool) -> None:
 def main() -> None:
     """Run the command line."""
     sys.excepthook = report_fault
+    check_streams()
     commands(prog_name="kfast")

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from kfast.census import CENSUS_METRICS
 from kfast.changes import DELETION_METRICS, REASSIGNMENT_METRICS, delete_topics, execute_plan
-from kfast.cli import documents
-from kfast.cli.inputs import read_cluster
+from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
-    Condition,
-    broker_ids,
-    input_options,
+    broker_option,
+    cluster_options,
+    controller_option,
+    list_option,
     names,
-    profile_option,
-    report_options,
+    output_options,
+    top_option,
+    verbose_option,
 )
-from kfast.cli.output import Answer, busy, check_conditions, check_output
+from kfast.cli.output import Destination, busy
+from kfast.errors import ArgumentError
 from kfast.io import read_plan
+from kfast.report.deletion import deletion_answer
+from kfast.report.reassignment import reassignment_answer
 
 __all__ = ["delete", "reassign"]
 
-
-def _failing_option(when: str) -> Callable[[Any], Any]:
-    return click.option(
-        "--brokers", type=broker_ids, metavar="IDS", help=f"Brokers that fail {when}: 3,7."
-    )
+REASSIGN_TABLES = ("partitions", "topics", "brokers", "requests")
+DELETE_TABLES = ("topics", "brokers", "requests")
 
 
 @click.command()
-@input_options()
+@cluster_options()
 @click.option(
     "--plan",
     metavar="PLAN",
@@ -44,95 +44,79 @@ def _failing_option(when: str) -> Callable[[Any], Any]:
 @click.option(
     "--pending",
     is_flag=True,
-    help="Show the cluster before the new replicas have caught up.",
+    help="Stop before the new replicas have caught up.",
 )
-@_failing_option("while the plan is under way")
-@profile_option()
-@report_options({**CENSUS_METRICS, **REASSIGNMENT_METRICS})
+@broker_option("Brokers that fail while the plan is under way: 3,7.")
+@controller_option()
+@top_option("partitions and topics")
+@verbose_option()
+@output_options(REASSIGN_TABLES, {**CENSUS_METRICS, **REASSIGNMENT_METRICS})
 def reassign(
-    source: str,
-    brokers_file: Path | None,
-    defaults: tuple[tuple[str, str], ...],
-    up: tuple[int, ...] | None,
-    plan: str | None,
-    pending: bool,
-    brokers: tuple[int, ...] | None,
-    profile: str,
-    kind: str | None,
-    output: Path | None,
-    top: int,
-    conditions: tuple[Condition, ...],
+    source: str, plan: str | None, pending: bool, brokers: Sequence[int], profile: str, top: int,
+    verbose: bool, **options: Any,
 ) -> None:
-    r"""Say what a reassignment plan does to the cluster that INPUT describes.
+    r"""Check whether a reassignment plan is safe, and see what it moves.
 
     The controller starts on the cluster as it is, and is asked for the plan. Then the new replicas
     on live brokers catch up, so that the reassignment of their partitions completes. What waits
     for a broker that is down stays pending.
 
+    The plan is SAFE if none of it is refused, all of it completes, no partition goes offline or
+    falls under min ISR on the way or in the end, and no leader is elected outside the ISR.
+
     \b
     Examples:
       kfast reassign describe.txt --plan plan.json
-      kfast reassign describe.txt --plan plan.json --pending
       kfast reassign describe.txt --plan plan.json --brokers 3 --fail-on 'pending>0'
+      kfast reassign describe.txt --plan onto-113.json --add-brokers 113:rack=b
     """
-    from kfast.cli.report_changes import draw_reassignment
-
-    kind = check_output(kind, output)
+    destination = Destination.take(options, REASSIGN_TABLES)
     if source == plan == "-":
-        raise click.UsageError("INPUT and --plan cannot both be standard input")
-    state = read_cluster(source, brokers_file, defaults, up)
-    asked = {} if plan is None else read_plan(plan)
+        raise ArgumentError("INPUT and --plan cannot both be standard input")
+    state = take_cluster(source, options)
+    requested = {} if plan is None else read_plan(plan)
     if plan is None and not state.n_reassigned:
-        raise click.UsageError(
+        raise ArgumentError(
             f"nothing is being reassigned in {source}, so a plan is needed: --plan PLAN"
         )
     with busy("Reassigning"):
         found = execute_plan(
-            state, asked, broker_ids=brokers or (), pending=pending, profile=profile
+            state, requested, broker_ids=brokers, pending=pending, profile=profile
         )
-    document = documents.reassignment_document(source, plan, state, found, top, conditions)
-    Answer(document, draw_reassignment, lambda: found.partitions).give(kind, output)
-    check_conditions(conditions, document["summary"])
+        answer = reassignment_answer(source, plan, state, found, top=top, verbose=verbose)
+    destination.give(answer)
 
 
 @click.command()
-@input_options()
-@click.option(
-    "--topics", type=names, required=True, metavar="NAMES", help="Topics to delete: orders,logs."
-)
-@_failing_option("before any broker has deleted anything")
-@profile_option()
-@report_options(DELETION_METRICS)
+@cluster_options()
+@list_option("--topics", parse=names, metavar="NAMES", required=True,
+             help="Topics to delete: orders,logs.")
+@broker_option("Brokers that fail before any broker has deleted anything: 3,7.")
+@controller_option()
+@top_option("topics")
+@verbose_option()
+@output_options(DELETE_TABLES, DELETION_METRICS)
 def delete(
-    source: str,
-    brokers_file: Path | None,
-    defaults: tuple[tuple[str, str], ...],
-    up: tuple[int, ...] | None,
-    topics: tuple[str, ...],
-    brokers: tuple[int, ...] | None,
-    profile: str,
-    kind: str | None,
-    output: Path | None,
-    top: int,
-    conditions: tuple[Condition, ...],
+    source: str, topics: Sequence[str], brokers: Sequence[int], profile: str, top: int,
+    verbose: bool, **options: Any,
 ) -> None:
-    r"""Say what deleting topics does to the cluster that INPUT describes.
+    r"""Check whether topics can be deleted, and see what their deletion does.
 
     The controller starts on the cluster as it is, and the topics are marked for deletion. Live
     brokers delete what they are told to delete, and say so. A topic with a replica on a broker that
     is down waits for it.
+
+    The deletion is SAFE if every topic is deleted, and no partition of another one goes offline or
+    falls under min ISR meanwhile.
 
     \b
     Examples:
       kfast delete describe.txt --topics orders,logs
       kfast delete describe.txt --topics orders --brokers 3 --fail-on 'topics_waiting>0'
     """
-    from kfast.cli.report_changes import draw_deletion
-
-    kind = check_output(kind, output)
-    state = read_cluster(source, brokers_file, defaults, up)
+    destination = Destination.take(options, DELETE_TABLES)
+    state = take_cluster(source, options)
     with busy("Deleting topics"):
-        found = delete_topics(state, topics, broker_ids=brokers or (), profile=profile)
-    document = documents.deletion_document(source, state, found, topics, top, conditions)
-    Answer(document, draw_deletion, lambda: found.topics).give(kind, output)
-    check_conditions(conditions, document["summary"])
+        found = delete_topics(state, topics, broker_ids=brokers, profile=profile)
+        answer = deletion_answer(source, state, found, topics, top=top, verbose=verbose)
+    destination.give(answer)

@@ -6,6 +6,7 @@ that nothing is hidden: it says one line and how to get the traceback, and Pytho
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -17,10 +18,11 @@ from typing import Any, NoReturn
 
 import click
 
-from kfast.errors import ArgumentError, InputError, RowError
+from kfast.display import escape_control
+from kfast.errors import ArgumentError, InputError, MissingExtraError, RowError
 from kfast_command import loading
 
-__all__ = ["CONDITION_HOLDS", "Commands", "report_fault"]
+__all__ = ["CONDITION_HOLDS", "Commands", "check_streams", "report_fault", "shown_lines"]
 
 BAD_INPUT = 3
 CONDITION_HOLDS = 4
@@ -31,10 +33,24 @@ BROKEN_PIPE = 141
 TRACEBACK = "KFAST_TRACEBACK"
 
 
+def shown_lines(message: str) -> str:
+    """A message of several lines in which what comes from files cannot command a terminal."""
+    return "\n".join(map(escape_control, message.split("\n")))
+
+
 class BadInput(click.ClickException):
     """The input cannot be read, or contradicts itself."""
 
     exit_code = BAD_INPUT
+
+
+def check_streams() -> None:
+    """End where standard output is closed; without standard error, go on in silence."""
+    if sys.stderr is None:
+        sys.stderr = io.StringIO()
+    if sys.stdout is None:
+        click.echo("Error: standard output: it is closed", err=True)
+        sys.exit(BAD_INPUT)
 
 
 class Commands(click.Group):
@@ -80,17 +96,17 @@ class Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except InputError as error:
-            raise BadInput(str(error)) from error
-        except (ArgumentError, RowError) as error:
-            raise click.UsageError(str(error)) from error
+            raise BadInput(shown_lines(str(error))) from error
+        except (ArgumentError, MissingExtraError, RowError) as error:
+            raise click.UsageError(shown_lines(str(error))) from error
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             _leave_broken_pipe()
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise BadInput(f"{where}{error.strerror or error}") from error
+            where = error.filename or "standard output"
+            raise BadInput(shown_lines(f"{where}: {error.strerror or error}")) from error
         return result
 
 
@@ -119,9 +135,9 @@ def report_fault(
         traceback.print_exception(kind, error, trace)
     frames = traceback.extract_tb(trace)
     place = f" in {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
-    said = str(error).splitlines()
+    lines = shown_lines(str(error)).splitlines()
     click.echo(
-        f"kfast failed{place}: {kind.__name__}{f': {said[0]}' if said else ''}\n"
+        f"kfast failed{place}: {kind.__name__}{f': {lines[0]}' if lines else ''}\n"
         f"This is kfast's own fault. Please report it with the command, the input if you may share "
         f"it, and what\n{TRACEBACK}=1 (or kfast --debug) adds to this message.",
         err=True,

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
 
-from kfast.cli import documents
-from kfast.cli.options import input_options
-from kfast.cli.output import Answer, busy, check_format, check_output, progress_bar
-from kfast.io import FORMATS, read_tables, write
-from kfast.state import ClusterState, generate
+from kfast.cli.inputs import take_tables
+from kfast.cli.options import cluster_options, output_options, seed_option
+from kfast.cli.output import Destination, busy, check_format, echo
+from kfast.io import FORMATS, write
+from kfast.report.columns import columns_answer
+from kfast.state import ClusterState
+from kfast.state.generation import generate
 
 __all__ = ["convert", "generate_command", "schema_command"]
 
@@ -51,14 +52,7 @@ _FORMAT_HELP = (
 @click.option(
     "--topics", type=int, metavar="N", help="How many.  [default: one for every 100 partitions]"
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The same seed always makes the same cluster.",
-)
+@seed_option("The same seed always makes the same cluster.")
 @click.option(
     "--placement",
     type=click.Choice(("kafka", "uniform", "ring")),
@@ -113,7 +107,7 @@ _FORMAT_HELP = (
     help="The file to write; - is standard output and needs --format.",
 )
 def generate_command(format_name: str | None, output: Path, **sizes: Any) -> None:
-    r"""Make up a cluster and write it to a file.
+    r"""Generate a cluster of any size, and write it to a file.
 
     \b
     Examples:
@@ -129,18 +123,11 @@ def generate_command(format_name: str | None, output: Path, **sizes: Any) -> Non
 
 
 @click.command()
-@input_options()
+@cluster_options()
 @click.argument("output", type=click.Path(path_type=Path), metavar="OUTPUT")
 @click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)), help=_FORMAT_HELP)
-def convert(
-    source: str,
-    brokers_file: Path | None,
-    defaults: tuple[tuple[str, str], ...],
-    up: tuple[int, ...] | None,
-    output: Path,
-    format_name: str | None,
-) -> None:
-    r"""Read a cluster from INPUT and write it to OUTPUT in another format.
+def convert(source: str, output: Path, format_name: str | None, **options: Any) -> None:
+    r"""Convert the cluster of INPUT to another format, in OUTPUT.
 
     Arrow and Parquet keep all that INPUT says, and null for what it does not say. A describe text
     has no place for racks, epochs and states, and a reassignment plan only for who holds what.
@@ -152,43 +139,24 @@ def convert(
       kfast convert describe.txt - --format reassignment
     """
     check_format(output, format_name)
-    with progress_bar("Reading", source) as progress:
-        tables = read_tables(
-            source,
-            brokers_file=brokers_file,
-            defaults=dict(defaults),
-            up=up or (),
-            progress=progress,
-        )
+    tables = take_tables(source, options)
     state = ClusterState.from_tables(
         tables.brokers, tables.topics, tables.partitions, tables.cluster, source=tables.source
     )
     for note in tables.notes:
-        click.echo(f"Note: {note}", err=True)
+        echo(f"Note: {note}")
     write(tables, output, format=format_name)
     _say_written(output, state.n_brokers, state.n_partitions)
 
 
 def _say_written(output: Path, n_brokers: int, n_partitions: int) -> None:
     if str(output) != "-":
-        click.echo(f"Wrote {output}: {n_brokers} brokers, {n_partitions} partitions.", err=True)
+        echo(f"Wrote {output}: {n_brokers} brokers, {n_partitions} partitions.")
 
 
 @click.command("schema")
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(("table", "json", "parquet")),
-    help="How to answer.  [default: as the name in -o ends, else table]",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the answer to this file, whole or not at all.",
-)
-def schema_command(kind: str | None, output: Path | None) -> None:
+@output_options(("columns",), {})
+def schema_command(**options: Any) -> None:
     r"""List every column of a cluster's tables: its types, its null and its meaning.
 
     \b
@@ -196,10 +164,4 @@ def schema_command(kind: str | None, output: Path | None) -> None:
       kfast schema
       kfast schema --format json
     """
-    from kfast.cli.report import draw_columns
-
-    kind = check_output(kind, output)
-    document = documents.columns_document()
-    Answer(document, draw_columns, lambda: pa.Table.from_pylist(document["columns"])).give(
-        kind, output
-    )
+    Destination.take(options, ("columns",)).give(columns_answer())

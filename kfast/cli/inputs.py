@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from kfast.cli.output import progress_bar
-from kfast.io import read
+from kfast.io import SourceTables, read, read_tables
+from kfast.settings import override_settings
 from kfast.state import ClusterState
 
-__all__ = ["read_cluster"]
+__all__ = ["take_cluster", "take_tables"]
 
 
-def read_cluster(
-    source: str,
-    brokers_file: Path | None,
-    defaults: Sequence[tuple[str, str]],
-    up: tuple[int, ...] | None,
-) -> ClusterState:
-    """Read a cluster as `input_options` say; a large file shows a progress bar on a terminal."""
+def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
+    """Read a cluster; take `cluster_options` and `setting_option` out of a command's options."""
+    settings = options.pop("settings", ())
+    state: ClusterState = _read(read, source, options)
+    return override_settings(state, settings) if settings else state
+
+
+def take_tables(source: str, options: dict[str, Any]) -> SourceTables:
+    """Read the tables of a cluster, and take `cluster_options` out of a command's options."""
+    tables: SourceTables = _read(read_tables, source, options)
+    return tables
+
+
+def _read(reader: Any, source: str, options: dict[str, Any]) -> Any:
+    """Read; a large file shows a progress bar on a terminal."""
+    arguments = {name: options.pop(name) for name in ("brokers_file", "add_brokers", "up")}
     with progress_bar("Reading", source) as progress:
-        return read(
-            source,
-            brokers_file=brokers_file,
-            defaults=dict(defaults),
-            up=up or (),
-            progress=progress,
+        return reader(
+            source, defaults=dict(options.pop("defaults")), progress=progress, **arguments
         )

@@ -1,32 +1,52 @@
-"""What the commands take: how arguments are read, and the options that commands share."""
+"""What the commands take: how arguments are read, and the options that commands share.
+
+One spelling has one meaning everywhere. An option that takes a list takes it with commas, or is
+given several times, or both: `--brokers 1,2`, `--brokers 1 --brokers 2`, `--brokers 4-9`.
+"""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 
+from kfast.cli.output import ENDINGS, KINDS
+from kfast.io import parse_brokers
 from kfast.profiles import DEFAULT_PROFILE, PROFILES
+from kfast.report import LISTS
 
 __all__ = [
     "Condition",
+    "ListType",
     "broker_ids",
-    "fail_on_option",
-    "input_options",
+    "broker_option",
+    "cluster_options",
+    "condition_on",
+    "controller_option",
+    "counts",
+    "down_option",
+    "list_option",
+    "lists_option",
     "names",
-    "profile_option",
-    "report_options",
-    "topic_partition",
+    "output_options",
+    "seed_option",
+    "setting_option",
+    "threads_option",
+    "top_option",
+    "topic_partitions",
+    "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Item = TypeVar("Item")
 
-_OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -34,42 +54,103 @@ _OPERATORS: Mapping[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_CONDITION = re.compile(r"\s*(\w+)\s*([^\w\s-]+)\s*(-?\d+)\s*")
+_CONDITION = re.compile(r"\s*(\w+)\s*([^\w\s.+-]+)\s*(-?\d+(?:\.\d+)?)\s*")
+_IDS = re.compile(r"([0-9]{1,10})(?:\s*-\s*([0-9]{1,10}))?")
 _MOST = 2**31
 """Broker ids and partition numbers are below this."""
 
-
-def broker_ids(text: str) -> tuple[int, ...]:
-    """Broker ids with commas between, each once."""
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if not re.fullmatch(r"[0-9]{1,10}", part) or int(part) >= _MOST:
-            raise click.BadParameter(f"{part!r} is not a broker id; right is a list such as 3,7")
-    return tuple(dict.fromkeys(int(part) for part in parts))
+_MOST_IN_RANGE = 1 << 16
+"""Ids of the longest range: a cluster has fewer brokers."""
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Names with commas between, each once."""
-    parts = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    if "" in parts:
-        raise click.BadParameter(f"{text!r} has an empty name; right is a list such as a,b")
-    return parts
+# --- lists -------------------------------------------------------------------------------------
 
 
-def setting(text: str) -> tuple[str, str]:
-    """A setting of the brokers, as name=value."""
-    name, _, value = text.partition("=")
-    if not name.strip() or not value.strip():
-        raise click.BadParameter(f"{text!r} is not of the form min.insync.replicas=2")
-    return name.strip(), value.strip()
+class ListType(click.ParamType[tuple[Item, ...]], Generic[Item]):
+    """The one type of all options that take a list: items with commas between them.
+
+    Parameters
+    ----------
+    name : str
+    parse : callable
+        Reads one item, which may stand for several; raises `click.BadParameter`.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], Iterable[Item]]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Item, ...]:
+        """Read a list."""
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in value.split(",")]
+        if "" in parts:
+            self.fail(f"{value!r} has an empty item; right is a list such as a,b", param, ctx)
+        return tuple(chain.from_iterable(self.parse(part) for part in parts))
 
 
-def topic_partition(text: str) -> tuple[str, int]:
+def _join(_ctx: click.Context, _param: click.Parameter, lists: Sequence[tuple[Item, ...]]) -> Any:
+    """All items of an option that was given several times, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(lists)))
+
+
+def list_option(
+    *names: str, parse: Callable[[str], Iterable[Any]], metavar: str, help: str,
+    separate: bool = False, required: bool = False,
+) -> Callable[[Command], Command]:
+    """An option that takes a list; with `separate`, the lists stay apart."""
+    return click.option(
+        *names, type=ListType(metavar.lower(), parse), multiple=True, metavar=metavar, help=help,
+        callback=None if separate else _join, required=required,
+    )
+
+
+def broker_ids(text: str) -> Iterable[int]:
+    """A broker id, or a range of ids."""
+    found = _IDS.fullmatch(text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, _MOST)
+    if last >= _MOST:
+        raise click.BadParameter(f"{text!r} is not a broker id; right is a list such as 3,7 or 4-9")
+    if not 0 <= last - first < _MOST_IN_RANGE:
+        raise click.BadParameter(
+            f"{text!r} is not a range of brokers; right is from the lower to the higher id, and at"
+            f" most {_MOST_IN_RANGE} of them"
+        )
+    return range(first, last + 1)
+
+
+def names(text: str) -> Iterable[str]:
+    """A name as it is."""
+    return (text,)
+
+
+def counts(text: str) -> Iterable[int]:
+    """A number of brokers."""
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise click.BadParameter(f"{text!r} is not a number of brokers; right is 2 or 1,2,3")
+    return (int(text),)
+
+
+def topic_partitions(text: str) -> Iterable[tuple[str, int]]:
     """A partition as Kafka's tools write it: the number stands behind the last hyphen."""
     topic, _, number = text.rpartition("-")
     if not topic or not re.fullmatch(r"[0-9]{1,10}", number) or int(number) >= _MOST:
         raise click.BadParameter(f"{text!r} is not topic-partition, such as orders-7")
-    return topic, int(number)
+    return ((topic, int(number)),)
+
+
+def _default(text: str) -> Iterable[tuple[str, str]]:
+    """A default of the brokers, as name=value."""
+    name, _, value = text.partition("=")
+    if not name.strip() or not value.strip():
+        raise click.BadParameter(f"{text!r} is not of the form min.insync.replicas=2")
+    return ((name.strip(), value.strip()),)
+
+
+# --- conditions --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -82,26 +163,26 @@ class Condition:
         How messages call it.
     metric : str
     compare : callable
-    limit : int
+    limit : float
     """
 
     text: str
     metric: str
-    compare: Callable[[int, int], bool]
-    limit: int
+    compare: Callable[[float, float], bool]
+    limit: float
 
-    def holds(self, summary: Mapping[str, int]) -> bool:
+    def holds(self, summary: Mapping[str, float]) -> bool:
         """Whether it is true of a summary."""
         return self.compare(summary[self.metric], self.limit)
 
 
-def condition_on(metrics: Mapping[str, str]) -> Callable[[str], Condition]:
+def condition_on(metrics: Mapping[str, str]) -> Callable[[str], Iterable[Condition]]:
     """Make the function that reads a condition on some metrics, such as offline>0."""
 
-    def condition(text: str) -> Condition:
+    def conditions(text: str) -> Iterable[Condition]:
         found = _CONDITION.fullmatch(text)
         if not found:
-            raise click.BadParameter(f"{text!r} is not metric, operator, integer, as in offline>0")
+            raise click.BadParameter(f"{text!r} is not metric, operator, number, as in offline>0")
         metric, sign, limit = found.groups()
         if metric not in metrics:
             raise click.BadParameter(
@@ -111,12 +192,15 @@ def condition_on(metrics: Mapping[str, str]) -> Callable[[str], Condition]:
             raise click.BadParameter(
                 f"operator {sign!r} is unknown; these are: {' '.join(_OPERATORS)}"
             )
-        return Condition(f"{metric}{sign}{limit}", metric, _OPERATORS[sign], int(limit))
+        return (Condition(f"{metric}{sign}{limit}", metric, _OPERATORS[sign], float(limit)),)
 
-    return condition
+    return conditions
 
 
-def _all(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
+# --- options that commands share -----------------------------------------------------------------
+
+
+def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Put several options on a command; `--help` lists them in this order."""
 
     def decorate(command: Command) -> Command:
@@ -127,90 +211,179 @@ def _all(options: tuple[Callable[[Command], Command], ...]) -> Callable[[Command
     return decorate
 
 
-def input_options() -> Callable[[Command], Command]:
+def _parse_added(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> Mapping[int, str | None] | None:
+    return parse_brokers(",".join(texts)) if texts else None
+
+
+def cluster_options() -> Callable[[Command], Command]:
     """Options of the commands that read a cluster."""
     return _all(
-        (
-            click.argument("source", metavar="INPUT"),
-            click.option(
-                "--brokers-file",
-                type=click.Path(path_type=Path),
-                metavar="CSV",
-                help="Racks of the brokers, which a describe text lacks: a CSV with the columns "
-                "broker_id,rack and perhaps registered.",
-            ),
-            click.option(
-                "--default",
-                "defaults",
-                type=setting,
-                multiple=True,
-                metavar="NAME=VALUE",
-                help="A default of the brokers, such as min.insync.replicas=2 or "
-                "unclean.leader.election.enable=true. May be given more than once.",
-            ),
-            click.option(
-                "--up",
-                type=broker_ids,
-                metavar="IDS",
-                help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
-            ),
-        )
+        click.argument("source", metavar="INPUT"),
+        click.option(
+            "--brokers-file",
+            type=click.Path(path_type=Path),
+            metavar="CSV",
+            help="Racks of the brokers, which a describe text lacks: a CSV with the columns "
+            "broker_id,rack and perhaps registered.",
+        ),
+        click.option(
+            "--add-brokers",
+            multiple=True,
+            callback=_parse_added,
+            metavar="BROKERS",
+            help="Brokers that INPUT does not name, perhaps with a rack: 113:rack=b,114.",
+        ),
+        list_option(
+            "--default",
+            "defaults",
+            parse=_default,
+            metavar="NAME=VALUE",
+            help="A default of the brokers, such as min.insync.replicas=2 or "
+            "unclean.leader.election.enable=true.",
+        ),
+        list_option(
+            "--up",
+            parse=broker_ids,
+            metavar="IDS",
+            help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
+        ),
     )
 
 
-def profile_option() -> Callable[[Command], Command]:
+def broker_option(help: str) -> Callable[[Command], Command]:
+    """Option that selects brokers."""
+    return list_option("--brokers", parse=broker_ids, metavar="IDS", help=help)
+
+
+def _parse_settings(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> list[tuple[str, str, str]]:
+    """Settings as REGEX:NAME=VALUE; the expression may have colons and equals signs."""
+    overrides = []
+    for text in texts:
+        regex, _, setting = text.rpartition(":")
+        name, _, value = setting.partition("=")
+        if not regex or not value.strip():
+            raise click.BadParameter(
+                f"{text!r} is not REGEX:NAME=VALUE, such as '.*:min.insync.replicas=2'"
+            )
+        overrides.append((regex, name.strip(), value.strip()))
+    return overrides
+
+
+def setting_option() -> Callable[[Command], Command]:
+    """Option that changes settings of topics before anything else happens."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        callback=_parse_settings,
+        metavar="REGEX:NAME=VALUE",
+        help="Give the topics whose name matches another min.insync.replicas or "
+        "unclean.leader.election.enable, as in '.*:min.insync.replicas=2'. May be given more than "
+        "once; the last one that matches a topic counts.",
+    )
+
+
+def controller_option() -> Callable[[Command], Command]:
     """Option of the commands that run a controller."""
     return click.option(
+        "--controller",
         "--profile",
+        "profile",
         type=click.Choice(tuple(PROFILES)),
         default=DEFAULT_PROFILE,
         show_default=True,
-        help="Version of the controller that is simulated.",
+        help="Controller that is simulated: ZooKeeper mode of this Kafka version.",
     )
 
 
-def report_options(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Options of the commands that answer with a report on some metrics."""
-    return _all(
-        (
-            click.option(
-                "--format",
-                "kind",
-                type=click.Choice(("table", "json", "parquet")),
-                help="How to answer. parquet is one row per partition (delete: per topic, restart: "
-                "per broker, risk: per pair), with the summary in the file's metadata.  [default: "
-                "as the name in -o ends, else table]",
-            ),
-            click.option(
-                "-o",
-                "--output",
-                type=click.Path(path_type=Path),
-                metavar="FILE",
-                help="Write the answer to this file, whole or not at all.",
-            ),
-            click.option(
-                "--top",
-                type=click.IntRange(0),
-                default=10,
-                show_default=True,
-                metavar="N",
-                help="How many topics to list, the worst first. Texts list as many brokers, but "
-                "at least 16; JSON lists them all.",
-            ),
-            fail_on_option(metrics),
-        )
-    )
+def down_option(help: str) -> Callable[[Command], Command]:
+    """Option that says how many brokers fail at random."""
+    return list_option("--down", parse=counts, metavar="NUMBERS", help=help)
 
 
-def fail_on_option(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
-    """Option that compares some metrics with numbers, for the exit code."""
+def seed_option(help: str) -> Callable[[Command], Command]:
+    """Option of the commands that draw anything at random."""
     return click.option(
-        "--fail-on",
-        "conditions",
-        type=condition_on(metrics),
-        multiple=True,
-        metavar="CONDITION",
-        help="Exit with 4 if this holds, as in 'offline>0'. May be given more than once; "
-        f"one that holds is enough. Metrics: {', '.join(metrics)}. Operators: "
-        f"{' '.join(_OPERATORS)}.",
+        "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, metavar="N",
+        help=help,
     )
+
+
+def verbose_option() -> Callable[[Command], Command]:
+    """Option of the commands that have more to say than is usually needed."""
+    return click.option(
+        "-v", "--verbose", is_flag=True, help="Show the meaning of figures, and requests in full."
+    )
+
+
+def threads_option() -> Callable[[Command], Command]:
+    """Option of the commands whose work can be shared by threads."""
+    return click.option(
+        "--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
+        help="Threads to use; the answer does not depend on it.",
+    )
+
+
+def top_option(what: str, default: int = 10) -> Callable[[Command], Command]:
+    """Option that says how much is listed."""
+    return click.option(
+        "--top", type=click.IntRange(0), default=default, show_default=True, metavar="N",
+        help=f"How many {what} to list, the worst first.",
+    )
+
+
+def lists_option() -> Callable[[Command], Command]:
+    """Option that lists partitions by name."""
+
+    def known(text: str) -> Iterable[str]:
+        if text not in LISTS:
+            raise click.BadParameter(f"{text!r} is no list; these are: {', '.join(LISTS)}")
+        return (text,)
+
+    return list_option(
+        "--list", "lists", parse=known, metavar="WHAT",
+        help=f"List every partition that has this, by name: {' or '.join(LISTS)}.",
+    )
+
+
+def output_options(
+    tables: Sequence[str], metrics: Mapping[str, str]
+) -> Callable[[Command], Command]:
+    """Options of the commands that answer: in which form, where to, and when it is a failure."""
+    endings = "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in ENDINGS.items())
+    shared = [
+        click.option(
+            "--format",
+            "kind",
+            type=click.Choice(KINDS),
+            help=f"Form of the answer (table, json), or of its tables.  [default: as the name in "
+            f"-o ends ({endings}), else table]",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Write to this file, whole or not at all. csv is one file for each table.",
+        ),
+        click.option(
+            "--table",
+            type=click.Choice(tuple(tables)),
+            help=f"Which table csv, parquet and arrow hold.  [default: {tables[0]}; csv with -o: "
+            "all]",
+        ),
+    ]
+    if metrics:
+        shared.append(list_option(
+            "--fail-on",
+            "conditions",
+            parse=condition_on(metrics),
+            metavar="CONDITION",
+            help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
+            f"{', '.join(metrics)}. Operators: {' '.join(_OPERATORS)}.",
+        ))
+    return _all(*shared)

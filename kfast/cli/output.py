@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kfast.cli.exits import CONDITION_HOLDS
-from kfast.cli.options import Condition
+from kfast.cli.exits import CONDITION_HOLDS, shown_lines
+from kfast.display import escape_control
+from kfast.errors import ArgumentError
 from kfast.io import FORMATS
 from kfast.io.text import writing
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from kfast.cli.options import Condition
+    from kfast.report.answer import Answer
+
 __all__ = [
-    "Answer", "busy", "check_conditions", "check_format", "check_output", "check_parquet",
-    "progress_bar",
+    "ENDINGS", "KINDS", "Destination", "RowWriter", "busy", "check_format", "echo", "progress_bar",
 ]
 
 WIDE = 1 << 16
@@ -32,122 +35,286 @@ WIDE = 1 << 16
 LONG_BYTES = 1 << 24
 """Files of fewer bytes are read too fast for a progress bar to be of use."""
 
-ENDS = {".json": "json", ".parquet": "parquet"}
+ENDINGS = {
+    "table": (".txt",), "json": (".json",), "csv": (".csv",), "parquet": (".parquet",),
+    "arrow": FORMATS["arrow"],
+}
+"""Forms of an answer (the first two) and of its tables, and the ends of file names for each."""
+
+KINDS = tuple(ENDINGS)
+ANSWERS = ("table", "json")
+STANDARD_OUTPUT = Path("-")
+
+ANSWER_KEY = b"kfast.answer"
+"""Metadata of Arrow and Parquet files: the answer that the table is a part of, as JSON."""
 
 
-def check_output(kind: str | None, output: Path | None) -> str:
-    """How to answer: as asked, or as the file's name ends.
+@dataclass(frozen=True)
+class Destination:
+    """Where an answer goes and in which form, and when it is a failure.
 
-    Raises
-    ------
-    click.UsageError
-        The file cannot be written, or Parquet is asked for without a file.
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    output : Path or None
+        None for standard output.
+    tables : mapping of str to (Path or None)
+        The tables that are written, and where each goes.
+    conditions : sequence of Condition
     """
-    if output is not None:
-        _check_place(output)
-    if kind is None:
-        kind = "table" if output is None else ENDS.get(output.suffix.lower(), "table")
-    if kind == "parquet" and output is None:
-        raise click.UsageError("--format parquet needs a file: -o FILE")
-    return kind
+
+    kind: str
+    output: Path | None
+    tables: Mapping[str, Path | None]
+    conditions: Sequence[Condition] = ()
+
+    @classmethod
+    def take(cls, options: dict[str, Any], tables: Sequence[str]) -> Destination:
+        """Take `output_options` out of all options of a command, before any work is done.
+
+        Raises
+        ------
+        ArgumentError
+            The file cannot be written, its name ends as nothing that is written here, or the form
+            does not go with it.
+        """
+        kind, output, table = (options.pop(name) for name in ("kind", "output", "table"))
+        if output == STANDARD_OUTPUT:
+            output = None
+        if output is not None:
+            by_name = _kind_of(output)
+            if kind is not None and kind != by_name:
+                raise ArgumentError(f"{output} ends as {by_name} does, and --format says {kind}")
+            kind = by_name
+        kind = kind or ("table" if table is None else "csv")
+        if table is not None and table not in tables:
+            raise ArgumentError(
+                f"this answer has no table {table}; it has: {', '.join(tables)}"
+            )
+        if kind in ANSWERS and table is not None:
+            raise ArgumentError("--table goes with --format csv, parquet or arrow")
+        if kind in ("parquet", "arrow") and output is None and sys.stdout.isatty():
+            raise ArgumentError(f"--format {kind} is not for a terminal: give a file, -o FILE")
+        files: dict[str, Path | None] = {}
+        if kind not in ANSWERS:
+            files = {table or tables[0]: output}
+            if kind == "csv" and output is not None and table is None:
+                files = {
+                    name: output.with_name(f"{output.stem}-{name}{output.suffix}")
+                    for name in tables
+                }
+        for place in (output, *files.values()):
+            if place is not None:
+                _check_place(place)
+        return cls(kind, output, files, options.pop("conditions", ()))
+
+    @contextmanager
+    def open_table(self, name: str, schema: pa.Schema) -> Iterator[RowWriter | None]:
+        """Give a writer for the rows of a table; None where it is not asked for."""
+        if name not in self.tables:
+            yield None
+            return
+        path = self.tables[name]
+        with writing(path or "-") as file, RowWriter(self.kind, file, schema, path) as rows:
+            yield rows
+
+    def give(self, answer: Answer) -> None:
+        """Write the answer, or its tables; beside files of tables, the text is shown too.
+
+        Ends with exit code 4 where a condition holds.
+        """
+        tested = [
+            (one, when, summary[one.metric], one.holds(summary))
+            for one in self.conditions for when, summary in answer.summaries.items()
+        ]
+        answer.document["fail_on"] = [
+            {"condition": f"{one.text}{when}", "value": value, "holds": holds}
+            for one, when, value, holds in tested
+        ]
+        with ExitStack() as stack:
+            for name, make in answer.tables.items():
+                if name in self.tables:
+                    table = make()
+                    schema = table.schema.with_metadata({ANSWER_KEY: _json(answer)})
+                    rows = stack.enter_context(self.open_table(name, schema))
+                    assert rows is not None, "it is among the tables that are asked for"
+                    rows.write(table)
+        if self.kind in ANSWERS:
+            _write_answer(answer, self.kind, self.output)
+        elif self.output is not None:
+            _write_answer(answer, "table", None)
+            echo(f"Wrote {', '.join(str(path) for path in self.tables.values())}.")
+        for one, when, value, holds in tested:
+            if holds:
+                echo(f"--fail-on {one.text} holds{when}: {one.metric} is {value}")
+        if any(holds for *_, holds in tested):
+            click.get_current_context().exit(CONDITION_HOLDS)
+
+
+def _kind_of(output: Path) -> str:
+    """Form that the end of a file's name asks for."""
+    end = output.suffix.lower()
+    for kind, ends in ENDINGS.items():
+        if end in ends:
+            return kind
+    listed = "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in ENDINGS.items())
+    found = f"ends in {end}, which is not written here" if end else "has no ending"
+    raise ArgumentError(f"the name {output} {found}; right is one of: {listed}")
 
 
 def check_format(output: Path, format: str | None) -> None:
-    """Refuse a file that cannot be written, or whose name tells no format, before any work."""
+    """Refuse a cluster's file that cannot be written, or whose name tells no format."""
     ends = {end for known in FORMATS.values() for end in known}
     if format is None and output.suffix.lower() not in ends:
         listed = "; ".join(f"{' '.join(known)} {name}" for name, known in FORMATS.items() if known)
-        raise click.UsageError(
+        raise ArgumentError(
             f"the name of {output} tells no format: give --format, or end it as one of: {listed}"
         )
-    _check_place(output)
-
-
-def check_parquet(output: Path) -> None:
-    """Refuse a file of rows that is not named as Parquet, or cannot be written."""
-    if output.suffix.lower() != ".parquet":
-        raise click.UsageError(f"{output}: rows are written as Parquet; end the name in .parquet")
-    _check_place(output)
+    if output != STANDARD_OUTPUT:
+        _check_place(output)
 
 
 def _check_place(output: Path) -> None:
     if output.is_dir():
-        raise click.UsageError(f"{output} is a folder; right is the name of a file in it")
+        raise ArgumentError(f"{output} is a folder; right is the name of a file in it")
     if not output.parent.is_dir():
-        raise click.UsageError(f"the folder of {output} does not exist")
+        raise ArgumentError(f"the folder of {output} does not exist")
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One answer in the three forms that it may be asked for.
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _write_answer(answer: Answer, kind: str, output: Path | None) -> None:
+    if kind == "table" and output is None and sys.stdout.isatty():
+        answer.draw(_console(None), answer.document)
+        return
+    with writing(output or "-") as file:
+        file.write(_json(answer) if kind == "json" else _text(answer))
+
+
+def _console(file: io.StringIO | None) -> Console:
+    """A console on which a text is shown as it is: no markup, no emoji, no highlighting."""
+    from rich.console import Console
+
+    plainly: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    if file is None:
+        return Console(**plainly)
+    return Console(file=file, width=WIDE, color_system=None, **plainly)
+
+
+def _text(answer: Answer) -> bytes:
+    text = io.StringIO()
+    answer.draw(_console(text), answer.document)
+    return "\n".join(line.rstrip() for line in text.getvalue().split("\n")).encode()
+
+
+def _json(answer: Answer) -> bytes:
+    from msgspec import json
+
+    return json.format(json.encode(answer.document), indent=2) + b"\n"
+
+
+class RowWriter:
+    """Writes rows to a file in one of the forms of tables.
 
     Parameters
     ----------
-    document : mapping
-        What JSON says; the text is drawn from it too.
-    draw : callable
-        Writes the text to a rich console.
-    table : callable
-        Makes the rows that Parquet holds.
+    kind : {"csv", "parquet", "arrow"}
+    file : BinaryIO
+    schema : pa.Schema
+        Of the rows. In CSV a list is its items with commas between them.
+    path : Path or None
+        Where the file will be in the end; None for standard output.
     """
 
-    document: Mapping[str, Any]
-    draw: Callable[[Console, Mapping[str, Any]], None]
-    table: Callable[[], pa.Table]
-
-    def give(self, kind: str, output: Path | None) -> None:
-        """Write the answer."""
-        if kind == "table" and output is None and sys.stdout.isatty():
-            from rich.console import Console
-
-            self.draw(Console(highlight=False), self.document)
-            return
-        data = {"table": self._text, "json": self._json, "parquet": self._parquet}[kind]()
-        with writing(output or "-") as file:
-            file.write(data)
-
-    def _text(self) -> bytes:
-        from rich.console import Console
-
-        text = io.StringIO()
-        console = Console(file=text, width=WIDE, color_system=None, highlight=False)
-        self.draw(console, self.document)
-        return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()).encode()
-
-    def _json(self) -> bytes:
-        from msgspec import json
-
-        return json.format(json.encode(self.document), indent=2) + b"\n"
-
-    def _parquet(self) -> bytes:
+    def __init__(
+        self, kind: str, file: BinaryIO, schema: pa.Schema, path: Path | None = None
+    ) -> None:
         import pyarrow as pa
+        import pyarrow.csv as pa_csv
         import pyarrow.parquet as pq
+
+        self.kind, self.file, self.path = kind, file, path
+        self.n = 0
+        self._writer: Any
+        if kind == "csv":
+            self._writer = pa_csv.CSVWriter(file, _csv_schema(schema))
+        elif kind == "parquet":
+            self._writer = pq.ParquetWriter(file, schema, compression="zstd")
+        else:
+            self._writer = pa.ipc.new_file(file, schema)
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, rows: pa.Table) -> None:
+        """Write some rows."""
+        import pyarrow as pa
+
+        self.n += rows.num_rows
+        if self.kind == "csv":
+            to_terminal = self.path is None and sys.stdout.isatty()
+            columns = [_csv_column(column, to_terminal) for column in rows.columns]
+            rows = pa.table(columns, schema=_csv_schema(rows.schema))
+        self._writer.write_table(rows)
+
+    def describe(self, document: Mapping[str, Any]) -> None:
+        """Put an answer that was not there at the beginning into a Parquet file's metadata."""
         from msgspec import json
 
-        summary = json.encode(self.document)
-        sink = pa.BufferOutputStream()
-        table = self.table().replace_schema_metadata({b"kfast.answer": summary})
-        pq.write_table(table, sink, compression="zstd")
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+        if self.kind == "parquet":
+            self._writer.add_key_value_metadata({ANSWER_KEY: json.encode(document)})
+
+    def keep_partial(self) -> Path | None:
+        """End the file here, under another name; None if it is no file that can have one."""
+        self._writer.close()
+        self._writer = None
+        if self.path is None or (self.path.exists() and not self.path.is_file()):
+            return None
+        self.file.flush()
+        partial = self.path.with_name(f"{self.path.stem}.partial{self.path.suffix}")
+        return Path(self.file.name).replace(partial)
 
 
-def check_conditions(conditions: Sequence[Condition], summary: Mapping[str, int]) -> None:
-    """End with exit code 4 where a condition holds; what holds is said on standard error."""
-    holding = [condition for condition in conditions if condition.holds(summary)]
-    for condition in holding:
-        click.echo(
-            f"--fail-on {condition.text} holds: {condition.metric} is {summary[condition.metric]}",
-            err=True,
-        )
-    if holding:
-        click.get_current_context().exit(CONDITION_HOLDS)
+def _csv_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with texts in place of lists."""
+    import pyarrow as pa
+
+    return pa.schema([
+        pa.field(f.name, pa.string() if pa.types.is_list(f.type) else f.type) for f in schema
+    ])
+
+
+def _csv_column(column: pa.ChunkedArray, to_terminal: bool) -> pa.ChunkedArray:
+    """A column as CSV has it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_list(column.type):
+        column = pc.binary_join(column.cast(pa.list_(pa.string())), ",")
+    if to_terminal and pa.types.is_string(column.type):
+        shown = [None if v is None else escape_control(v) for v in column.to_pylist()]
+        column = pa.chunked_array([pa.array(shown, pa.string())])
+    return column
+
+
+# --- messages ----------------------------------------------------------------------------------
+
+
+def echo(message: str) -> None:
+    """Say something on standard error; what stands in it from files is shown as it is."""
+    click.echo(shown_lines(message), err=True)
 
 
 @contextmanager
-def progress_bar(action: str, source: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show how far a file has been read: on a terminal, and only if it is large."""
-    if not sys.stderr.isatty() or source == "-" or _size(source) < LONG_BYTES:
+def progress_bar(action: str, source: str = "") -> Iterator[Callable[[int, int], None] | None]:
+    """Show how far something is: on a terminal; a source only if it is a large file."""
+    if not sys.stderr.isatty() or (source and _size(source) < LONG_BYTES):
         yield None
         return
     from rich.console import Console

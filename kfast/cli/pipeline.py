@@ -16,8 +16,9 @@ from urllib.request import getproxies
 import click
 import msgspec
 
-from kfast.cli.exits import CONDITION_HOLDS
+from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.cli.options import condition_on
+from kfast.cli.output import echo
 from kfast.errors import ArgumentError, InputError
 from kfast.sweeps import SWEEP_COUNTS
 
@@ -71,7 +72,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 @click.command("pipeline")
 @click.argument("config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG.toml")
 def pipeline_command(config: Path) -> None:
-    r"""Make tables, sweeps, summaries and alerts of the exports that CONFIG.toml names.
+    r"""Keep tables, sweeps, summaries and alerts of many exports up to date.
 
     What was made before is left alone; what is new, changed or unfinished is made. Paths in the
     file are relative to it. Needs PySpark and Java 17: pip install 'kfast[spark]'.
@@ -94,16 +95,16 @@ def pipeline_command(config: Path) -> None:
         done = run_pipeline(spark, where, job, tasks=asked.spark.tasks).to_pylist()
     errors = [row for row in done if row["error"] is not None]
     alerts = [row for row in done if row["alerts"]]
-    for row in errors:
-        click.echo(f"{row['cluster']} at {row['captured']}: {row['error']}", err=True)
-    for row in alerts:
-        for alert in row["alerts"]:
-            click.echo(f"{row['cluster']} at {row['captured']}: {alert}")
     fresh = sum(row["fresh"] for row in done)
-    click.echo(
+    click.echo(shown_lines(
         f"{len(done)} exports, {fresh} of them new; {len(errors)} cannot be read; "
         f"{len(alerts)} have alerts; results in {_place(config.parent, 'output', asked.output)}"
-    )
+    ))
+    for row in alerts:
+        for alert in row["alerts"]:
+            click.echo(shown_lines(f"{row['cluster']} at {row['captured']}: {alert}"))
+    for row in errors:
+        echo(f"{row['cluster']} at {row['captured']}: {row['error']}")
     if alerts:
         click.get_current_context().exit(CONDITION_HOLDS)
 
@@ -129,10 +130,10 @@ def _job(asked: Config, folder: Path) -> Job:
     from kfast.spark.snapshots import Job
     from kfast.spark.tallies import Alert, Sweep
 
-    condition = condition_on(SWEEP_COUNTS)
+    conditions_of = condition_on(SWEEP_COUNTS)
     sweeps = []
     for sweep in asked.sweep:
-        conditions = [condition(text) for text in sweep.fail_on]
+        conditions = [one for text in sweep.fail_on for one in conditions_of(text)]
         alerts = tuple(Alert(c.text, c.metric, c.compare, c.limit) for c in conditions)
         sweeps.append(Sweep(sweep.name, (sweep.scenarios, sweep.arguments), alerts))
     exports = Exports(asked.defaults, asked.brokers_name)

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import click
-import pyarrow.parquet as pq
 
-from kfast.cli import planning_documents as documents
-from kfast.cli.inputs import read_cluster
-from kfast.cli.options import Condition, input_options, report_options
-from kfast.cli.output import Answer, busy, check_conditions, check_output
-from kfast.io.text import writing
+from kfast.analysis.risk import risk
+from kfast.cli.inputs import take_cluster
+from kfast.cli.options import (
+    broker_ids,
+    cluster_options,
+    down_option,
+    list_option,
+    output_options,
+    seed_option,
+    setting_option,
+    top_option,
+)
+from kfast.cli.output import Destination, busy
+from kfast.errors import ArgumentError
 from kfast.planning import restart_plan
-from kfast.readiness import CAUSES
-from kfast.risk import risk
+from kfast.readiness import CAUSES, may_restart
+from kfast.report.restart import plan_answer, readiness_answer
+from kfast.report.risk import risk_answer
 from kfast.sets import live_brokers
 
-__all__ = ["RESTART_METRICS", "RISK_COUNTS", "restart_command", "risk_command"]
+__all__ = ["PLAN_METRICS", "READINESS_METRICS", "RISK_COUNTS", "restart_command", "risk_command"]
 
-RESTART_METRICS = {
+PLAN_METRICS = {
     "batches": "batches of the plan",
     "lower_bound": "fewer batches are impossible",
     "brokers": "live brokers, all of which are in the plan",
+}
+"""What `--fail-on` of `kfast restart` takes besides, without `--broker`."""
+
+READINESS_METRICS = {
+    "forbidding": "with --broker: partitions that forbid the restart",
     "may_restart": "brokers that may be restarted now, each alone",
     "may_not_restart": "brokers that some partition forbids to restart now",
     "unsatisfiable": "partitions that no order of restarts can satisfy",
     **{f"unsatisfiable_{name}": f"those where {meaning}" for name, meaning in CAUSES.items()},
 }
-"""What `--fail-on` of `kfast restart` takes."""
+"""What `--fail-on` of `kfast restart` takes; `forbidding` goes with `--broker`."""
 
 RISK_COUNTS = {
     "copysets": "distinct replica sets",
@@ -44,18 +58,17 @@ RISK_COUNTS = {
 }
 """What `--fail-on` of `kfast risk` takes."""
 
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Numbers of brokers with commas between, each once, ascending."""
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if not re.fullmatch(r"[0-9]{1,9}", part):
-            raise click.BadParameter(f"{part!r} is not a number of brokers; right is 2 or 1,2,3")
-    return tuple(sorted({int(part) for part in parts}))
+RESTART_TABLES = ("brokers", "batches", "partitions", "topics")
+RISK_TABLES = ("pairs", "brokers", "copysets", "chances")
 
 
 @click.command("restart")
-@input_options()
+@cluster_options()
+@list_option(
+    "--broker", "--brokers", "brokers", parse=broker_ids, metavar="IDS",
+    help="Answer for this broker alone, or for several that restart together: YES or NO, and what "
+    "would allow it.",
+)
 @click.option(
     "--isr-margin",
     type=click.IntRange(0, 63),
@@ -64,7 +77,11 @@ def numbers(text: str) -> tuple[int, ...]:
     metavar="N",
     help="How many live in-sync replicas above min ISR must be left in every partition.",
 )
-@click.option("--racks", "by_rack", is_flag=True, help="Rack by rack: a batch is within one rack.")
+@click.option("--ignore-topics", metavar="REGEX",
+              help="Leave out topics whose whole name matches: they forbid nothing.")
+@click.option("--ignore-rf1", is_flag=True,
+              help="Leave out partitions with one replica, which every restart takes offline.")
+@click.option("--by-rack", is_flag=True, help="Plan rack by rack: a batch is within one rack.")
 @click.option(
     "--seconds-per-broker",
     type=click.FloatRange(0),
@@ -77,104 +94,72 @@ def numbers(text: str) -> tuple[int, ...]:
     help="Let the members of partitions that no order can satisfy restart together. Without it "
     "they restart one at a time.",
 )
-@click.option(
-    "--unsatisfiable",
-    "unsatisfiable_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write every partition that no order can satisfy to this Parquet file.",
-)
-@report_options(RESTART_METRICS)
+@setting_option()
+@top_option("partitions and topics")
+@output_options(RESTART_TABLES, {**PLAN_METRICS, **READINESS_METRICS})
 def restart_command(
-    source: str,
-    brokers_file: Path | None,
-    defaults: tuple[tuple[str, str], ...],
-    up: tuple[int, ...] | None,
-    isr_margin: int,
-    by_rack: bool,
-    seconds_per_broker: float | None,
-    ignore_unsatisfiable: bool,
-    unsatisfiable_file: Path | None,
-    kind: str | None,
-    output: Path | None,
-    top: int,
-    conditions: tuple[Condition, ...],
+    source: str, brokers: Sequence[int], isr_margin: int, ignore_topics: str | None,
+    ignore_rf1: bool, by_rack: bool, seconds_per_broker: float | None, ignore_unsatisfiable: bool,
+    top: int, **options: Any,
 ) -> None:
-    r"""Say which brokers may be restarted together, and which may be now.
+    r"""Find out which brokers may be restarted now, and in which batches all may.
 
-    The plan has the fewest batches that kfast finds in which every live broker of INPUT restarts,
-    so that no partition ever has fewer live in-sync replicas than min ISR (and the margin). Beside
-    it stand the lower bound, the partitions that no order can satisfy, and the settings that cause
-    it.
+    A broker may be restarted where every partition keeps as many live in-sync replicas as min ISR
+    (and the margin) meanwhile. The plan has the fewest batches that kfast finds in which every live
+    broker of INPUT restarts; beside it stand the partitions that no order can satisfy, and the
+    settings that cause it.
 
     \b
     Examples:
-      kfast restart describe.txt --default min.insync.replicas=2
-      kfast restart describe.txt --brokers-file brokers.csv --racks --seconds-per-broker 180
-      kfast restart describe.txt --isr-margin 1 --fail-on 'may_not_restart>0'
-      kfast restart describe.txt -o plan.parquet --unsatisfiable partitions.parquet
+      kfast restart describe.txt --broker 105
+      kfast restart describe.txt --ignore-topics 'scratch.*' --ignore-rf1
+      kfast restart describe.txt --brokers-file brokers.csv --by-rack --seconds-per-broker 180
+      kfast restart describe.txt --table partitions -o partitions.parquet
     """
-    from kfast.cli.report_planning import draw_restart
-
-    kind = check_output(kind, output)
-    if unsatisfiable_file is not None:
-        check_output("parquet", unsatisfiable_file)
-    state = read_cluster(source, brokers_file, defaults, up)
+    destination = Destination.take(options, ("partitions",) if brokers else RESTART_TABLES)
+    planned = {"--by-rack": by_rack, "--seconds-per-broker": seconds_per_broker is not None,
+               "--ignore-unsatisfiable": ignore_unsatisfiable}
+    wrong = [name for name, given in planned.items() if given and brokers]
+    other = PLAN_METRICS if brokers else ("forbidding",)
+    wrong += [f"--fail-on {one.text}" for one in destination.conditions if one.metric in other]
+    if wrong:
+        raise ArgumentError(f"{wrong[0]} goes {'without' if brokers else 'with'} --broker")
+    state = take_cluster(source, options)
     with busy("Planning restarts"):
-        plan = restart_plan(
-            state,
-            isr_margin,
-            by_rack,
-            ignore_unsatisfiable=ignore_unsatisfiable,
-            seconds_per_broker=seconds_per_broker,
-        )
-        document = documents.restart_document(source, state, plan, top, conditions)
-    Answer(document, draw_restart, lambda: plan.brokers).give(kind, output)
-    if unsatisfiable_file is not None:
-        with writing(unsatisfiable_file) as file:
-            pq.write_table(plan.readiness.partitions, file, compression="zstd")
-    check_conditions(conditions, document["summary"])
+        if brokers:
+            ready = may_restart(
+                state, isr_margin, ignore_topics=ignore_topics, ignore_rf1=ignore_rf1
+            )
+            answer = readiness_answer(source, state, ready, brokers, top=top)
+        else:
+            plan = restart_plan(
+                state, isr_margin, by_rack, ignore_topics=ignore_topics, ignore_rf1=ignore_rf1,
+                ignore_unsatisfiable=ignore_unsatisfiable, seconds_per_broker=seconds_per_broker,
+            )
+            answer = plan_answer(source, state, plan, top=top)
+    destination.give(answer)
 
 
 @click.command("risk")
-@input_options()
+@cluster_options()
+@down_option("How many brokers fail at random, for the chances: 2 or 1,2,5.  [default: 1,2,3]")
 @click.option(
-    "--down",
-    type=numbers,
-    metavar="NUMBERS",
-    help="How many brokers fail at random, for the chances: 2 or 1,2,5.  [default: 1,2,3]",
-)
-@click.option(
-    "--scenarios",
+    "--random",
+    "scenarios",
     type=click.IntRange(1, 100_000_000),
     default=10_000,
     show_default=True,
     metavar="N",
-    help="How many random failures to draw where a chance cannot be counted.",
+    help="How many failures to draw at random where a chance cannot be counted.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**64 - 1),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Of these draws.",
-)
-@report_options(RISK_COUNTS)
+@seed_option("Of --random.")
+@setting_option()
+@top_option("brokers, pairs and triples")
+@output_options(RISK_TABLES, RISK_COUNTS)
 def risk_command(
-    source: str,
-    brokers_file: Path | None,
-    defaults: tuple[tuple[str, str], ...],
-    up: tuple[int, ...] | None,
-    down: tuple[int, ...] | None,
-    scenarios: int,
-    seed: int,
-    kind: str | None,
-    output: Path | None,
-    top: int,
-    conditions: tuple[Condition, ...],
+    source: str, down: Sequence[int], scenarios: int, seed: int, top: int, **options: Any
 ) -> None:
-    r"""Say how far failures reach in the cluster that INPUT describes.
+    r"""Measure how far failures reach, and how likely they are to take partitions offline.
 
     The chance that any partition goes down when brokers fail at random; the brokers, pairs and
     triples that take most down, and which topics; copysets (distinct replica sets) and each
@@ -186,19 +171,16 @@ def risk_command(
       kfast risk describe.txt --brokers-file brokers.csv --down 1,2,5 --top 3
       kfast risk describe.txt -o pairs.parquet --fail-on 'pair_offline_if_clean>0'
     """
-    from kfast.cli.report_planning import draw_risk
-
-    kind = check_output(kind, output)
-    state = read_cluster(source, brokers_file, defaults, up)
+    destination = Destination.take(options, RISK_TABLES)
+    state = take_cluster(source, options)
     live = live_brokers(state).size
-    wrong = [number for number in down or () if number > live]
+    wrong = [number for number in down if number > live]
     if wrong:
-        raise click.UsageError(
+        raise ArgumentError(
             f"--down {wrong[0]}: {source} has {live} live brokers, so at most {live} can fail"
         )
-    asked = tuple(number for number in (1, 2, 3) if number <= live) if down is None else down
+    numbers = sorted(down) or [number for number in (1, 2, 3) if number <= live]
     with busy("Counting failures"):
         found = risk(state, scenarios=scenarios, seed=seed)
-        document = documents.risk_document(source, state, found, asked, top, conditions)
-    Answer(document, draw_risk, lambda: found.pairs).give(kind, output)
-    check_conditions(conditions, document["summary"])
+        answer = risk_answer(source, state, found, numbers, top=top)
+    destination.give(answer)

@@ -1,6 +1,6 @@
 """Partitions that become Online with a store: their first records, and elections.
 
-Source: specification, sections 3.4 to 3.6 and 8.1; Kafka 3.9, `ZkPartitionStateMachine`
+Source: docs/controller.md, sections 3.4 to 3.6 and 8.1; Kafka 3.9, `ZkPartitionStateMachine`
 (`initializeLeaderAndIsrForPartitions`, `doElectLeaderForPartitions`).
 """
 
@@ -35,7 +35,7 @@ def bring_online(
     state: ClusterState, store: Store, journal: Journal, rows: Rows, strategy: Strategy | None,
     decider: Decider,
 ) -> Result:
-    """`PartitionStateMachine.run` to Online with a store (3.4)."""
+    """`PartitionStateMachine.run` to Online with a store (section 3.4)."""
     profile = decider.profile
     store.make_known(rows)
     talk = Talk(state, store, journal.new_tally(), profile, decider)
@@ -124,7 +124,7 @@ def _initialize(talk: Talk, rows: Rows) -> Codes:
 def _create(
     talk: Talk, rows: Rows, proposed: npt.NDArray[Any]
 ) -> npt.NDArray[np.uint8]:
-    """The call is made even when there is nothing to create, but not item by item (3.5)."""
+    """The call is made even when there is nothing to create, but not item by item (section 3.5)."""
     if talk.profile.item_by_item and not rows.size:
         return np.empty(0, np.uint8)
     return talk.store.create_states(rows, proposed, guarded=talk.profile.guards_writes)
@@ -135,8 +135,8 @@ def _elect(
 ) -> Codes:
     """Section 3.6: elect, write, and elect again those whose record changed meanwhile.
 
-    In some versions one changed record makes all elections of the call run again (8.1): those
-    that succeed in any round are Online at the end.
+    In some versions one changed record makes all elections of the call run again (section 8.1):
+    those that succeed in any round are Online at the end.
     """
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
@@ -219,7 +219,7 @@ def _elect_once(
 
 
 def _needs_no_election(talk: Talk, rows: Rows, strategy: Strategy | None) -> Mask:
-    """Where the preferred replica leads already, as the cache says (8.1)."""
+    """Where the preferred replica leads already, as the cache says (section 8.1)."""
     if not talk.profile.skips_leading_preferred or strategy is not Strategy.PREFERRED_REPLICA:
         return np.zeros(rows.size, np.bool_)
     records = talk.state.records.take(rows)

@@ -1,6 +1,6 @@
 """Replicas that go Offline, or become New, with a store that is asked about each partition.
 
-Source: specification, sections 2.4 to 2.6 and 8.1; Kafka 3.9, `ZkReplicaStateMachine`
+Source: docs/controller.md, sections 2.4 to 2.6 and 8.1; Kafka 3.9, `ZkReplicaStateMachine`
 (`doRemoveReplicasFromIsr`); Kafka 1.0, `ReplicaStateMachine.handleStateChange`.
 """
 
@@ -33,16 +33,17 @@ from kfast.transitions import previous_mask
 
 
 def take_offline(
-    state: ClusterState, store: Store, journal: Journal, replicas: Replicas, profile: Profile
+    state: ClusterState, store: Store, journal: Journal, replicas: Replicas, ranks: Rows,
+    profile: Profile,
 ) -> Result:
-    """Replicas to OfflineReplica with a store: broker groups one by one, ascending (2.3)."""
+    """Replicas to OfflineReplica with a store: broker groups one by one, by rank (section 2.3)."""
     store.make_known(replicas.rows)
     talk = Talk(state, store, journal.new_tally(), profile)
-    rows, brokers = _targets(state, replicas)
+    rows, brokers = targets(state, replicas, ranks)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     failure: Code | None = None
     try:
-        for at in _groups(brokers, profile.item_by_item):
+        for at in _groups(brokers, ranks, profile.item_by_item):
             codes[at] = _change_group(talk, rows[at], int(brokers[at[0]]), codes[at])
     except ControllerMoved:
         failure = Code.CONTROLLER_MOVED
@@ -54,22 +55,26 @@ def take_offline(
     return Result(codes, np.empty(0, np.bool_), failure)
 
 
-def _groups(brokers: Rows, item_by_item: bool) -> Iterator[npt.NDArray[np.int64]]:
+def _groups(
+    brokers: Rows, ranks: Rows, item_by_item: bool
+) -> Iterator[npt.NDArray[np.int64]]:
     """Places of the targets that Kafka takes together: those of one broker, or each alone."""
-    for broker in np.unique(brokers).tolist():
+    distinct = np.unique(brokers)
+    for broker in distinct[np.argsort(ranks[distinct])].tolist():
         group = np.flatnonzero(brokers == broker)
         yield from np.split(group, group.size) if item_by_item else (group,)
 
 
-def _targets(state: ClusterState, replicas: Replicas) -> tuple[Rows, Rows]:
-    """Rows and broker rows of some replicas, in the order (row, ascending broker id)."""
+def targets(state: ClusterState, replicas: Replicas, ranks: Rows) -> tuple[Rows, Rows]:
+    """Rows and broker rows of some replicas, in the order (row, rank of the broker)."""
     rows, brokers = [], []
     for slot in range(state.n_slots):
         at = replicas.rows[((replicas.slots >> np.uint64(slot)) & np.uint64(1)) != 0]
         rows.append(at)
         brokers.append(state.replicas[at, slot].astype(np.int32))
-    order = np.lexsort((np.concatenate(brokers), np.concatenate(rows)))
-    return np.concatenate(rows)[order], np.concatenate(brokers)[order]
+    found = np.concatenate(brokers)
+    order = np.lexsort((ranks[found], np.concatenate(rows)))
+    return np.concatenate(rows)[order], found[order]
 
 
 def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
@@ -84,8 +89,8 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
     scratch = np.zeros((1, talk.tally.shape[1]), np.int64)
     replica_states.change_replicas(
         state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64),
-        int(ReplicaState.OFFLINE),
+        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
+        False, int(ReplicaState.OFFLINE),
         previous_mask(talk.profile.replica_previous[ReplicaState.OFFLINE]),
         state.controller_epoch, True, talk.profile.without_leadership, False, state.any_queued,
         False, codes, effects, scratch,
@@ -97,7 +102,7 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
     try:
         codes[waiting] = _shrink(talk, rows[waiting], slots[waiting], broker, before[waiting])
     except ControllerMoved:
-        # Replicas without leadership come after the others, so they were not reached (2.5).
+        # Replicas without leadership come after the others, so they were not reached (section 2.5).
         early = codes == Code.MOVED
         state.replica_state[rows[early], slots[early]] = before[early]
         effects["code"][early] = Code.NOT_ASKED
@@ -109,7 +114,7 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
 def _shrink(
     talk: Talk, rows: Rows, slots: Rows, broker: int, before: npt.NDArray[np.uint8]
 ) -> Codes:
-    """Section 2.6 for one broker, and what 2.5 does with its answers after the last attempt."""
+    """Section 2.6 for one broker, and what section 2.5 does with the answers in the end."""
     state = talk.state
     effects = talk.begin(rows, broker, before, ReplicaState.OFFLINE)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
@@ -151,7 +156,7 @@ def _shrink_once(
 
 
 def _may_empty(talk: Talk, rows: Rows) -> npt.NDArray[np.uint8]:
-    """Where the last member may leave the ISR (8.1)."""
+    """Where the last member may leave the ISR (section 8.1)."""
     if not talk.profile.empties_unclean_isr:
         return np.zeros(rows.size, np.uint8)
     flags = talk.state.topic_flags[talk.state.topic_row[rows]]
@@ -162,15 +167,15 @@ def _may_empty(talk: Talk, rows: Rows) -> npt.NDArray[np.uint8]:
 def start_new(
     state: ClusterState, store: Store, journal: Journal, replicas: Replicas, profile: Profile
 ) -> Result:
-    """Replicas to NewReplica where the store is asked who leads: one by one (8.1).
+    """Replicas to NewReplica where the store is asked who leads: one by one (section 8.1).
 
     What LeaderAndIsr says comes from the store, what UpdateMetadata says from the cache.
     """
     store.make_known(replicas.rows)
     talk = Talk(state, store, journal.new_tally(), profile)
-    rows, brokers = _targets(state, replicas)
+    rows, brokers = targets(state, replicas, state.broker_id)
     codes = np.empty(rows.size, np.uint8)
-    for at in _groups(brokers, True):
+    for at in _groups(brokers, state.broker_id, True):
         codes[at] = _start_one(talk, rows[at], brokers[at])
     effects = talk.finish()
     told = np.unique(effects["row"][(effects["kinds"] & KIND_LEADER_AND_ISR) != 0])

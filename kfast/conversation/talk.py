@@ -1,6 +1,6 @@
 """Talk: one call of a machine with a store, and what it gathers.
 
-Source: specification, sections 1.7, 2.6 and 3.6; Kafka 3.9, `KafkaZkClient`.
+Source: docs/controller.md, sections 1.7, 2.6 and 3.6; Kafka 3.9, `KafkaZkClient`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRANSITIONS = (Code.MOVED, Code.INITIALIZED, Code.ELECTED, Code.APPENDED)
 
 
 class UndecodableRecord(Exception):  # noqa: N818 - it is caught where the rules say what follows
-    """A record that cannot be decoded makes the whole call fail (8.1)."""
+    """A record that cannot be decoded makes the whole call fail (section 8.1)."""
 
 
 class Talk:

@@ -1,1 +1,1 @@
-"""Handlers of the controller's events, one file for each section of the specification."""
+"""Handlers of the controller's events (docs/controller.md, section 6), by subject."""

@@ -1,6 +1,6 @@
 """ISR changes that leaders report.
 
-Source: specification, section 6.10; Kafka 3.9, `KafkaController.processAlterPartition`. The
+Source: docs/controller.md, section 6.10; Kafka 3.9, `KafkaController.processAlterPartition`. The
 public functions are methods of `Controller`.
 """
 
@@ -37,7 +37,7 @@ def alter_partition(
     leader_epoch: npt.ArrayLike, isr: Sequence[Sequence[int]], version: npt.ArrayLike,
     recovery: npt.ArrayLike = 0,
 ) -> Outcome:
-    """A leader reports new ISRs of partitions (6.10).
+    """A leader reports new ISRs of partitions (section 6.10).
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _members(isr: Sequence[Sequence[int]]) -> tuple[list[int], npt.NDArray[np.in
 def _masks(
     state: ClusterState, rows: Rows, lengths: list[int], ids: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
-    """Slots of the proposed ISRs; a broker that nobody knows is marked instead."""
+    """Slots of the proposed ISRs, and how many brokers of each nobody knows; at most 255."""
     offsets = np.zeros(rows.size + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     at = np.searchsorted(state.broker_id, ids)
@@ -128,9 +128,10 @@ def _masks(
     brokers = np.where(known, at, -1).astype(np.int32)
     owner = np.repeat(rows, np.diff(offsets)).astype(np.int32)
     mutators.track(state, owner[known], brokers[known])
-    masks, unknown = np.zeros(rows.size, np.uint64), np.zeros(rows.size, np.uint8)
-    tables.masks_of(state.replicas, state.records, rows, offsets, brokers, masks, unknown)
-    return masks, unknown
+    masks, marked = np.zeros(rows.size, np.uint64), np.zeros(rows.size, np.uint8)
+    tables.masks_of(state.replicas, state.records, rows, offsets, brokers, masks, marked)
+    unknown = np.bincount(np.repeat(np.arange(rows.size), lengths)[~known], minlength=rows.size)
+    return masks, np.minimum(unknown, 255).astype(np.uint8)
 
 
 def _decide(
@@ -310,7 +311,7 @@ def _report(
 def _write_isrs(
     controller: Controller, rows: Rows, masks: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint8]:
-    """Leaders write ISRs themselves, and the controller reads what was written (8.1)."""
+    """Leaders write ISRs themselves, and the controller reads what was written (section 8.1)."""
     store = controller.store
     proposed = controller.state.records.take(rows)
     proposed["isr"] = masks
@@ -328,7 +329,10 @@ def _write_isrs(
 
 
 def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> Outcome:
-    """Leaders wrote ISRs themselves and left a notification: reload and announce (6.10, legacy)."""
+    """Leaders wrote ISRs themselves and left a notification: reload and announce.
+
+    Source: section 6.10, legacy.
+    """
     state = controller.state
     asked = np.sort(state.check_rows(rows))
     event = "on_isr_change_notification"

@@ -1,7 +1,7 @@
 """What a new controller loads, what it exports, and questions about the whole context.
 
-Source: specification, sections 1.5, 1.6 and 6.1; Kafka 3.9, `KafkaController.onControllerFailover`
-and `ControllerContext`.
+Source: docs/controller.md, sections 1.5, 1.6 and 6.1; Kafka 3.9,
+`KafkaController.onControllerFailover` and `ControllerContext`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def batches(controller: Controller) -> contextlib.AbstractContextManager[None]:
 
 
 def tell_starting(controller: Controller, started: npt.NDArray[np.bool_]) -> None:
-    """Steps 2 and 3 of `broker_startup` (6.2): who is told what when brokers start."""
+    """Steps 2 and 3 of `broker_startup` (section 6.2): who is told what when brokers start."""
     state, nothing = controller.state, np.empty(0, np.int32)
     if not controller.profile.tells_starting_apart:
         controller.send_update_metadata("tell all brokers of all", state.registered, nothing)
@@ -103,7 +103,7 @@ def tell_starting(controller: Controller, started: npt.NDArray[np.bool_]) -> Non
 def split_led(
     state: ClusterState, broker: int, spares_queued: bool = True
 ) -> tuple[Rows, Replicas]:
-    """Partitions that a broker leads, and replicas with which it follows (6.3, step 5).
+    """Partitions that a broker leads, and replicas with which it follows (section 6.3, step 5).
 
     Only partitions with more than one assigned replica, cached leadership and, with
     `spares_queued`, a topic that is not queued count.
@@ -121,7 +121,7 @@ def split_led(
 def partition_leaders_on_broker(
     state: ClusterState, broker: int, spares_queued: bool = True
 ) -> Rows:
-    """Partitions of more than one replica that a broker leads, assigned or not (1.5)."""
+    """Partitions of more than one replica that a broker leads, assigned or not (section 1.5)."""
     hosted = state.replicas_on(np.asarray([broker], np.int32), assigned_only=False)
     records = state.records.take(hosted.rows)
     led = (records["leader"] == broker) & (records["n_replicas"] > 1)
@@ -133,7 +133,7 @@ def partition_leaders_on_broker(
 
 
 def partitions_with_leaders(state: ClusterState) -> Rows:
-    """Partitions with cached leadership whose topic is not queued (1.5)."""
+    """Partitions with cached leadership whose topic is not queued (section 1.5)."""
     rows = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP).astype(np.int32)
     if state.any_queued:
         rows = rows[~state.topic_queued_for_deletion[state.topic_row[rows]]]

@@ -2,7 +2,7 @@
 
 A topic's status is derived from its replicas' states, so nothing of it is kept here.
 
-Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager` and `KafkaController`
+Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager` and `KafkaController`
 (`processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`). The public functions
 with an event's name are methods of `Controller`.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
-    """Deletion markers appeared: these topics are to be deleted (6.12).
+    """Deletion markers appeared: these topics are to be deleted (section 6.12).
 
     Nothing waits for brokers here: `acknowledge_deletions` or `on_stop_replica_response` bring
     their answers.
@@ -93,7 +93,7 @@ def on_stop_replica_response(
     controller: Controller, broker_id: int, rows: npt.ArrayLike, failed: npt.ArrayLike = (),
     error: bool = False,
 ) -> Outcome:
-    """A broker answers a StopReplica request that deletes replicas (6.12, 5.4).
+    """A broker answers a StopReplica request that deletes replicas (sections 6.12 and 5.4).
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def acknowledge_deletions(
 
 
 def _heeded(controller: Controller) -> npt.NDArray[np.bool_]:
-    """(T,) topics for which answers count: those whose deletion has started (5.4).
+    """(T,) topics for which answers count: those whose deletion has started (section 5.4).
 
     Before 2.1 no topic is marked as started, and answers count for all that are queued.
     """

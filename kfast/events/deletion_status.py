@@ -3,7 +3,7 @@
 Nothing of it is kept but where a replica was last seen being deleted: while it still is, its topic
 waits, and nothing else of the topic matters.
 
-Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager.resumeDeletions`.
+Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager.resumeDeletions`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Steps of a deletion: topics begin to be deleted, or are gone; and sets of their replicas.
 
-Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager`.
+Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager`.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def finish_deletion(controller: Controller, topics: Rows) -> None:
     """`finish` of section 6.12: the topics are gone, and their rows are free."""
     state = controller.state
     rows = rows_of(state, topics)
-    deleted = in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
     machine = controller.replica_state_machine
-    controller.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
+    for topic in topics:
+        deleted = in_state(state, rows_of(state, topic[None]), ReplicaState.DELETION_SUCCESSFUL)
+        controller.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
     if not controller.profile.deletes_partitions_at_start:
         _take_partitions_away(controller, rows)
     topic_events.remove_topics(controller, topics)

@@ -1,6 +1,6 @@
 """Elections on demand, automatic rebalancing, and unclean election by configuration.
 
-Source: specification, sections 6.8 and 6.11; Kafka 3.9, `KafkaController.onReplicaElection`,
+Source: docs/controller.md, sections 6.8 and 6.11; Kafka 3.9, `KafkaController.onReplicaElection`,
 `processReplicaLeaderElection`, `checkAndTriggerAutoLeaderRebalance`. The functions are methods of
 `Controller`.
 """
@@ -20,11 +20,18 @@ from kfast.errors import ArgumentError
 from kfast.events import context, visits
 from kfast.kernels import hosting
 from kfast.profiles import UNSUPPORTED, Profile
-from kfast.results import Result
-from kfast.schema import Code, PartitionState, Strategy
+from kfast.results import EventFailed, Result
+from kfast.schema import (
+    IMBALANCE,
+    PREFERRED_LEADERS,
+    REPLIES,
+    Code,
+    PartitionState,
+    Strategy,
+)
 from kfast.state.records import Rows
 from kfast.state.survey import survey_leaders
-from kfast.state.tables import broker_ids, topic_names
+from kfast.state.tables import broker_ids, row_keys
 from kfast.store import ControllerMoved
 
 if TYPE_CHECKING:
@@ -38,10 +45,6 @@ _UNAVAILABLE = {
     "preferred": "PREFERRED_LEADER_NOT_AVAILABLE", "unclean": "ELIGIBLE_LEADERS_NOT_AVAILABLE",
 }
 Partitions = Sequence[tuple[str, int]] | npt.NDArray[np.int32]
-REPLIES = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("leader", pa.int32()),
-    ("error", pa.string()),
-])
 
 
 def elect_leaders(
@@ -49,7 +52,7 @@ def elect_leaders(
     type: str = "preferred", trigger: str = "AdminClient",
     *, without_leadership: int | None = None,
 ) -> Outcome:
-    """Elect leaders on demand (6.8).
+    """Elect leaders on demand (section 6.8).
 
     Parameters
     ----------
@@ -65,7 +68,8 @@ def elect_leaders(
     Returns
     -------
     Outcome
-        `replies` is a table topic, partition, leader, error: Kafka's reply per partition.
+        `replies` is a table topic, partition, partition_row, leader, error: Kafka's reply per
+        partition.
         Partitions that are missing in Kafka's reply are missing there. `error` is set, and nobody
         is elected, where a known partition without leadership makes the whole event fail, or
         where the profile knows no such election.
@@ -107,12 +111,17 @@ def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result
 
 
 def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]]) -> None:
-    """Step 11 of section 6.1: the preferred elections that the last controller left behind."""
+    """Step 11 of section 6.1: the preferred elections that the last controller left behind.
+
+    A partition without leadership makes the failover fail, and the controller resigns.
+    """
     state = controller.state
     topics, numbers = partition_keys("preferred_election", partitions)
     rows = state.lookup.rows(state.lookup.topics(topics), numbers)
     rows = np.unique(rows[rows >= 0]).astype(np.int32)
     rows = rows[(state.records["flags"][rows] & schema.FLAG_ASSIGNED) != 0]
+    if ((state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) == 0).any():
+        raise EventFailed("NoSuchElement")
     first = state.replicas[rows, 0].astype(np.int32)
     rows = rows[state.records["leader"][rows] != first]
     elect(controller, rows[~_queued(state, rows)], "preferred", "ZkTriggered")
@@ -196,26 +205,22 @@ def _replies(
     said[asked[result.codes == Code.MOVED]] = "ELECTION_NOT_NEEDED"
     kept[asked] = result.in_result
     leaders[asked[elected]] = broker_ids(state, state.records["leader"][rows[asked[elected]]])
-    names = topic_names(state, rows[kept]).dictionary_decode()
     none = said[kept] != ""
-    table = pa.table(
-        [
-            names, pa.array(state.partition[rows[kept]]), pa.array(leaders[kept], mask=none),
-            pa.array(said[kept], pa.string(), mask=~none),
-        ],
-        schema=REPLIES,
-    )
+    table = REPLIES.table({
+        **row_keys(state, rows[kept]), "leader": pa.array(leaders[kept], mask=none),
+        "error": pa.array(said[kept], pa.string(), mask=~none),
+    })
     absent = [
         {"topic": t, "partition": p, "error": "UNKNOWN_TOPIC_OR_PARTITION"} for t, p in unknown
     ]
-    return pa.concat_tables([table, pa.Table.from_pylist(absent, REPLIES)])
+    return pa.concat_tables([table, pa.Table.from_pylist(absent, REPLIES.schema)])
 
 
 def rebalance_leaders(
     controller: Controller, percentage: float = 10, *, counts: pa.Table | None = None,
     reassigned: int | None = None,
 ) -> Outcome:
-    """Give partitions back to their preferred replicas, broker by broker (6.8, auto).
+    """Give partitions back to their preferred replicas, broker by broker (section 6.8, auto).
 
     Parameters
     ----------
@@ -253,7 +258,7 @@ def rebalance_leaders(
     except ControllerMoved:
         return controller.resigned("rebalance_leaders")
     outcome = controller.journal.finish("rebalance_leaders")
-    outcome.imbalance = pa.table({
+    outcome.imbalance = IMBALANCE.table({
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
         "led_by_others": pa.array(others[brokers]), "ratio": pa.array(ratio[brokers]),
     })
@@ -271,7 +276,7 @@ def count_preferred(state: ClusterState) -> pa.Table:
     """
     preferred, others, _ = survey_leaders(state)
     brokers = np.flatnonzero(preferred)
-    return pa.table({
+    return PREFERRED_LEADERS.table({
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
         "led_by_others": pa.array(others[brokers]),
     })
@@ -311,7 +316,7 @@ def _rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int
 def _candidates(controller: Controller, rows: Rows) -> Rows:
     """Rows of existing topics whose preferred replica is online and in the cached ISR.
 
-    Older versions do not ask for the ISR (8.1).
+    Older versions do not ask for the ISR (section 8.1).
     """
     state, profile = controller.state, controller.profile
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
@@ -326,7 +331,10 @@ def _candidates(controller: Controller, rows: Rows) -> Rows:
 def enable_unclean_leader_election(
     controller: Controller, topics: Sequence[str] | None = None
 ) -> Outcome:
-    """`unclean.leader.election.enable` becomes true, for some topics or as the default (6.11)."""
+    """`unclean.leader.election.enable` becomes true, for some topics or as the default.
+
+    Source: section 6.11.
+    """
     state = controller.state
     if topics is not None:
         topics = check_topics("topics", topics)

@@ -3,8 +3,8 @@
 The controller of those versions knows where a partition is to go from the reassignment node alone;
 an assignment is one list. Partitions go one by one, each step as the version before took it.
 
-Source: specification, section 8.1; Kafka 2.0, `KafkaController.maybeTriggerPartitionReassignment`
-and `onPartitionReassignment`.
+Source: docs/controller.md, section 8.1; Kafka 2.0,
+`KafkaController.maybeTriggerPartitionReassignment` and `onPartitionReassignment`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def mark_waiting(state: ClusterState) -> None:
 
 
 def resume_legacy(controller: Controller) -> None:
-    """Go on with everything that the node holds (6.1, step 9)."""
+    """Go on with everything that the node holds (section 6.1, step 9)."""
     waiting = controller.state.reassignment_targets
     rows = np.asarray(sorted(waiting), np.int32)
     codes = np.zeros(rows.size, np.uint8)

@@ -1,6 +1,6 @@
 """A log directory of a broker fails.
 
-Source: specification, section 6.9; Kafka 3.9, `KafkaController.onBrokerLogDirFailure`,
+Source: docs/controller.md, section 6.9; Kafka 3.9, `KafkaController.onBrokerLogDirFailure`,
 `processLeaderAndIsrResponseReceived`. The public functions are methods of `Controller`.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def on_broker_log_dir_failure(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
-    """Log directories failed somewhere on these brokers: they are probed (6.9, 1)."""
+    """Log directories failed somewhere on these brokers: they are probed (section 6.9, step 1)."""
     hosted = controller.state.replicas_on_brokers(broker_ids)
     event = "on_broker_log_dir_failure"
     error = _refusal(controller)
@@ -37,7 +37,9 @@ def on_leader_and_isr_response(
     controller: Controller, broker_id: int, offline: npt.ArrayLike = (),
     online: npt.ArrayLike = (),
 ) -> Outcome:
-    """A broker answered LeaderAndIsr: which partitions' directories are offline (6.9, 2).
+    """A broker answered LeaderAndIsr: which partitions' directories are offline.
+
+    Source: section 6.9, step 2.
 
     Parameters
     ----------
@@ -55,7 +57,9 @@ def on_leader_and_isr_response(
 
 
 def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLike) -> Outcome:
-    """A log directory with these partitions failed on a broker: probe, answer, and all (6.9).
+    """A log directory with these partitions failed on a broker: probe, answer, and all.
+
+    Source: section 6.9.
 
     Every other replica of the broker answers that it is well.
     """
@@ -76,7 +80,10 @@ def on_log_dir_failure(controller: Controller, broker_id: int, rows: npt.ArrayLi
 
 
 def _refusal(controller: Controller) -> str | None:
-    """Why an event of this file is refused: nobody to handle it, or a version without it (8.1)."""
+    """Why an event of this file is refused: nobody to handle it, or a version without it.
+
+    Source: section 8.1.
+    """
     if not controller.active:
         return "NOT_CONTROLLER"
     return None if controller.profile.has_log_dirs else UNSUPPORTED
@@ -100,7 +107,10 @@ def slots_on(state: ClusterState, broker_id: int, rows: Rows) -> Replicas:
 
 
 def note_offline_dirs(state: ClusterState, broker_id: int, bad: Rows, good: Rows) -> Rows:
-    """Update a broker's offline directories; returns the rows that are newly offline (6.9, 2)."""
+    """Update a broker's offline directories; returns the rows that are newly offline.
+
+    Source: section 6.9, step 2.
+    """
     known = [row for row in good.tolist() if not _is_dir_offline(state, broker_id, row)]
     recovered = np.setdiff1d(good, np.asarray(known, np.int32)).astype(np.int32)
     newly = np.asarray(

@@ -4,7 +4,8 @@ Kafka runs one partition after the other. Rows are independent, so many partitio
 phase together, with a batch of requests for each; only where a partition could fail half way, or
 its topic is queued for deletion, or a store is asked, they go one by one.
 
-Source: specification, sections 6.6 and 6.7; Kafka 3.9, `KafkaController.onPartitionReassignment`.
+Source: docs/controller.md, sections 6.6 and 6.7; Kafka 3.9,
+`KafkaController.onPartitionReassignment`.
 """
 
 from __future__ import annotations

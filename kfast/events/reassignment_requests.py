@@ -1,9 +1,9 @@
 """Who asks for reassignments, and when they go on.
 
-Source: specification, section 6.7; Kafka 3.9, `KafkaController.processApiPartitionReassignment`,
-`processZkPartitionReassignment`, `processListPartitionReassignments`,
-`maybeTriggerPartitionReassignment`. The public functions with an event's name are methods of
-`Controller`.
+Source: docs/controller.md, section 6.7; Kafka 3.9,
+`KafkaController.processApiPartitionReassignment`, `processZkPartitionReassignment`,
+`processListPartitionReassignments`, `maybeTriggerPartitionReassignment`. The public functions with
+an event's name are methods of `Controller`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kfast.events.reassignment_steps import Targets
 from kfast.kernels import reassign
 from kfast.profiles import UNSUPPORTED
 from kfast.results import EventFailed
-from kfast.schema import ReassignmentCode
+from kfast.schema import REASSIGNMENTS, ReassignmentCode
 from kfast.state.records import Rows
-from kfast.state.tables import first_slots, id_lists, ordered_lists, topic_names
+from kfast.state.tables import first_slots, id_lists, ordered_lists, row_keys
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
@@ -44,10 +44,6 @@ NOBODY = np.empty(0, np.int32)
 NOTHING_ASKED = ASSIGNMENTS.empty_table()
 """What the start of most clusters finds in the reassignment node: making it anew takes longer than
 all the rest of the start of a small one."""
-LISTED = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32())),
-    ("adding", pa.list_(pa.int32())), ("removing", pa.list_(pa.int32())),
-])
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ class Requests:
 def alter_partition_reassignments(
     controller: Controller, reassignments: Reassignments
 ) -> Outcome:
-    """Start, change or cancel reassignments (6.7, API call).
+    """Start, change or cancel reassignments (section 6.7, API call).
 
     Parameters
     ----------
@@ -112,7 +108,7 @@ def alter_partition_reassignments(
 def reassign_partitions(
     controller: Controller, reassignments: Reassignments, *, reassigned: int | None = None
 ) -> Outcome:
-    """The legacy reassignment node was created (6.7); no list is checked.
+    """The legacy reassignment node was created (section 6.7); no list is checked.
 
     Parameters and results as of `alter_partition_reassignments`; partitions that fail are removed
     from the node. `ArgumentError` where a list is empty, names a negative id, or is null.
@@ -130,7 +126,7 @@ def reassign_partitions(
 
 
 def on_partition_reassignment(controller: Controller, rows: npt.ArrayLike) -> Outcome:
-    """Go on with the reassignments of some rows, to the assignments they have (6.7).
+    """Go on with the reassignments of some rows, to the assignments they have (section 6.7).
 
     `error` is set where one of them fails, as it ends Kafka's handler.
     """
@@ -149,8 +145,8 @@ def list_partition_reassignments(
     Returns
     -------
     pa.Table
-        topic, partition, replicas, adding, removing; unknown partitions and those that are not
-        being reassigned are left out.
+        topic, partition, partition_row, replicas, adding, removing; unknown partitions and those
+        that are not being reassigned are left out.
     """
     state = controller.state
     if partitions is None:
@@ -163,15 +159,12 @@ def list_partition_reassignments(
     records = state.records.take(rows)
     rows = rows[(records["adding"] != 0) | (records["removing"] != 0)]
     records = state.records.take(rows)
-    return pa.table(
-        [
-            topic_names(state, rows).dictionary_decode(), pa.array(state.partition[rows]),
-            id_lists(state, rows, first_slots(records["n_replicas"])),
-            ordered_lists(state, "adding", rows, records["adding"]),
-            ordered_lists(state, "removing", rows, records["removing"]),
-        ],
-        schema=LISTED,
-    )
+    return REASSIGNMENTS.table({
+        **row_keys(state, rows),
+        "replicas": id_lists(state, rows, first_slots(records["n_replicas"])),
+        "adding": ordered_lists(state, "adding", rows, records["adding"]),
+        "removing": ordered_lists(state, "removing", rows, records["removing"]),
+    })
 
 
 # --- when they go on ---------------------------------------------------------------------------
@@ -324,7 +317,7 @@ def as_table(reassignments: Reassignments) -> pa.Table:
 
 
 def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which assignments say that they are being reassigned (1.3)."""
+    """Which assignments say that they are being reassigned (section 1.3)."""
     moving = np.zeros(rows.size, np.bool_)
     some = rows >= 0
     records = state.records.take(rows[some])

@@ -1,6 +1,6 @@
 """Steps that a reassignment is made of, whichever version takes them.
 
-Source: specification, sections 6.6 and 6.7; Kafka 3.9, `KafkaController` (`updateLeaderEpoch`,
+Source: docs/controller.md, sections 6.6 and 6.7; Kafka 3.9, `KafkaController` (`updateLeaderEpoch`,
 `moveReassignedPartitionLeaderIfRequired`, `stopRemovedReplicasOfReassignedPartition`).
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
+from kfast.broker_groups import GroupOrder, exceeds_small_map
 from kfast.conversation.talk import Talk
 from kfast.journal.effects import KIND_IS_NEW, Effects
 from kfast.kernels import hosting, reassign
@@ -235,7 +236,16 @@ def stop_removed(controller: Controller, phase: str, rows: Rows, slots: Slots) -
 def move(
     controller: Controller, phase: str, target: ReplicaState, rows: Rows, slots: Slots
 ) -> None:
-    """One call of the replica machine for some slots of some rows."""
+    """One call of the replica machine for some slots of some rows.
+
+    Kafka makes a call for each partition. Where the order of its brokers depends on how many they
+    are, those with many come apart.
+    """
     controller.journal.prefix = f"{phase}: "
     machine = controller.replica_state_machine
-    controller.checked(machine.run(Replicas(rows, slots), target))
+    parts = [np.ones(rows.size, np.bool_)]
+    if controller.profile.group_order is GroupOrder.SCALA_2_12:
+        many = exceeds_small_map(slots)
+        parts = [part for part in (~many, many) if part.any()]
+    for part in parts:
+        controller.checked(machine.run(Replicas(rows[part], slots[part]), target))

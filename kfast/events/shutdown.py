@@ -1,7 +1,7 @@
 """A broker asks for its controlled shutdown.
 
-Source: specification, section 6.3; Kafka 3.9, `KafkaController.doControlledShutdown`. The public
-function is a method of `Controller`.
+Source: docs/controller.md, section 6.3; Kafka 3.9, `KafkaController.doControlledShutdown`. The
+public function is a method of `Controller`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANY = -MAX_LONG, MAX_LONG
 def controlled_shutdown(
     controller: Controller, broker_id: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH
 ) -> Outcome:
-    """A broker asks to shut down: its leaders move, it leaves the ISRs (6.3).
+    """A broker asks to shut down: its leaders move, it leaves the ISRs (section 6.3).
 
     Returns
     -------

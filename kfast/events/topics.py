@@ -1,14 +1,14 @@
 """Topics and partitions are created, or topics vanish.
 
-Source: specification, section 6.4; Kafka 3.9, `KafkaController.processTopicChange`,
+Source: docs/controller.md, section 6.4; Kafka 3.9, `KafkaController.processTopicChange`,
 `processPartitionModifications`, `onNewPartitionCreation`. The public functions are methods of
 `Controller`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +26,24 @@ if TYPE_CHECKING:
     from kfast.journal import Outcome
 
 
+TOPIC_CONFIGS: Mapping[str, Callable[[str, object], int]] = {
+    "min.insync.replicas": arguments.config_count,
+    "unclean.leader.election.enable": arguments.config_boolean,
+}
+"""Configurations of a topic that the controller's answers depend on, and how a value is read."""
+
+UNSET = -1
+"""The value of a configuration that a topic does not have: the brokers' default is in force."""
+
+
 def on_topic_change(
     controller: Controller,
     created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table | None = None,
     gone: Sequence[str] = (),
+    *,
+    configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Outcome:
-    """The list of topics changed: new ones are set up, vanished ones forgotten (6.4).
+    """The list of topics changed: new ones are set up, vanished ones forgotten (section 6.4).
 
     Parameters
     ----------
@@ -39,27 +51,41 @@ def on_topic_change(
         A table has columns topic, partition and replicas.
     gone : sequence of str
         Topics that vanished from the store. Their states stay behind, as in Kafka.
+    configs : mapping of topic to (config to value), optional
+        The configurations of created topics: `min.insync.replicas` and
+        `unclean.leader.election.enable`; what a topic's mapping lacks has the brokers' default.
+        They are in force before the partitions are created. A created topic that has no mapping
+        keeps the configuration that it had when it vanished; a new one has none.
 
     Raises
     ------
     ArgumentError
-        A created topic exists, a vanished one does not, or a list names a broker twice.
-        Nothing is changed.
+        A created topic exists, a vanished one does not, or a list names a broker twice; a
+        configuration is of a topic that is not created here, is not one of the two, or has a value
+        that Kafka does not allow. Nothing is changed.
+
+    References
+    ----------
+    Kafka 3.9, `AdminZkClient.createTopicWithAssignment`, which writes a topic's whole
+    configuration before its assignment.
     """
     state = controller.state
     new = as_table({} if created is None else created)
     check_created(state, new, exists=False)
+    parsed = {} if configs is None else parse_configs(new, configs)
     lost = state.find_topics(gone)
     if not controller.active:
         return controller.refused("on_topic_change", "NOT_CONTROLLER")
     remove_topics(controller, lost)
-    return _create(controller, new, "on_topic_change")
+    rows = set_assignments(state, new)
+    set_configs(state, parsed)
+    return _create(controller, rows, "on_topic_change")
 
 
 def on_partition_modifications(
     controller: Controller, topic: str, assignments: Mapping[int, Sequence[int]]
 ) -> Outcome:
-    """A topic got more partitions (6.4, topic node modified).
+    """A topic got more partitions (section 6.4, topic node modified).
 
     Partitions that have replicas already are left alone; of a queued topic nothing is set up.
     """
@@ -72,11 +98,10 @@ def on_partition_modifications(
     new = without_replicas(state, new)
     if state.topic_queued_for_deletion[state.find_topics([topic])[0]]:
         new = new.slice(0, 0)
-    return _create(controller, new, "on_partition_modifications")
+    return _create(controller, set_assignments(state, new), "on_partition_modifications")
 
 
-def _create(controller: Controller, new: pa.Table, event: str) -> Outcome:
-    rows = set_assignments(controller.state, new)
+def _create(controller: Controller, rows: Rows, event: str) -> Outcome:
     return controller.attempt(event, lambda: on_new_partition_creation(controller, np.sort(rows)))
 
 
@@ -109,6 +134,46 @@ def as_table(created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table) -> p
     numbers = table.column("partition").to_numpy().astype(np.int64)
     arguments.check_range("partitions of created", numbers, 0, arguments.MAX_INT)
     return table
+
+
+def parse_configs(new: pa.Table, configs: Any) -> dict[str, list[int]]:
+    """Return the configurations of created topics: values in the order of `TOPIC_CONFIGS`."""
+    if not isinstance(configs, Mapping) or not all(
+        isinstance(config, Mapping) for config in configs.values()
+    ):
+        raise ArgumentError(
+            f"configs is {arguments.shown(configs)}: a mapping of topics to mappings of configs to "
+            "values is needed"
+        )
+    created = set(pc.unique(new.column("topic")).to_pylist())
+    parsed = {}
+    for topic, config in configs.items():
+        if topic not in created:
+            raise ArgumentError(
+                f"configs names topic {arguments.shown(topic)}, which this call does not create"
+            )
+        for name in config:
+            if name not in TOPIC_CONFIGS:
+                raise ArgumentError(
+                    f"configs of topic {topic!r} has {arguments.shown(name)}, which kfast does not "
+                    f"use; these are: {', '.join(TOPIC_CONFIGS)}"
+                )
+        parsed[topic] = [
+            int(parse(f"{name} of topic {topic!r}", config[name])) if name in config else UNSET
+            for name, parse in TOPIC_CONFIGS.items()
+        ]
+    return parsed
+
+
+def set_configs(state: ClusterState, configs: Mapping[str, list[int]]) -> None:
+    """Replace the configurations of some topics by what `parse_configs` made of them."""
+    if not configs:
+        return
+    topics = state.find_topics(list(configs))
+    values = np.array(list(configs.values()), np.int32)
+    state.topic_min_insync_replicas[topics] = values[:, 0]
+    state.topic_unclean_leader_election[topics] = values[:, 1]
+    mutators.refresh_unclean(state)
 
 
 def check_created(state: ClusterState, new: pa.Table, *, exists: bool) -> None:

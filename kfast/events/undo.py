@@ -4,7 +4,7 @@ Without a rule the events below are what they were. With one, most of them keep 
 while they run. Those that ask the rule before they change anything need none: a failure and a
 controlled shutdown that visit each partition once, and events that cannot come to ask it.
 
-Source: specification, section 6.
+Source: docs/controller.md, section 6.
 """
 
 from __future__ import annotations

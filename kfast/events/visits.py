@@ -4,7 +4,7 @@ Where the cache is the store and no topic is queued for deletion, partitions hav
 each other, so all steps of an event can be taken on one partition before the next. What happens,
 and what the journal says, is the same as step by step.
 
-Source: specification, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
+Source: docs/controller.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def can_start(controller: Controller) -> bool:
 
 
 def start_machines(controller: Controller) -> None:
-    """Start the machines of a new controller (2.2, 3.2), as far as it takes no election."""
+    """Start a new controller's machines (sections 2.2 and 3.2), as far as nobody is elected."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     threads = threads_for(state.n_partitions, controller.replica_state_machine.threads)
     online, offline, first = (journal.new_tally(threads) for _ in range(3))
@@ -62,6 +62,7 @@ def start_machines(controller: Controller) -> None:
     startup.start_machines(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
         state.topic_flags, state.leader_offline, state.pending,
+        controller.replica_state_machine.rank_startup(online=False),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), state.controller_epoch,
         moving, state.any_queued, journal.counting, online, offline, first, healthy, hosted,
     )
@@ -93,13 +94,15 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     except PolicyError:
         state.broker_status[brokers] = before
         raise
+    ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
     state.mark_led(rows)
     failures.fail_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
-        previous_mask(valid[PartitionState.OFFLINE]), previous_mask(valid[PartitionState.ONLINE]),
+        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, ranks,
+        rows, previous_mask(valid[PartitionState.OFFLINE]),
+        previous_mask(valid[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
         state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
         recovers, journal.counting, decided, offline, online, gone, counts, room.as_bytes,
@@ -135,8 +138,9 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
     state.mark_led(rows)
     visits.start_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, rows,
-        previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
+        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen,
+        controller.replica_state_machine.rank_groups(ReplicaState.ONLINE, brokers, rows),
+        rows, previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
         previous_mask(profile.partition_previous[PartitionState.ONLINE]),
         profile.kernel_strategy(Strategy.OFFLINE), state.controller_epoch,
         state.leader_recovery_supported and profile.marks_recovery, journal.counting,
@@ -152,7 +156,7 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
 
 
 def shut_down_broker(controller: Controller, broker: int) -> Rows:
-    """Steps 4 to 9 of a controlled shutdown (6.3); returns the rows that the broker still leads."""
+    """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     before = state.broker_status[broker]
     state.broker_status[broker] |= SHUTTING_DOWN
@@ -225,7 +229,7 @@ def can_rebalance(controller: Controller) -> bool:
 
 
 def rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]:
-    """The elections of 6.8, auto, step 3; returns the broker rows with something to elect.
+    """The elections of section 6.8, auto, step 3; returns the broker rows with something to elect.
 
     `unbalanced` are broker rows, `rows` all partitions that another than the preferred replica
     leads: those that the survey has marked, so that none needs to be marked again.
@@ -265,7 +269,7 @@ def can_catch_up(controller: Controller) -> bool:
 def catch_up_brokers(
     controller: Controller, brokers: Rows
 ) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Leaders report ISRs with some broker rows (6.10).
+    """Leaders report ISRs with some broker rows (section 6.10).
 
     Returns the rows reported, the answers, and the broker rows of the leaders that report.
     """

@@ -7,7 +7,7 @@ own mistake: `InvariantError`.
 Here are rules 1 to 19 and 22 to 26, and of 20 and 21 what slots must satisfy. `check_call` is for
 rule 22, which speaks of a single call of the partition machine.
 
-Source: specification, section 9; the numbers are its numbers.
+Source: docs/controller.md, section 9; the numbers are its numbers.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def check(state: ClusterState, *, offline: bool = True) -> None:
     """Check the rules that one state shows; `InvariantError` names the first that fails.
 
     Rule 11 is left out where not `offline`. Kafka's own count leaves it when an Offline partition
-    outlives its topic (`remove_topic` keeps states, 1.6) and the name is then deleted or made
-    again, or when somebody moves partitions of a started topic by hand.
+    outlives its topic (`remove_topic` keeps states, section 1.6) and the name is then deleted or
+    made again, or when somebody moves partitions of a started topic by hand.
     """
     counters_are_what_they_count(state, offline=offline)
     kept_survey_is_current(state)
@@ -51,10 +51,10 @@ def check_step(
     """Check the rules that compare two states with one event of the controller between them.
 
     Rows that the event added are left out. A failover makes all states anew and is left out of
-    rule 1 for its first step, as the specification says. Rules 2, 4 and 8 do not bind a profile
+    rule 1 for its first step, as section 9 says. Rules 2, 4 and 8 do not bind a profile
     that caches what it failed to write, that empties the ISR where unclean election is allowed, or
-    that does not cache the epoch which a reassignment raises (8.1). With a store, rule 5 is left
-    out: the ISR that an election finds there may be newer than the cached one.
+    that does not cache the epoch which a reassignment raises (section 8.1). With a store, rule 5 is
+    left out: the ISR that an election finds there may be newer than the cached one.
     """
     version = find_profile(profile)
     if not version.caches_lost_writes:

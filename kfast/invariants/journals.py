@@ -1,6 +1,6 @@
 """Rules of section 9 that the full journal of one event shows, with the states around it.
 
-Source: specification, section 9; the numbers are its numbers.
+Source: docs/controller.md, section 9; the numbers are its numbers.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def deleted_topics_were_deleted(
 ) -> None:
     """Rule 26, first half: a topic goes when each of its replicas was deleted.
 
-    A topic whose node somebody else removed (6.4) goes without that.
+    A topic whose node somebody else removed (section 6.4) goes without that.
     """
     if outcome.event == "on_topic_change":
         return
@@ -174,7 +174,10 @@ def isr_never_grows_by_election(outcome: Outcome) -> None:
 def unclean_elections_are_marked(
     after: ClusterState, outcome: Outcome, profile: Profile = ZK_3_9
 ) -> None:
-    """Rule 6: who is elected outside the ISR is its only member, and has to recover (8.1)."""
+    """Rule 6: who is elected outside the ISR is its only member, and has to recover.
+
+    Source: section 8.1.
+    """
     recovers = after.leader_recovery_supported and profile.marks_recovery
     for row in elected(outcome):
         if not row["unclean"]:
@@ -217,7 +220,7 @@ def queued_topics_rest(
     """Rule 14: partitions of queued topics get no leader but by a reassignment or by hand.
 
     Topics are meant that were queued before the event and are after it: a new controller finds
-    out anew which are. Older versions do not ask in a controlled shutdown (8.1).
+    out anew which are. Older versions do not ask in a controlled shutdown (section 8.1).
     """
     queued = set(after.topic.filter(pa.array(after.topic_queued_for_deletion)).to_pylist())
     queued &= set(before.topic.filter(pa.array(before.topic_queued_for_deletion)).to_pylist())

@@ -1,6 +1,6 @@
 """Rules of section 9 that one state shows.
 
-Source: specification, section 9; the numbers are its numbers.
+Source: docs/controller.md, section 9; the numbers are its numbers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def counters_are_what_they_count(state: ClusterState, *, offline: bool = True) -
 
 
 def kept_survey_is_current(state: ClusterState) -> None:
-    """What serves the automatic rebalance (6.8): every row that another leads is marked."""
+    """What serves the automatic rebalance (section 6.8): every row that another leads is marked."""
     if state.survey is None or not state.survey.speaks_of(state):
         return
     fresh = state.copy()

@@ -1,6 +1,6 @@
 """Rules of section 9 that compare a state with the one before.
 
-Source: specification, section 9; the numbers are its numbers.
+Source: docs/controller.md, section 9; the numbers are its numbers.
 """
 
 from __future__ import annotations

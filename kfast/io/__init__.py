@@ -7,16 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kfast.arguments import check_instance
 from kfast.errors import ArgumentError
 from kfast.io.arrow import read_arrow, write_arrow
-from kfast.io.brokers import add_brokers_file, read_brokers_file
+from kfast.io.brokers import (
+    add_brokers_file,
+    add_new_brokers,
+    parse_brokers,
+    read_brokers_file,
+)
 from kfast.io.describe import Progress, read_describe
 from kfast.io.describe_text import write_describe
-from kfast.io.kinds import binary_kind, text_kind
+from kfast.io.kinds import check_plan, recognise
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plans import read_plan
 from kfast.io.reassignment import read_reassignment, write_reassignment
-from kfast.io.tables import SourceTables, add_defaults, mark_up, note_down
+from kfast.io.tables import SourceTables, add_defaults, mark_up, note_presumed
 from kfast.io.text import Source, check_utf8, load, writing
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
@@ -28,6 +34,7 @@ __all__ = [
     "SourceTables",
     "complete",
     "gather",
+    "parse_brokers",
     "read",
     "read_brokers_file",
     "read_plan",
@@ -49,6 +56,7 @@ def read(
     path: Source,
     *,
     brokers_file: Source | None = None,
+    add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
@@ -66,6 +74,9 @@ def read(
         The file; `-` is standard input. A pair is what messages call it, and what it holds.
     brokers_file : path, or (str, bytes), optional
         CSV with the columns broker_id, rack and perhaps registered: see `kfast.io.brokers`.
+    add_brokers : mapping of int to str or None, optional
+        Brokers that the file does not name, each with its rack or None for none. They are
+        registered and hold no replica.
     defaults : mapping, optional
         Brokers' defaults: `min.insync.replicas`, `unclean.leader.election.enable`,
         `delete.topic.enable`.
@@ -84,9 +95,17 @@ def read(
         The file cannot be read, is of another kind, is damaged, or contradicts itself. The message
         names the file, the line, what was found and what is right.
     ArgumentError
-        A default or a broker id that kfast cannot take.
+        A default or a broker id that kfast cannot take; a broker to be added that the file names,
+        or one to be up that it does not.
     """
-    tables = gather(path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress)
+    tables = gather(
+        path,
+        brokers_file=brokers_file,
+        add_brokers=add_brokers,
+        defaults=defaults,
+        up=up,
+        progress=progress,
+    )
     return ClusterState.from_tables(
         tables.brokers,
         tables.topics,
@@ -101,12 +120,20 @@ def read_tables(
     path: Source,
     *,
     brokers_file: Source | None = None,
+    add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
 ) -> SourceTables:
     """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
-    tables = gather(path, brokers_file=brokers_file, defaults=defaults, up=up, progress=progress)
+    tables = gather(
+        path,
+        brokers_file=brokers_file,
+        add_brokers=add_brokers,
+        defaults=defaults,
+        up=up,
+        progress=progress,
+    )
     if is_flat(tables.partitions):
         return replace(tables, partitions=to_lists(tables.partitions, tables.source))
     return tables
@@ -116,6 +143,7 @@ def gather(
     path: Source,
     *,
     brokers_file: Source | None = None,
+    add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
@@ -123,36 +151,42 @@ def gather(
     """`read_tables`, the partitions in the form that the file has: flat, or with lists."""
     tables = map_parquet(path)
     if tables is None:
-        name, data = load(path)
-        tables = _read_data(name, data, progress)
-    return complete(tables, brokers_file=brokers_file, defaults=defaults, up=up)
+        name, data, (kind, start) = load(path, recognise)
+        tables = _read_data(name, data, kind, start, progress)
+    return complete(
+        tables, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
+    )
 
 
 def complete(
     tables: SourceTables,
     *,
     brokers_file: Source | None = None,
+    add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
 ) -> SourceTables:
     """Add what a caller of `read` says to what a file says."""
     if brokers_file is not None:
         tables = add_brokers_file(tables, brokers_file)
-    return note_down(mark_up(add_defaults(tables, defaults), up))
+    if add_brokers is not None:
+        tables = add_new_brokers(tables, add_brokers)
+    return note_presumed(mark_up(add_defaults(tables, defaults), up))
 
 
-def _read_data(name: str, data: bytes, progress: Progress | None) -> SourceTables:
+def _read_data(
+    name: str, data: bytes, kind: str, start: int, progress: Progress | None
+) -> SourceTables:
     """Read what a file holds."""
-    kind = binary_kind(name, data)
     if kind == "arrow":
         return read_arrow(name, data)
     if kind == "parquet":
         return read_parquet(name, data)
     if survey(data)[2]:
         check_utf8(name, data)
-    kind, start = text_kind(name, data)
     if kind == "describe":
         return read_describe(name, data, progress)
+    check_plan(name, data, start)
     return read_reassignment(name, data, start)
 
 
@@ -183,6 +217,7 @@ def write(
         The format is unknown, or the name of the file does not tell; a flat file cannot hold
         this cluster.
     """
+    check_instance("state", state, ClusterState, SourceTables)
     chosen = format or _format_of(path)
     if chosen not in FORMATS:
         raise ArgumentError(f"format {chosen!r} is not one of {', '.join(FORMATS)}")

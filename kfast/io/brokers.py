@@ -1,27 +1,34 @@
-"""The brokers file: a CSV of what a describe text lacks, the racks.
+"""Brokers that an export does not show, or of which it shows too little.
 
-Its columns are `broker_id`, `rack` (empty for none) and, if wanted, `registered` (true or false).
-With `registered` the file decides which brokers are up. Without it, a broker that the source shows
-keeps what is concluded from there, and one that only the file names is up and holds no replica.
+The brokers file is a CSV of what a describe text lacks, the racks. Its columns are `broker_id`,
+`rack` (empty for none) and, if wanted, `registered` (true or false). With `registered` the file
+decides which brokers are up. Without it, a broker that the source shows keeps what is concluded
+from there, and one that only the file names is up and holds no replica.
+
+A caller may add brokers without a file too: ids that nothing names yet, each with a rack or none.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
-from kfast.errors import InputError
-from kfast.io.tables import SourceTables, registered
+from kfast import arguments
+from kfast.errors import ArgumentError, InputError
+from kfast.io.tables import SourceTables, brokers_of, registered, settle
 from kfast.io.text import Source, check_utf8, load, name_of, quote, some
+from kfast.state.loading import ALL_REGISTERED
 
-__all__ = ["add_brokers_file", "read_brokers_file"]
+__all__ = ["add_brokers_file", "add_new_brokers", "parse_brokers", "read_brokers_file"]
 
 _COLUMNS = ("broker_id", "rack", "registered")
 _BOOLEANS = {"true": True, "false": False, "": None}
+_BROKER = re.compile(r"([0-9]{1,10})(?::rack=([^,]+))?")
 
 
 def read_brokers_file(path: Source) -> pa.Table:
@@ -32,20 +39,18 @@ def read_brokers_file(path: Source) -> pa.Table:
     InputError
         The file has other columns, or a line has a value that is not right.
     """
-    name, data = load(path)
+    name, data, head = load(path, _head)
     check_utf8(name, data)
     lines = csv.reader(io.StringIO(data.decode(), newline=""), skipinitialspace=True)
-    head = [cell.strip().lower() for cell in next(lines)]
-    if head[:1] != ["broker_id"] or len(set(head)) < len(head) or not set(head) <= {*_COLUMNS}:
-        raise InputError(
-            f"{name} line 1: found {quote(','.join(head))}; right is a line that names the columns:"
-            " broker_id,rack or broker_id,rack,registered"
-        )
+    try:
+        numbered = [(lines.line_num, cells) for cells in lines]
+    except csv.Error as error:
+        raise InputError(f"{name} line {lines.line_num}: damaged CSV: {error}") from error
     rows: dict[int, tuple[int, str | None, bool | None]] = {}
-    for cells in lines:
+    for line, cells in numbered[1:]:
         if not any(cell.strip() for cell in cells):
             continue
-        where = f"{name} line {lines.line_num}"
+        where = f"{name} line {line}"
         if len(cells) != len(head):
             raise InputError(f"{where}: found {len(cells)} values; right is {','.join(head)}")
         row = _row(where, dict(zip(head, (cell.strip() for cell in cells), strict=True)))
@@ -64,10 +69,22 @@ def read_brokers_file(path: Source) -> pa.Table:
     )
 
 
+def _head(name: str, data: bytes) -> list[str]:
+    """Columns that the first line of a brokers file names."""
+    line = data.split(b"\n", 1)[0].decode("utf-8", "replace")
+    head = [cell.strip().strip('"').lower() for cell in line.split(",")]
+    if head[:1] != ["broker_id"] or len(set(head)) < len(head) or not set(head) <= {*_COLUMNS}:
+        raise InputError(
+            f"{name} line 1: found {quote(line)}; right is a line that names the columns:"
+            " broker_id,rack or broker_id,rack,registered"
+        )
+    return head
+
+
 def _row(where: str, cells: dict[str, str]) -> tuple[int, str | None, bool | None]:
     """Values of one line."""
     found = cells["broker_id"]
-    if not found.isascii() or not found.isdecimal() or int(found) >= 2**31:
+    if not re.fullmatch("[0-9]{1,10}", found) or int(found) > arguments.MAX_BROKER_ID:
         raise InputError(f"{where}: found broker_id {found!r}; right is an integer of at least 0")
     up = cells.get("registered", "").lower()
     if up not in _BOOLEANS:
@@ -79,12 +96,15 @@ def add_brokers_file(tables: SourceTables, path: Source) -> SourceTables:
     """Give the brokers of a source their racks, and add those that only the file names."""
     file = read_brokers_file(path)
     listed = {row["broker_id"]: row for row in file.to_pylist()}
-    brokers = _brokers_of(tables)
+    brokers = brokers_of(tables)
     known = {
         row["broker_id"]: row | {"registered": bool(up)}
         for row, up in zip(brokers.to_pylist(), registered(brokers), strict=True)
     }
+    decided = {broker for broker, row in listed.items() if row["registered"] is not None}
     notes = list(tables.notes)
+    if tables.brokers is None and not known.keys() <= decided:
+        notes.append(ALL_REGISTERED)
     if missing := sorted(known.keys() - listed.keys()):
         notes.append(f"brokers that {name_of(path)} does not list have no rack: {some(missing)}")
     if added := sorted(listed.keys() - known.keys()):
@@ -100,15 +120,88 @@ def add_brokers_file(tables: SourceTables, path: Source) -> SourceTables:
     columns = {
         name: pa.array([row.get(name) for row in rows], kind) for name, kind in fields.items()
     }
+    tables = settle(tables, decided)
     return replace(tables, brokers=pa.table(columns), notes=tuple(notes))
 
 
-def _brokers_of(tables: SourceTables) -> pa.Table:
-    """The brokers of a source: those that its partitions name, if it has no table of them."""
-    if tables.brokers is not None:
-        return tables.brokers
-    ids = [np.empty(0, np.int32)]
-    for name in ("replicas", "isr", "adding", "removing"):
-        if name in tables.partitions.column_names:
-            ids.append(tables.partitions[name].combine_chunks().flatten().to_numpy())
-    return pa.table({"broker_id": np.unique(np.concatenate(ids)).astype(np.int32)})
+def add_new_brokers(tables: SourceTables, brokers: Mapping[int, str | None]) -> SourceTables:
+    """Add brokers that are registered and hold no replica.
+
+    Parameters
+    ----------
+    tables : SourceTables
+    brokers : mapping of int to str or None
+        Broker id to rack; None for none.
+
+    Raises
+    ------
+    ArgumentError
+        An id that is no broker id or that the source names already, or a rack that is no name.
+    """
+    if not isinstance(brokers, Mapping):
+        raise ArgumentError(
+            f"add_brokers is {arguments.shown(brokers)}: broker ids mapped to a rack or None are"
+            " needed"
+        )
+    ids = arguments.possible_ids("add_brokers", list(brokers)).tolist()
+    racks = [_rack(broker, rack) for broker, rack in brokers.items()]
+    if not ids:
+        return tables
+    listed = brokers_of(tables)
+    named = sorted(set(ids) & set(listed["broker_id"].to_pylist()))
+    if named:
+        raise ArgumentError(
+            f"add_brokers: broker {some(named)} appears in {tables.source} already; right are"
+            " brokers that do not, and a brokers file (brokers_file, --brokers-file) for the racks"
+            " of those that do"
+        )
+    added = pa.table(
+        {
+            "broker_id": pa.array(ids, pa.int32()),
+            "rack": pa.array(racks, pa.string()),
+            "registered": pa.array([True] * len(ids)),
+        }
+    )
+    notes = list(tables.notes)
+    if tables.brokers is None:
+        notes.append(ALL_REGISTERED)
+    places = [
+        f"{broker} ({'no rack' if rack is None else f'rack {rack}'})"
+        for broker, rack in zip(ids, racks, strict=True)
+    ]
+    notes.append(f"brokers added, which hold no replica: {some(places)}")
+    together = pa.concat_tables([listed, added], promote_options="default")
+    return replace(tables, brokers=together, notes=tuple(notes))
+
+
+def _rack(broker: int, rack: object) -> str | None:
+    """The rack of a broker to be added."""
+    if rack is not None and (not isinstance(rack, str) or not rack.strip()):
+        raise ArgumentError(
+            f"add_brokers: the rack of broker {broker} is {arguments.shown(rack)}; right is a name,"
+            " or None for none"
+        )
+    return rack
+
+
+def parse_brokers(text: str) -> dict[int, str | None]:
+    """Read brokers to be added as options write them: `113:rack=b,114`.
+
+    Raises
+    ------
+    ArgumentError
+        The text is of another form, or names a broker twice.
+    """
+    brokers: dict[int, str | None] = {}
+    for part in text.split(","):
+        found = _BROKER.fullmatch(part.strip())
+        if found is None:
+            raise ArgumentError(
+                f"add_brokers: found {quote(part)}; right is a broker id and perhaps a rack, as in"
+                " 113:rack=b,114"
+            )
+        broker = int(found[1])
+        if broker in brokers:
+            raise ArgumentError(f"add_brokers: broker {broker} is listed twice; right is once")
+        brokers[broker] = found[2]
+    return brokers

@@ -28,6 +28,9 @@ _RIGHT = {
     Key.REMOVING: _IDS,
     Key.OFFLINE: _IDS,
     Key.PARTITION_COUNT: _COUNT,
+    Key.REPLICATION_FACTOR: _COUNT,
+    Key.ELR: f"{_IDS}, or N/A",
+    Key.LAST_KNOWN_ELR: f"{_IDS}, or N/A",
     Key.TOPIC_ID: "22 characters of URL-safe base64",
     Key.CONFIGS: "min.insync.replicas=INTEGER, unclean.leader.election.enable=true or false",
     Key.MARKED_FOR_DELETION: "true or false",
@@ -43,6 +46,7 @@ _SPELLED = {
     Key.LIVE_OBSERVERS: "LiveObservers",
 }
 _WHICH = re.compile(rb"topic:[ \t]*([\w.-]{1,249})(?:[ \t]+partition:[ \t]*(\d{1,10}))?", re.I)
+_REPLICAS = re.compile(rb"(?<!adding )(?<!removing )replicas:[ \t]*([\d,]*)", re.I)
 
 
 def _spell(key: Key) -> str:
@@ -54,7 +58,7 @@ def check(name: str, parsed: Parsed) -> None:
     """Raise an `InputError` for the first thing that is wrong with a text."""
     if parsed.trouble != Trouble.FINE:
         raise InputError(_in_line(name, parsed))
-    for message in (_cut_in_last_line, _wrong_count, _lost_header, _number_too_high):
+    for message in (_cut_in_last_line, _wrong_count, _lost_header):
         if text := message(parsed):
             raise InputError(f"{name} {text}")
 
@@ -84,6 +88,17 @@ def _in_line(name: str, parsed: Parsed) -> str:
         case Trouble.KEY_TWICE:
             tail = f"'{spelled}:' stands there twice"
             right = "each key once: two lines may have run together"
+        case Trouble.SETTING_TWICE:
+            tail = f"found {quote(word)} for 'Configs:', which has another value for it already"
+            right = "each setting once"
+        case Trouble.LEADER_NOT_ASSIGNED:
+            replicas = _REPLICAS.search(line)
+            among = replicas[1].decode() if replicas else ""
+            tail = f"found leader {word.decode()}, which is not among the replicas {among}"
+            right = (
+                "one of them, for Kafka elects no other; a text from ZooKeeper that was taken while"
+                " a reassignment ended may mix two assignments: take it again"
+            )
         case Trouble.BAD_VALUE:
             found = "nothing" if not word or at >= end else quote(word)
             tail = f"found {found} for '{spelled}:'{cut if at + len(word) >= end else ''}"
@@ -129,25 +144,18 @@ def _cut_in_last_line(parsed: Parsed) -> str | None:
         return None
     key = Key((missing & -missing).bit_length() - 1)
     return (
-        f"line {row['line']} ({_which(parsed, n - 1)}): {_spell(key)!r} is missing, which every"
-        " line before it has, and the line has no break: the text is cut off; right is a whole line"
+        f"line {row['line']} ({parsed.partition_name(n - 1)}): {_spell(key)!r} is missing, which"
+        " every line before it has, and the line has no break: the text is cut off; right is a"
+        " whole line"
     )
 
 
-def _which(parsed: Parsed, row: int) -> str:
-    """Name a partition in a message."""
-    partition = parsed.partitions[row]
-    return f"topic {_topic(parsed, int(partition['topic']))}, partition {partition['partition']}"
-
-
-def _topic(parsed: Parsed, row: int) -> str:
-    """Name of a topic."""
-    at = int(parsed.topics["name_at"][row])
-    return parsed.text[at : at + int(parsed.topics["name_length"][row])].decode()
-
-
 def _wrong_count(parsed: Parsed) -> str | None:
-    """A topic has another number of partitions than its header says."""
+    """A topic has another number of partitions than its header says.
+
+    `kafka-topics` makes the header and the lines from one list, so they differ where lines were
+    lost. Gaps between the numbers are another matter: the broker that was asked had no more.
+    """
     topics = parsed.topics
     wrong = (topics["header_line"] >= 0) & (topics["count"] != topics["lines"])
     if parsed.partitions.size == 0 or not wrong.any():
@@ -155,7 +163,7 @@ def _wrong_count(parsed: Parsed) -> str | None:
     row = int(np.flatnonzero(wrong)[0])
     lines = int(topics["lines"][row])
     return (
-        f"line {topics['header_line'][row]} (topic {_topic(parsed, row)}): found PartitionCount"
+        f"line {topics['header_line'][row]} (topic {parsed.topic_name(row)}): found PartitionCount"
         f" {topics['count'][row]}, but the text has {lines} line{'s' if lines != 1 else ''} of its"
         " partitions; right is one for each: the text is cut off, shortened, or of two clusters"
     )
@@ -168,24 +176,7 @@ def _lost_header(parsed: Parsed) -> str | None:
         return None
     row = int(np.flatnonzero(lost)[0])
     return (
-        f"line {parsed.topics['first_line'][row]} (topic {_topic(parsed, row)}): the topic has no"
-        " header with PartitionCount, but others have: the text is cut off or mixed; right is a"
+        f"line {parsed.topics['first_line'][row]} (topic {parsed.topic_name(row)}): the topic has"
+        " no header with PartitionCount, but others have: the text is cut off or mixed; right is a"
         " header for every topic, or for none"
-    )
-
-
-def _number_too_high(parsed: Parsed) -> str | None:
-    """A partition has a number that its topic's header excludes."""
-    if parsed.partitions.size == 0:
-        return None
-    topic = parsed.partitions["topic"]
-    count = parsed.topics["count"][topic]
-    wrong = (parsed.partitions["partition"] >= count) & (count >= 0)
-    if not wrong.any():
-        return None
-    row = int(np.flatnonzero(wrong)[0])
-    return (
-        f"line {parsed.partitions['line'][row]} ({_which(parsed, row)}): found Partition"
-        f" {parsed.partitions['partition'][row]}; right is 0 to {count[row] - 1}, because line"
-        f" {parsed.topics['header_line'][topic[row]]} says PartitionCount {count[row]}"
     )

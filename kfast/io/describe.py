@@ -2,15 +2,18 @@
 
 What the text does not have (racks, epochs, brokers' defaults) is left out of the tables. Which
 brokers are up is concluded: one that leads nothing and is in the ISR of no partition that has a
-leader is taken for down, and a note says so.
+leader is taken for down, unless it is named only where a reassignment adds it: a replica that is
+being added has yet to catch up, so that shows nothing, and the broker is taken for up. A note says
+what was concluded.
 
-Source: `formats.md`, section 1.
+Source: docs/formats.md, section "Describe text"; Kafka 4.1, TopicCommand.java, `describeTopic`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.errors import InputError
-from kfast.io import damage
+from kfast.io import damage, describe_notes
 from kfast.io.tables import SourceTables
-from kfast.io.text import line_of, quote
 from kfast.kernels import describe as kernel
 from kfast.kernels.describe import Key, Trouble
 from kfast.kernels.unwrap import unwrap
 
 __all__ = ["MAX_VALUES", "Parsed", "Progress", "parse", "read_describe"]
 
+BrokerIds: TypeAlias = npt.NDArray[np.int32]
 Progress = Callable[[int, int], None]
 """Called with the bytes that are done and the bytes there are."""
 
@@ -37,9 +40,14 @@ _CHUNK = 1 << 23
 _N_LISTS = 5
 _MARKED = 1 << 16
 """Broker ids below this are told apart by marking them, so many at a time."""
+_ID = 2**32 - 1
+"""The bits of a broker id that is packed with the row of a partition."""
 _ID_LENGTH = 22
 _ZERO_ID = "A" * _ID_LENGTH
-_PLACES = ("header_topic", "last_topic", "last_keys", "every_keys", "unknown_at", "cut_line")
+_PLACES = (
+    "header_topic", "last_topic", "last_keys", "every_keys", "unknown_at", "cut_line", "elr_line",
+    "outside_row", "stale_row",
+)
 
 # The structs of `kernels/describe.pxd`; the kernel refuses an array of another layout.
 CURSOR = np.dtype(
@@ -49,6 +57,8 @@ CURSOR = np.dtype(
         *((name, np.int64) for name in ("header_topic", "last_topic", "last_was", "last_keys")),
         *((name, np.int64) for name in ("every_keys", "any_keys", "lower_case", "n_prose")),
         *((name, np.int64) for name in ("prose_at", "prose_line", "unknown_at", "cut_line")),
+        *((name, np.int64) for name in ("elr_line", "n_elr", "n_outside", "outside_row")),
+        *((name, np.int64) for name in ("n_stale", "stale_row")),
         *((name, np.int64) for name in ("maybe_wrapped", "bad_at", "bad_line_at", "other_line")),
     ]
 )
@@ -56,7 +66,8 @@ TOPIC = np.dtype(
     [
         *((name, np.int64) for name in ("name_at", "topic_id_at")),
         *((name, np.int32) for name in ("name_length", "first_line", "header_line", "count")),
-        *((name, np.int32) for name in ("lines", "min_insync_replicas")),
+        *((name, np.int32) for name in ("factor", "lines", "highest", "fewest", "most")),
+        ("min_insync_replicas", np.int32),
         *((name, np.int8) for name in ("unclean", "marked")),
     ],
     align=True,
@@ -115,6 +126,17 @@ class Parsed:
         offsets = self.offsets_of(key)
         offsets = offsets.copy() if values.size else np.zeros(offsets.size, np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+    def topic_name(self, topic: int) -> str:
+        """Name of a topic."""
+        at = int(self.topics["name_at"][topic])
+        return self.text[at : at + int(self.topics["name_length"][topic])].decode()
+
+    def partition_name(self, row: int) -> str:
+        """Name a partition in a message."""
+        partition = self.partitions[row]
+        topic = self.topic_name(int(partition["topic"]))
+        return f"topic {topic}, partition {partition['partition']}"
 
 
 def _parse_once(text: bytes, joined: tuple[int, int], progress: Progress | None) -> Parsed:
@@ -188,14 +210,15 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
     parsed = parse(name, text, progress)
     damage.check(name, parsed)
     names = _names(parsed)
-    brokers, down = _brokers(parsed)
+    brokers, down, unknown = _brokers(parsed)
     return SourceTables(
         source=name,
         partitions=_partitions(parsed, names, down),
         topics=_topics(parsed, names),
         brokers=brokers,
         taken_for_down=tuple(down.tolist()),
-        notes=tuple(_notes(name, parsed)),
+        taken_for_up=tuple(unknown.tolist()),
+        notes=tuple(describe_notes.notes(name, parsed)),
     )
 
 
@@ -234,7 +257,7 @@ def _topics(parsed: Parsed, names: pa.StringArray) -> pa.Table:
     return pa.table(columns)
 
 
-def _partitions(parsed: Parsed, names: pa.StringArray, down: npt.NDArray[np.int32]) -> pa.Table:
+def _partitions(parsed: Parsed, names: pa.StringArray, down: BrokerIds) -> pa.Table:
     """The partitions table."""
     rows = parsed.partitions
     topic = pa.DictionaryArray.from_arrays(pa.array(np.ascontiguousarray(rows["topic"])), names)
@@ -248,8 +271,11 @@ def _partitions(parsed: Parsed, names: pa.StringArray, down: npt.NDArray[np.int3
     }
     if parsed.has(Key.ADDING) or parsed.has(Key.TOPIC_ID) or parsed.has(Key.ELR):
         moving = rows["keys"] & (1 << Key.ADDING | 1 << Key.REMOVING) != 0
-        columns["adding"] = parsed.list_of(Key.ADDING)
-        columns["removing"] = parsed.list_of(Key.REMOVING)
+        for name, key in (("adding", Key.ADDING), ("removing", Key.REMOVING)):
+            lists = parsed.list_of(key)
+            if parsed.cursor["n_stale"]:
+                lists = pc.if_else(pa.array(moving), lists, pa.scalar([], lists.type))
+            columns[name] = lists
         columns["being_reassigned"] = pa.array(moving)
     if parsed.has(Key.OFFLINE):
         columns["offline_dir"] = _without(parsed.list_of(Key.OFFLINE), down)
@@ -264,8 +290,8 @@ def _without(lists: pa.ListArray, brokers: npt.NDArray[np.int32]) -> pa.ListArra
     return pa.ListArray.from_arrays(pa.array(count[offsets]), pa.array(values[kept]))
 
 
-def _brokers(parsed: Parsed) -> tuple[pa.Table, npt.NDArray[np.int32]]:
-    """The brokers table, and the brokers that are taken for down."""
+def _brokers(parsed: Parsed) -> tuple[pa.Table, BrokerIds, BrokerIds]:
+    """The brokers table, the brokers that are taken for down, and those that may be either."""
     leader = parsed.partitions["leader"]
     led = leader >= 0
     isr = parsed.values_of(Key.ISR)
@@ -274,12 +300,33 @@ def _brokers(parsed: Parsed) -> tuple[pa.Table, npt.NDArray[np.int32]]:
         up[1] = isr[np.repeat(led, np.diff(parsed.offsets_of(Key.ISR)))]
     named = [up[0], *(parsed.values_of(Key(key)) for key in range(Key.REPLICAS, Key.OFFLINE + 1))]
     ids, alive = (_distinct(lists) for lists in (named, up))
-    registered = np.isin(ids, alive)
+    idle = np.setdiff1d(ids, alive)
+    unknown = np.setdiff1d(idle, _not_only_added(parsed, idle)) if idle.size else idle
+    down = np.setdiff1d(idle, unknown)
+    registered = np.isin(ids, down, invert=True)
     table = pa.table({"broker_id": pa.array(ids), "registered": pa.array(registered)})
-    return table, ids[~registered]
+    return table, down, unknown
 
 
-def _distinct(lists: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
+def _not_only_added(parsed: Parsed, brokers: BrokerIds) -> BrokerIds:
+    """Those of some brokers that a text names elsewhere than where a reassignment adds them."""
+    adding = parsed.values_of(Key.ADDING)
+    if not np.isin(brokers, adding).any():
+        return brokers
+    assigned, added = (_placed(parsed, key, brokers) for key in (Key.REPLICAS, Key.ADDING))
+    others = [parsed.values_of(key) for key in (Key.ISR, Key.REMOVING, Key.OFFLINE)]
+    return _distinct([(np.setdiff1d(assigned, added) & _ID).astype(np.int32), *others])
+
+
+def _placed(parsed: Parsed, key: Key, brokers: BrokerIds) -> npt.NDArray[np.int64]:
+    """Each place of some brokers in one of the lists: the partition's row and the id, packed."""
+    values = parsed.values_of(key)
+    at = np.flatnonzero(np.isin(values, brokers))
+    row = np.searchsorted(parsed.offsets_of(key), at, side="right") - 1
+    return row << 32 | values[at]
+
+
+def _distinct(lists: list[BrokerIds]) -> BrokerIds:
     """Distinct values, ascending. Marking them is faster than sorting millions, and smaller."""
     most = max((int(part.max()) for part in lists if part.size), default=-1)
     if most >= _MARKED or any(part.size and part.min() < 0 for part in lists):
@@ -289,49 +336,3 @@ def _distinct(lists: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
         for start in range(0, part.size, _MARKED):
             seen[part[start : start + _MARKED]] = True
     return np.flatnonzero(seen).astype(np.int32)
-
-
-def _notes(name: str, parsed: Parsed) -> list[str]:
-    """What was concluded, joined or passed over."""
-    cursor, notes = parsed.cursor, []
-    headers = parsed.topics["header_line"] >= 0
-    if parsed.partitions.size == 0:
-        notes.append(f"{name} is partial: it has topic headers only and no partition")
-    elif not headers.any():
-        notes.append(
-            f"{name} is partial: it has no topic headers, so other partitions may be missing and"
-            " the topics' own settings are not known"
-        )
-    if cursor["n_prose"]:
-        end = parsed.text.find(b"\n", cursor["prose_at"])
-        first = parsed.text[cursor["prose_at"] : end if end >= 0 else None]
-        notes.append(
-            f"lines passed over because they describe nothing: {cursor['n_prose']}, the first is"
-            f" line {cursor['prose_line']}: {quote(first)}"
-        )
-    if parsed.joined[0]:
-        notes.append(
-            f"wrapped lines joined to the line before: {parsed.joined[0]}, the first is line"
-            f" {parsed.joined[1]}"
-        )
-    if cursor["unknown_at"] >= 0:
-        at = int(cursor["unknown_at"])
-        word = parsed.text[at : at + 256].split()[0]
-        notes.append(
-            f"columns that kfast does not know are passed over, the first is {quote(word)} in line"
-            f" {line_of(parsed.text, at)}"
-        )
-    if cursor["cut_line"] >= 0:
-        notes.append(
-            f"line {cursor['cut_line']}: the settings end in '...';"
-            " those left out are taken for unset"
-        )
-    if parsed.has(Key.ELR) or parsed.has(Key.LAST_KNOWN_ELR):
-        notes.append("Elr and LastKnownElr are not kept: kfast's tables have no column for them")
-    if parsed.has(Key.OBSERVERS) or parsed.has(Key.LIVE_OBSERVERS):
-        notes.append("observers are taken for ordinary replicas")
-    if not parsed.text.endswith(b"\n") and cursor["last_was"]:
-        notes.append(
-            f"the last line, {cursor['line']}, has no line break; its last value may be cut off"
-        )
-    return notes

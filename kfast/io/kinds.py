@@ -1,4 +1,4 @@
-"""Which kind of file this is, by its content. Source: `formats.md`, section 0, "Detection"."""
+"""Which kind of file this is. Source: docs/formats.md, section "How a kind is recognised"."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kfast.errors import InputError
 from kfast.io.reassignment import json_part
-from kfast.io.text import line_of, quote
+from kfast.io.text import LOOK_BYTES, line_of, quote
 
-__all__ = ["binary_kind", "text_kind"]
+__all__ = ["check_plan", "recognise"]
 
 READS = (
-    "kafka-topics --describe text, reassignment JSON, Arrow IPC, and Parquet with a table of"
-    " partitions"
+    "the output of kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
+    " kafka-reassign-partitions.sh --generate and --execute), and Arrow IPC and Parquet with a"
+    " table of partitions"
 )
 
 _MAGIC = (
@@ -34,6 +35,7 @@ _MAGIC = (
 _BATCH_MAGIC_AT, _BATCH_MAGIC = 16, 2
 _HEAD = 1 << 16
 """How many bytes are looked at to tell kinds apart that kfast does not read."""
+_JSON = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M)
 
 _TOPIC_LINE = re.compile(
     rb"\btopic:[ \t]*[^\s:]*\s+(topicid:\s*\S*\s+)?partition(count)?:"
@@ -58,7 +60,14 @@ _TEXTS = tuple(
         (rb"^(Dynamic|All|Default) configs for ", "output of kafka-configs --describe"),
         (rb"\(id: \d+ rack: .*\) -> ", "output of kafka-broker-api-versions"),
         (rb"^cZxid = ", "a zookeeper-shell transcript"),
-        (rb"^ClusterId:[ \t]+\S+\s+LeaderId:", "output of kafka-metadata-quorum"),
+        (
+            rb"^ClusterId:[ \t]+\S+\s+LeaderId:|^NodeId[ \t].*LogEndOffset",
+            "output of kafka-metadata-quorum",
+        ),
+        (rb"^PartitionRegistration\(", "output of kafka-metadata-shell"),
+        (rb"^Feature: \S+[ \t]+SupportedMinVersion:", "output of kafka-features"),
+        (rb"\ACluster ID: \S+\s*\Z|^ID +HOST +PORT +RACK ", "output of kafka-cluster"),
+        (rb"^[\w.-]*[a-zA-Z_][\w.-]*:\d+:\d+[ \t\r]*$", "output of kafka-get-offsets"),
         (rb"^# (HELP|TYPE) ", "Prometheus metrics"),
         (rb"^Error while executing topic command", "an error message of kafka-topics"),
     )
@@ -101,48 +110,55 @@ def _refuse(name: str, kind: str) -> InputError:
     return InputError(f"{name}: is {kind}, which kfast does not read yet; it reads {READS}")
 
 
-def binary_kind(name: str, data: bytes) -> str:
-    """Tell `arrow`, `parquet` and `text` apart.
+def recognise(name: str, head: bytes) -> tuple[str, int]:
+    """Say what a file is by its first bytes; `load` calls it.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the file.
+    head : bytes
+        Its first `LOOK_BYTES`.
+
+    Returns
+    -------
+    kind, start
+        "arrow", "parquet", "describe" or "json", and of the last where it begins.
 
     Raises
     ------
     InputError
-        The file is of another binary kind.
+        The file is of another kind, or of none that shows there.
     """
     for magic, kind in _MAGIC:
-        if data.startswith(magic):
+        if head.startswith(magic):
             if kind in ("arrow", "parquet"):
-                return kind
+                return kind, 0
             raise _refuse(name, kind)
-    if len(data) > _BATCH_MAGIC_AT and data[_BATCH_MAGIC_AT] == _BATCH_MAGIC:
+    if len(head) > _BATCH_MAGIC_AT and head[_BATCH_MAGIC_AT] == _BATCH_MAGIC:
         raise _refuse(name, "a KRaft snapshot or a log segment (binary)")
-    return "text"
-
-
-def text_kind(name: str, data: bytes) -> tuple[str, int]:
-    """Tell `describe` and `reassignment` apart; for the second, where its JSON begins.
-
-    Raises
-    ------
-    InputError
-        The text is of another kind.
-    """
-    if any(data.find(hint) >= 0 for hint in _HINTS) and _TOPIC_LINE.search(data):
+    if any(hint in head for hint in _HINTS) and _TOPIC_LINE.search(head):
         return "describe", 0
     for pattern, kind in _TEXTS:
-        if pattern.search(data[:_HEAD]):
+        if pattern.search(head[:_HEAD]):
             raise _refuse(name, kind)
-    found = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M).search(data)
-    if found:
-        return _json_kind(name, data, found.end())
-    first = data.lstrip().split(b"\n", 1)[0]
+    if found := _JSON.search(head):
+        return "json", found.end()
+    first = head.lstrip().split(b"\n", 1)[0]
+    where = f" in its first {LOOK_BYTES} bytes" if len(head) == LOOK_BYTES else ""
     raise InputError(
-        f"{name}: is not recognised, it begins with {quote(first)}; kfast reads {READS}"
+        f"{name}: is not recognised{where}, it begins with {quote(first)}; kfast reads {READS}"
     )
 
 
-def _json_kind(name: str, data: bytes, start: int) -> tuple[str, int]:
-    """Tell what a JSON document is by its keys."""
+def check_plan(name: str, data: bytes, start: int) -> None:
+    """Refuse a JSON document that is no reassignment plan, by its keys.
+
+    Raises
+    ------
+    InputError
+        It is of another kind, or damaged.
+    """
     where = f"{name} line {line_of(data, start)}"
     text = json_part(data, start)
     if text.startswith(b"["):
@@ -151,8 +167,7 @@ def _json_kind(name: str, data: bytes, start: int) -> tuple[str, int]:
         keys = msgspec.json.decode(text, type=_Keys)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(
-            f"{where}: damaged JSON: {error}; right is a whole document, on one line or ending with"
-            " a line that is only '}'"
+            f"{where}: damaged JSON: {error}; right is a whole document, all brackets closed"
         ) from error
     for key, within, kind in _OBJECTS:
         value = getattr(keys, key)
@@ -163,7 +178,7 @@ def _json_kind(name: str, data: bytes, start: int) -> tuple[str, int]:
         if inside.startswith(b"{"):
             raise _refuse(name, "a ZooKeeper topic node")
         if b'"replicas"' in inside or b'"topic"' not in inside:
-            return "reassignment", start
+            return
         raise _refuse(name, "a list of partitions for kafka-leader-election")
     if keys.topics is not UNSET:
         raise _refuse(name, "a list of topics for kafka-reassign-partitions --generate")

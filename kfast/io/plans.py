@@ -3,7 +3,7 @@
 The output of `kafka-reassign-partitions` reads too. Of `--generate` it is the proposed plan that is
 taken; of `--execute` the current assignment, which the tool prints to be saved for a rollback.
 
-Source: `formats.md`, section 2.
+Source: docs/formats.md, section "Reassignment plans".
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from kfast.errors import InputError
-from kfast.io.kinds import binary_kind, text_kind
+from kfast.io.kinds import check_plan, recognise
 from kfast.io.reassignment import read_reassignment
 from kfast.io.text import check_utf8, line_of, load
+from kfast.schema import PLAN
 
 __all__ = ["read_plan"]
 
@@ -43,20 +44,19 @@ def read_plan(path: str | os.PathLike[str]) -> pa.Table:
     InputError
         The file is no plan, holds several, or names a partition twice.
     """
-    name, data = load(path)
-    kind = binary_kind(name, data)
-    if kind != "text":
+    name, data, (kind, start) = load(path, recognise)
+    if kind in ("arrow", "parquet"):
         raise InputError(f"{name}: is {kind.capitalize()}; {_RIGHT}")
-    check_utf8(name, data)
-    kind, start = text_kind(name, data)
-    if kind != "reassignment":
+    if kind == "describe":
         raise InputError(f"{name}: is {kind} text, which says how a cluster is; {_RIGHT}")
+    check_utf8(name, data)
+    check_plan(name, data, start)
     proposed = _PROPOSED.search(data)
     found = read_reassignment(name, data, proposed.end() if proposed else start)
     if found.notes:
         raise InputError(f"{found.notes[0].rpartition(';')[0]}; right is a file with one")
     _refuse_twice(f"{name} line {line_of(data, start)}", found.partitions)
-    return found.partitions.set_column(0, "topic", found.partitions["topic"].cast(pa.string()))
+    return PLAN.table({name: found.partitions[name] for name in PLAN.schema.names})
 
 
 def _refuse_twice(where: str, plan: pa.Table) -> None:

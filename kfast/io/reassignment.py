@@ -4,8 +4,8 @@ A plan says which brokers hold which partition, in order, and nothing else; dire
 checked and left out. Where a text has several plans, the first is read: `--generate` and
 `--execute` print the current assignment first.
 
-Source: `formats.md`, section 2; Kafka 3.9, ReassignPartitionsCommand.java,
-`parsePartitionReassignmentData`.
+Source: docs/formats.md, section "Reassignment plans"; Kafka 3.9,
+ReassignPartitionsCommand.java, `parsePartitionReassignmentData`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kfast.errors import ArgumentError, InputError
 from kfast.io.columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
 from kfast.io.tables import SourceTables
 from kfast.io.text import line_of, quote
+from kfast.kernels.brackets import document_end
 
 __all__ = ["json_part", "read_reassignment", "write_reassignment"]
 
@@ -37,6 +38,7 @@ _PLAN = pa.schema([
 MOST_BYTES = 2**31 - 2
 """Bytes of a plan at most: Arrow reads a document as one block, whose size is an int32."""
 _RIGHT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+_OBJECT = re.compile(rb'^[ \t]*(?=\{\s*")', re.M)
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -55,17 +57,19 @@ class _Plan(Struct):
 
 
 def json_part(data: bytes, start: int) -> bytes:
-    """The JSON document that begins at a byte, without the prose that may follow it.
+    """The JSON document that begins at a byte, without the prose that may follow it."""
+    end = document_end(data, start)
+    return data[start : end if end >= 0 else None]
 
-    Tools print a document on one line; a file that people edit has it over several lines, up to a
-    line that is a closing bracket.
-    """
-    end = data.find(b"\n", start)
-    line = data[start : end if end >= 0 else None].rstrip()
-    if line[-1:] in (b"}", b"]") and line[:1] + line[-1:] in (b"{}", b"[]"):
-        return line
-    closing = re.compile(rb"^[}\]][ \t\r]*$", re.M).search(data, start)
-    return data[start : closing.end() if closing else None]
+
+def _count_documents(data: bytes, at: int) -> int:
+    """How many JSON objects stand behind a byte, each at the beginning of a line."""
+    n = 0
+    while found := _OBJECT.search(data, at):
+        n += 1
+        end = document_end(data, found.end())
+        at = end if end >= 0 else len(data)
+    return n
 
 
 def read_reassignment(name: str, data: bytes, start: int) -> SourceTables:
@@ -87,7 +91,7 @@ def read_reassignment(name: str, data: bytes, start: int) -> SourceTables:
     topics = rows.field("topic").dictionary_encode()
     _refuse_log_dirs(where, rows)
     notes = []
-    more = len(re.findall(rb'^[ \t]*\{[ \t]*"', data[start + len(text) :], re.M))
+    more = _count_documents(data, start + len(text))
     if more:
         notes.append(
             f"{name} holds {more + 1} plans; the first, in line {line_of(data, start)}, was read"

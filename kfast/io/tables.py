@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,18 +10,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast import schema
+from kfast import arguments, schema
+from kfast.arguments import config_boolean, config_count
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.io.text import some
+from kfast.state.flat import SLOT, count_slots, is_flat
+from kfast.state.loading import LISTS
+from kfast.state.queries import how_to_add
 
-__all__ = ["SourceTables", "add_defaults", "cast_columns", "mark_up", "registered", "set_column"]
+__all__ = [
+    "SourceTables",
+    "add_defaults",
+    "brokers_of",
+    "cast_columns",
+    "mark_up",
+    "note_presumed",
+    "registered",
+    "set_column",
+    "settle",
+]
 
 _DEFAULTS: dict[str, tuple[str, type]] = {
     "min.insync.replicas": ("default_min_insync_replicas", int),
     "unclean.leader.election.enable": ("default_unclean_leader_election", bool),
     "delete.topic.enable": ("delete_topic_enabled", bool),
 }
-_BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,8 @@ class SourceTables:
         Likewise; None where the source says nothing at all.
     taken_for_down : tuple of int
         Brokers that the source seems to show as down, though it does not say so.
+    taken_for_up : tuple of int
+        Brokers of which the source shows neither that they are up nor that they are down.
     notes : tuple of str
         What was assumed, joined or passed over: one sentence each.
     """
@@ -48,23 +64,46 @@ class SourceTables:
     brokers: pa.Table | None = None
     cluster: pa.Table | None = None
     taken_for_down: tuple[int, ...] = ()
+    taken_for_up: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def _summary(self) -> Summary:
+        tables = {"brokers": self.brokers, "topics": self.topics, "partitions": self.partitions}
+        return "SourceTables", {
+            "source": self.source,
+            **{name: table.num_rows for name, table in tables.items() if table is not None},
+            "notes": len(self.notes),
+        }
 
-def note_down(tables: SourceTables) -> SourceTables:
-    """Say which brokers are taken for down, as far as nothing else was said of them."""
-    if tables.brokers is None:
-        return tables
-    ids = tables.brokers["broker_id"].to_numpy()[~registered(tables.brokers)]
-    down = [int(broker) for broker in ids if broker in tables.taken_for_down]
-    if not down:
-        return tables
-    note = (
-        "taken for down, because they lead nothing and are in no ISR of a partition that has a"
-        f" leader: brokers {some(down)}"
-        " (override: --up, up=, or a brokers file with a column `registered`)"
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+def note_presumed(tables: SourceTables) -> SourceTables:
+    """Say which brokers are taken for down or for up, and from what."""
+    notes = list(tables.notes)
+    if tables.taken_for_down:
+        notes.append(
+            "taken for down, because they lead nothing and are in no ISR of a partition that has a"
+            f" leader: brokers {some(list(tables.taken_for_down))}"
+            " (override: --up, up=, or a brokers file with a column `registered`)"
+        )
+    if tables.taken_for_up:
+        notes.append(
+            "taken for up, because they are named only where a reassignment adds them, which shows"
+            f" neither up nor down: brokers {some(list(tables.taken_for_up))}"
+            " (override: a brokers file with a column `registered`)"
+        )
+    return replace(tables, notes=tuple(notes))
+
+
+def settle(tables: SourceTables, brokers: Collection[int]) -> SourceTables:
+    """Presume nothing of some brokers any more: a caller has said whether they are up."""
+    down, up = (
+        tuple(broker for broker in presumed if broker not in brokers)
+        for presumed in (tables.taken_for_down, tables.taken_for_up)
     )
-    return replace(tables, notes=(*tables.notes, note))
+    return replace(tables, taken_for_down=down, taken_for_up=up)
 
 
 def set_column(table: pa.Table | None, name: str, values: pa.Array) -> pa.Table:
@@ -95,6 +134,23 @@ def registered(brokers: pa.Table) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.fill_null(brokers["registered"], True).to_numpy(), bool)
 
 
+def brokers_of(tables: SourceTables) -> pa.Table:
+    """The brokers of a source: those that its partitions name, if it has no table of them."""
+    if tables.brokers is not None:
+        return tables.brokers
+    rows = tables.partitions
+    if is_flat(rows):
+        n_slots = count_slots(rows.column_names, tables.source)
+        columns = [rows[f"{SLOT.name}{slot}"] for slot in range(n_slots)]
+    else:
+        columns = [pc.list_flatten(rows[name]) for name in LISTS if name in rows.column_names]
+    if "leader" in rows.column_names:
+        columns.append(rows["leader"])
+    ids = [pc.unique(column).drop_null().to_numpy() for column in columns]
+    found = np.unique(np.concatenate([np.empty(0, np.int32), *ids])).astype(np.int32)
+    return pa.table({"broker_id": found[found >= 0]})
+
+
 def add_defaults(tables: SourceTables, defaults: Mapping[str, object] | None) -> SourceTables:
     """Give the brokers' defaults of settings, which no describe text has.
 
@@ -110,26 +166,10 @@ def add_defaults(tables: SourceTables, defaults: Mapping[str, object] | None) ->
                 f"default {name!r} is not one that kfast uses; these are: {', '.join(_DEFAULTS)}"
             )
         column, kind = _DEFAULTS[name]
-        cell = _truth(name, value) if kind is bool else _count(name, value)
+        cell = (config_boolean if kind is bool else config_count)(f"default {name}", value)
         values = pa.array([cell], schema.CLUSTER_SCHEMA.field(column).type)
         cluster = set_column(cluster, column, values)
     return replace(tables, cluster=cluster)
-
-
-def _truth(name: str, value: object) -> bool:
-    """A setting that is true or false, which may be given as text."""
-    word = str(value).lower()
-    if word not in _BOOLEANS:
-        raise ArgumentError(f"default {name}: found {value!r}; right is true or false")
-    return _BOOLEANS[word]
-
-
-def _count(name: str, value: object) -> int:
-    """A setting that is a number of replicas, which may be given as text."""
-    word = str(value)
-    if not word.isdecimal() or not 1 <= int(word) < 2**31:
-        raise ArgumentError(f"default {name}: found {value!r}; right is an integer of at least 1")
-    return int(word)
 
 
 def mark_up(tables: SourceTables, up: Iterable[int]) -> SourceTables:
@@ -138,17 +178,20 @@ def mark_up(tables: SourceTables, up: Iterable[int]) -> SourceTables:
     Raises
     ------
     ArgumentError
-        A broker that the source does not name.
+        A broker that the source does not name, or no whole number.
     """
-    wanted = sorted({int(broker) for broker in up})
-    if not wanted or tables.brokers is None:
+    wanted = arguments.broker_ids("up", up)
+    if not wanted.size:
         return tables
-    ids = tables.brokers["broker_id"].to_numpy()
-    unknown = [broker for broker in wanted if broker not in ids]
+    ids = brokers_of(tables)["broker_id"].to_numpy()
+    unknown = np.setdiff1d(wanted, ids).tolist()
     if unknown:
         raise ArgumentError(
             f"up: broker {some(unknown)} does not appear in {tables.source};"
-            f" those that do are {some(np.sort(ids).tolist())}"
+            f" those that do are {some(np.sort(ids).tolist())}; {how_to_add(unknown[0])}"
         )
+    if tables.brokers is None:
+        return tables
     values = pa.array(registered(tables.brokers) | np.isin(ids, wanted))
+    tables = settle(tables, set(wanted.tolist()))
     return replace(tables, brokers=set_column(tables.brokers, "registered", values))

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import codecs
 import errno
+import io
 import os
 import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from kfast.errors import ArgumentError, InputError
 
-__all__ = ["Source", "check_utf8", "line_of", "load", "name_of", "quote", "some", "writing"]
+__all__ = [
+    "LOOK_BYTES",
+    "Source",
+    "check_utf8",
+    "line_of",
+    "load",
+    "name_of",
+    "quote",
+    "some",
+    "writing",
+]
 
+Kind = TypeVar("Kind")
 Source: TypeAlias = str | os.PathLike[str] | tuple[str, bytes]
 """A file's path, or what messages call something in memory, and what it holds."""
 
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _CHUNK = 1 << 24
+LOOK_BYTES = 1 << 20
+"""A file is recognised by so many of its first bytes; prose before a description counts."""
 _SHOWN = 60
 """How many characters of a damaged text an error message repeats."""
 _STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -36,49 +51,83 @@ def name_of(source: Source) -> str:
     return source[0] if isinstance(source, tuple) else os.fspath(source)
 
 
-def load(path: Source) -> tuple[str, bytes]:
+def load(path: Source, recognise: Callable[[str, bytes], Kind]) -> tuple[str, bytes, Kind]:
     """Read a file whole, or standard input for `-`; unpack gzip and zstd; drop a byte order mark.
+
+    Parameters
+    ----------
+    path : path, or (str, bytes)
+    recognise : callable
+        Called with what messages call the file and its first `LOOK_BYTES`, unpacked. It returns
+        what the file is or raises, so that a large file of no use is not read to its end.
 
     Returns
     -------
-    name, data
-        What messages call the file, and what it holds.
+    name, data, kind
+        What messages call the file, what it holds, and what `recognise` returned.
 
     Raises
     ------
     InputError
-        The file cannot be read, is damaged as an archive, or is empty.
+        The file cannot be read, is damaged as an archive, or is empty; and what `recognise` raises.
     """
     name = name_of(path)
+    if not name:
+        raise InputError("the name of the input is empty; right is a file, or - for standard input")
     try:
         if isinstance(path, tuple):
-            data = path[1]
-        elif name == "-":
-            name, data = "standard input", sys.stdin.buffer.read()
-        else:
-            data = Path(name).read_bytes()
+            return _read(name, io.BytesIO(path[1]), recognise)
+        if name == "-":
+            return _read("standard input", sys.stdin.buffer, recognise)
+        with Path(name).open("rb", buffering=0) as file:
+            return _read(name, file, recognise)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
-    for magic, codec in _PACKED.items():
-        if data.startswith(magic):
-            data = _unpack(name, data, codec)
-            break
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if not data[:4096].strip() and not data.strip():
-        raise InputError(f"{name}: is empty; kfast has nothing to read in it")
-    return name, data
 
 
-def _unpack(name: str, data: bytes, codec: str) -> bytes:
-    """Unpack a compressed file."""
-    parts = []
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
-            while part := stream.read(_CHUNK):
-                parts.append(part)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{name}: damaged {codec} file: {error}") from error
-    return b"".join(parts)
+def _read(
+    name: str, file: BinaryIO | io.FileIO, recognise: Callable[[str, bytes], Kind]
+) -> tuple[str, bytes, Kind]:
+    """`load` from an open file."""
+    head = _first_bytes(file)
+    codec = next((_PACKED[magic] for magic in _PACKED if head.startswith(magic)), None)
+    if codec is None:
+        kind = _look(name, head, recognise)
+        data = _all_bytes(file, head)
+    else:
+        packed = pa.BufferReader(_all_bytes(file, head))
+        try:
+            with pa.CompressedInputStream(packed, codec) as stream:
+                head = _first_bytes(stream)
+                kind = _look(name, head, recognise)
+                data = b"".join([head, *iter(partial(stream.read, _CHUNK), b"")])
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{name}: damaged {codec} file: {error}") from error
+    return name, data.removeprefix(codecs.BOM_UTF8), kind
+
+
+def _first_bytes(file: BinaryIO | io.FileIO | pa.NativeFile) -> bytes:
+    """The first bytes of a file; pipes and archives give them in pieces."""
+    head = b""
+    while len(head) < LOOK_BYTES and (part := file.read(LOOK_BYTES - len(head))):
+        head += part
+    return head
+
+
+def _all_bytes(file: BinaryIO | io.FileIO, head: bytes) -> bytes:
+    """All bytes of a file of which the first are read; where they can be read again, uncopied."""
+    if not file.seekable():
+        return head + (file.read() or b"")
+    file.seek(-len(head), os.SEEK_CUR)
+    return file.read() or b""
+
+
+def _look(name: str, head: bytes, recognise: Callable[[str, bytes], Kind]) -> Kind:
+    """Say what a file is by its first bytes."""
+    if not head.removeprefix(codecs.BOM_UTF8).strip():
+        found = "is empty" if len(head) < LOOK_BYTES else f"begins with {LOOK_BYTES} blanks"
+        raise InputError(f"{name}: {found}; kfast has nothing to read in it")
+    return recognise(name, head.removeprefix(codecs.BOM_UTF8))
 
 
 def check_utf8(name: str, data: bytes) -> None:
@@ -159,6 +208,8 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
         with direct as file:
             yield file
         return
+    if not name:
+        raise ArgumentError("the name of the output is empty; right is a file, or - for a pipe")
     target = Path(path).resolve()
     # Containers that share a folder may have processes of one number.
     partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
@@ -170,10 +221,14 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
         except OSError as error:
             raise ArgumentError(f"{name}: cannot be written: {error.strerror}") from error
         with opened as file:
-            yield file
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
+            try:
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            except OSError as error:
+                error.filename = error.filename or name
+                raise
         partial.replace(target)
     finally:
         # Ctrl-C may come as soon as there is a file.

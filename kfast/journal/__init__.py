@@ -2,6 +2,8 @@
 
 Three levels: `off` records nothing, `counts` adds up, `full` keeps every row. The level never
 changes what happens.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Journal:
 
     @contextlib.contextmanager
     def batch_for_each_partition(self) -> Iterator[None]:
-        """Steps within are as many batches as they have partitions (6.7)."""
+        """Steps within are as many batches as they have partitions (section 6.7)."""
         self.each = True
         try:
             yield
@@ -208,7 +210,10 @@ class Journal:
         return total
 
     def _metadata(self, effects: Effects, told: Effects | None) -> Effects | None:
-        """What UpdateMetadata says where it is more than the effects do; in row order (8.1)."""
+        """What UpdateMetadata says where it is more than the effects do; in row order.
+
+        Source: section 8.1.
+        """
         announcing = (effects["kinds"] & _ANNOUNCING) != 0
         if not self.names_deleted or not announcing.any():
             return told
@@ -225,7 +230,10 @@ class Journal:
         return np.flatnonzero(led).astype(np.int32)
 
     def metadata_rows(self, rows: Rows) -> Rows:
-        """The rows that an UpdateMetadata names when it is asked for these (5.2, 8.1)."""
+        """The rows that an UpdateMetadata names when it is asked for these.
+
+        Source: sections 5.2 and 8.1.
+        """
         state = self.state
         if not rows.size and self.profile.empty_metadata_is_all:
             led = state.records["flags"] & schema.FLAG_HAS_LEADERSHIP
@@ -298,7 +306,7 @@ class Journal:
         brokers : (B,) bool
             Who is told; unregistered brokers are left out.
         rows : (n,) int32
-            Partition rows; those without cached leadership carry no entry (5.2).
+            Partition rows; those without cached leadership carry no entry (section 5.2).
         """
         step = len(self.actions)
         self._name_steps(action)
@@ -325,7 +333,7 @@ class Journal:
             self.sent.append(SentSteps(first, brokers & self.state.registered, sizes))
 
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
-        """Record StopReplica without deletion to one broker row (6.3, step 7)."""
+        """Record StopReplica without deletion to one broker row (section 6.3, step 7)."""
         step = len(self.actions)
         self.add_stop_count(action, broker, rows.size)
         if self.full:

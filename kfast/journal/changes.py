@@ -1,6 +1,6 @@
 """Tables of what changed in one step: transitions, elections, refusals.
 
-Source: specification, sections 2.3, 3.4 and 4.
+Source: docs/controller.md, sections 2.3, 3.4 and 4.
 """
 
 from __future__ import annotations
@@ -14,29 +14,15 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.journal import columns
-from kfast.journal.columns import IDS, NAME, Column, Number
+from kfast.journal.columns import Column, Number
 from kfast.journal.effects import KIND_ELECTION, KIND_UNCLEAN
 from kfast.journal.kept import Kept
-from kfast.journal.spread import NOWHERE
+from kfast.journal.spread import KEY, NOWHERE
 from kfast.kernels import journal_tables
 from kfast.profiles import Profile
-from kfast.schema import Code, PartitionState, Strategy
+from kfast.schema import ELECTIONS, REFUSALS, TRANSITIONS, Code, PartitionState, Strategy
 from kfast.state.records import Rows
 
-TRANSITIONS = pa.schema([
-    ("step", pa.int32()), ("topic", NAME), ("partition", pa.int32()), ("broker_id", pa.int32()),
-    ("from_state", NAME), ("to_state", NAME),
-])
-ELECTIONS = pa.schema([
-    ("step", pa.int32()), ("topic", NAME), ("partition", pa.int32()), ("strategy", NAME),
-    ("leader_before", pa.int32()), ("leader", pa.int32()), ("isr_before", IDS), ("isr", IDS),
-    ("leader_epoch", pa.int32()), ("version", pa.int32()), ("recovery", pa.int8()),
-    ("unclean", pa.bool_()), ("code", NAME),
-])
-REFUSALS = pa.schema([
-    ("step", pa.int32()), ("topic", NAME), ("partition", pa.int32()), ("broker_id", pa.int32()),
-    ("from_state", NAME), ("to_state", NAME), ("code", NAME), ("error", NAME),
-])
 INITIALIZATION = "INITIALIZATION"
 CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))
 STATE_NAMES = schema.REPLICA_STATE_NAMES + schema.PARTITION_STATE_NAMES
@@ -57,12 +43,11 @@ def transitions(whole: Kept, step: int) -> Iterator[pa.Table]:
 def _transitions(kept: Kept, step: int) -> pa.Table:
     said = kept.spread
     places: Rows | None = None
-    said.ask(["topic", "partition", "broker", "from_state", "to_state"])
+    names = (*KEY, "broker", "from_state", "to_state")
+    said.ask(names)
     if kept.codes & ~_SUCCEEDED:
         places = np.flatnonzero(_SUCCESS[said.array("code")]).astype(np.int32)
-    n, (topic, partition, broker, before, after) = said.numbers(
-        ["topic", "partition", "broker", "from_state", "to_state"], places
-    )
+    n, (topic, partition, row, broker, before, after) = said.numbers(names, places)
     if isinstance(broker, int):
         brokers = columns.repeated(broker, n) if broker >= 0 else columns.all_null(pa.int32(), n)
     else:
@@ -70,10 +55,10 @@ def _transitions(kept: Kept, step: int) -> pa.Table:
     return pa.table(
         [
             columns.number(step, n), columns.named(topic, n, kept.seen.topic),
-            columns.number(partition, n), brokers, columns.named(before, n, STATE_NAMES),
-            columns.named(after, n, STATE_NAMES),
+            columns.number(partition, n), columns.number(row, n), brokers,
+            columns.named(before, n, STATE_NAMES), columns.named(after, n, STATE_NAMES),
         ],
-        schema=TRANSITIONS,
+        schema=TRANSITIONS.schema,
     )
 
 
@@ -104,8 +89,7 @@ def _tried(kept: Kept) -> tuple[Number, Rows | None]:
 
 
 _ELECTED = (
-    "topic", "partition", "leader_before", "leader", "leader_epoch", "version", "recovery", "code",
-    "kinds",
+    *KEY, "leader_before", "leader", "leader_epoch", "version", "recovery", "code", "kinds",
 )
 
 
@@ -115,19 +99,19 @@ def _elections(
     said = kept.spread
     said.ask(_ELECTED, ["isr_before", "isr"], leads=False)
     n, numbers = said.numbers(_ELECTED, places)
-    topic, partition, before, leader, epoch, version, recovery, code, kinds = numbers
+    topic, partition, row, before, leader, epoch, version, recovery, code, kinds = numbers
     isr_before, isr = (said.ids(name, places, leads=False) for name in ("isr_before", "isr"))
     names = (INITIALIZATION, "" if strategy is None else strategy.name)
     return pa.table(
         [
             columns.number(step, n), columns.named(topic, n, kept.seen.topic),
-            columns.number(partition, n), columns.named(how, n, names),
+            columns.number(partition, n), columns.number(row, n), columns.named(how, n, names),
             columns.number(before, n), columns.number(leader, n), isr_before.column, isr.column,
             columns.number(epoch, n), columns.number(version, n),
             columns.number(recovery, n, dtype=np.int8),
             columns.flags(kinds, KIND_UNCLEAN, n), columns.named(code, n, CODE_NAMES),
         ],
-        schema=ELECTIONS,
+        schema=ELECTIONS.schema,
     )
 
 
@@ -171,13 +155,13 @@ def refusals(
     return pa.table(
         [
             columns.number(step, n), columns.named(some["topic_row"].copy(), n, kept.seen.topic),
-            columns.values(some["partition"].copy()),
+            columns.values(some["partition"].copy()), columns.values(some["row"].copy()),
             columns.values(ids, columns.Nulls(broker >= 0)),
             _states(some, "from_state"), _states(logged, "to_state"),
             columns.named(logged["code"].astype(np.int32), n, CODE_NAMES),
             columns.named(which, n, classes),
         ],
-        schema=REFUSALS,
+        schema=REFUSALS.schema,
     )
 
 

@@ -1,4 +1,7 @@
-"""Requests as a broker sees them: one dictionary per request, in the order of emission."""
+"""Requests as a broker sees them: one dictionary per request, in the order of emission.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def _leader_requests(
 def _stop_requests(
     rows: list[dict[str, Any]], batch: dict[str, Any], split: bool
 ) -> dict[int, list[dict[str, Any]]]:
-    """StopReplica requests; before protocol 2.6 one for each delete flag, deleting first (5.3)."""
+    """StopReplica requests; before protocol 2.6 one for each delete flag, deleting first.
+
+    Source: section 5.3.
+    """
     found: dict[int, list[dict[str, Any]]] = {}
     for delete in (True, False) if split else (None,):
         for row in rows:

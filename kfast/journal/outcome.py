@@ -1,4 +1,7 @@
-"""Outcome: what one event, or one call of a machine, did."""
+"""Outcome: what one event, or one call of a machine, did.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.journal.effects import LAYOUT
-from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES, AlterCode, Code
+from kfast.schema import (
+    PARTITION_STATE_NAMES,
+    REPLICA_STATE_NAMES,
+    REQUEST_COUNTS,
+    STEPS,
+    AlterCode,
+    Code,
+)
 from kfast.state.mutators import REGISTERED
 from kfast.state.records import Rows
+from kfast.views import names_at
 
 Key = TypeVar("Key")
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
-REQUEST_COUNTS = pa.schema([
-    ("step", pa.int32()), ("kind", pa.dictionary(pa.int32(), pa.string())),
-    ("broker_id", pa.int32()), ("requests", pa.int64()), ("partitions", pa.int64()),
-])
 FULL_TABLES = (
     "transitions", "elections", "refusals", "additions", "requests", "update_metadata",
     "update_metadata_brokers",
@@ -161,7 +169,7 @@ class StepTotals:
         return {Code(code).name: int(codes[code]) for code in np.flatnonzero(codes).tolist()}
 
     def requests(self) -> list[Sent]:
-        """Requests sent in this step, unregistered brokers left out (5.3)."""
+        """Requests sent in this step, unregistered brokers left out (section 5.3)."""
         if self.broker_status is None:
             return []
         registered, n = (self.broker_status & REGISTERED) != 0, self.broker_status.size
@@ -206,7 +214,9 @@ class Outcome:
         Scopes in which deletions were resumed.
     transitions, elections, refusals, additions, requests, update_metadata,
     update_metadata_brokers : pa.Table
-        Every row; only at level `full`. Each is made when it is first asked for.
+        Every row; only at level `full`. Each is made when it is first asked for. `kfast.schema`
+        states the columns of these tables and of all others (`docs/results.md`); `partition_row` is
+        a row of the controller's state.
     codes : (n,) uint8
         Of a machine's call: `schema.Code` per target, in the order given (replicas: in the order
         row, ascending broker id).
@@ -219,7 +229,7 @@ class Outcome:
     remaining : (n,) int32
         Of a controlled shutdown: partition rows that the broker still leads.
     replies : pa.Table
-        Of an election on demand: topic, partition, leader, error.
+        Of an election on demand: topic, partition, partition_row, leader, error.
     reassignment_codes : (n,) uint8
         Of a reassignment: `schema.ReassignmentCode` per partition, in the order given.
     imbalance : pa.Table
@@ -265,7 +275,7 @@ class Outcome:
     def steps(self) -> pa.Table:
         """Table of step and action: what was done, in order."""
         numbers = pa.array(np.arange(len(self.actions), dtype=np.int32))
-        return pa.table({"step": numbers, "action": pa.array(self.actions, pa.string())})
+        return STEPS.table({"step": numbers, "action": pa.array(self.actions, pa.string())})
 
     @cached_property
     def all_sent(self) -> list[Sent]:
@@ -299,15 +309,12 @@ class Outcome:
         brokers = np.concatenate([*(self.broker_id[at] for at in some), self.broker_id[:0]])
         empty = np.empty(0, np.int64)
         pairs = list(zip(self.all_sent, some, strict=True))
-        return pa.table(
-            [
-                pa.array(steps), pa.DictionaryArray.from_arrays(pa.array(kinds), pa.array(KINDS)),
-                pa.array(brokers),
-                pa.array(np.concatenate([*(sent.requests[at] for sent, at in pairs), empty])),
-                pa.array(np.concatenate([*(sent.partitions[at] for sent, at in pairs), empty])),
-            ],
-            schema=REQUEST_COUNTS,
-        )
+        return REQUEST_COUNTS.table({
+            "step": pa.array(steps), "kind": names_at(pa.array(KINDS), kinds),
+            "broker_id": pa.array(brokers),
+            "requests": np.concatenate([*(sent.requests[at] for sent, at in pairs), empty]),
+            "partitions": np.concatenate([*(sent.partitions[at] for sent, at in pairs), empty]),
+        })
 
     def __getattr__(self, name: str) -> pa.Table:
         if name not in FULL_TABLES:
@@ -328,9 +335,21 @@ class Outcome:
         """All tables of `FULL_TABLES` by name; none below level `full`."""
         return {name: getattr(self, name) for name in FULL_TABLES if self.level == "full"}
 
-    def __repr__(self) -> str:
-        moved = sum(self.counts.transitions.values())
-        return f"<Outcome of {self.event}: {len(self.actions)} steps, {moved} transitions>"
+    def _summary(self) -> Summary:
+        counts = self.counts
+        return f"Outcome of {self.event}", {
+            "error": self.error,
+            "failure": None if self.failure is None else self.failure.name,
+            "steps": len(self.actions),
+            "transitions": sum(counts.transitions.values()),
+            "leaders_moved": counts.leaders_moved,
+            "unclean_elections": counts.unclean_elections,
+            "requests": sum(counts.requests.values()),
+            "journal": self.level,
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
     def alterations(self) -> list[AlterCode]:
         """Answers of an AlterPartition request, in the order asked."""

@@ -1,6 +1,6 @@
 """Tables of one step's request batch: what was added, what was sent to whom.
 
-Source: specification, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
+Source: docs/controller.md, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.journal import columns
-from kfast.journal.columns import IDS, NAME, NONE, Column, Nulls, Number
+from kfast.journal.columns import NONE, Column, Nulls, Number
 from kfast.journal.effects import (
     KIND_DELETE,
     KIND_IS_NEW,
@@ -24,31 +24,13 @@ from kfast.journal.effects import (
 from kfast.journal.kept import Kept
 from kfast.journal.memory import room
 from kfast.journal.outcome import KINDS
-from kfast.journal.spread import NOWHERE, SAID
+from kfast.journal.spread import KEY, NOWHERE, SAID
 from kfast.kernels import journal_tables
+from kfast.schema import ADDITIONS, LEADER_DURING_DELETE
+from kfast.schema import UPDATE_METADATA as METADATA
 from kfast.state.records import Rows
 
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
-LEADER_DURING_DELETE = -2
-_RECORD = [
-    ("leader", pa.int32()), ("leader_epoch", pa.int32()), ("isr", IDS), ("recovery", pa.int8()),
-    ("version", pa.int32()), ("controller_epoch", pa.int32()), ("replicas", IDS),
-    ("adding", IDS), ("removing", IDS), ("is_new", pa.bool_()), ("delete", pa.bool_()),
-]
-ADDITIONS = pa.schema([
-    ("step", pa.int32()), ("kind", NAME), ("topic", NAME), ("partition", pa.int32()),
-    ("to", IDS), *_RECORD,
-])
-REQUESTS = pa.schema([
-    ("step", pa.int32()), ("kind", NAME), ("broker_id", pa.int32()), ("broker_epoch", pa.int64()),
-    ("topic", NAME), ("partition", pa.int32()), *_RECORD,
-])
-METADATA = pa.schema([
-    ("step", pa.int32()), ("topic", NAME), ("partition", pa.int32()),
-    ("controller_epoch", pa.int32()), ("leader", pa.int32()), ("leader_epoch", pa.int32()),
-    ("isr", IDS), ("version", pa.int32()), ("replicas", IDS), ("offline_replicas", IDS),
-])
-METADATA_BROKERS = pa.schema([("step", pa.int32()), ("broker_id", pa.int32())])
 _LISTS = ("isr", "replicas")
 _CHANGING = ("adding", "removing")
 _ADDS = KIND_STOP | KIND_LEADER_AND_ISR | KIND_METADATA
@@ -66,22 +48,23 @@ def additions(whole: Kept, step: int) -> Iterator[pa.Table]:
 def _leads_added(kept: Kept, step: int) -> pa.Table:
     """Additions of effects that all add a LeaderAndIsr and nothing else."""
     said = kept.spread
-    said.ask(("topic", "partition", *SAID), (*_LISTS, "recipients"))
-    n, (topic, partition, leader, epoch, version, controller, recovery) = said.numbers(
-        ("topic", "partition", *SAID)
+    said.ask((*KEY, *SAID), (*_LISTS, "recipients"))
+    n, (topic, partition, row, leader, epoch, version, controller, recovery) = said.numbers(
+        (*KEY, *SAID)
     )
     kinds = said.number("kinds") if kept.kinds & KIND_IS_NEW else 0
     return pa.table(
         [
             columns.number(step, n), columns.named(LEADER_AND_ISR, n, KINDS),
             columns.named(topic, n, kept.seen.topic), columns.number(partition, n),
-            said.ids("recipients").column, columns.number(leader, n), columns.number(epoch, n),
-            said.ids("isr").column, columns.number(recovery, n, dtype=np.int8),
+            columns.number(row, n), said.ids("recipients").column, columns.number(leader, n),
+            columns.number(epoch, n), said.ids("isr").column,
+            columns.number(recovery, n, dtype=np.int8),
             columns.number(version, n), columns.number(controller, n),
             said.ids("replicas").column, *(_changing(kept, name) for name in _CHANGING),
             columns.flags(kinds, KIND_IS_NEW, n), columns.all_null(pa.bool_(), n),
         ],
-        schema=ADDITIONS,
+        schema=ADDITIONS.schema,
     )
 
 
@@ -106,10 +89,8 @@ class _Added:
         said = kept.spread
         kinds = said.number("kinds") if kept.kinds & _ADDS != kept.every_kinds & _ADDS else None
         n = self.n = _count_added(kept.every_kinds if kinds is None else kinds, len(kept))
-        said.ask(
-            ("topic", "partition", *SAID, "stop_epoch", "broker"), (*_LISTS, "recipients")
-        )
-        names = ("topic", "partition", "leader", "version", "controller_epoch", "recovery")
+        said.ask((*KEY, *SAID, "stop_epoch", "broker"), (*_LISTS, "recipients"))
+        names = (*KEY, "leader", "version", "controller_epoch", "recovery")
         self.numbers = {name: said.number(name) for name in names}
         written = {k: v for k, v in self.numbers.items() if not isinstance(v, int)}
         self.said, self.epochs = room((2, n))
@@ -152,7 +133,7 @@ def _added(kept: Kept, step: int) -> pa.Table:
         [
             columns.number(step, n), columns.named(added.said, n, KINDS),
             columns.named(said["topic"], n, kept.seen.topic),
-            columns.number(said["partition"], n), added.to,
+            columns.number(said["partition"], n), columns.number(said["row"], n), added.to,
             columns.number(said["leader"], n, nulls), columns.values(added.epochs, added.to_some),
             added.isr, columns.number(said["recovery"], n, nulls, np.int8),
             columns.number(said["version"], n, nulls),
@@ -165,12 +146,12 @@ def _added(kept: Kept, step: int) -> pa.Table:
             columns.flags(added.kinds, KIND_IS_NEW, n, nulls),
             columns.flags(added.kinds, KIND_DELETE, n, added.to_stops),
         ],
-        schema=ADDITIONS,
+        schema=ADDITIONS.schema,
     )
 
 
 def metadata(whole: Kept, step: int, *, merges: bool) -> Iterator[pa.Table]:
-    """The partitions of an UpdateMetadata, with the markers of queued topics (5.2).
+    """The partitions of an UpdateMetadata, with the markers of queued topics (section 5.2).
 
     With `merges` only the last effect of each partition that tells of it; otherwise every effect.
     """
@@ -183,9 +164,9 @@ def metadata(whole: Kept, step: int, *, merges: bool) -> Iterator[pa.Table]:
 
 def _metadata(kept: Kept, places: Rows | None, step: int, *, leads: bool) -> pa.Table:
     said = kept.spread
-    names = ("topic", "partition", "controller_epoch", "leader", "leader_epoch", "version")
+    names = (*KEY, "controller_epoch", "leader", "leader_epoch", "version")
     said.ask(names, (*_LISTS, "offline"), leads=leads)
-    n, (topic, partition, controller, leader, epoch, version) = said.numbers(names, places)
+    n, (topic, partition, row, controller, leader, epoch, version) = said.numbers(names, places)
     if kept.kinds & KIND_QUEUED:
         kinds = said.array("kinds")
         queued = ((kinds if places is None else kinds[places]) & KIND_QUEUED) != 0
@@ -199,9 +180,9 @@ def _metadata(kept: Kept, places: Rows | None, step: int, *, leads: bool) -> pa.
     return pa.table(
         [
             columns.number(step, n), columns.named(topic, n, kept.seen.topic),
-            columns.number(partition, n), columns.number(controller, n),
-            columns.number(leader, n), columns.number(epoch, n), isr, columns.number(version, n),
-            replicas, offline,
+            columns.number(partition, n), columns.number(row, n),
+            columns.number(controller, n), columns.number(leader, n), columns.number(epoch, n), isr,
+            columns.number(version, n), replicas, offline,
         ],
-        schema=METADATA,
+        schema=METADATA.schema,
     )

@@ -1,6 +1,6 @@
 """The table of what one batch sent to whom.
 
-Source: specification, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
+Source: docs/controller.md, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from kfast.journal.effects import KIND_DELETE, KIND_IS_NEW
 from kfast.journal.kept import Kept, most_rows
 from kfast.journal.memory import room
 from kfast.journal.outcome import KINDS
-from kfast.journal.requests import LEADER_AND_ISR, REQUESTS, STOP_REPLICA
-from kfast.journal.spread import NOWHERE, Ids
+from kfast.journal.requests import LEADER_AND_ISR, STOP_REPLICA
+from kfast.journal.spread import KEY, NOWHERE, SAID, Ids
 from kfast.kernels import journal_requests
+from kfast.schema import REQUESTS
 from kfast.state.records import Rows
 
 Counts = npt.NDArray[np.int64]
-_LEADS = (
-    "topic", "partition", "leader", "leader_epoch", "version", "controller_epoch", "recovery",
-)
-_STOPS = ("topic", "partition", "stop_epoch")
+_LEADS = (*KEY, *SAID)
+_STOPS = (*KEY, "stop_epoch")
 _LISTS = ("isr", "replicas")
 
 
@@ -150,7 +149,7 @@ class _Sent:
         return columns.joined(found).take(pa.array(self.origins))
 
     def head(self, step: int, kind: int) -> list[Column]:
-        """Columns step, kind, broker_id, broker_epoch, topic, partition."""
+        """Columns step, kind, broker_id, broker_epoch, topic, partition, partition_row."""
         n, seen, said = self.n, self.kept.seen, self.numbers
         epochs = seen.broker_epoch[self.counts > 0]
         same = bool((epochs == epochs[0]).all())
@@ -162,6 +161,7 @@ class _Sent:
             columns.number(step, n), columns.named(kind, n, KINDS), columns.values(ids),
             columns.number(int(epochs[0]) if same else all_epochs, n, dtype=np.int64),
             columns.named(said["topic"], n, seen.topic), columns.number(said["partition"], n),
+            columns.number(said["row"], n),
         ]
 
 
@@ -186,14 +186,14 @@ def _leads_sent(sent: _Sent, step: int) -> pa.Table:
             sent.lists["replicas"].column, sent.changing("adding"), sent.changing("removing"),
             columns.flags(flags, KIND_IS_NEW, n), columns.all_null(pa.bool_(), n),
         ],
-        schema=REQUESTS,
+        schema=REQUESTS.schema,
     )
 
 
 def _stops_sent(sent: _Sent, step: int) -> pa.Table:
     n = sent.n
     flags: Number = sent.flags if sent.flags.size else 0
-    record = {name: columns.all_null(REQUESTS.field(name).type, n) for name in REQUESTS.names[6:]}
+    record = {column.name: columns.all_null(column.arrow, n) for column in REQUESTS.columns[7:]}
     record["leader_epoch"] = columns.number(sent.numbers["stop_epoch"], n)
     record["delete"] = columns.flags(flags, KIND_DELETE, n)
-    return pa.table([*sent.head(step, STOP_REPLICA), *record.values()], schema=REQUESTS)
+    return pa.table([*sent.head(step, STOP_REPLICA), *record.values()], schema=REQUESTS.schema)

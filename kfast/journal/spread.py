@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 NUMBERS = (
     "topic", "partition", "broker", "from_state", "to_state", "code", "leader_before", "leader",
-    "leader_epoch", "version", "controller_epoch", "stop_epoch", "recovery", "kinds",
+    "leader_epoch", "version", "controller_epoch", "stop_epoch", "recovery", "kinds", "row",
 )
 LISTS = ("isr", "replicas", "recipients", "offline", "isr_before", "adding", "removing")
 """Numbers and lists that an effect has, as `kernels/journal_columns.pyx` counts them."""
+KEY = ("topic", "partition", "row")
+"""What tells of which partition an effect is."""
 SAID = ("leader", "leader_epoch", "version", "controller_epoch", "recovery")
 SAID_LISTS = ("isr", "replicas", "recipients", "offline")
 """What requests say of an effect."""
@@ -131,7 +133,7 @@ class Spread:
     @property
     def _said_numbers(self) -> Sequence[str]:
         """Numbers that requests say of effects."""
-        return ("topic", "partition", *SAID) + (
+        return (*KEY, *SAID) + (
             ("stop_epoch", "broker") if self._stops else ()
         )
 

@@ -1,6 +1,6 @@
 """What one step left behind, and its share of each table.
 
-Source: specification, sections 2.3, 3.4 and 5.
+Source: docs/controller.md, sections 2.3, 3.4 and 5.
 """
 
 from __future__ import annotations
@@ -15,13 +15,24 @@ from kfast.journal import changes, columns, requests, sending
 from kfast.journal.effects import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP
 from kfast.journal.kept import Kept
 from kfast.profiles import Profile
-from kfast.schema import Strategy
+from kfast.schema import (
+    ADDITIONS,
+    ELECTIONS,
+    REFUSALS,
+    REQUESTS,
+    TRANSITIONS,
+    UPDATE_METADATA,
+    UPDATE_METADATA_BROKERS,
+    Strategy,
+)
 from kfast.state.records import Rows
 
 SCHEMAS = {
-    "transitions": changes.TRANSITIONS, "elections": changes.ELECTIONS,
-    "refusals": changes.REFUSALS, "additions": requests.ADDITIONS, "requests": requests.REQUESTS,
-    "update_metadata": requests.METADATA, "update_metadata_brokers": requests.METADATA_BROKERS,
+    table.name.removeprefix("outcome."): table.schema
+    for table in (
+        TRANSITIONS, ELECTIONS, REFUSALS, ADDITIONS, REQUESTS, UPDATE_METADATA,
+        UPDATE_METADATA_BROKERS,
+    )
 }
 CHANGES = ("transitions", "elections", "refusals", "additions")
 SENDS = ("requests", "update_metadata")

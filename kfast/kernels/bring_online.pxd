@@ -1,6 +1,6 @@
 """One partition brought Online: its first leader, or another one.
 
-Source: specification, sections 3.4 to 3.6 and 4; Kafka 3.9, `ZkPartitionStateMachine`
+Source: docs/controller.md, sections 3.4 to 3.6 and 4; Kafka 3.9, `ZkPartitionStateMachine`
 (`initializeLeaderAndIsrForPartitions`, `electLeaderForPartitions`) and `Election`.
 """
 
@@ -74,7 +74,7 @@ cdef inline void write_isr(record_t* record, uint64_t isr) noexcept nogil:
 cdef inline void lead_anew(
     record_t* record, const broker_t* brokers, const Choice* choice, bint recovery_supported
 ) noexcept nogil:
-    """`new_leader_and_isr`, or `new_recovering` for an unclean choice (1.2, 4.1)."""
+    """`new_leader_and_isr`, or `new_recovering` for an unclean choice (sections 1.2 and 4.1)."""
     record.leader = <int32_t> brokers[choice.slot]
     record.leader_epoch += 1
     write_isr(record, choice.isr)
@@ -93,14 +93,14 @@ cdef inline Choice choose_for(
 
 
 cdef inline bint needs_permission(int strategy, uint64_t isr, Liveness seen) noexcept nogil:
-    """Whether the topic's configuration decides on an unclean leader (4.2)."""
+    """Whether the topic's configuration decides on an unclean leader (section 4.2)."""
     return strategy == OFFLINE and not isr & seen.live
 
 
 cdef inline void initialize_one(
     record_t* record, const broker_t* brokers, Liveness seen, int controller_epoch, Effect* effect
 ) noexcept nogil:
-    """Source: specification, section 3.5; here the store holds a record iff one is cached."""
+    """Source: section 3.5; here the store holds a record iff one is cached."""
     cdef uint64_t online = first_slots(record.n_replicas) & seen.live
     if not online:
         effect.code = NO_LIVE_REPLICA
@@ -130,9 +130,10 @@ cdef inline void elect_for(
     const int32_t* topic_row, const uint8_t* topic_flags, int controller_epoch,
     bint recovery_supported, int decided, Effect* effect
 ) noexcept nogil:
-    """Source: specification, section 3.6, where the cached record is the stored one.
+    """Source: section 3.6, where the cached record is the stored one.
 
-    The topic is far away in memory, so it is asked only where its configuration decides (4.2).
+    The topic is far away in memory, so it is asked only where its configuration decides
+    (section 4.2).
     """
     cdef Choice choice
     cdef bint unclean
@@ -184,7 +185,10 @@ cdef inline uint8_t bring_one_online(
     int controller_epoch, bint recovery_supported, int decided, bint any_queued, bint counting,
     uint64_t* leader_offline, uint64_t* pending, Effect* out, int64_t* tally
 ) noexcept nogil:
-    """One partition to Online, by initialisation from New and by election otherwise (3.4)."""
+    """One partition to Online, by initialisation from New and by election otherwise.
+
+    Source: section 3.4.
+    """
     cdef Effect effect
     cdef uint8_t flags = topic_flags[topic_row[0]] if any_queued else 0
     cdef Liveness seen

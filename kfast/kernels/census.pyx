@@ -1,6 +1,6 @@
 """Counts over the whole cluster.
 
-Source: specification, sections 1.5 and 1.6.
+Source: docs/controller.md, sections 1.5 and 1.6.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -157,7 +157,7 @@ def survey_leaders(
 
     A partition without leadership counts as one of its first replica's, not as led by another.
 
-    Source: specification, section 6.8, auto, steps 1 and 2.
+    Source: section 6.8, auto, steps 1 and 2.
     """
     cdef Py_ssize_t row
     cdef Py_ssize_t n = 0

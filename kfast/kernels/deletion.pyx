@@ -1,6 +1,6 @@
 """What topic deletion asks of whole topics: who is in which state, topic by topic.
 
-Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager`.
+Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -160,7 +160,7 @@ def forget_partitions(
 
     Returns how many had leadership.
 
-    Source: specification, section 1.6, `remove_topic`.
+    Source: section 1.6, `remove_topic`.
     """
     cdef Py_ssize_t i
     cdef Py_ssize_t n_led = 0

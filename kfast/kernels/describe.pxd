@@ -41,6 +41,8 @@ cpdef enum Trouble:
     NO_TOPIC = 5
     TOPIC_TWICE = 6
     TEXT_BEFORE = 7
+    SETTING_TWICE = 8
+    LEADER_NOT_ASSIGNED = 9
 
 
 cdef struct Cursor:
@@ -61,6 +63,12 @@ cdef struct Cursor:
     int64_t prose_line
     int64_t unknown_at         # first key that is not known; -1
     int64_t cut_line           # first configuration that ends in `...`; -1
+    int64_t elr_line           # first Elr or LastKnownElr that is not `N/A`; -1
+    int64_t n_elr              # partitions whose Elr or LastKnownElr names brokers
+    int64_t n_outside          # partitions whose leader is outside the ISR
+    int64_t outside_row        # the first of them; -1
+    int64_t n_stale            # partitions whose reassignment is of other replicas
+    int64_t stale_row          # the first of them; -1
     int64_t maybe_wrapped
     int64_t bad_at             # what is wrong: the byte, its line
     int64_t bad_line_at
@@ -74,7 +82,11 @@ cdef struct Topic:
     int32_t first_line
     int32_t header_line        # -1: no header
     int32_t count              # PartitionCount
+    int32_t factor             # ReplicationFactor; -1: not said
     int32_t lines              # partition lines
+    int32_t highest            # partition number; -1: no line
+    int32_t fewest             # replicas of a line, without those being added
+    int32_t most               # replicas of a line
     int32_t min_insync_replicas
     int8_t unclean
     int8_t marked
@@ -85,7 +97,7 @@ cdef struct Partition:
     int32_t partition
     int32_t leader
     int32_t line
-    int32_t keys
+    int32_t keys               # of the line; no ADDING and REMOVING where they are stale
 
 
 cdef inline int64_t bit(int64_t key) noexcept nogil:
@@ -271,6 +283,20 @@ cdef inline int64_t read_list(
             return -1
         values[n[0]] = <int32_t> value
         n[0] += 1
+        if at == end or is_blank(text[at]):
+            return at
+        if text[at] != c",":
+            return -1
+        at += 1
+
+
+cdef inline int64_t skip_list(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
+    """Where a list of broker ids that is not empty ends; -1 where there is none."""
+    cdef int64_t value
+    while True:
+        at = read_int(text, at, end, &value)
+        if at < 0 or value < 0:
+            return -1
         if at == end or is_blank(text[at]):
             return at
         if text[at] != c",":

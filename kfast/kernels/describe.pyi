@@ -32,6 +32,8 @@ class Trouble(IntEnum):
     NO_TOPIC = 5
     TOPIC_TWICE = 6
     TEXT_BEFORE = 7
+    SETTING_TWICE = 8
+    LEADER_NOT_ASSIGNED = 9
 
 def survey(text: bytes | NDArray[np.uint8]) -> tuple[int, int, bool]: ...
 def parse(

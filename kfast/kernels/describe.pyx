@@ -7,22 +7,30 @@ missing, added, or separated by spaces. Any other line is prose and is passed ov
 Lists of broker ids go to one row each of `offsets` and `values`, which Arrow's lists take as they
 are. Topics are numbered by first appearance through a hash table.
 
-Source: `formats.md`, section 1; Kafka 3.9, TopicCommand.java, `printDescription`.
+Source: docs/formats.md, section "Describe text"; Kafka 3.9, TopicCommand.java, `printDescription`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from kfast.kernels.describe cimport (
-    Cursor, Key, Partition, Topic, Trouble, bit, ends_with_colon, is_blank,
-    key_at, line_end, may_continue, read_count, read_flag, read_int, read_leader, read_list,
-    read_name, skip_blanks, skip_word,
+    MAX_INT, Cursor, Key, Partition, Topic, Trouble, bit, ends_with_colon, is_blank,
+    key_at, line_end, may_continue, read_count, read_flag, read_int, read_leader,
+    read_list, read_name, skip_blanks, skip_list, skip_word,
 )
 
 cdef enum:
     N_LISTS = 5  # Key.REPLICAS to Key.OFFLINE
     MAX_TOPIC = 249
     TOPIC_ID_LENGTH = 22
+    WRONG = -1  # instead of where a value ends
+    TWICE = -2
+
+
+cdef enum Elr:
+    NOT_AVAILABLE  # `N/A`, or no column: a controller that knows no ELR, or an older tool
+    EMPTY
+    BROKERS
 
 
 cdef struct Record:
@@ -32,10 +40,13 @@ cdef struct Record:
     int64_t id_at
     int64_t partition
     int64_t leader
+    int64_t leader_at
     int64_t count
+    int64_t factor
     int64_t min_insync_replicas
     int64_t unclean
     int64_t marked
+    int64_t elr  # the larger of `Elr` of both columns
     int64_t[5] n_values  # of each list
     bint cut  # the configuration ends in `...`
     int64_t bad_at
@@ -80,20 +91,24 @@ cdef int64_t read_configs(
     """Find the two settings that decide elections. A name counts only first or after a comma."""
     cdef int64_t stop = field_end(text, at, end)
     cdef int64_t after = at
+    cdef int64_t before
     cdef bint first = True
     while at < stop:
         if first or text[at - 1] == c",":
+            before = -1
             if stop - at > 20 and memcmp(&text[at], b"min.insync.replicas=", 20) == 0:
+                before = record.min_insync_replicas
                 after = read_int(text, at + 20, stop, &record.min_insync_replicas)
                 if after >= 0 and record.min_insync_replicas < 1:
-                    after = -1
+                    after = WRONG
             elif stop - at > 31 and memcmp(&text[at], b"unclean.leader.election.enable=", 31) == 0:
+                before = record.unclean
                 after = read_flag(text, at + 31, stop, &record.unclean)
             else:
                 after = at
-            if after < 0 or (after > at and not ends_setting(text, after, stop)):
+            if before >= 0 or after < 0 or (after > at and not ends_setting(text, after, stop)):
                 record.bad_at = at
-                return -1
+                return TWICE if before >= 0 else WRONG
         first = False
         at += 1
     record.cut = ends_in_dots(text, stop)
@@ -126,6 +141,7 @@ cdef int64_t read_value(
     if key == Key.PARTITION:
         return read_count(text, at, end, &record.partition)
     if key == Key.LEADER:
+        record.leader_at = at
         return read_leader(text, at, end, &record.leader)
     if key == Key.TOPIC:
         stop = read_name(text, at, end, MAX_TOPIC)
@@ -136,15 +152,33 @@ cdef int64_t read_value(
         return read_configs(text, at, end, record)
     if key == Key.PARTITION_COUNT:
         return read_count(text, at, end, &record.count)
+    if key == Key.REPLICATION_FACTOR:
+        return read_count(text, at, end, &record.factor)
+    if key == Key.ELR or key == Key.LAST_KNOWN_ELR:
+        return read_elr(text, at, end, record)
     if key == Key.TOPIC_ID:
         stop = read_name(text, at, end, TOPIC_ID_LENGTH)
         record.id_at = at
-        return stop if stop - at == TOPIC_ID_LENGTH else -1
+        return stop if stop - at == TOPIC_ID_LENGTH else WRONG
     if key == Key.MARKED_FOR_DELETION:
         return read_flag(text, at, end, &record.marked)
     if ends_with_colon(text, at, end):
         return at
     return skip_word(text, at, end)
+
+
+cdef int64_t read_elr(
+    const uint8_t[::1] text, int64_t at, int64_t end, Record* record
+) noexcept nogil:
+    """See whether an Elr names brokers, or is known to be empty; which brokers is not kept."""
+    cdef int64_t unused
+    if at == end or key_at(text, at, end, &unused) >= 0 or ends_with_colon(text, at, end):
+        record.elr = max(record.elr, <int64_t> Elr.EMPTY)
+        return at
+    if skip_word(text, at, end) - at == 3 and memcmp(&text[at], b"N/A", 3) == 0:
+        return at + 3
+    record.elr = Elr.BROKERS
+    return skip_list(text, at, end)
 
 
 cdef Trouble read_fields(
@@ -175,7 +209,7 @@ cdef Trouble read_fields(
         record.keys |= bit(key)
         at = read_value(text, value_at, end, key, record, values)
         if at < 0:
-            return Trouble.BAD_VALUE
+            return Trouble.SETTING_TWICE if at == TWICE else Trouble.BAD_VALUE
 
 
 cdef int64_t intern(
@@ -201,6 +235,9 @@ cdef int64_t intern(
     cursor.n_topics += 1
     table[slot] = <int32_t> row + 1
     topics[row].topic_id_at = topics[row].header_line = topics[row].count = -1
+    topics[row].factor = topics[row].highest = -1
+    topics[row].fewest = MAX_INT
+    topics[row].most = 0
     topics[row].min_insync_replicas = topics[row].unclean = topics[row].marked = -1
     topics[row].name_at = record.topic_at
     topics[row].name_length = record.topic_length
@@ -229,6 +266,7 @@ cdef Trouble keep_header(
         return Trouble.TOPIC_TWICE
     topics[row].header_line = cursor.line
     topics[row].count = record.count
+    topics[row].factor = record.factor
     topics[row].topic_id_at = record.id_at
     topics[row].min_insync_replicas = record.min_insync_replicas
     topics[row].unclean = record.unclean
@@ -241,9 +279,48 @@ cdef Trouble keep_header(
     return Trouble.FINE
 
 
+cdef inline bint lists(
+    const Record* record, const Cursor* cursor, const int32_t[:, ::1] values, int64_t key,
+    int64_t broker,
+) noexcept nogil:
+    """Whether a broker is in one of the lists of a line."""
+    cdef int64_t row = key - Key.REPLICAS
+    cdef int64_t i
+    for i in range(cursor.n_values[row], record.n_values[row]):
+        if values[row, i] == broker:
+            return True
+    return False
+
+
+cdef inline bint is_stale(
+    const Record* record, const Cursor* cursor, const int32_t[:, ::1] values
+) noexcept nogil:
+    """Whether a line adds or removes what is no replica: its reassignment is of another moment."""
+    cdef int64_t key, i
+    for key in range(Key.ADDING, Key.REMOVING + 1):
+        for i in range(cursor.n_values[key - Key.REPLICAS], record.n_values[key - Key.REPLICAS]):
+            if not lists(record, cursor, values, Key.REPLICAS, values[key - Key.REPLICAS, i]):
+                return True
+    return False
+
+
+cdef void keep_sizes(
+    const Record* record, const Cursor* cursor, Topic* topic
+) noexcept nogil:
+    """Keep what the numbers in a topic's header are compared with."""
+    cdef int64_t n = record.n_values[0] - cursor.n_values[0]
+    cdef int64_t adding = Key.ADDING - Key.REPLICAS
+    cdef int64_t n_adding = record.n_values[adding] - cursor.n_values[adding]
+    topic.lines += 1
+    topic.highest = max(topic.highest, <int32_t> record.partition)
+    topic.fewest = min(topic.fewest, <int32_t> (n - n_adding))
+    topic.most = max(topic.most, <int32_t> n)
+
+
 cdef Trouble keep_partition(
     const uint8_t[::1] text, Record* record, int32_t[::1] table, Topic[::1] topics,
-    Partition[::1] partitions, int32_t[:, ::1] offsets, Cursor* cursor,
+    Partition[::1] partitions, int32_t[:, ::1] offsets, const int32_t[:, ::1] values,
+    Cursor* cursor,
 ) noexcept nogil:
     """Keep a partition; its lists are among the values already."""
     cdef int64_t row = cursor.n_partitions
@@ -257,15 +334,29 @@ cdef Trouble keep_partition(
         topic = intern(text, record, table, topics, cursor)
     elif topic < 0:
         return Trouble.NO_TOPIC
+    if record.leader >= 0:
+        if not lists(record, cursor, values, Key.REPLICAS, record.leader):
+            record.bad_at = record.leader_at
+            return Trouble.LEADER_NOT_ASSIGNED
+        if not lists(record, cursor, values, Key.ISR, record.leader):
+            cursor.outside_row = row if cursor.n_outside == 0 else cursor.outside_row
+            cursor.n_outside += 1
+    if record.elr != Elr.NOT_AVAILABLE:
+        cursor.elr_line = cursor.line if cursor.elr_line < 0 else cursor.elr_line
+        cursor.n_elr += record.elr == Elr.BROKERS
+    keep_sizes(record, cursor, &topics[topic])
     partitions[row].topic = <int32_t> topic
     partitions[row].partition = <int32_t> record.partition
     partitions[row].leader = <int32_t> record.leader
     partitions[row].line = <int32_t> cursor.line
     partitions[row].keys = <int32_t> record.keys
+    if record.keys & (bit(Key.ADDING) | bit(Key.REMOVING)) and is_stale(record, cursor, values):
+        partitions[row].keys &= <int32_t> ~(bit(Key.ADDING) | bit(Key.REMOVING))
+        cursor.stale_row = row if cursor.n_stale == 0 else cursor.stale_row
+        cursor.n_stale += 1
     for i in range(N_LISTS):
         offsets[i, row + 1] = <int32_t> record.n_values[i]
         cursor.n_values[i] = record.n_values[i]
-    topics[topic].lines += 1
     if record.marked == 1:
         topics[topic].marked = 1
     cursor.n_partitions = row + 1
@@ -324,6 +415,8 @@ cdef Trouble read_line(
     record.keys = 0
     record.topic_at = at
     record.id_at = record.min_insync_replicas = record.unclean = record.marked = -1
+    record.factor = -1
+    record.elr = Elr.NOT_AVAILABLE
     record.cut = False
     for i in range(N_LISTS):
         record.n_values[i] = cursor.n_values[i]
@@ -336,7 +429,7 @@ cdef Trouble read_line(
         cursor.last_was = 1 if record.keys & bit(Key.CONFIGS) else 2
         return keep_header(text, record, table, topics, cursor)
     cursor.last_was = 1
-    return keep_partition(text, record, table, topics, partitions, offsets, cursor)
+    return keep_partition(text, record, table, topics, partitions, offsets, values, cursor)
 
 
 def parse(

@@ -1,4 +1,7 @@
-"""Writing a row: what every kernel does alike to record, counters, bitmaps and tally."""
+"""Writing a row: what every kernel does alike to record, counters, bitmaps and tally.
+
+Sections are those of docs/controller.md.
+"""
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
@@ -56,7 +59,7 @@ cdef inline void put_partition_state(
     record_t* record, Py_ssize_t row, int state, uint8_t topic_flags,
     uint64_t* pending, int64_t* tally
 ) noexcept nogil:
-    """Set a partition's state and keep the offline count. Source: specification, section 1.6."""
+    """Set a partition's state and keep the offline count. Source: section 1.6."""
     cdef int old = record.partition_state
     if old != state:
         if not topic_flags & TOPIC_STARTED:

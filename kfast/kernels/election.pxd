@@ -1,4 +1,7 @@
-"""The four elections, as one function on masks."""
+"""The four elections, as one function on masks.
+
+Sections are those of docs/controller.md.
+"""
 
 from libc.stdint cimport uint64_t
 
@@ -36,7 +39,7 @@ cdef inline Choice elect_one(
     says that a leader outside the ISR is permitted (it is chosen only where no ISR member is
     online). The slot is NO_SLOT where nobody qualifies.
 
-    Source: specification, sections 4.1 and 8.1; Kafka 3.9, `PartitionLeaderElectionAlgorithms`.
+    Source: sections 4.1 and 8.1; Kafka 3.9, `PartitionLeaderElectionAlgorithms`.
     """
     cdef Choice choice
     cdef uint64_t candidates

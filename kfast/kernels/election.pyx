@@ -4,7 +4,7 @@
 one by one: `choose` decides on records as the store holds them, the store writes, and `adopt`
 takes what was written into the cache.
 
-Source: specification, sections 3.5, 3.6 and 4; Kafka 3.9, `ZkPartitionStateMachine`
+Source: docs/controller.md, sections 3.5, 3.6 and 4; Kafka 3.9, `ZkPartitionStateMachine`
 (`initializeLeaderAndIsrForPartitions`, `electLeaderForPartitions`) and `Election`.
 """
 
@@ -80,7 +80,7 @@ def bring_online(
 ):
     """Bring partitions Online, where the cache is the store.
 
-    Source: specification, sections 3.4 to 3.6; Kafka 3.9, `doHandleStateChanges`.
+    Source: sections 3.4 to 3.6; Kafka 3.9, `doHandleStateChanges`.
     """
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t i, row
@@ -125,7 +125,7 @@ def rebalance(
     `in_isr` says so, in the ISR. No topic is queued, and the cache is the store: partitions have
     nothing to do with each other, so their order does not matter.
 
-    Source: specification, section 6.8, auto, step 3.
+    Source: section 6.8, auto, step 3.
     """
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t i, row
@@ -171,7 +171,7 @@ def choose(
 ):
     """Elect on records as a store holds them; the records become the proposed ones.
 
-    Source: specification, section 3.6, step 3, and section 4.
+    Source: section 3.6, step 3, and section 4.
     """
     cdef Py_ssize_t i, row
     cdef Choice choice
@@ -209,7 +209,7 @@ def propose_initial(
     uint8_t[::1] codes,                # OUT     (n,)    MOVED, or NO_LIVE_REPLICA
     uint64_t[::1] recipients,          # OUT     (n,)    online assigned slots
 ):
-    """Make the first record of new partitions. Source: specification, section 3.5, steps 1 to 3."""
+    """Make the first record of new partitions. Source: section 3.5, steps 1 to 3."""
     cdef Py_ssize_t i
     cdef Liveness seen
     for i in range(rows.shape[0]):
@@ -235,7 +235,7 @@ def adopt(
 
     The assignment, its masks and the partition's state stay as they are.
 
-    Source: specification, section 1.6, `put_leadership`.
+    Source: section 1.6, `put_leadership`.
     """
     cdef Py_ssize_t i, row
     cdef bint imbalanced
@@ -274,7 +274,7 @@ def choose_one(
 ):
     """Run one election on masks: (slot or -1, new ISR, recipients, chosen outside the ISR).
 
-    Source: specification, section 4.1.
+    Source: section 4.1.
     """
     cdef Liveness seen
     cdef Choice choice

@@ -4,13 +4,14 @@ Nearly all rows lose replicas and keep a leader, old or new: `losing.pxd` takes 
 without a branch. What is left goes through the functions that the machines run, one step after the
 other.
 
-Source: specification, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
+Source: docs/controller.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
 
 from cython.parallel cimport prange
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
+from kfast.kernels.broker_groups cimport order_by_rank
 from kfast.kernels.election cimport NOT_ASKED_RULE, OFFLINE
 from kfast.kernels.fetch cimport fetch_row
 from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
@@ -79,20 +80,24 @@ cdef inline Py_ssize_t lose_run(
         ):
             return i
         if keepers != NULL:
-            keep_losses(keepers, &loss, &records[row], &replicas[width * row], row)
+            keep_losses(
+                keepers, &loss, &records[row], &replicas[width * row], row, losing.rank
+            )
     return end
 
 
 cdef void fail_row(
     record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, const uint8_t* status,
     const int32_t* topic_row, const uint8_t* topic_flags, uint64_t* leader_offline,
-    uint64_t* pending, const uint8_t* chosen, int decided, const Rules* rules, int64_t* offline,
-    int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers, Keeper* keepers
+    uint64_t* pending, const uint8_t* chosen, const int32_t* rank, int decided,
+    const Rules* rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
+    Py_ssize_t n_brokers, Keeper* keepers
 ) noexcept nogil:
     """All steps of a failure for one partition, whatever state it is in."""
     cdef uint64_t slots
     cdef uint8_t flags
     cdef uint8_t codes[64]
+    cdef uint8_t order[64]
     cdef Effect scratch[64]
     cdef bint keeping = keepers != NULL
     cdef Effect* effects = scratch if keeping else NULL
@@ -115,8 +120,9 @@ cdef void fail_row(
     slots = chosen_slots(record, brokers, chosen)
     if slots:
         flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
+        n = order_by_rank(brokers, slots, rank, order)
         n = <int> change_row(
-            record, brokers, states, row, slots, flags, R_OFFLINE, rules.replica,
+            record, brokers, states, row, order, n, flags, R_OFFLINE, rules.replica,
             rules.controller_epoch, False, rules.without_leadership, rules.empties_unclean,
             rules.counting, leader_offline, codes, effects, replica, n_brokers,
         )
@@ -161,7 +167,7 @@ cdef void fail_chunk(
         row = rows[i]
         fail_row(
             &records[row], &replicas[row, 0], &states[row, 0], row, &status[0], &topic_row[0],
-            &topic_flags[0], &leader_offline[0], &pending[0], &chosen[0],
+            &topic_flags[0], &leader_offline[0], &pending[0], &chosen[0], losing.rank,
             NOT_ASKED_RULE if answers == NULL else answers[i], &rules, offline, online, replica,
             counts, n_brokers, asked,
         )
@@ -181,6 +187,7 @@ def fail_hosted(
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
     const uint8_t[::1] chosen,         # IN      (B+1,)  1: the broker failed; the last is none
+    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, `group_ranks`
     const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
     uint32_t partition_offline,        # bit f set: a partition in state f may become Offline
     uint32_t partition_online,         # bit f set: a partition in state f may become Online
@@ -202,7 +209,7 @@ def fail_hosted(
 ):
     """Brokers failed: leaderless partitions go Offline, are elected, and lose replicas.
 
-    Source: specification, section 6.2, `replicas_become_offline`, steps 2 to 4.
+    Source: section 6.2, `replicas_become_offline`, steps 2 to 4.
     """
     cdef int threads = <int> replica_tally.shape[0]
     cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
@@ -220,8 +227,8 @@ def fail_hosted(
     for t in range(threads):
         losing[t] = Losing(
             controller_epoch=controller_epoch, again=all_if((replica_offline >> R_OFFLINE) & 1),
-            marks=&marks[0], n_brokers=marks.shape[0] - 1, sums=&sums[t, 0], rows=0, elected=0,
-            imbalanced=0,
+            marks=&marks[0], rank=&group_rank[0], n_brokers=marks.shape[0] - 1, sums=&sums[t, 0],
+            rows=0, elected=0, imbalanced=0,
         )
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         fail_chunk(

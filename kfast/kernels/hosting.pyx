@@ -4,7 +4,7 @@ The hosting index lists, per broker, the rows that track it. Its entries are hin
 checks them against the replica matrix. Two bitmaps over partitions answer what Kafka defines over
 the whole cluster.
 
-Source: specification, section 1.5.
+Source: docs/controller.md, section 1.5.
 """
 
 from cython.parallel cimport prange
@@ -19,6 +19,7 @@ from kfast.kernels.slots cimport (
     Liveness,
     broker_t,
     const_record_t,
+    first_slots,
     kfast_lowest,
     kfast_prefetch,
     leader_is_online,
@@ -159,6 +160,42 @@ def list_marked(
                 if n < room:
                     rows[n] = <int32_t> row
                 n += 1
+    return n
+
+
+def list_groups(
+    const_record_t[::1] records,       # IN      (P,)    hot records
+    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
+    const int32_t[::1] rows,           # IN      (n,)    partition rows to look at
+    const uint64_t[::1] slots,         # IN      (n,)    slots to look at; or (0,): those assigned
+    uint8_t[::1] sought,               # IN OUT  (B,)    1: a broker to look for; 0 once found
+    int32_t[::1] brokers,              # OUT     (B,)    those that have a slot
+):
+    """List the brokers that have replicas in some slots; returns how many.
+
+    Nothing more is looked at when all that are sought are found, as mostly after a few rows.
+    """
+    cdef Py_ssize_t i, row, b
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t left = 0
+    cdef uint64_t mask
+    cdef int32_t broker
+    with nogil:
+        for b in range(sought.shape[0]):
+            left += sought[b]
+        for i in range(rows.shape[0]):
+            if not left:
+                break
+            row = rows[i]
+            mask = slots[i] if slots.shape[0] else first_slots(records[row].n_replicas)
+            while mask:
+                broker = <int32_t> replicas[row, kfast_lowest(mask)]
+                mask &= mask - 1
+                if sought[broker]:
+                    sought[broker] = 0
+                    brokers[n] = broker
+                    n += 1
+                    left -= 1
     return n
 
 
@@ -340,7 +377,7 @@ def live_slots(
     uint64_t[::1] live,                 # OUT  (n,)    slots that are online
     uint64_t[::1] up,                   # OUT  (n,)    the same, shutting-down brokers included
 ):
-    """Which slots of some rows are online. Source: specification, section 1.5."""
+    """Which slots of some rows are online. Source: section 1.5."""
     cdef Py_ssize_t i
     cdef Liveness seen
     with nogil:

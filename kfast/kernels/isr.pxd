@@ -1,4 +1,7 @@
-"""Taking one broker out of an ISR, as one function on masks."""
+"""Taking one broker out of an ISR, as one function on masks.
+
+Sections are those of docs/controller.md.
+"""
 
 from libc.stdint cimport uint64_t
 
@@ -16,7 +19,7 @@ cdef inline Shrunk shrink_one(
     The last member stays, but with `may_empty`. Where the broker leads, nobody does afterwards:
     choosing a new leader is the partition machine's work.
 
-    Source: specification, sections 2.6 and 8.1; Kafka 3.9,
+    Source: sections 2.6 and 8.1; Kafka 3.9,
     `ReplicaStateMachine.doRemoveReplicasFromIsr`.
     """
     cdef Shrunk shrunk

@@ -12,7 +12,7 @@ def shrink(
 ) -> None: ...
 def check_alterations(
     records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, sender: _Array,
-    leader_epoch: _Array, version: _Array, isr: _Array, recovery: _Array, unknown_member: _Array,
+    leader_epoch: _Array, version: _Array, isr: _Array, recovery: _Array, n_unknown: _Array,
     codes: _Array,
 ) -> None: ...
 def propose_catch_up(

@@ -1,6 +1,6 @@
 """Changes of an ISR: a broker leaves it, or a leader reports another one.
 
-Source: specification, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachine` and
+Source: docs/controller.md, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachine` and
 `KafkaController.processAlterPartition`.
 """
 
@@ -57,7 +57,7 @@ def shrink(
 ):
     """Take one broker out of the ISR of records as a store holds them.
 
-    Source: specification, section 2.6, step 2.
+    Source: section 2.6, step 2.
     """
     cdef Py_ssize_t i
     cdef Shrunk shrunk
@@ -79,7 +79,7 @@ def shrink(
 
 cdef inline int check_alteration(
     const record_t* cached, const broker_t* brokers, const uint8_t* status, int32_t sender,
-    int32_t leader_epoch, int32_t version, uint64_t isr, bint recovering, bint unknown_member
+    int32_t leader_epoch, int32_t version, uint64_t isr, bint recovering, int n_unknown
 ) noexcept nogil:
     """The rows of section 6.10's table, in order; the first that matches decides."""
     cdef bint was_recovering = (cached.flags & FLAG_RECOVERY) != 0
@@ -92,15 +92,15 @@ cdef inline int check_alteration(
     if leader_epoch < cached.leader_epoch:
         return FENCED_LEADER_EPOCH
     same = sender == cached.leader and isr == cached.isr and recovering == was_recovering
-    if same and not unknown_member:
+    if same and not n_unknown:
         return UNCHANGED
     if version < cached.version:
         return INVALID_UPDATE_VERSION
-    if recovering and (kfast_count(isr) > 1 or unknown_member):
+    if recovering and kfast_count(isr) + n_unknown > 1:
         return INVALID_REQUEST
     if recovering and not was_recovering:
         return INVALID_REQUEST
-    if unknown_member:
+    if n_unknown:
         return INELIGIBLE_REPLICA
     for s in range(cached.n_slots):
         if (isr >> s) & 1 and (
@@ -120,15 +120,15 @@ def check_alterations(
     const int32_t[::1] version,             # IN   (n,)
     const uint64_t[::1] isr,                # IN   (n,)    slots proposed
     const uint8_t[::1] recovery,            # IN   (n,)    1: recovering
-    const uint8_t[::1] unknown_member,      # IN   (n,)    1: the ISR names an unknown broker
+    const uint8_t[::1] n_unknown,           # IN   (n,)    unknown brokers that the ISR names
     uint8_t[::1] codes,                     # OUT  (n,)    `schema.AlterCode`
 ):
-    """Decide on ISR changes that leaders report. Source: specification, section 6.10."""
+    """Decide on ISR changes that leaders report. Source: section 6.10."""
     cdef Py_ssize_t i
     for i in range(rows.shape[0]):
         codes[i] = check_alteration(
             &records[rows[i]], &replicas[rows[i], 0], &broker_status[0], sender[i],
-            leader_epoch[i], version[i], isr[i], recovery[i], unknown_member[i],
+            leader_epoch[i], version[i], isr[i], recovery[i], n_unknown[i],
         )
 
 
@@ -178,7 +178,7 @@ def catch_up_hosted(
     `propose_catch_up`, `check_alterations` and `election.adopt` in one visit to each partition,
     where the cache is the store and no topic is queued. Returns how many are reported.
 
-    Source: specification, section 6.10.
+    Source: section 6.10.
     """
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
@@ -239,7 +239,7 @@ cdef inline void adopt_isr(
     record_t* record, const broker_t* brokers, uint64_t isr, int controller_epoch,
     bint by_controller, int64_t* tally
 ) noexcept nogil:
-    """Take an ISR into the cache as it was written (1.6); only the controller leaves its epoch."""
+    """Take a written ISR into the cache (section 1.6); only the controller leaves its epoch."""
     cdef bint imbalanced = is_imbalanced(record, brokers)
     if record_t is WideRecord:
         record.isr = isr

@@ -1,6 +1,6 @@
 """What the journal keeps of each step, with everything that its tables say (`kept.pxd`).
 
-Source: specification, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
+Source: docs/controller.md, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -83,7 +83,7 @@ def list_metadata(
     bint wide,                      # the layout they are kept in
     int32_t[::1] places,            # OUT  (n,)    the last effect of each partition
 ):
-    """List the effects that an UpdateMetadata tells: the last of each partition (5.1).
+    """List the effects that an UpdateMetadata tells: the last of each partition (section 5.1).
 
     Returns how many there are.
     """

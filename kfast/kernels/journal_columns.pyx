@@ -4,7 +4,7 @@ Effects are read block by block, and each column of a block is written in one ru
 everywhere is not written at all: a number that all effects share is given back as a number, and
 lists that are all of one length need no offsets. Most columns of an event are of that kind.
 
-Source: specification, section 5.
+Source: docs/controller.md, section 5.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
@@ -13,10 +13,12 @@ from libc.string cimport memcpy
 from kfast.kernels.kept cimport NarrowKept, WideKept, broker_at, id_of, kept_t, put_ids
 from kfast.kernels.slots cimport KIND_LEADER_AND_ISR, first_slots
 
-# Effects of one block, whose columns lie in the nearest cache meanwhile.
+# Effects of one block, whose columns lie in the nearest cache meanwhile; bytes of a name that are
+# copied at a time.
 cdef enum:
     BLOCK = 256
     NARROW_SLOTS = 8
+    NAME_BYTES = 16
 
 # Names of partition states stand behind those of replica states.
 cdef enum:
@@ -38,7 +40,8 @@ cdef enum:
     STOP_EPOCH = 11
     RECOVERY = 12
     KINDS = 13
-    N_NUMBERS = 14
+    ROW = 14
+    N_NUMBERS = 15
 
 cdef enum:
     ISR = 0
@@ -164,6 +167,7 @@ cdef inline void spread_numbers(
     spread_ints(&to[STOP_EPOCH], &kept.stop_epoch, stride, begin, n)
     spread_bytes(&to[RECOVERY], &kept.recovery, stride, begin, n)
     spread_bytes(&to[KINDS], &kept.kinds, stride, begin, n)
+    spread_ints(&to[ROW], &kept.row, stride, begin, n)
 
 
 cdef inline void end_lists(
@@ -377,3 +381,51 @@ def take_lists(
             if not same:
                 taken_offsets[i + 1] = at
     return at
+
+
+def measure_names(
+    const int32_t[::1] begins,   # IN   (T+1,)  where each name begins, and the last ends
+    const int32_t[::1] numbers,  # IN   (n,)    names that are wanted
+    int32_t[::1] offsets,        # OUT  (n+1,)  where each begins among their bytes
+):
+    """Lengths of names by number. Returns their sum; offsets are right where it has 31 bits."""
+    cdef Py_ssize_t i
+    cdef int64_t at = 0
+    with nogil:
+        for i in range(numbers.shape[0]):
+            offsets[i] = <int32_t> (at & 0x7FFFFFFF)
+            at += begins[numbers[i] + 1] - begins[numbers[i]]
+        offsets[numbers.shape[0]] = <int32_t> (at & 0x7FFFFFFF)
+    return at
+
+
+cdef inline void copy_name(
+    const uint8_t* name, int32_t size, uint8_t* out, bint with_rest
+) noexcept nogil:
+    """Copy a name: 16 bytes at a time, with what stands behind it, where that may be read."""
+    cdef int32_t s = 0
+    if not with_rest:
+        memcpy(out, name, size)
+        return
+    while s < size:
+        memcpy(out + s, name + s, NAME_BYTES)
+        s += NAME_BYTES
+
+
+def spell_names(
+    const int32_t[::1] begins,   # IN   (T+1,)   where each name begins, and the last ends
+    const uint8_t[::1] names,    # IN   (c,)     their bytes, one name behind the other; not empty
+    const int32_t[::1] numbers,  # IN   (n,)     names that are wanted
+    const int32_t[::1] offsets,  # IN   (n+1,)   of `measure_names`
+    uint8_t[::1] text,           # OUT  (m+16,)  their bytes, and room for 16 more
+):
+    """Names by number, written out."""
+    cdef const uint8_t* first = &names[0]
+    cdef uint8_t* out = &text[0]
+    cdef Py_ssize_t i
+    cdef int32_t begin, end
+    with nogil:
+        for i in range(numbers.shape[0]):
+            begin, end = begins[numbers[i]], begins[numbers[i] + 1]
+            copy_name(first + begin, end - begin, out + offsets[i],
+                      end + NAME_BYTES <= names.shape[0])

@@ -4,7 +4,7 @@ Effects come in the order of partitions and requests go out by broker. Effects a
 whose columns stay in the cache: the posts of a block are sorted by broker, and what they say is
 written in one run behind what that broker was told of before.
 
-Source: specification, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
+Source: docs/controller.md, section 5; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

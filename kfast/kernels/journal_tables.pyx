@@ -3,7 +3,7 @@
 What was added to a request batch is up to three rows of an effect, one after the other; what was
 refused is a few effects among many.
 
-Source: specification, section 5.
+Source: docs/controller.md, section 5.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t

@@ -6,7 +6,7 @@ its leader is lost, it goes Offline, an in-sync replica is elected, and the lost
 ISR by then. Which of the two it is no processor can predict, so both are worked out as masks,
 without a branch. One branch is left: whether a row is such a partition at all.
 
-Source: specification, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaStateMachine`,
+Source: docs/controller.md, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaStateMachine`,
 `ZkPartitionStateMachine` and `offlinePartitionLeaderElection`.
 """
 
@@ -73,6 +73,7 @@ cdef struct Losing:
     uint32_t again
     Py_ssize_t n_brokers
     const uint32_t* marks
+    const int32_t* rank
     uint64_t* sums
     int64_t rows
     int64_t elected
@@ -182,22 +183,24 @@ cdef inline bint lose_replicas(
     return True
 
 
-cdef inline int next_slot(const broker_t* brokers, uint32_t slots) noexcept nogil:
-    """The slot whose broker has the lowest row."""
+cdef inline int next_slot(
+    const broker_t* brokers, uint32_t slots, const int32_t* rank
+) noexcept nogil:
+    """The slot whose broker Kafka takes first."""
     cdef int found = lowest_slot(slots)
     cdef int slot
     slots &= slots - 1
     while slots:
         slot = lowest_slot(slots)
         slots &= slots - 1
-        if brokers[slot] < brokers[found]:
+        if rank[brokers[slot]] < rank[brokers[found]]:
             found = slot
     return found
 
 
 cdef inline void keep_losses(
     Keeper* keepers, const Loss* loss, const record_t* record, const broker_t* brokers,
-    Py_ssize_t row
+    Py_ssize_t row, const int32_t* rank
 ) noexcept nogil:
     """Keep the effects of all steps, from how the row was before and how it is now."""
     cdef uint32_t offline = loss.assigned & ~loss.live
@@ -238,7 +241,7 @@ cdef inline void keep_losses(
     effect.code = MOVED
     effect.kinds = KIND_STOP | KIND_LEADER_AND_ISR
     while left:
-        slot = next_slot(brokers, left)
+        slot = next_slot(brokers, left, rank)
         member = <uint32_t> 1 << slot
         left &= ~member
         effect.broker = <int32_t> brokers[slot]

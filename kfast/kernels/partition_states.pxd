@@ -1,6 +1,6 @@
 """One partition's transition that takes no election.
 
-Source: specification, section 3.4; Kafka 3.9, `ZkPartitionStateMachine.doHandleStateChanges`.
+Source: docs/controller.md, section 3.4; Kafka 3.9, `ZkPartitionStateMachine.doHandleStateChanges`.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

@@ -1,6 +1,6 @@
 """Move partitions from state to state, as far as it takes no election.
 
-Source: specification, sections 3.2 and 3.4; Kafka 3.9, `PartitionStateMachine`.
+Source: docs/controller.md, sections 3.2 and 3.4; Kafka 3.9, `PartitionStateMachine`.
 """
 
 from cython.parallel cimport prange
@@ -37,7 +37,7 @@ def change_partitions(
 ):
     """Move partitions to New, Offline or NonExistent: states and counters only.
 
-    Source: specification, section 3.4; Kafka 3.9, `ZkPartitionStateMachine.doHandleStateChanges`.
+    Source: section 3.4; Kafka 3.9, `ZkPartitionStateMachine.doHandleStateChanges`.
     """
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t i, row
@@ -66,7 +66,7 @@ def initialize_partitions(
 ):
     """Set every assigned partition to New, Online or Offline by its record and its leader.
 
-    Source: specification, section 3.2; Kafka 3.9, `PartitionStateMachine.initializePartitionState`.
+    Source: section 3.2; Kafka 3.9, `PartitionStateMachine.initializePartitionState`.
     """
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t words = pending.shape[0]

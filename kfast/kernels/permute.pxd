@@ -1,4 +1,7 @@
-"""Moving a broker from slot to slot, with every mask that speaks of it."""
+"""Moving a broker from slot to slot, with every mask that speaks of it.
+
+Sections are those of docs/controller.md.
+"""
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
@@ -101,7 +104,7 @@ cdef inline uint64_t append_to_assignment(
     """Make the tracked broker of a slot the last assigned replica.
 
     The masks of this call's earlier effects and of those told so far speak of slots too, so they
-    move as well. Returns `told` after the move. Source: specification, section 2.4.
+    move as well. Returns `told` after the move. Source: section 2.4.
     """
     cdef int destination = record.n_replicas
     cdef int i
@@ -121,7 +124,7 @@ cdef inline uint64_t append_to_assignment(
 cdef inline void remove_from_assignment(
     record_t* record, broker_t* brokers, uint8_t* states, int slot
 ) noexcept nogil:
-    """Take a slot out of the assignment: `remove(b)` of the specification, section 1.3.
+    """Take a slot out of the assignment: `remove(b)` of section 1.3.
 
     The slot stays tracked where an ISR, the leader or an offline directory still names the broker.
     """

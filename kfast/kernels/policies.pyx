@@ -4,7 +4,8 @@ The rule is a C function that a row's masks and brokers are given to; it runs wi
 is asked for exactly the rows that an event elects for and only where somebody may lead. Its answers
 are checked here and kept, one slot per row; the kernels that elect take them from there.
 
-Source: specification, section 4: the candidates of an election, of which Kafka takes the first.
+Source: docs/controller.md, section 4: the candidates of an election, of which Kafka takes the
+first.
 """
 
 from cython.parallel cimport prange

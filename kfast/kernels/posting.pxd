@@ -1,6 +1,6 @@
 """Requests on their way: what each effect sends to whom, merged by partition.
 
-Source: specification, sections 5.1 and 5.3; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
+Source: docs/controller.md, sections 5.1 and 5.3; Kafka 3.9, `AbstractControllerBrokerRequestBatch`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -37,7 +37,7 @@ cdef struct Outbox:
 cdef inline void post(
     Outbox* box, const kept_t* kept, int32_t broker, Py_ssize_t place, int flags
 ) noexcept nogil:
-    """One partition in the request to one broker; unregistered brokers get none (5.3)."""
+    """One partition in the request to one broker; unregistered brokers get none (section 5.3)."""
     if not box.told[broker]:
         return
     box.counts[broker] += 1
@@ -67,7 +67,9 @@ cdef inline void post_group(
     Outbox* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
     Py_ssize_t end
 ) noexcept nogil:
-    """All that effects of one partition send: of each kind and broker the last; flags stay (5.1).
+    """All that effects of one partition send: of each kind and broker the last; flags stay.
+
+    Source: section 5.1.
     """
     cdef uint64_t new = 0
     cdef uint64_t told = 0

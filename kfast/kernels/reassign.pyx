@@ -3,7 +3,7 @@
 A partition's slots are its assignment in order, so a new assignment is a new order of slots. Who
 is added or removed are masks, as everywhere.
 
-Source: specification, sections 1.3, 6.6 and 6.7; Kafka 3.9, `ReplicaAssignment.reassignTo`,
+Source: docs/controller.md, sections 1.3, 6.6 and 6.7; Kafka 3.9, `ReplicaAssignment.reassignTo`,
 `KafkaController.onPartitionReassignment`.
 """
 
@@ -58,7 +58,7 @@ def check_added(
 ):
     """Whether the brokers that a reassignment would add are live.
 
-    Source: specification, section 6.7, the second check.
+    Source: section 6.7, the second check.
     """
     cdef Py_ssize_t i, row
     cdef int at, slot
@@ -88,7 +88,7 @@ def check_lists(
     const int32_t[::1] broker_ids,  # IN   (m,)    ids
     uint8_t[::1] valid,             # OUT  (n,)    1: not empty, no id twice, none negative
 ):
-    """Check the lists of new assignments. Source: specification, section 6.7, the first check."""
+    """Check the lists of new assignments. Source: section 6.7, the first check."""
     cdef Py_ssize_t i
     cdef int at, other
     with nogil:
@@ -130,7 +130,7 @@ def check_complete(
     const uint64_t[::1] stored_isr,  # IN   (n,)  its ISR; or (0,)
     uint8_t[::1] complete,           # OUT  (n,)  1: nothing to move, or all targets are in sync
 ):
-    """Which reassignments are complete. Source: specification, section 6.7, step 3."""
+    """Which reassignments are complete. Source: section 6.7, step 3."""
     cdef Py_ssize_t i, row
     cdef uint64_t target, isr
     cdef bint known
@@ -210,7 +210,7 @@ def start_reassignments(
 
     What is abandoned of an earlier plan is dropped from the assignment, but keeps its slot.
 
-    Source: specification, sections 1.3 (`reassign_to`) and 6.7, phase U.
+    Source: sections 1.3 (`reassign_to`) and 6.7, phase U.
     """
     cdef Py_ssize_t i, row
     cdef uint8_t order[64]
@@ -257,7 +257,7 @@ def assign_targets(
 ):
     """Make the targets the whole assignment; who is removed keeps a slot behind it.
 
-    Source: specification, section 6.7, step B2.
+    Source: section 6.7, step B2.
     """
     cdef Py_ssize_t i, row
     cdef uint8_t order[64]
@@ -314,7 +314,7 @@ def touch(
     Returns how many effects there are: for each partition what the origin is told, and what those
     are told that are being added.
 
-    Source: specification, section 6.6.
+    Source: section 6.6.
     """
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n_kept = 0

@@ -1,7 +1,7 @@
 """One replica's transition, and all of one partition's, as functions on its row.
 
-Source: specification, sections 2.4 to 2.6; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`
-and `doRemoveReplicasFromIsr`.
+Source: docs/controller.md, sections 2.4 to 2.6; Kafka 3.9,
+`ZkReplicaStateMachine.doHandleStateChanges` and `doRemoveReplicasFromIsr`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -47,7 +47,6 @@ from kfast.kernels.slots cimport (
     broker_t,
     first_slots,
     is_imbalanced,
-    lowest_slot,
     record_t,
     write_bit,
 )
@@ -64,7 +63,7 @@ cdef struct Deed:
 cdef inline void become_new(
     const record_t* record, int slot, int32_t broker, Deed* deed
 ) noexcept nogil:
-    """Source: specification, section 2.4, NewReplica."""
+    """Source: section 2.4, NewReplica."""
     if not record.flags & FLAG_HAS_LEADERSHIP:
         return
     if record.leader == broker:
@@ -77,7 +76,7 @@ cdef inline void become_new(
 cdef inline void become_online(
     const record_t* record, int slot, int from_state, Deed* deed
 ) noexcept nogil:
-    """Source: specification, section 2.4, OnlineReplica; the caller appends where it is told to."""
+    """Source: section 2.4, OnlineReplica; the caller appends where it is told to."""
     if from_state == R_NEW:
         if slot >= record.n_replicas:
             deed.code = APPENDED
@@ -89,7 +88,7 @@ cdef inline void become_online(
 cdef inline void add_stop(
     const record_t* record, Deed* deed, bint queued, bint delete
 ) noexcept nogil:
-    """Source: specification, section 5.2, `add_stop_replica`."""
+    """Source: section 5.2, `add_stop_replica`."""
     deed.kinds |= KIND_STOP | KIND_DELETE if delete else KIND_STOP
     if queued:
         deed.stop_epoch = -2
@@ -98,7 +97,7 @@ cdef inline void add_stop(
 
 
 cdef inline void stay_leaderless(Deed* deed, bint queued, int without_leadership) noexcept nogil:
-    """Offline without cached leadership. Source: specification, sections 2.5 and 8.1."""
+    """Offline without cached leadership. Source: sections 2.5 and 8.1."""
     if without_leadership == LEADERLESS_MOVED:
         deed.kinds |= KIND_METADATA
     elif without_leadership == LEADERLESS_REFUSED and not queued:
@@ -111,7 +110,7 @@ cdef inline void become_offline(
     record_t* record, int slot, int32_t broker, bint queued, int controller_epoch,
     bint defer, int without_leadership, bint may_empty, Deed* deed
 ) noexcept nogil:
-    """Source: specification, sections 2.5 and 2.6; with `defer` a store decides the rest."""
+    """Source: sections 2.5 and 2.6; with `defer` a store decides the rest."""
     cdef Shrunk shrunk
     add_stop(record, deed, queued, False)
     if not record.flags & FLAG_HAS_LEADERSHIP:
@@ -144,7 +143,7 @@ cdef inline Deed change_one(
     uint32_t valid_previous, bint queued, int controller_epoch, bint defer,
     int without_leadership, bint may_empty
 ) noexcept nogil:
-    """Move one replica, if the matrix allows it. Source: specification, section 2.4."""
+    """Move one replica, if the matrix allows it. Source: section 2.4."""
     cdef Deed deed
     deed.recipients = 0
     deed.stop_epoch = 0
@@ -167,22 +166,6 @@ cdef inline Deed change_one(
     return deed
 
 
-cdef inline int sorted_slots(const broker_t* brokers, uint64_t slots, uint8_t* out) noexcept nogil:
-    """Slots by ascending broker row: the order of Kafka's groups as kfast has it (2.3)."""
-    cdef int n = 0
-    cdef int at, slot
-    while slots:
-        slot = lowest_slot(slots)
-        slots &= slots - 1
-        at = n
-        while at > 0 and brokers[out[at - 1]] > brokers[slot]:
-            out[at] = out[at - 1]
-            at -= 1
-        out[at] = <uint8_t> slot
-        n += 1
-    return n
-
-
 cdef inline void move_later(
     uint8_t* order, int begin, int n, int source, int destination
 ) noexcept nogil:
@@ -196,14 +179,12 @@ cdef inline void move_later(
 
 
 cdef inline Py_ssize_t change_row(
-    record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, uint64_t slots,
+    record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, uint8_t* order, int n,
     uint8_t topic_flags, int target, uint32_t valid_previous, int controller_epoch, bint defer,
     int without_leadership, bint empties_unclean, bint counting, uint64_t* leader_offline,
     uint8_t* codes, Effect* effects, int64_t* tally, Py_ssize_t n_brokers
 ) noexcept nogil:
-    """Move all the listed replicas of one partition, in ascending broker id."""
-    cdef uint8_t order[64]
-    cdef int n = sorted_slots(brokers, slots, order)
+    """Move the replicas in n slots of one partition, in the given order, which is used up."""
     cdef bint queued = topic_flags & TOPIC_QUEUED
     cdef bint may_empty = empties_unclean and topic_flags & TOPIC_UNCLEAN
     cdef bint imbalanced = is_imbalanced(record, brokers)

@@ -3,12 +3,13 @@
 A replica's target state decides its requests, its record and its new state; the matrix of legal
 transitions is an argument, so that a profile is data.
 
-Source: specification, sections 2.2 to 2.6; Kafka 3.9, `ReplicaStateMachine`.
+Source: docs/controller.md, sections 2.2 to 2.6; Kafka 3.9, `ReplicaStateMachine`.
 """
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from kfast.kernels.broker_groups cimport order_by_hash, order_by_rank
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -42,13 +43,16 @@ from kfast.kernels.starting cimport announce_row, forget_row
 cdef void change_chunk(
     record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
     const int32_t[::1] topic_row, const uint8_t[::1] topic_flags, uint64_t[::1] leader_offline,
-    const int32_t[::1] rows, const uint64_t[::1] slots, Py_ssize_t begin, Py_ssize_t end,
-    Py_ssize_t first_target, int target, uint32_t valid_previous, int controller_epoch,
-    bint defer, int without_leadership, bint empties_unclean, bint any_queued, bint counting,
-    uint8_t[::1] codes, Effect[::1] effects, int64_t* tally, Py_ssize_t n_brokers
+    const int32_t[::1] rows, const uint64_t[::1] slots, const int32_t[::1] group_rank,
+    bint each, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t first_target, int target,
+    uint32_t valid_previous, int controller_epoch, bint defer, int without_leadership,
+    bint empties_unclean, bint any_queued, bint counting, uint8_t[::1] codes,
+    Effect[::1] effects, int64_t* tally, Py_ssize_t n_brokers
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef Py_ssize_t at = first_target
+    cdef uint8_t order[64]
+    cdef int n
     cdef uint8_t flags = 0
     cdef bint ask_topic = any_queued or empties_unclean
     for i in range(begin, end):
@@ -60,10 +64,14 @@ cdef void change_chunk(
         row = rows[i]
         if ask_topic:
             flags = topic_flags[topic_row[row]]
+        if each:
+            n = order_by_hash(&replicas[row, 0], slots[i], <uint32_t*> &group_rank[0], order)
+        else:
+            n = order_by_rank(&replicas[row, 0], slots[i], &group_rank[0], order)
         at += change_row(
-            &records[row], &replicas[row, 0], &states[row, 0], row, slots[i], flags, target,
-            valid_previous, controller_epoch, defer, without_leadership, empties_unclean,
-            counting, &leader_offline[0], &codes[at],
+            &records[row], &replicas[row, 0], &states[row, 0], row, order, n, flags, target,
+            valid_previous, controller_epoch, defer, without_leadership,
+            empties_unclean, counting, &leader_offline[0], &codes[at],
             &effects[at] if effects.shape[0] else NULL, tally, n_brokers,
         )
 
@@ -86,6 +94,8 @@ def change_replicas(
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     const int32_t[::1] rows,           # IN      (n,)    partition rows, ascending, each once
     const uint64_t[::1] slots,         # IN      (n,)    slots to move, per row
+    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, or their hashes
+    bint each,                         # each partition is a call of its own: they are hashes
     int target,                        # `schema.ReplicaState`
     uint32_t valid_previous,           # bit f set: the transition from state f is legal
     int controller_epoch,
@@ -100,10 +110,10 @@ def change_replicas(
 ):
     """Move replicas to a target state; m is the number of bits in `slots`.
 
-    Replicas come in the order (row, ascending broker row). The number of threads is that of the
-    tally's rows; nothing else depends on it.
+    Replicas come in the order (row, place of the broker among those of the call). The number of
+    threads is that of the tally's rows; nothing else depends on it.
 
-    Source: specification, section 2.4; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`.
+    Source: section 2.4; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`.
     """
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t n_brokers = (tally.shape[1] - TALLY_BROKERS) // 2
@@ -122,7 +132,7 @@ def change_replicas(
         for t in prange(threads, schedule="static", num_threads=threads):
             change_chunk(
                 records, replicas, replica_state, topic_row, topic_flags, leader_offline, rows,
-                slots, begin[t], begin[t + 1], first[t], target, valid_previous,
+                slots, group_rank, each, begin[t], begin[t + 1], first[t], target, valid_previous,
                 controller_epoch, defer_shrink, without_leadership, empties_unclean, any_queued,
                 counting, codes, effects, &tally[t, 0], n_brokers,
             )
@@ -136,6 +146,8 @@ def start_replicas(
     const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
     const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    const int32_t[::1] online_rank,    # IN      (B,)    order of the brokers, `group_ranks`
+    const int32_t[::1] offline_rank,   # IN      (B,)    the same for the offline replicas
     uint32_t valid_online,             # bit f set: Online may be entered from state f
     uint32_t valid_offline,            # bit f set: Offline may be entered from state f
     int controller_epoch,
@@ -153,7 +165,7 @@ def start_replicas(
     Kafka moves all online replicas first and all offline ones after; rows are independent, so
     each is visited once. Where effects are kept, the tallies have one row.
 
-    Source: specification, section 2.2; Kafka 3.9, `ReplicaStateMachine.startup`.
+    Source: section 2.2; Kafka 3.9, `ReplicaStateMachine.startup`.
     """
     cdef int threads = <int> online_tally.shape[0]
     cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
@@ -164,16 +176,18 @@ def start_replicas(
         last = min(64 * (words * (t + 1) // threads), records.shape[0])
         start_chunk(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, 64 * (words * t // threads), last, valid_online, valid_offline,
-            controller_epoch, reset, take_offline, any_queued, counting, went_online, went_offline,
-            &online_tally[t, 0], &offline_tally[t, 0], n_brokers,
+            leader_offline, online_rank, offline_rank, 64 * (words * t // threads), last,
+            valid_online, valid_offline, controller_epoch, reset, take_offline, any_queued,
+            counting, went_online, went_offline, &online_tally[t, 0], &offline_tally[t, 0],
+            n_brokers,
         )
 
 
 cdef void start_chunk(
     record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online,
+    uint64_t[::1] leader_offline, const int32_t[::1] online_rank,
+    const int32_t[::1] offline_rank, Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online,
     uint32_t valid_offline, int controller_epoch, bint reset, bint take_offline, bint any_queued,
     bint counting,
     Effect[::1] went_online, Effect[::1] went_offline, int64_t* online_tally,
@@ -182,11 +196,14 @@ cdef void start_chunk(
     cdef Py_ssize_t row
     cdef Py_ssize_t n_online = 0
     cdef Py_ssize_t n_offline = 0
+    cdef const int32_t* first_online = &online_rank[0] if online_rank.shape[0] else NULL
+    cdef const int32_t* first_offline = &offline_rank[0] if offline_rank.shape[0] else NULL
     cdef bint keeping = went_online.shape[0] + went_offline.shape[0] > 0
     cdef uint64_t live, online, offline
     cdef uint8_t flags
     cdef uint8_t codes[64]
-    cdef int s
+    cdef uint8_t order[64]
+    cdef int s, n
     cdef record_t* record
     for row in range(begin, end):
         record = &records[row]
@@ -202,19 +219,21 @@ cdef void start_chunk(
         offline = first_slots(record.n_replicas) & ~live
         flags = topic_flags[topic_row[row]] if any_queued else 0
         if keeping:
+            n = order_by_rank(&replicas[row, 0], online, first_online, order)
             n_online += change_row(
-                record, &replicas[row, 0], &states[row, 0], row, online, flags, R_ONLINE,
-                valid_online, controller_epoch, False, LEADERLESS_MOVED, False, counting,
-                &leader_offline[0], codes,
+                record, &replicas[row, 0], &states[row, 0], row, order, n,
+                flags, R_ONLINE, valid_online, controller_epoch, False,
+                LEADERLESS_MOVED, False, counting, &leader_offline[0], codes,
                 &went_online[n_online] if online else NULL, online_tally, n_brokers,
             )
         elif counting:
             announce_row(record, &replicas[row, 0], online, online_tally)
         if offline and take_offline:
+            n = order_by_rank(&replicas[row, 0], offline, first_offline, order)
             n_offline += change_row(
-                record, &replicas[row, 0], &states[row, 0], row, offline, flags, R_OFFLINE,
-                valid_offline, controller_epoch, False, LEADERLESS_MOVED, False, counting,
-                &leader_offline[0], codes,
+                record, &replicas[row, 0], &states[row, 0], row, order, n,
+                flags, R_OFFLINE, valid_offline, controller_epoch, False,
+                LEADERLESS_MOVED, False, counting, &leader_offline[0], codes,
                 &went_offline[n_offline] if keeping else NULL,
                 offline_tally, n_brokers,
             )

@@ -3,7 +3,7 @@
 A question about brokers that fail or restart together sees a partition only as the set of brokers
 that keep it alive and as how many of them it needs. Many partitions have the same.
 
-Source: specification, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -2,6 +2,8 @@
 
 A *slot* is a place among the brokers that a partition tracks; bit s of a mask speaks of slot s.
 Masks are stored narrow (uint8) or wide (uint64) and always worked on as 64 bits.
+
+Sections are those of docs/controller.md.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -209,7 +211,7 @@ cdef inline int slot_of(const broker_t* brokers, int n_slots, int32_t broker) no
 cdef inline Liveness liveness_of(
     const record_t* record, const broker_t* brokers, const uint8_t* status
 ) noexcept nogil:
-    """Liveness of every slot. Source: specification, section 1.5, `is_replica_online`."""
+    """Liveness of every slot. Source: section 1.5, `is_replica_online`."""
     cdef Liveness seen
     cdef int s
     cdef uint64_t registered = 0

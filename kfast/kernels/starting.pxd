@@ -1,6 +1,6 @@
 """What a new controller does to one partition: it forgets, announces, and sets the states.
 
-Source: specification, sections 2.2, 3.2 and 6.1; Kafka 3.9, `ReplicaStateMachine.startup` and
+Source: docs/controller.md, sections 2.2, 3.2 and 6.1; Kafka 3.9, `ReplicaStateMachine.startup` and
 `PartitionStateMachine.initializePartitionState`.
 """
 
@@ -33,7 +33,7 @@ from kfast.kernels.slots cimport (
 
 
 cdef inline void forget_row(record_t* record, uint8_t* states, int64_t* tally) noexcept nogil:
-    """Forget what the last controller knew of a partition (6.1, step 4)."""
+    """Forget what the last controller knew of a partition (section 6.1, step 4)."""
     cdef bint moving = record.adding != 0 or record.removing != 0
     cdef int s
     for s in range(record.n_replicas, record.n_slots):
@@ -49,7 +49,7 @@ cdef inline void forget_row(record_t* record, uint8_t* states, int64_t* tally) n
 cdef inline void announce_row(
     const record_t* record, const broker_t* brokers, uint64_t online, int64_t* tally
 ) noexcept nogil:
-    """What `change_row` counts where replicas that are Online become Online (2.4).
+    """What `change_row` counts where replicas that are Online become Online (section 2.4).
 
     At startup nearly every replica is such a one, and there is nothing else to do for it.
     """
@@ -65,7 +65,7 @@ cdef inline void initialize_partition(
     record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
     uint8_t flags, uint64_t* pending, int64_t* tally
 ) noexcept nogil:
-    """Set one partition's state by its record and its leader (3.2)."""
+    """Set one partition's state by its record and its leader (section 3.2)."""
     cdef int state
     if not record.flags & FLAG_ASSIGNED:
         write_bit(pending, row,

@@ -5,13 +5,14 @@ partition before the next. Nearly every partition of a healthy cluster has all i
 and is led by one of them: such a one is told at once from its record, and all that is left is to
 write its states and to count.
 
-Source: specification, sections 2.2, 3.2 and 6.1; Kafka 3.9, `ReplicaStateMachine.startup` and
+Source: docs/controller.md, sections 2.2, 3.2 and 6.1; Kafka 3.9, `ReplicaStateMachine.startup` and
 `PartitionStateMachine.initializePartitionState`.
 """
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from kfast.kernels.broker_groups cimport order_by_rank
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     BROKER_REGISTERED,
@@ -53,6 +54,7 @@ cdef enum:
 # What the steps of a start are told of the version that is simulated.
 cdef struct StartRules:
     uint32_t offline
+    const int32_t* rank
     int controller_epoch
     bint take_offline
     bint any_queued
@@ -100,8 +102,9 @@ cdef void start_row(
 ) noexcept nogil:
     """All of the start of one partition, whatever state it is in."""
     cdef uint8_t codes[64]
+    cdef uint8_t order[64]
     cdef uint64_t live, assigned
-    cdef int s
+    cdef int s, n
     forget_row(record, states, online)
     live = liveness_of(record, brokers, status).live
     assigned = first_slots(record.n_replicas)
@@ -112,9 +115,10 @@ cdef void start_row(
     if rules.counting:
         announce_row(record, brokers, live & assigned, online)
     if assigned & ~live and rules.take_offline:
+        n = order_by_rank(brokers, assigned & ~live, rules.rank, order)
         change_row(
-            record, brokers, states, row, assigned & ~live, flags, R_OFFLINE, rules.offline,
-            rules.controller_epoch, False, LEADERLESS_MOVED, False, rules.counting,
+            record, brokers, states, row, order, n, flags, R_OFFLINE,
+            rules.offline, rules.controller_epoch, False, LEADERLESS_MOVED, False, rules.counting,
             leader_offline, codes, NULL, offline, n_brokers,
         )
     initialize_partition(record, brokers, status, row, flags, pending, partition)
@@ -179,6 +183,7 @@ def start_machines(
     const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
     uint64_t[::1] leader_offline,      # OUT     bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # OUT     bitmap  partitions New or Offline
+    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, `group_ranks`
     uint32_t valid_offline,            # bit f set: a replica in state f may become Offline
     int controller_epoch,
     bint take_offline,                 # move the offline replicas too
@@ -195,7 +200,7 @@ def start_machines(
     The same as `start_replicas` with `reset`, then `initialize_partitions`; `hosted` is what
     `count_hosted` finds, so that the hosting index need not count again.
 
-    Source: specification, sections 2.2, 3.2 and 6.1.
+    Source: sections 2.2, 3.2 and 6.1.
     """
     cdef int threads = <int> online_tally.shape[0]
     cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
@@ -203,6 +208,7 @@ def start_machines(
     cdef int t
     cdef StartRules rules
     rules.offline = valid_offline
+    rules.rank = &group_rank[0] if group_rank.shape[0] else NULL
     rules.controller_epoch = controller_epoch
     rules.take_offline = take_offline
     rules.any_queued = any_queued

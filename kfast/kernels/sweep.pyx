@@ -5,8 +5,8 @@ A partition becomes the sequence of its live brokers in the order in which they 
 have no branches. Counts per scenario are kept as binary digits, one vector per digit, and added to
 by carry-save adders.
 
-Source: specification, sections 2.6, 3, 4 and 6.2; Harley and Seal's counting of bits: Mula, Kurz,
-Lemire, "Faster population counts using AVX2 instructions", 2018.
+Source: docs/controller.md, sections 2.6, 3, 4 and 6.2; Harley and Seal's counting of bits: Mula,
+Kurz, Lemire, "Faster population counts using AVX2 instructions", 2018.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -15,7 +15,7 @@
  *   unclean   assigned, not in sync, unclean election allowed: the first that is up leads
  *   other     assigned, not in sync, never elected
  *
- * Source: specification, sections 2.6, 3.2 to 3.6, 4 and 6.2; Kafka 3.9,
+ * Source: docs/controller.md, sections 2.6, 3.2 to 3.6, 4 and 6.2; Kafka 3.9,
  * `PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection`.
  */
 

@@ -4,7 +4,7 @@ A line belongs to the record before it if it has keys but does not begin as a re
 record is not complete, or if it is one word of the kind that ends a list of settings or of broker
 ids. As many empty lines follow a record as lines were joined to it, so that line numbers stay.
 
-Source: `formats.md`, section 1, pitfalls.
+Source: docs/formats.md, section "Describe text".
 """
 
 from libc.stdint cimport int64_t, uint8_t

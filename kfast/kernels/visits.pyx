@@ -5,14 +5,15 @@ be done at once, so that its record comes from memory once. Each step keeps a ta
 if all partitions had gone through it before the next step began. The steps of a row are the very
 functions that the machines run one after the other.
 
-Source: specification, sections 6.2 and 6.3; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`,
-`onBrokerStartup`, `doControlledShutdown`.
+Source: docs/controller.md, sections 6.2 and 6.3; Kafka 3.9,
+`KafkaController.onReplicasBecomeOffline`, `onBrokerStartup`, `doControlledShutdown`.
 """
 
 from cython.parallel cimport prange
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
+from kfast.kernels.broker_groups cimport order_by_rank
 from kfast.kernels.election cimport NOT_ASKED_RULE
 from kfast.kernels.fetch cimport fetch_row
 from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
@@ -43,13 +44,14 @@ cdef void start_chunk(
     record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
     const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
-    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* replica,
-    int64_t* online, int64_t* counts, Py_ssize_t n_brokers,
+    const int32_t[::1] group_rank, const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end,
+    Rules rules, int64_t* replica, int64_t* online, int64_t* counts, Py_ssize_t n_brokers,
     const int32_t[::1] partition, uint8_t[:, ::1] kept
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef uint64_t slots
     cdef uint8_t codes[64]
+    cdef uint8_t order[64]
     cdef Effect scratch[64]
     cdef bint keeping = kept.shape[0] != 0
     cdef Effect* effects = scratch if keeping else NULL
@@ -67,11 +69,12 @@ cdef void start_chunk(
         is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
         slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
         if slots:
+            n = order_by_rank(&replicas[row, 0], slots, &group_rank[0], order)
             n = <int> change_row(
-                record, &replicas[row, 0], &states[row, 0], row, slots, 0, R_ONLINE,
-                rules.replica, rules.controller_epoch, False, rules.without_leadership,
-                rules.empties_unclean, rules.counting, &leader_offline[0], codes, effects, replica,
-                n_brokers,
+                record, &replicas[row, 0], &states[row, 0], row, order, n,
+                0, R_ONLINE, rules.replica, rules.controller_epoch, False,
+                rules.without_leadership, rules.empties_unclean, rules.counting,
+                &leader_offline[0], codes, effects, replica, n_brokers,
             )
             counts[1] += n
             for k in range(n if keeping else 0):
@@ -100,6 +103,7 @@ def start_hosted(
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
     const uint8_t[::1] chosen,         # IN      (B+1,)  1: the broker started; the last is none
+    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, `group_ranks`
     const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
     uint32_t replica_online,           # bit f set: a replica in state f may become Online
     uint32_t partition_online,         # bit f set: a partition in state f may become Online
@@ -114,7 +118,7 @@ def start_hosted(
 ):
     """Brokers started: their replicas go Online, and waiting partitions are elected.
 
-    Source: specification, section 6.2, `broker_startup`, steps 4 and 5.
+    Source: section 6.2, `broker_startup`, steps 4 and 5.
     """
     cdef int threads = <int> replica_tally.shape[0]
     cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
@@ -127,7 +131,7 @@ def start_hosted(
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_chunk(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, pending, chosen, rows, chunk_start(rows, t, threads),
+            leader_offline, pending, chosen, group_rank, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &replica_tally[t, 0], &online_tally[t, 0],
             &counts[t, 0], n_brokers, partition, kept,
         )
@@ -146,6 +150,7 @@ cdef Py_ssize_t shut_down_chunk(
     cdef Py_ssize_t n = 0
     cdef int slot
     cdef uint8_t codes[64]
+    cdef uint8_t order[64]
     cdef record_t* record
     for i in range(begin, end):
         if i + AHEAD < end:
@@ -168,10 +173,12 @@ cdef Py_ssize_t shut_down_chunk(
             )
             counts[0] += 1
         else:
+            order[0] = <uint8_t> slot
             counts[1] += change_row(
-                record, &replicas[row, 0], &states[row, 0], row, (<uint64_t> 1) << slot, 0,
-                R_OFFLINE, rules.replica, rules.controller_epoch, False, rules.without_leadership,
-                False, rules.counting, &leader_offline[0], codes, NULL, followed, n_brokers,
+                record, &replicas[row, 0], &states[row, 0], row, order, 1,
+                0, R_OFFLINE, rules.replica, rules.controller_epoch, False,
+                rules.without_leadership, False, rules.counting, &leader_offline[0], codes, NULL,
+                followed, n_brokers,
             )
         if record.leader == broker:
             remaining[n] = <int32_t> row
@@ -208,7 +215,7 @@ def shut_down_hosted(
     leads afterwards; each thread's share of them begins where its share of `rows` begins, and is
     moved up at the end.
 
-    Source: specification, section 6.3, steps 5 to 9.
+    Source: section 6.3, steps 5 to 9.
     """
     cdef int threads = <int> led_tally.shape[0]
     cdef Py_ssize_t n_brokers = (led_tally.shape[1] - TALLY_BROKERS) // 2

@@ -21,8 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.arguments import MAX_LONG, whole
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.kernels import draws
+from kfast.schema import SCENARIOS
 from kfast.state.records import Rows
 from kfast.views import view
 
@@ -37,7 +39,7 @@ _ANY = -MAX_LONG, MAX_LONG
 TABLE_SCENARIOS = 65_536
 """Scenarios that are made at a time where all of them become a table."""
 
-SCENARIO_TABLE = pa.schema([pa.field("scenario", pa.int64()), pa.field("broker", pa.int32())])
+SCENARIO_TABLE = SCENARIOS.schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +119,14 @@ class Scenarios(ABC):
         """All scenarios as (scenario, broker); empty ones have no row."""
         return pa.Table.from_batches(self.to_batches(), SCENARIO_TABLE)
 
+    def _summary(self) -> Summary:
+        sizes = {"scenarios": len(self), "brokers": self.broker_id.size}
+        numbers = {n: str(v) for n, v in vars(self).items() if isinstance(v, int | float)}
+        return f"Scenarios ({type(self).__name__})", {**sizes, **numbers}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
 
 def _uniform(rows: npt.NDArray[Any]) -> Down:
     """Scenarios of one size each, from a matrix."""
@@ -133,7 +143,7 @@ def _taken(begin: Offsets, member: Rows, chosen: npt.NDArray[np.int64]) -> Down:
     return offsets, member[np.repeat(begin[:-1][chosen], sizes) + within]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Combinations(Scenarios):
     """Every k of some broker rows, in lexicographic order."""
 
@@ -158,7 +168,7 @@ def _comb(n: int, k: int) -> int:
     return min(math.comb(n, k), 2**62)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Groups(Scenarios):
     """Every group of brokers; with `others`, every group and one more of these brokers."""
 
@@ -182,7 +192,7 @@ class Groups(Scenarios):
         return offsets + np.arange(offsets.size), np.insert(rows, offsets[1:], more)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples(Scenarios):
     """Some of the candidates at random, k in each scenario."""
 
@@ -197,7 +207,7 @@ class Samples(Scenarios):
         return _uniform(chosen)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Independent(Scenarios):
     """Groups of brokers that fail independently."""
 
@@ -224,7 +234,7 @@ class Independent(Scenarios):
             rows = np.concatenate([rows, np.empty(rows.size + size, np.int32)])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bursts(Scenarios):
     """A part of one group in each scenario."""
 
@@ -244,7 +254,7 @@ class Bursts(Scenarios):
         return offsets, rows[: int(offsets[-1])].copy()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Listed(Scenarios):
     """Scenarios that a table lists."""
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kfast.arguments import MAX_LONG, is_whole, number, shown, whole, whole_numbers
+from kfast.arguments import (
+    MAX_LONG,
+    check_instance,
+    is_whole,
+    number,
+    shown,
+    whole,
+    whole_numbers,
+)
 from kfast.errors import ArgumentError, InputError
 from kfast.scenarios.kinds import (
     Bursts,
@@ -45,6 +53,13 @@ PAIRS_PER_SECOND = 4e10
 """Partitions times scenarios that one core decides in a second, to tell what a refusal spared."""
 
 
+def _check_state(state: ClusterState) -> None:
+    # Workers, which only draw scenarios, do not load what holds a cluster.
+    from kfast.state import ClusterState
+
+    check_instance("state", state, ClusterState)
+
+
 def _candidates(state: ClusterState) -> Rows:
     """Rows of the brokers that may fail: those that are registered."""
     return np.flatnonzero(state.registered).astype(np.int32)
@@ -74,10 +89,11 @@ def _check_random(state: ClusterState, n: int, seed: int) -> tuple[int, int]:
 
 def _check_size(state: ClusterState, k: int, low: int) -> tuple[Rows, int]:
     """The brokers that may fail, and how many of them do."""
+    _check_state(state)
     candidates = _candidates(state)
     if is_whole(k) and not low <= k <= candidates.size:
         raise ArgumentError(
-            f"k is {k}; {candidates.size} brokers are registered: {low} to that many"
+            f"k is {shown(k)}; {candidates.size} brokers are registered: {low} to that many"
         )
     return candidates, whole("k", k, low, candidates.size)
 
@@ -90,6 +106,7 @@ def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
     ArgumentError
         No registered broker has a rack.
     """
+    _check_state(state)
     members: dict[str, list[int]] = {}
     racks = state.rack.to_pylist()
     for row in _candidates(state).tolist():
@@ -150,6 +167,7 @@ def independent_brokers(state: ClusterState, p: float, n: int, seed: int) -> Sce
 
     The probability is exact to 2**-64; a scenario may be empty.
     """
+    _check_state(state)
     p = number("p", p, 0, 1)
     n, seed = _check_random(state, n, seed)
     member = _candidates(state)
@@ -161,6 +179,7 @@ def independent_brokers(state: ClusterState, p: float, n: int, seed: int) -> Sce
 
 def independent_racks(state: ClusterState, p: float, n: int, seed: int) -> Scenarios:
     """Draw n scenarios in which every rack fails with probability p; others stay up."""
+    _check_state(state)
     p = number("p", p, 0, 1)
     n, seed = _check_random(state, n, seed)
     _, begin, member = racks_of(state)
@@ -174,6 +193,7 @@ def bursts(state: ClusterState, share: float, n: int, seed: int) -> Scenarios:
 
     The rack is any, and of its brokers the share, rounded up to a whole number, is drawn.
     """
+    _check_state(state)
     share = number("share", share, 0, 1)
     n, seed = _check_random(state, n, seed)
     _, begin, member = racks_of(state)
@@ -194,6 +214,7 @@ def scenarios_from_table(state: ClusterState, table: pa.Table) -> Scenarios:
     ArgumentError
         A number is below 1 or too large; a broker is unknown or not registered.
     """
+    _check_state(state)
     if not isinstance(table, pa.Table):
         raise InputError(f"scenarios are {shown(table)}: a pyarrow.Table is needed")
     columns = []

@@ -7,17 +7,13 @@ import it too, in each of their processes, so public names are loaded when they 
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from kfast.errors import require_extra
 from kfast.lazily import load_lazily
 
 # Looked for, not imported: a worker that never uses pandas starts twice as fast without it.
-if missing := [name for name in ("pyspark", "pandas") if find_spec(name) is None]:
-    raise ImportError(
-        f"kfast.spark needs PySpark 4.1 or later and pandas 2, and {' and '.join(missing)} is not "
-        "there: pip install 'kfast[spark]'"
-    )
+require_extra("spark", "kfast.spark")
 
 if TYPE_CHECKING:
     from kfast.spark.details import sweep_brokers, sweep_partitions
@@ -26,10 +22,12 @@ if TYPE_CHECKING:
     from kfast.spark.sharded import ShardedOutcome, fail
     from kfast.spark.splitting import split
     from kfast.spark.sweeps import scenario_rows, sweep
+    from kfast.spark.workers import check_workers
 
 __all__ = [
     "ClusterFrames",
     "ShardedOutcome",
+    "check_workers",
     "fail",
     "fleet",
     "from_dataframes",
@@ -49,4 +47,5 @@ load_lazily(__name__, {
     "sharded": "ShardedOutcome fail",
     "splitting": "split",
     "sweeps": "scenario_rows sweep",
+    "workers": "check_workers",
 })

@@ -29,27 +29,12 @@ __all__ = [
 BATCH_ROWS = 100_000
 """Rows of a batch that goes to the JVM: what it gains by more is lost in memory."""
 
-REPLICAS_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("place", pa.int32()),
-        ("broker_id", pa.int32()),
-        ("leads", pa.bool_()),
-        ("in_sync", pa.bool_()),
-    ]
-)
-"""One row per assigned replica; `place` 0 is the preferred one."""
-
-ASSUMPTIONS_SCHEMA = pa.schema([("assumption", pa.string())])
-
 TABLES = {
-    "brokers": schema.BROKERS_SCHEMA,
-    "topics": schema.TOPICS_SCHEMA,
-    "partitions": schema.PARTITIONS_SCHEMA,
-    "replicas": REPLICAS_SCHEMA,
-    "cluster": schema.CLUSTER_SCHEMA,
-    "assumptions": ASSUMPTIONS_SCHEMA,
+    table.name: table.schema
+    for table in (
+        schema.BROKERS_TABLE, schema.TOPICS_TABLE, schema.PARTITIONS_TABLE, schema.REPLICAS_TABLE,
+        schema.CLUSTER_TABLE, schema.ASSUMPTIONS_TABLE,
+    )
 }
 """What can be read of every export, and its columns without `source`."""
 
@@ -71,13 +56,13 @@ def spark_schema(wanted: pa.Schema) -> StructType:
 
 def sourced(wanted: pa.Schema) -> pa.Schema:
     """A schema with the column `source` before the others."""
-    return wanted.insert(0, pa.field("source", pa.string()))
+    return wanted.insert(0, schema.SOURCE.field)
 
 
 def with_source(table: pa.Table, source: str) -> pa.Table:
     """A table with the column `source` before the others."""
     values = pa.repeat(pa.scalar(source, pa.string()), table.num_rows)
-    return table.add_column(0, pa.field("source", pa.string()), values)
+    return table.add_column(0, schema.SOURCE.field, values)
 
 
 def batches_of(table: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -89,7 +74,7 @@ def batches_of(table: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 def cluster_table(state: ClusterState, name: str) -> pa.Table:
     """One of `TABLES` of a cluster."""
     if check_table(name) == "assumptions":
-        return pa.table([pa.array(state.assumptions, pa.string())], schema=ASSUMPTIONS_SCHEMA)
+        return schema.ASSUMPTIONS_TABLE.table({"assumption": [*state.assumptions]})
     if name == "partitions":
         return partitions_table(state)
     if name == "replicas":
@@ -108,15 +93,14 @@ def replicas_table(state: ClusterState, start: int = 0, stop: int | None = None)
     slot = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
     brokers = state.replicas[rows[owner], slot].astype(np.int32)
     in_sync = records["isr"][owner].astype(np.uint64) >> slot.astype(np.uint64) & np.uint64(1)
-    columns = [
-        topic_names(state, rows[owner]).dictionary_decode(),
-        pa.array(state.partition[rows[owner]]),
-        pa.array(slot.astype(np.int32)),
-        pa.array(state.broker_id[brokers]),
-        pa.array(records["leader"][owner] == brokers),
-        pa.array(in_sync != 0),
-    ]
-    return pa.table(columns, schema=REPLICAS_SCHEMA)
+    return schema.REPLICAS_TABLE.table({
+        "topic": topic_names(state, rows[owner]),
+        "partition": pa.array(state.partition[rows[owner]]),
+        "place": pa.array(slot.astype(np.int32)),
+        "broker_id": pa.array(state.broker_id[brokers]),
+        "leads": pa.array(records["leader"][owner] == brokers),
+        "in_sync": pa.array(in_sync != 0),
+    })
 
 
 def row_tables(state: ClusterState, name: str) -> Iterator[pa.Table]:

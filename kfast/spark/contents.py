@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, StringType
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.frames import to_dataframe
 from kfast.spark.sizes import FLAT_MARK, MAGIC, PARTITION_BYTES
+from kfast.spark.workers import collect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -104,7 +105,7 @@ def _sizes(rows: DataFrame) -> dict[str, int]:
         sql.count("*").alias("n"), sql.sum(_estimate(sql.col("content"))).alias("partitions")
     )
     sizes = {}
-    for row in found.toArrow().to_pylist():
+    for row in collect(found).to_pylist():
         if row["cluster"] is None:
             raise InputError("a row of the DataFrame has no cluster; each needs a name")
         if row["n"] > 1:

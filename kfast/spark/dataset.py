@@ -27,6 +27,7 @@ from kfast.io.tables import add_defaults, registered
 from kfast.kernels import digests
 from kfast.spark.paths import deal, find_files, find_roots
 from kfast.spark.tasks import over_hands
+from kfast.spark.workers import collect
 from kfast.state import ClusterState
 from kfast.state.flat import is_flat
 
@@ -47,12 +48,16 @@ CLUSTER_FILE = "_cluster.arrow"
 TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 128 << 20
 """Size of the files that a task is given, about: seconds of work, which flat files take less of."""
 
+_TAKEN_FOR_UP, _TAKEN_FOR_DOWN, _SHOWN = range(3)
+"""How sure a file is of whether a broker is up."""
+
 _LOOK = pa.schema(
     [
         ("file", pa.string()),
         ("brokers", pa.binary()),
         ("said", pa.bool_()),
-        ("weak", pa.list_(pa.int32())),
+        ("taken_for_down", pa.list_(pa.int32())),
+        ("taken_for_up", pa.list_(pa.int32())),
         ("cluster", pa.binary()),
         ("topics", pa.binary()),
     ]
@@ -109,7 +114,7 @@ def look_at(
         brokers, cluster = tables.brokers, tables.cluster
     else:
         looked = over_hands(spark, len(hands), partial(_look_at_hand, files, hands), _LOOK)
-        found = looked.toArrow().sort_by("file")
+        found = collect(looked).sort_by("file")
         check_topics(files, found["topics"].to_pylist())
         brokers, cluster = _merge_brokers(found), _merge_clusters(found)
     said = add_defaults(SourceTables("", pa.table({}), cluster=cluster), defaults)
@@ -190,7 +195,8 @@ def _look(name: str) -> pa.RecordBatch:
         "file": name,
         "brokers": _packed(brokers),
         "said": said,
-        "weak": list(tables.taken_for_down),
+        "taken_for_down": list(tables.taken_for_down),
+        "taken_for_up": list(tables.taken_for_up),
         "cluster": None if tables.cluster is None else _packed(tables.cluster),
         "topics": digest_names(topics).tobytes(),
     }
@@ -276,30 +282,32 @@ def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
 
 
 def _merge_brokers(looked: pa.Table) -> pa.Table:
-    """Brokers of all files: of those that list them, or all that appear where none does."""
+    """Brokers of all files: of those that list them, or all that appear where none does.
+
+    What one file shows of a broker wins over what is concluded from another, and a broker that one
+    takes for down is down where others name it only as being added: as in one text of all files.
+    """
     rows = looked.drop_columns("topics").to_pylist()
     some = any(row["said"] for row in rows)
     merged: dict[int, dict[str, Any]] = {}
     source: dict[int, str] = {}
-    doubted: set[int] = set()
-    seen: set[tuple[bytes, tuple[int, ...]]] = set()
+    certainty: dict[int, int] = {}
+    seen: set[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = set()
     for row in rows:
-        key = (row["brokers"], tuple(row["weak"]))
-        if row["said"] != some or key in seen:
+        down, up = tuple(row["taken_for_down"]), tuple(row["taken_for_up"])
+        if row["said"] != some or (row["brokers"], down, up) in seen:
             continue
-        seen.add(key)
+        seen.add((row["brokers"], down, up))
         table = _unpacked(row["brokers"])
-        up = registered(table)
+        shown = registered(table)
         for at, broker in enumerate(table.to_pylist()):
-            number, broker["registered"] = broker["broker_id"], bool(up[at])
-            weak = not broker["registered"] and number in row["weak"]
-            known = merged.get(number)
-            if known is None or (number in doubted and not weak):
-                merged[number], source[number] = broker, row["file"]
-                doubted = doubted | {number} if weak else doubted - {number}
-            elif not weak and known != broker:
+            number, broker["registered"] = broker["broker_id"], bool(shown[at])
+            sure = _TAKEN_FOR_UP if number in up else _TAKEN_FOR_DOWN if number in down else _SHOWN
+            if sure > certainty.get(number, -1):
+                merged[number], source[number], certainty[number] = broker, row["file"], sure
+            elif sure == _SHOWN and merged[number] != broker:
                 raise InputError(
-                    f"broker {number} is {broker} in {row['file']}, but {known} in"
+                    f"broker {number} is {broker} in {row['file']}, but {merged[number]} in"
                     f" {source[number]}; the files of a dataset must agree"
                 )
     return pa.Table.from_pylist([merged[number] for number in sorted(merged)])

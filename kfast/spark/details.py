@@ -19,20 +19,16 @@ import pyarrow as pa
 
 from kfast.census import key_columns
 from kfast.scenarios import Scenarios
+from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS, ResultTable, columns_of
 from kfast.spark.columns import spark_schema
 from kfast.spark.mapped import open_batches, open_plan, send_batches, send_plan
 from kfast.spark.questions import Question
 from kfast.spark.ranges import slice_of
 from kfast.spark.sweeps import Cluster, choose_tasks, plan_of
 from kfast.spark.tasks import over_hands
+from kfast.spark.workers import for_workers
 from kfast.sweeps.counting import words_of
-from kfast.sweeps.details import (
-    BROKERS_SWEPT,
-    checked,
-    count_leaders,
-    count_partitions,
-    load_table,
-)
+from kfast.sweeps.details import checked, count_leaders, count_partitions, load_table
 from kfast.sweeps.leaders import Heirs
 
 if TYPE_CHECKING:
@@ -51,24 +47,13 @@ BLOCK_PARTITIONS = 8192
 BLOCK_BROKERS = 16
 """Brokers in a block; each has as many numbers as it was seen to have different leaders."""
 
-PARTITIONS_SWEPT = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("replicas", pa.list_(pa.int32())),
-        ("scenarios_offline", pa.int64()),
-        ("scenarios_under_min_isr", pa.int64()),
-    ]
-)
-"""Columns of `kfast.sweep_partitions`, with topics as plain strings."""
-
 _COUNTED = pa.schema([("block", pa.int32()), ("place", pa.binary()), ("count", pa.binary())])
 """Counts of a block that are not zero (int32), and their places in the block (int32)."""
 
 
 def sweep_partitions(
     spark: SparkSession,
-    cluster: Cluster,
+    state: Cluster,
     scenarios: Scenarios | Question,
     *,
     vectors: str | None = None,
@@ -78,7 +63,7 @@ def sweep_partitions(
 
     Parameters
     ----------
-    spark, cluster, scenarios, vectors, tasks
+    spark, state, scenarios, vectors, tasks
         As for `kfast.spark.sweep`.
 
     Returns
@@ -91,26 +76,23 @@ def sweep_partitions(
     ArgumentError, InputError
         As `kfast.spark.sweep`.
     """
-    plan, scenarios = plan_of(cluster, scenarios, tasks)
+    plan, scenarios = plan_of(state, scenarios, tasks)
     words = checked(plan, scenarios, 1, vectors)[1]
     if tasks is None:
         tasks = choose_tasks(
             spark, scenarios, lambda some: count_partitions(plan, some, words), TASK_SECONDS
         )
     order = np.argsort(plan.rows).astype(np.int32)
-    rows = pa.array(plan.rows[order])
-    names = pa.table(
-        {name: column.take(rows) for name, column in key_columns(plan.cluster).items()}
-    ).combine_chunks()
+    names = pa.table(key_columns(plan.cluster, plan.rows[order])).combine_chunks()
     named = send_batches(spark, names.to_batches(max_chunksize=BLOCK_PARTITIONS), names.schema)
     name = send_plan(spark, plan, order=order)
     run = partial(_count_partitions, name, scenarios, vectors, BLOCK_PARTITIONS, tasks)
-    return _added(spark, tasks, run, partial(_partition_rows, named), PARTITIONS_SWEPT)
+    return _added(spark, tasks, run, partial(_partition_rows, named), SWEEP_PARTITIONS)
 
 
 def sweep_brokers(
     spark: SparkSession,
-    cluster: Cluster,
+    state: Cluster,
     scenarios: Scenarios | Question,
     *,
     vectors: str | None = None,
@@ -120,7 +102,7 @@ def sweep_brokers(
 
     Parameters
     ----------
-    spark, cluster, scenarios, vectors, tasks
+    spark, state, scenarios, vectors, tasks
         As for `kfast.spark.sweep`.
 
     Returns
@@ -133,7 +115,7 @@ def sweep_brokers(
     ArgumentError, InputError
         As `kfast.spark.sweep`.
     """
-    plan, scenarios = plan_of(cluster, scenarios, tasks)
+    plan, scenarios = plan_of(state, scenarios, tasks)
     words = checked(plan, scenarios, 1, vectors)[1]
     heirs = Heirs.of(plan)
     if tasks is None:
@@ -151,7 +133,7 @@ def sweep_brokers(
     named = send_batches(spark, names.to_batches(max_chunksize=BLOCK_BROKERS), names.schema)
     name = send_plan(spark, plan, heirs=heirs)
     run = partial(_count_leaders, name, scenarios, vectors, BLOCK_BROKERS, tasks)
-    return _added(spark, tasks, run, partial(_broker_rows, named), BROKERS_SWEPT)
+    return _added(spark, tasks, run, partial(_broker_rows, named), SWEEP_BROKERS)
 
 
 def _count_partitions(
@@ -187,15 +169,16 @@ def _counted(block: int, counts: Counts) -> pa.RecordBatch:
 
 def _added(
     spark: SparkSession, tasks: int, run: Any, rows: Callable[[int, Any], pa.Table],
-    wanted: pa.Schema,
+    wanted: ResultTable,
 ) -> DataFrame:
     """Count in tasks, let Spark bring the blocks together, add and name them."""
+    work = for_workers(partial(_add, rows))
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _add(rows, batches)
+        yield from work(batches)
 
     counted = over_hands(spark, tasks, run, _COUNTED)
-    return counted.groupBy("block").applyInArrow(add, spark_schema(wanted))
+    return counted.groupBy("block").applyInArrow(add, spark_schema(wanted.schema))
 
 
 def _add(
@@ -224,11 +207,9 @@ def _partition_rows(named: str, block: int, total: Counts) -> pa.Table:
     """Name the counts of a block of partitions."""
     names = open_batches(named).get_batch(block)
     offline, under = _filled(total, 2 * names.num_rows).reshape(2, -1)
-    columns = {name: names.column(name) for name in names.schema.names}
-    columns["topic"] = columns["topic"].cast(pa.string())
-    columns["scenarios_offline"] = pa.array(offline)
-    columns["scenarios_under_min_isr"] = pa.array(under)
-    return pa.table(columns, schema=PARTITIONS_SWEPT)
+    return SWEEP_PARTITIONS.table(columns_of(names) | {
+        "scenarios_offline": pa.array(offline), "scenarios_under_min_isr": pa.array(under),
+    })
 
 
 def _broker_rows(named: str, block: int, total: Counts) -> pa.Table:

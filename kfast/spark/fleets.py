@@ -24,6 +24,7 @@ from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import SourceTables, read
 from kfast.io.tables import add_defaults
 from kfast.scenarios import Scenarios
+from kfast.schema import FLEET, SWEEP
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
 from kfast.spark.paths import check_tasks, deal_sizes, find_files
@@ -36,6 +37,7 @@ from kfast.spark.questions import (
 )
 from kfast.spark.sizes import about_partitions
 from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
+from kfast.spark.workers import collect, for_workers
 from kfast.state import ClusterState
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps.counting import check_counts, words_of
@@ -103,12 +105,9 @@ class _Work:
 
 
 def fleet_schema(counts: Collection[str]) -> pa.Schema:
-    """Columns of a fleet's rows."""
-    fields = [
-        pa.field("source", pa.string()), pa.field("error", pa.string()),
-        pa.field("partitions", pa.int64()), pa.field("brokers", pa.list_(pa.int32())),
-    ]
-    return pa.schema([*fields, *sweep_schema(counts)])
+    """Columns of a fleet's rows: `schema.FLEET`, of the counts of a sweep only these."""
+    left_out = set(SWEEP.schema.names) - set(sweep_schema(counts).names)
+    return pa.schema([field for field in FLEET.schema if field.name not in left_out])
 
 
 def fleet(
@@ -173,7 +172,7 @@ def fleet(
     if not isinstance(exports, (str, Path)) and "content" in exports.columns:
         share = partial(_share_out, question=scenarios, tasks=tasks)
         rows = dealt(spark, exports, share, brokers_name)
-        return rows.mapInArrow(partial(_answer_rows, work), spark_schema(schema))
+        return rows.mapInArrow(for_workers(partial(_answer_rows, work)), spark_schema(schema))
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
@@ -181,7 +180,7 @@ def fleet(
     hands = _share_out(sizes, scenarios, tasks)
     shared = sorted({name for hand in hands for name, _, parts in hand if parts > 1})
     if shared:
-        found = over_hands(spark, len(shared), partial(_try, work, shared), _TRIED).toArrow()
+        found = collect(over_hands(spark, len(shared), partial(_try, work, shared), _TRIED))
         digests = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
         work = replace(work, digests=digests)
         hands = _share_out(sizes, scenarios, tasks, whole=set(shared) - set(digests))
@@ -196,7 +195,7 @@ def _files_of(exports: str | Path | DataFrame) -> list[str]:
             f"the DataFrame has the columns {', '.join(exports.columns)}; right is a column path,"
             " or the columns cluster and content"
         )
-    paths = exports.select("path").distinct().toArrow()["path"].to_pylist()
+    paths = collect(exports.select("path").distinct())["path"].to_pylist()
     return sorted(str(path).removeprefix("file:") for path in paths)
 
 

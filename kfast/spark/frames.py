@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from kfast import schema
+from kfast.arguments import check_instance
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError, InputError
+from kfast.spark.workers import collect
 from kfast.state import ClusterState
 
 if TYPE_CHECKING:
@@ -45,6 +48,13 @@ class ClusterFrames:
     partitions: DataFrame
     cluster: DataFrame
 
+    def _summary(self) -> Summary:
+        # Even the names of a DataFrame's columns may cost a question to the server.
+        return "ClusterFrames", {"DataFrames": ", ".join(vars(self))}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
 
 @contextmanager
 def _sent_as_arrow(spark: SparkSession) -> Iterator[None]:
@@ -61,7 +71,7 @@ def _sent_as_arrow(spark: SparkSession) -> Iterator[None]:
 
 
 def to_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Hand an Arrow table to Spark; dictionaries are written out.
+    """Hand an Arrow table to Spark; dictionaries of others' tables are written out.
 
     Parameters
     ----------
@@ -79,18 +89,17 @@ def to_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
         if not hasattr(table, "__arrow_c_stream__"):
             raise ArgumentError(f"table is {_kind(table)}; right is an Arrow table")
         table = pa.table(table)
-    columns = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in table.columns
-    ]
+    plain = pa.schema([
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ])
     with _sent_as_arrow(spark):
-        return spark.createDataFrame(pa.table(columns, names=table.column_names))
+        return spark.createDataFrame(table.cast(plain))
 
 
 def to_dataframes(spark: SparkSession, state: ClusterState) -> ClusterFrames:
     """All of a cluster as DataFrames; `from_dataframes` makes the same state of them."""
-    if not isinstance(state, ClusterState):
-        raise ArgumentError(f"state is {_kind(state)}; right is a ClusterState")
+    check_instance("state", state, ClusterState)
     tables = state.to_tables()
     return ClusterFrames(
         **{f.name: to_dataframe(spark, getattr(tables, f.name)) for f in fields(ClusterFrames)}
@@ -98,22 +107,23 @@ def to_dataframes(spark: SparkSession, state: ClusterState) -> ClusterFrames:
 
 
 def from_dataframes(
-    partitions: DataFrame | ClusterFrames,
-    *,
+    brokers: DataFrame | ClusterFrames | None = None,
     topics: DataFrame | None = None,
-    brokers: DataFrame | None = None,
+    partitions: DataFrame | None = None,
     cluster: DataFrame | None = None,
+    *,
     layout: Literal["narrow", "wide"] | None = None,
 ) -> ClusterState:
-    """Collect a cluster on the driver.
+    """Collect a cluster on the driver; arguments are in the order of `ClusterState.from_tables`.
 
     Parameters
     ----------
-    partitions : DataFrame or ClusterFrames
-        Columns `topic`, `partition`, `replicas`, and as many others of `kfast schema` as there
-        are; any others are left behind before they cross. Ids may have any integer type.
-    topics, brokers, cluster : DataFrame, optional
-        Likewise; what is not there gets Kafka's default, and stands in `state.assumptions`.
+    brokers, topics, cluster : DataFrame, optional
+        As many columns of `kfast schema` as there are; any others are left behind before they
+        cross. Ids may have any integer type. What is not there gets Kafka's default, and stands in
+        `state.assumptions`. Instead of the first, `ClusterFrames` may be given, which have all.
+    partitions : DataFrame
+        Likewise; columns `topic`, `partition`, `replicas` are needed.
     layout : {"narrow", "wide"}, optional
         As for `ClusterState.from_tables`.
 
@@ -123,17 +133,22 @@ def from_dataframes(
         A column is missing or has a type that holds something else, a value does not fit, or a
         rule of `ClusterState.from_tables` is broken.
     ArgumentError
-        `ClusterFrames` and single frames are given together, or what is given is no DataFrame.
+        No DataFrame of partitions is given, `ClusterFrames` and single frames are given together,
+        or what is given is no DataFrame.
     """
-    if isinstance(partitions, ClusterFrames):
-        if topics is not None or brokers is not None or cluster is not None:
-            raise ArgumentError("topics, brokers and cluster are in the ClusterFrames already")
-        whole = partitions
-        given = {f.name: getattr(whole, f.name) for f in fields(ClusterFrames)}
+    if isinstance(brokers, ClusterFrames):
+        if topics is not None or partitions is not None or cluster is not None:
+            raise ArgumentError("topics, partitions and cluster are in the ClusterFrames already")
+        given = {f.name: getattr(brokers, f.name) for f in fields(ClusterFrames)}
     else:
         given = {
-            "partitions": partitions, "topics": topics, "brokers": brokers, "cluster": cluster,
+            "brokers": brokers, "topics": topics, "partitions": partitions, "cluster": cluster,
         }
+    if given["partitions"] is None:
+        raise ArgumentError(
+            "partitions is missing: the first argument is the DataFrame of brokers, so name that of"
+            " partitions, as from_dataframes(partitions=frame)"
+        )
     tables = {
         name: _collect(frame, name) if frame is not None else None for name, frame in given.items()
     }
@@ -164,7 +179,7 @@ def _collect(frame: DataFrame, name: str) -> pa.Table:
             f" {', '.join(frame.columns)}; known: {', '.join(wanted.names)}"
         )
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    table = frame.select(*known).toArrow()
+    table = collect(frame.select(*known))
     columns = []
     for column in known:
         try:

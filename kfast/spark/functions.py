@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ from kfast.machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.profiles import DEFAULT_PROFILE, find_profile
 from kfast.schema import NO_LEADER, PARTITION_STATE_NAMES, PartitionState, Strategy
 from kfast.spark.columns import spark_schema
+from kfast.spark.workers import for_workers
 from kfast.state import ClusterState
-from kfast.state.tables import broker_ids, id_lists
+from kfast.state.tables import broker_ids as ids_of
+from kfast.state.tables import id_lists
 
 __all__ = ["elect", "fail"]
 
@@ -90,10 +93,10 @@ def elect(
         is told when Spark runs.
     """
     find_profile(profile)
-    number = int(_strategy(strategy))
+    work = for_workers(partial(elect_batch, strategy=_strategy(strategy), profile=profile))
 
     def run(a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array) -> pa.Array:
-        return elect_batch(a, b, c, d, Strategy(number), profile)
+        return work(a, b, c, d)
 
     return _make_udf(run)(
         _column("replicas", replicas), _column("isr", isr), _column("live", live, _broker_lists),
@@ -105,7 +108,7 @@ def fail(
     replicas: Column | str,
     isr: Column | str,
     leader: Column | str,
-    brokers: Iterable[int],
+    broker_ids: Iterable[int],
     *,
     live: Column | str | Collection[int] | None = None,
     leader_epoch: Column | str | None = None,
@@ -120,8 +123,8 @@ def fail(
         As for `elect`; without `live` every broker is up before the failure.
     leader : Column or str
         Broker id of the leader, -1 for none; null means the first replica.
-    brokers : iterable of int
-        Ids of the brokers that fail.
+    broker_ids : iterable of int
+        Who fails.
     leader_epoch : Column or str, optional
         Epoch before; 0 by default.
 
@@ -133,15 +136,16 @@ def fail(
     Raises
     ------
     ArgumentError
-        As for `elect`, or `brokers` is no list of ids.
+        As for `elect`, or `broker_ids` is no list of ids.
     """
     find_profile(profile)
-    ids = _broker_ids("brokers", brokers)
+    ids = _broker_ids("broker_ids", broker_ids)
+    work = for_workers(partial(fail_batch, brokers=ids, profile=profile))
 
     def run(
         a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array, e: pa.Array, f: pa.Array
     ) -> pa.Array:
-        return fail_batch(a, b, c, d, e, f, ids, profile)
+        return work(a, b, c, d, e, f)
 
     return _make_udf(run)(
         _column("replicas", replicas), _column("isr", isr), _column("leader", leader),
@@ -297,7 +301,7 @@ class _Batch:
         rows = np.arange(state.n_partitions, dtype=np.int32)
         states = pa.array(records["partition_state"].astype(np.int32))
         fields = [
-            pa.array(broker_ids(state, records["leader"])),
+            pa.array(ids_of(state, records["leader"])),
             pa.array(np.ascontiguousarray(records["leader_epoch"])),
             id_lists(state, rows, records["isr"]),
             pa.DictionaryArray.from_arrays(states, PARTITION_STATE_NAMES).cast(pa.string()),

@@ -24,11 +24,17 @@ from kfast.io.arrow import metadata_of
 from kfast.io.flat_pages import PAGE_ROWS, StatePages
 from kfast.io.parquet import write_parquet
 from kfast.io.text import writing
+from kfast.schema import (
+    PREFERRED_LEADERS,
+    SHARDED_BROKERS,
+    SHARDED_ELECTIONS,
+    SHARDED_TRANSITIONS,
+)
 from kfast.spark.dataset import digest_names
 from kfast.spark.folders import check_turn
 from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
 from kfast.spark.parts import Part, part_of, said_of
-from kfast.spark.resuming import Resumes
+from kfast.spark.resuming import Groups, Resumes, groups_of
 from kfast.spark.shards import FLAT, Event, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
@@ -48,17 +54,7 @@ __all__ = [
     "sum_hand",
 ]
 
-BROKERS = pa.schema(
-    [
-        ("broker_id", pa.int32()),
-        ("leaders", pa.int64()),
-        ("replicas", pa.int64()),
-        ("in_sync", pa.int64()),
-    ]
-)
-PREFERRED = pa.schema(
-    [("broker_id", pa.int32()), ("preferred", pa.int64()), ("led_by_others", pa.int64())]
-)
+BROKERS, PREFERRED = SHARDED_BROKERS.schema, PREFERRED_LEADERS.schema
 NUMBER = pa.schema([("partitions", pa.int64())])
 PLACES = pa.schema([("place", pa.int64())])
 DONE = pa.schema(
@@ -72,7 +68,7 @@ DONE = pa.schema(
 )
 """What a hand comes to; `topics` are digests of the names, shard by shard."""
 
-FULL = ("transitions", "elections")
+FULL = {"transitions": SHARDED_TRANSITIONS, "elections": SHARDED_ELECTIONS}
 """Tables that are written, row by row, where the journal is `full`."""
 
 
@@ -91,6 +87,7 @@ class Sums:
     errors: set[tuple[int, str | None]] = field(default_factory=set)
     parts: list[Part] = field(default_factory=list)
     resumes: list[Resumes] = field(default_factory=list)
+    groups: list[Groups] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
 
@@ -152,6 +149,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
         "errors": list(sums.errors),
         "parts": sums.parts,
         "resumes": sums.resumes,
+        "groups": sums.groups,
     }
     brokers = pa.BufferOutputStream()
     with pa.ipc.new_stream(brokers, BROKERS) as writer:
@@ -180,13 +178,14 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
         if deleting or state.any_queued:
             waits = began or would_resume(controller)
             sums.resumes.append(Resumes(at, waits, sorted(outcome.resumed)))
+        sums.groups += groups_of(at, controller)
         for key, n in counts_of(at, outcome):
             sums.counts[key] += n
         requests = requests_of(at, outcome, controller.profile.item_by_item, sums.steps)
         sums.requests.append(requests)
         if run.journal == "full":
             for kind, tables in full.items():
-                tables.append(rows_of(at, outcome, getattr(outcome, kind)))
+                tables.append(rows_of(FULL[kind], at, number, outcome, getattr(outcome, kind)))
     name, folder = f"shard-{number:06}.parquet", Path(run.folder)
     if run.journal == "full" and run.events:
         for kind, tables in full.items():

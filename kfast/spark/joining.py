@@ -3,7 +3,7 @@
 A broker gets one request where many shards have something to tell it, and the brokers are told of
 each other only where no shard has told them already.
 
-Source: specification, sections 5 and 6.2.
+Source: docs/controller.md, sections 5 and 6.2.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from kfast.errors import InputError
+from kfast.schema import SHARDED_COUNTS
 from kfast.spark.columns import spark_schema
 from kfast.spark.outcomes import REQUESTS
 from kfast.spark.parts import Whole
@@ -29,16 +30,6 @@ __all__ = ["join_errors", "read_requests", "sum_counts"]
 
 ANNOUNCEMENT = "announce the live brokers"
 """Action that a failure takes only where it has nothing else to tell."""
-
-COUNTS = pa.schema(
-    [
-        ("event", pa.int32()),
-        ("name", pa.string()),
-        ("kind", pa.string()),
-        ("item", pa.string()),
-        ("count", pa.int64()),
-    ]
-)
 
 
 def join_errors(run: Run, said: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
@@ -68,7 +59,8 @@ def sum_counts(
         for *key, n in hand["counts"]:
             summed[tuple(key)] += n
     columns = zip(*((*key, summed[key]) for key in sorted(summed)), strict=True)
-    return pa.table([*columns], schema=COUNTS) if summed else COUNTS.empty_table()
+    wanted = SHARDED_COUNTS.schema
+    return pa.table([*columns], schema=wanted) if summed else wanted.empty_table()
 
 
 def read_requests(spark: SparkSession, run: Run) -> DataFrame:

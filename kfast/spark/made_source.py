@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kfast.errors import ArgumentError
 from kfast.spark.columns import BATCH_ROWS, BY_ROW, batches_of, row_tables, with_source
 from kfast.spark.portions import count_portions
+from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState
-from kfast.state.generate import Recipe
+from kfast.state.generation import Recipe
 
 __all__ = ["MADE_OPTIONS", "MadeReader"]
 
@@ -43,7 +44,7 @@ class Units(InputPartition):
         super().__init__((start, stop))
 
 
-class MadeReader(DataSourceReader):
+class MadeReader(SentToWorkers, DataSourceReader):
     """Makes up clusters, some of them or a part of one to a task.
 
     Parameters

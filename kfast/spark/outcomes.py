@@ -2,13 +2,14 @@
 
 A broker gets one request where many shards have something to tell it, so each step has a key that
 is the same in every shard.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,28 +18,25 @@ import pyarrow.compute as pc
 from kfast.events.visits import ANNOUNCEMENT
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
-from kfast.schema import AlterCode, ReassignmentCode
+from kfast.schema import (
+    SHARDED_REQUESTS,
+    AlterCode,
+    ReassignmentCode,
+    ResultTable,
+    columns_of,
+)
 
 __all__ = ["REQUESTS", "counts_of", "join_requests", "requests_of", "rows_of"]
 
-REQUESTS = pa.schema(
-    [
-        ("event", pa.int32()),
-        ("action", pa.string()),
-        ("scope", pa.string()),
-        ("occurrence", pa.int32()),
-        ("kind", pa.string()),
-        ("broker_id", pa.int32()),
-        ("requests", pa.int64()),
-        ("partitions", pa.int64()),
-        ("alone", pa.bool_()),
-        ("shards", pa.int64()),
-    ]
-)
-"""`alone`: the requests of each partition went out by themselves, as before Kafka 1.1."""
+REQUESTS = pa.schema([
+    *SHARDED_REQUESTS.schema,
+    pa.field("alone", pa.bool_(), nullable=False), pa.field("shards", pa.int64(), nullable=False),
+])
+"""Requests of some shards. `alone`: those of each partition went out by themselves, as before Kafka
+1.1."""
 
 MOVES = re.compile(r"(U|[AB]\d): ")
-"""Steps of reassignments: their actions begin with the phase (6.7)."""
+"""Steps of reassignments: their actions begin with the phase (section 6.7)."""
 
 STOPPED = "stop followed replicas"
 """Action of a controlled shutdown that sends StopReplica outside the machines' batches."""
@@ -119,7 +117,7 @@ def requests_of(
         "event": np.full(step.size, at, np.int32),
         "step": np.asarray(codes, np.int32)[step],
         "occurrence": numbers[step],
-        "kind": pc.index_in(counts["kind"].cast(pa.string()), pa.array(KINDS)),
+        "kind": pc.index_in(counts["kind"], pa.array(KINDS)),
         **{name: counts[name] for name in ("broker_id", "requests", "partitions")},
         "alone": np.isin(step, alone),
         "shards": np.ones(step.size, np.int64),
@@ -154,13 +152,13 @@ def join_requests(tables: Sequence[pa.Table], named: Sequence[tuple[str, str]]) 
     return pa.table([columns[f.name].cast(f.type) for f in REQUESTS], schema=REQUESTS)
 
 
-def rows_of(at: int, outcome: Outcome, table: pa.Table) -> pa.Table:
-    """Rows of the journal, the step given by the event and the action."""
-    steps = table["step"].to_numpy()
-    plain = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in table.drop_columns("step").columns
-    ]
-    actions: Sequence[Any] = pa.array(outcome.actions, pa.string()).take(pa.array(steps))
-    names = ["event", "action", *(n for n in table.column_names if n != "step")]
-    return pa.table([pa.array(np.full(steps.size, at, np.int32)), actions, *plain], names=names)
+def rows_of(
+    result: ResultTable, at: int, shard: int, outcome: Outcome, table: pa.Table
+) -> pa.Table:
+    """Rows of the journal of a shard, the step given by the event and the action."""
+    columns = columns_of(table)
+    steps = columns.pop("step")
+    return result.table(columns | {
+        "event": np.full(len(steps), at, np.int32), "shard": np.full(len(steps), shard, np.int32),
+        "action": pa.array(outcome.actions, pa.string()).take(steps),
+    })

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
 from kfast.events import topics
-from kfast.events.leader_election import REPLIES
 from kfast.journal import Outcome
 from kfast.profiles import Profile
-from kfast.schema import ReassignmentCode
+from kfast.schema import SHARDED_REASSIGNMENTS, SHARDED_REPLIES, ReassignmentCode
 from kfast.spark.dataset import digest_names
 from kfast.spark.shards import ALTER, CREATE, DELETE, ELECT, EXTEND, REASSIGN, UNCLEAN, Event
 from kfast.state import ClusterState
@@ -30,11 +29,6 @@ __all__ = [
     "CHECKED", "Part", "Rehearsal", "check_names", "join_parts", "part_of", "rehearse", "said_of",
     "shard_of",
 ]
-
-REASSIGNED = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("error", pa.string()),
-])
-"""Answers to a reassignment, in the order asked; the error is null where it was started."""
 
 CHECKED = (CREATE, EXTEND, UNCLEAN)
 """Events that are refused where a topic that they name exists, or does not."""
@@ -53,7 +47,7 @@ class Part(msgspec.Struct, frozen=True):
     codes : list of int
         Of a reassignment: `schema.ReassignmentCode` for each of them.
     replies : list of dict
-        Of an election: rows of `REPLIES`.
+        Of an election: rows of `schema.SHARDED_REPLIES`.
     """
 
     event: int
@@ -218,8 +212,11 @@ def said_of(at: int, shard: int, event: Event, known: Numbers, outcome: Outcome)
     names = event.name in NAMING and event.argument is not None
     if not names or (event.name == ELECT and event.argument.get("partitions") is None):
         return []
-    replies = [] if outcome.replies is None else outcome.replies.to_pylist()
-    return [Part(at, shard, known, outcome.reassignment_codes.tolist(), replies)]
+    replies = SHARDED_REPLIES.schema.empty_table()
+    if outcome.replies is not None:
+        replies = outcome.replies.select(replies.column_names)
+    codes = outcome.reassignment_codes.tolist()
+    return [Part(at, shard, known, codes, replies.to_pylist())]
 
 
 # --- afterwards --------------------------------------------------------------------------------
@@ -263,9 +260,10 @@ def _join_codes(plan: pa.Table, parts: list[Part], known: set[int], alone: Outco
         codes[part.known] = part.codes
     names = [ReassignmentCode(code).name for code in codes.tolist()]
     errors = [None if name == ReassignmentCode.STARTED.name else name for name in names]
-    table = pa.table(
-        [plan["topic"], plan["partition"], pa.array(errors, pa.string())], schema=REASSIGNED
-    )
+    table = SHARDED_REASSIGNMENTS.table({
+        "topic": plan["topic"], "partition": plan["partition"],
+        "error": pa.array(errors, pa.string()),
+    })
     return Whole(table, (), tuple(name for at, name in enumerate(names) if at not in known))
 
 
@@ -274,6 +272,8 @@ def _join_replies(
 ) -> Whole:
     rows = [row for part in parts for row in part.replies]
     # Where no topic is known, every partition is unknown, in the order asked.
-    rest = alone.take(pa.array([at for at in range(len(asked)) if at not in known], pa.int64()))
-    table = pa.concat_tables([pa.Table.from_pylist(rows, REPLIES), rest])
+    places = [at for at in range(len(asked)) if at not in known]
+    wanted = SHARDED_REPLIES.schema
+    rest = alone.select(wanted.names).take(pa.array(places, pa.int64()))
+    table = pa.concat_tables([pa.Table.from_pylist(rows, wanted), rest])
     return Whole(table, (), tuple(rest["error"].to_pylist()))

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kfast.errors import ArgumentError, InputError
+from kfast.schema import PIPELINE_RUN
 from kfast.spark.dataset import TASK_BYTES
 from kfast.spark.paths import check_tasks, deal, find_files, folder_with
 from kfast.spark.questions import check_question
 from kfast.spark.snapshots import Job, label_of, run_snapshot
 from kfast.spark.tasks import over_hands
+from kfast.spark.workers import collect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,17 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["find_exports", "run_pipeline"]
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-DONE = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("captured", pa.string()),
-        ("source", pa.string()),
-        ("fresh", pa.bool_()),
-        ("error", pa.string()),
-        ("alerts", pa.list_(pa.string())),
-        ("digest", pa.string()),
-    ]
-)
+DONE = PIPELINE_RUN.schema
 
 
 def find_exports(where: str | Path, job: Job) -> list[str]:
@@ -108,8 +100,9 @@ def run_pipeline(
     Returns
     -------
     pa.Table
-        One row per export: cluster, captured, source, fresh (whether it was done in this run),
-        error, alerts (a line for each condition that holds), digest (of the state, in hexadecimal).
+        One row per export (`schema.PIPELINE_RUN`): cluster, captured, source, fresh (whether it was
+        done in this run), error, alerts (a line for each condition that holds), digest (of the
+        state, in hexadecimal).
 
     Raises
     ------
@@ -122,7 +115,7 @@ def run_pipeline(
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)
     hands = deal(files, n)
     run = partial(_run_hand, job, hands)
-    done = over_hands(spark, len(hands), run, DONE).toArrow()
+    done = collect(over_hands(spark, len(hands), run, DONE))
     return done.sort_by([("cluster", "ascending"), ("captured", "ascending")]).combine_chunks()
 
 

@@ -219,7 +219,11 @@ def _count_in_order(name: str, small: Callable[[SourceTables], SourceTables]) ->
     order = _Order()
     try:
         schema, keys = _open(name, 0, 2**62, KEY_ROWS, ["topic", "partition"])
-        tables = small(extract(name, schema.empty_table()))
+        stored = extract(name, schema.empty_table())
+        tables = small(stored)
+        if stored.brokers is None and tables.brokers is not None:
+            # Which brokers the partitions name, and a caller therefore cannot add, all rows tell.
+            return -1
         ClusterState.from_tables(tables.brokers, tables.topics, None, tables.cluster, source=name)
         in_order = all(order.add(batch) for batch in keys)
     except (KfastError, *DAMAGED):

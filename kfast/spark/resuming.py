@@ -1,11 +1,13 @@
-"""Deletions of topics that wait for each other, over shards that see their own only.
+"""What shards that see only their own partitions must know of each other.
 
-A topic that waits is looked at again whenever the deletion of any topic goes on, in whatever shard.
-So each shard says where, in an event, it resumed deletions, and whether one of its own waits. Where
-one does, and another shard resumed where it did not, the events happen again, with what is known
-now.
+A topic that waits for its deletion is looked at again whenever the deletion of any topic goes on,
+in whatever shard. So each shard says where, in an event, it resumed deletions, and whether one of
+its own waits. And a call of the replica machine takes brokers in an order that depends on all the
+brokers that have replicas in it (`kfast.broker_groups`), in whatever shard; so each says which
+these are. Where a shard acted without what another one knows, the events happen again.
 
-Source: specification, section 6.12; Kafka 3.9, `TopicDeletionManager.resumeDeletions`.
+Source: docs/controller.md, sections 2.3 and 6.12; Kafka 3.9,
+`ZkReplicaStateMachine.handleStateChanges`, `TopicDeletionManager.resumeDeletions`.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from dataclasses import replace
 
 import msgspec
 
+from kfast.controller import Controller
 from kfast.errors import InputError
 from kfast.spark.shards import Event
 
-__all__ = ["Resumes", "learn"]
+__all__ = ["Groups", "Resumes", "groups_of", "learn"]
 
 REASSIGNED = "reassignment of "
 """How the scope of a completed reassignment begins: a place that no other shard comes by."""
@@ -40,34 +43,78 @@ class Resumes(msgspec.Struct, frozen=True):
     scopes: list[str]
 
 
-def learn(events: Sequence[Event], said: Iterable[Resumes]) -> tuple[Event, ...] | None:
-    """Events that say where deletions are resumed in the whole cluster; None where that is known.
+class Groups(msgspec.Struct, frozen=True):
+    """Brokers that have replicas, in one shard, in one call of the replica machine.
+
+    Attributes
+    ----------
+    event : int
+    scope : str
+        `Journal.within`: which call of the event.
+    brokers : list of int
+    """
+
+    event: int
+    scope: str
+    brokers: list[int]
+
+
+def groups_of(event: int, controller: Controller) -> list[Groups]:
+    """Calls of the last event, in a shard, whose order depends on other shards."""
+    shared = controller.replica_state_machine.shared_groups
+    calls = {} if shared is None else shared.own
+    return [Groups(event, scope, sorted(brokers)) for scope, brokers in calls.items()]
+
+
+def learn(
+    events: Sequence[Event], resumes: Iterable[Resumes], groups: Iterable[Groups]
+) -> tuple[Event, ...] | None:
+    """Events with what the shards must know of each other; None where they know it.
 
     Raises
     ------
     InputError
         A topic would wait for a place in an event that its shard does not come by.
     """
-    scopes: list[set[str]] = [set() for _ in events]
-    waiting: list[list[set[str]]] = [[] for _ in events]
-    for item in said:
-        scopes[item.event].update(item.scopes)
-        if item.waits:
-            waiting[item.event].append(set(item.scopes))
-    learned = list(events)
+    calls: list[list[Groups]] = [[] for _ in events]
+    for call in groups:
+        calls[call.event].append(call)
+    shards: list[list[Resumes]] = [[] for _ in events]
+    for shard in resumes:
+        shards[shard.event].append(shard)
     for at, event in enumerate(events):
-        for own in waiting[at]:
-            missing = sorted(scopes[at] - own)
-            strange = [scope for scope in missing if REASSIGNED in scope]
-            if strange:
-                raise InputError(
-                    f"event {event.name} ends the {strange[0]}, whose topic is to be deleted, while"
-                    " a topic in another file waits for its deletion: on one machine that one goes"
-                    " on in between, which files that go their own way cannot do"
-                )
-            if own | event.resumed != scopes[at] | own:
-                learned[at] = replace(event, resumed=frozenset(scopes[at]))
-        if learned[at] is not event:
+        learned = _learn_groups(_learn_resumed(event, shards[at]), calls[at])
+        if learned is not event:
             # What follows may be another story.
-            return tuple(learned[: at + 1]) + tuple(events[at + 1 :])
+            return (*events[:at], learned, *events[at + 1 :])
     return None
+
+
+def _learn_resumed(event: Event, shards: Sequence[Resumes]) -> Event:
+    """The event itself, where no shard waits for what another one resumed."""
+    scopes = frozenset(scope for shard in shards for scope in shard.scopes)
+    for own in (frozenset(shard.scopes) for shard in shards if shard.waits):
+        strange = [scope for scope in sorted(scopes - own) if REASSIGNED in scope]
+        if strange:
+            raise InputError(
+                f"event {event.name} ends the {strange[0]}, whose topic is to be deleted, while"
+                " a topic in another file waits for its deletion: on one machine that one goes"
+                " on in between, which files that go their own way cannot do"
+            )
+        if own | event.resumed != scopes | own:
+            return replace(event, resumed=scopes)
+    return event
+
+
+def _learn_groups(event: Event, calls: Sequence[Groups]) -> Event:
+    """The event itself, where each shard knew all brokers of the calls that it made."""
+    brokers: dict[str, set[int]] = {}
+    for call in calls:
+        brokers.setdefault(call.scope, set()).update(call.brokers)
+    known = all(
+        set(call.brokers) | event.groups.get(call.scope, frozenset()) == brokers[call.scope]
+        for call in calls
+    )
+    if known:
+        return event
+    return replace(event, groups={scope: frozenset(ids) for scope, ids in brokers.items()})

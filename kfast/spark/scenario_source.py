@@ -20,6 +20,7 @@ from kfast.scenarios import Scenarios
 from kfast.spark.columns import batches_of, with_source
 from kfast.spark.paths import deal, find_files
 from kfast.spark.questions import MAKERS, make_scenarios
+from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState, generate
 
 __all__ = ["CLUSTER_OPTIONS", "SCENARIO_OPTIONS", "ScenarioReader"]
@@ -53,7 +54,7 @@ class Exports(InputPartition):
         super().__init__(list(names))
 
 
-class ScenarioReader(DataSourceReader):
+class ScenarioReader(SentToWorkers, DataSourceReader):
     """Lists scenarios as rows (source, scenario, broker).
 
     Parameters

@@ -8,13 +8,13 @@ an election fails where one partition has no leadership, and up to Kafka 2.0 no 
 beside another: this is counted before. Topics that are to be deleted may wait for each other: where
 they do, the events happen again, with what was learned.
 
-Source: specification, sections 5, 6.2, 6.7, 6.8 and 6.12.
+Source: docs/controller.md, sections 5, 6.2, 6.7, 6.8 and 6.12.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kfast.arguments import broker_ids
+from kfast import arguments
 from kfast.census import CENSUS_METRICS
+from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError, InvariantError
 from kfast.events.leader_election import count_reassigned, count_without_leadership
 from kfast.io import SourceTables, write
@@ -47,7 +48,7 @@ from kfast.spark.hands import (
 from kfast.spark.joining import join_errors, read_requests, sum_counts
 from kfast.spark.parts import CHECKED, Part, Rehearsal, check_names, join_parts, rehearse
 from kfast.spark.paths import check_tasks
-from kfast.spark.resuming import Resumes, learn
+from kfast.spark.resuming import Groups, Resumes, learn
 from kfast.spark.shards import (
     ELECT,
     FLAT,
@@ -59,6 +60,7 @@ from kfast.spark.shards import (
     parse_events,
 )
 from kfast.spark.tasks import over_hands
+from kfast.spark.workers import collect
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, join_digests
 
@@ -117,9 +119,9 @@ class ShardedOutcome:
     state: str
     transitions: DataFrame | None
     elections: DataFrame | None
-    spark: SparkSession = field(repr=False)
-    run: Run = field(repr=False)
-    deleting: bool = field(repr=False)
+    spark: SparkSession
+    run: Run
+    deleting: bool
 
     @cached_property
     def requests(self) -> DataFrame:
@@ -150,13 +152,26 @@ class ShardedOutcome:
         at = int(leaders.argmax())
         return self.brokers["broker_id"][at].as_py(), int(leaders[at])
 
+    def _summary(self) -> Summary:
+        return "ShardedOutcome", {
+            "events": len(self.errors),
+            "refused": len(self.errors) - self.errors.count(None),
+            "brokers": self.brokers.num_rows,
+            "partitions": self.partitions,
+            **self.census,
+            "state": self.state,
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
 
 def fail(
     spark: SparkSession,
     dataset: str | Path,
+    broker_ids: Iterable[int] = (),
     *,
     output: str | Path,
-    brokers: Iterable[int] = (),
     events: Iterable[str | tuple[str, Any]] | None = None,
     journal: str = "counts",
     profile: str = DEFAULT_PROFILE,
@@ -172,11 +187,11 @@ def fail(
         Classic or Connect. Driver and workers must see the files under the same names.
     dataset : path
         Folder or glob of Parquet, Arrow or describe files. It is only read.
+    broker_ids : iterable of int
+        Brokers that fail together after the controller's start: short for the events
+        `["on_controller_failover", ("on_broker_failure", broker_ids)]`.
     output : path
         Folder for what comes out; new or empty, or of an earlier run, which is replaced.
-    brokers : iterable of int
-        Brokers that fail together after the controller's start: short for the events
-        `["on_controller_failover", ("on_broker_failure", brokers)]`.
     events : iterable of str or (str, argument), optional
         Events instead: names of `shards.EVENTS`, with their argument. New topics of
         `on_topic_change` go to the file that the hash of their name says.
@@ -207,9 +222,9 @@ def fail(
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if journal not in LEVELS:
         raise ArgumentError(f"journal {journal!r} is unknown; allowed: {', '.join(LEVELS)}")
-    ids = broker_ids("brokers", brokers).tolist()
+    ids = arguments.broker_ids("broker_ids", broker_ids).tolist()
     if bool(ids) == (events is not None):
-        raise ArgumentError("give brokers that fail, or events: one of the two")
+        raise ArgumentError("give the ids of brokers that fail, or events: one of the two")
     wanted = parse_events(
         ["on_controller_failover", ("on_broker_failure", ids)] if events is None else events
     )
@@ -231,15 +246,16 @@ def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str
     """Let the events happen in every shard, until each knows what it must of the others."""
     seen = []
     while True:
-        done = over_hands(spark, len(run.dataset.hands), partial(run_hand, run), DONE).toArrow()
+        done = collect(over_hands(spark, len(run.dataset.hands), partial(run_hand, run), DONE))
         done = done.sort_by("hand")
         said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
         resumes = msgspec.convert([r for hand in said for r in hand["resumes"]], list[Resumes])
-        learned = learn(run.events, resumes)
+        groups = msgspec.convert([g for hand in said for g in hand["groups"]], list[Groups])
+        learned = learn(run.events, resumes, groups)
         if learned is None:
             return run, done, said
         if learned in seen:
-            raise InvariantError(f"deletions of topics resume without end in {learned}")
+            raise InvariantError(f"shards learn of each other without end in {learned}")
         seen.append(learned)
         run = replace(run, events=learned)
 
@@ -257,7 +273,7 @@ def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> 
         event = replace(event, reassigned=_sum(spark, run, count_reassigned))
     elif event.name in CHECKED and event.argument is not None:
         hands = len(run.dataset.hands)
-        known = over_hands(spark, hands, partial(known_hand, run, event), PLACES).toArrow()
+        known = collect(over_hands(spark, hands, partial(known_hand, run, event), PLACES))
         check_names(event, set(known["place"].to_pylist()))
     return event
 
@@ -265,13 +281,13 @@ def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> 
 def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:
     """Counts of all shards after the events so far, by broker."""
     counts = over_hands(spark, len(run.dataset.hands), partial(count_hand, run), PREFERRED)
-    return add_up([counts.toArrow().cast(PREFERRED)], PREFERRED)
+    return add_up([collect(counts)], PREFERRED)
 
 
 def _sum(spark: SparkSession, run: Run, count: Callable[[ClusterState], int]) -> int:
     """A count of partitions of all shards after the events so far."""
     counts = over_hands(spark, len(run.dataset.hands), partial(sum_hand, run, count), NUMBER)
-    return sum(counts.toArrow()["partitions"].to_pylist())
+    return sum(collect(counts)["partitions"].to_pylist())
 
 
 def _put_together(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.arguments import broker_ids
+from kfast.broker_groups import SharedGroups
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
 from kfast.events.reassignment_requests import Reassignments, as_table
@@ -67,10 +68,12 @@ class Event:
     without_leadership: int | None = None
     reassigned: int | None = None
     resumed: frozenset[str] = frozenset()
+    groups: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def happen(self, controller: Controller) -> Outcome:
         """Let it happen."""
         controller.resumed_elsewhere = self.resumed
+        controller.replica_state_machine.shared_groups = SharedGroups(self.groups, {})
         if self.name == ELECT:
             asked = self.argument or {}
             return controller.elect_leaders(**asked, without_leadership=self.without_leadership)
@@ -147,6 +150,11 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
     """
     parsed = []
     for item in events:
+        if isinstance(item, tuple) and len(item) != 2:
+            raise ArgumentError(
+                f"event {item!r} has {len(item)} parts; right is a name, or a name and its "
+                "argument; configs of created topics are not taken"
+            )
         name, argument = item if isinstance(item, tuple) else (item, None)
         if name not in EVENTS:
             raise ArgumentError(

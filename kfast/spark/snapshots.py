@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kfast import __version__
+from kfast.build import build_digest
 from kfast.errors import KfastError
 from kfast.io.text import writing
 from kfast.spark.fleets import Exports, fleet_schema, labelled
@@ -31,9 +33,6 @@ from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
 
 __all__ = ["Job", "label_of", "run_snapshot"]
-
-FORMAT = 2
-"""Rises when results of an earlier kfast are to be made again."""
 
 TABLES = ("brokers", "topics", "partitions", "cluster")
 
@@ -57,11 +56,9 @@ class Job:
 
     def fingerprint(self) -> str:
         """Stand for all that results follow from, besides the export."""
-        from kfast import __version__
-
         sweeps = [(s.name, s.question, [a.text for a in s.alerts]) for s in self.sweeps]
         said = repr(
-            (FORMAT, __version__, sorted(self.exports.defaults.items()), self.exports.brokers_name,
+            (build_digest(), sorted(self.exports.defaults.items()), self.exports.brokers_name,
              sweeps)
         )
         return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
@@ -223,11 +220,9 @@ def _inputs(job: Job, source: str) -> dict[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    from kfast import __version__
-
     return {
-        "kfast": __version__, "python": platform.python_version(), "pyarrow": pa.__version__,
-        "numpy": np.__version__,
+        "kfast": __version__, "build": build_digest(), "python": platform.python_version(),
+        "pyarrow": pa.__version__, "numpy": np.__version__,
     }
 
 

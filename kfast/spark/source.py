@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kfast.errors import ArgumentError
-from kfast.io import SourceTables, complete, read
+from kfast.io import SourceTables, complete, parse_brokers, read
 from kfast.io.tables import add_defaults
 from kfast.scenarios import SCENARIO_TABLE
 from kfast.spark.columns import TABLES, batches_of, sourced, spark_schema, with_source
@@ -31,6 +31,7 @@ from kfast.spark.made_source import MADE_OPTIONS, MadeReader
 from kfast.spark.paths import find_files
 from kfast.spark.portions import MOST_TASKS, Portion, deal_portions, read_portion
 from kfast.spark.scenario_source import CLUSTER_OPTIONS, SCENARIO_OPTIONS, ScenarioReader
+from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState
 
 __all__ = ["KfastSource"]
@@ -43,7 +44,7 @@ _SETTINGS = {
 SCENARIOS = "scenarios"
 """Table, and option, of those who fail together."""
 
-_OWN = {"path", "table", "brokers_file", "tasks", "up"}
+_OWN = {"path", "table", "brokers_file", "add_brokers", "tasks", "up"}
 
 
 class Portions(InputPartition):
@@ -53,7 +54,7 @@ class Portions(InputPartition):
         super().__init__(list(portions))
 
 
-class KfastSource(DataSource):
+class KfastSource(SentToWorkers, DataSource):
     """Clusters as tables, and the table of scenarios of them.
 
     Options
@@ -62,8 +63,10 @@ class KfastSource(DataSource):
         Which table; `partitions` by default.
     path : str
         A file, a folder or a glob; what `load` is given.
-    brokers_file, up, min.insync.replicas, unclean.leader.election.enable, delete.topic.enable
-        As `kfast.read` takes them, for every file; `up` is ids with commas.
+    brokers_file, add_brokers, up, min.insync.replicas, unclean.leader.election.enable,
+    delete.topic.enable
+        As `kfast.read` takes them, for every file; `up` is ids with commas, and `add_brokers` is
+        `113:rack=b,114`.
     tasks : int
         At most so many tasks, each of one or more files, or of part of a large one; by default
         as many as there is work for, but at most 64.
@@ -167,7 +170,10 @@ def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
                 f"column {field.name} of the schema is {field.dataType.simpleString()}; right is"
                 f" {right}"
             )
-    return pa.schema([whole.field(field.name) for field in schema.fields])
+    # Spark takes batches only of the schema that it was given, in which a column may be nullable.
+    return pa.schema(
+        [whole.field(field.name).with_nullable(field.nullable) for field in schema.fields]
+    )
 
 
 def _check_options(options: Mapping[str, str]) -> None:
@@ -200,7 +206,7 @@ def _integer(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-class _Reading:
+class _Reading(SentToWorkers):
     """What a batch and a stream of files have in common."""
 
     def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
@@ -236,6 +242,7 @@ def _said(options: Mapping[str, str]) -> dict[str, Any]:
         raise ArgumentError(f"option up: found {up!r}; right is broker ids with commas, as 3,7")
     return {
         "brokers_file": options.get("brokers_file"),
+        "add_brokers": parse_brokers(options["add_brokers"]) if "add_brokers" in options else None,
         "defaults": {key: value for key, value in options.items() if key in _SETTINGS},
         "up": [int(part) for part in up.split(",")] if up else (),
     }

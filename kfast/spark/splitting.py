@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.arguments import check_instance
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, write
 from kfast.io.parquet import write_flat, write_parquet
@@ -48,6 +49,7 @@ def split(
     ArgumentError
         The folder holds something; there are to be no shards.
     """
+    check_instance("state", state, ClusterState)
     root = Path(folder)
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")

@@ -59,7 +59,7 @@ _cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 def sweep(
     spark: SparkSession,
-    cluster: Cluster,
+    state: Cluster,
     scenarios: Scenarios | Question,
     *,
     counts: Collection[str] | None = None,
@@ -72,7 +72,7 @@ def sweep(
     ----------
     spark : SparkSession
         Classic or Connect.
-    cluster : ClusterState, SweepPlan or path
+    state : ClusterState, SweepPlan or path
         The cluster; a path is read on the driver with `kfast.read`.
     scenarios : Scenarios, str, (str, mapping) or callable
         Made for this cluster; or how they are made of it, as for `kfast.spark.fleet`.
@@ -93,7 +93,7 @@ def sweep(
         As `kfast.sweep` and `kfast.read` raise them, before anything runs.
     """
     asked, words = check_counts(counts), words_of(vectors)
-    plan, scenarios = plan_of(cluster, scenarios, tasks)
+    plan, scenarios = plan_of(state, scenarios, tasks)
     work = SweepWork.of(plan, scenarios, asked, words)
     if tasks is None:
         tasks = choose_tasks(spark, scenarios, lambda some: deque(work.batches(some), maxlen=0))
@@ -133,23 +133,23 @@ def scenario_rows(spark: SparkSession, scenarios: Scenarios, *, tasks: int = 8) 
 
 
 def plan_of(
-    cluster: Cluster, scenarios: Scenarios | Question,
-    tasks: int | None,
+    state: Cluster, scenarios: Scenarios | Question, tasks: int | None,
 ) -> tuple[SweepPlan, Scenarios]:
     """Read, check and prepare what a sweep is given."""
     check_tasks(tasks)
-    if not isinstance(cluster, (ClusterState, SweepPlan, str, Path)):
+    if not isinstance(state, (ClusterState, SweepPlan, str, Path)):
         raise ArgumentError(
-            f"cluster is {what_is(cluster)}: a ClusterState, a SweepPlan or a path is needed; the "
+            f"state is {what_is(state)}: a ClusterState, a SweepPlan or a path is needed; the "
             "session comes before it, scenarios after it"
         )
     if not isinstance(scenarios, Scenarios):
         check_question(scenarios)
-    state = read(cluster) if isinstance(cluster, (str, Path)) else cluster
+    if isinstance(state, (str, Path)):
+        state = read(state)
     if not isinstance(scenarios, Scenarios):
         if isinstance(state, SweepPlan):
             raise ArgumentError(
-                f"scenarios is {what_is(scenarios)}, and the cluster a SweepPlan: make them"
+                f"scenarios is {what_is(scenarios)}, and the state a SweepPlan: make them"
             )
         scenarios = make_scenarios(scenarios, state)
     check_same_brokers(state, scenarios)

@@ -10,34 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kfast.schema import PIPELINE_ALERTS, PIPELINE_SUMMARIES
 from kfast.spark.questions import Question
 from kfast.sweeps import SWEEP_COUNTS
 
 __all__ = ["ALERTS", "SUMMARY", "Alert", "Sweep", "Tally", "say"]
 
-SUMMARY = pa.schema(
-    [
-        ("sweep", pa.string()),
-        ("metric", pa.string()),
-        ("baseline", pa.int64()),
-        ("worst", pa.int64()),
-        ("worst_scenario", pa.int64()),
-        ("worst_brokers", pa.list_(pa.int32())),
-    ]
-)
-"""Per sweep and count: without a failure, and in the first scenario where it is largest."""
-
-ALERTS = pa.schema(
-    [
-        ("sweep", pa.string()),
-        ("condition", pa.string()),
-        ("scenarios", pa.int64()),
-        ("worst", pa.int64()),
-        ("worst_scenario", pa.int64()),
-        ("worst_brokers", pa.list_(pa.int32())),
-    ]
-)
-"""Per condition that holds somewhere: in how many scenarios, and the first of the worst."""
+SUMMARY, ALERTS = PIPELINE_SUMMARIES.schema, PIPELINE_ALERTS.schema
+"""Of each sweep and count the worst scenario; of each condition that holds somewhere."""
 
 _SMALLER = (operator.lt, operator.le)
 
@@ -48,8 +28,8 @@ class Alert:
 
     text: str
     metric: str
-    compare: Callable[[Any, int], Any]
-    limit: int
+    compare: Callable[[Any, float], Any]
+    limit: float
 
 
 @dataclass(frozen=True)

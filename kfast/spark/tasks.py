@@ -39,8 +39,10 @@ def over_hands(spark: SparkSession, n: int, run: Run, wanted: pa.Schema) -> Data
         Types that Spark knows.
     """
     from kfast.spark.columns import spark_schema
+    from kfast.spark.workers import for_workers
 
-    return spark.range(0, n, 1, n).mapInArrow(partial(_each, run), spark_schema(wanted))
+    each = for_workers(partial(_each, run))
+    return spark.range(0, n, 1, n).mapInArrow(each, spark_schema(wanted))
 
 
 def _each(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

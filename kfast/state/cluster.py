@@ -1,7 +1,7 @@
 """ClusterState: a whole cluster as numpy columns.
 
 The columns, their types and their meaning are in `schema.py`; the context that they hold is
-section 1 of the specification (Kafka 3.9, `ControllerContext`).
+docs/controller.md, section 1 (Kafka 3.9, `ControllerContext`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics
+from kfast.display import Summary, summary_html, summary_text
 from kfast.kernels import census, hosting
 from kfast.state import adding, freeing, mutators, names, queries, saving, survey
 from kfast.state.flat import is_flat
@@ -195,6 +196,22 @@ class ClusterState:
         other._index = None if self._index is None else self._index.copy()
         return other
 
+    def _summary(self) -> Summary:
+        if "records" not in vars(self):
+            return "ClusterState", {"without tables": True}
+        return "ClusterState", {
+            "brokers": self.n_brokers,
+            "registered": int(self.registered.sum()),
+            "racks": len(self.rack.unique().drop_null()),
+            "topics": int(self.topic_exists.sum()),
+            "partitions": self.n_partitions - self.free_rows.size,
+            "assumptions": len(self.assumptions),
+            "read-only": self.is_read_only,
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClusterState) and self.difference(other) is None
 
@@ -344,7 +361,7 @@ class ClusterState:
         self._index = HostingIndex.scanning()
 
     def replicas_on_brokers(self, broker_ids: Iterable[int]) -> Replicas:
-        """All replicas assigned to some brokers (1.5, `replicas_on_brokers`)."""
+        """All replicas assigned to some brokers (section 1.5, `replicas_on_brokers`)."""
         return self.replicas_on(self.find_brokers(broker_ids))
 
     # --- queries of section 1.5 -----------------------------------------------------------------

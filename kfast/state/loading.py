@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
 LISTS = ("replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids")
+ALL_REGISTERED = "no brokers are given: every broker that a partition names is registered"
 FLAG_REGISTERED, FLAG_SHUTTING_DOWN = 1, 2
 MARKED = 1 << 20
 """Broker ids below this are found by marking, this many at a time, others by sorting."""
@@ -39,8 +40,10 @@ def load(
     """Fill an empty state from tables; see `ClusterState.from_tables`."""
     said: list[str] = list(notes)
     rows = Columns(partitions, schema.PARTITIONS_SCHEMA, "partitions", source)
-    load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
+    settings = Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source)
+    load_cluster(state, settings)
     load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows)
+    report_defaults(state, settings, said)
     lists = _read_lists(rows, said)
     leader_ids = _read_leaders(rows, lists["replicas"], said)
     load_brokers(
@@ -56,18 +59,32 @@ def load(
     return state
 
 
-def load_cluster(state: ClusterState, table: Columns, said: list[str]) -> None:
-    """Fill in the settings; what is not given is said."""
+def load_cluster(state: ClusterState, table: Columns) -> None:
+    """Fill in the settings."""
     for column in schema.CLUSTER:
         value = table.scalar(column.name)
         if value is not None:
             setattr(state, column.name, value)
-    if table.scalar("default_min_insync_replicas") is None:
-        said.append("min.insync.replicas of the brokers is not given: 1, Kafka's default, is taken")
-    if table.scalar("default_unclean_leader_election") is None:
-        said.append(
-            "unclean.leader.election.enable of the brokers is not given: false, Kafka's default, "
-            "is taken"
+
+
+def report_defaults(state: ClusterState, table: Columns, assumptions: list[str]) -> None:
+    """Say which settings of the brokers are not given, and for how many topics that matters."""
+    for setting, column, default, own in (
+        ("min.insync.replicas", "default_min_insync_replicas", "1",
+         state.topic_min_insync_replicas),
+        ("unclean.leader.election.enable", "default_unclean_leader_election", "false",
+         state.topic_unclean_leader_election),
+    ):
+        unset = int(np.count_nonzero(own < 0))
+        if unset == 0 or table.scalar(column) is not None:
+            continue
+        if unset < own.size:
+            topics = f"{unset} of {own.size} topics; the others have their own value"
+        else:
+            topics = "the topic" if unset == 1 else f"all {unset} topics"
+        assumptions.append(
+            f"{setting} of the brokers is not given: {default}, Kafka's default, is taken for"
+            f" {topics}"
         )
 
 
@@ -160,7 +177,7 @@ def load_brokers(
     ).to_numpy(zero_copy_only=False)
     if table.table is None:
         if appearing.size:
-            said.append("no brokers are given: every broker that a partition names is registered")
+            said.append(ALL_REGISTERED)
     elif appearing.size:
         shown = ", ".join(map(str, appearing[:8].tolist()))
         said.append(f"brokers named by partitions but not listed are not registered: {shown}"

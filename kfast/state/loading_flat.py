@@ -95,9 +95,11 @@ def load_rows(
     state, said = ClusterState(), list(notes)
     if brokers is None or any(name not in rows.names for name in flat.REQUIRED):
         return None
-    loading.load_cluster(state, Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source), said)
+    settings = Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source)
+    loading.load_cluster(state, settings)
     named = Columns(topics, schema.TOPICS_SCHEMA, "topics", source)
     place_of_topic = loading.name_topics(state, named, rows.topics)
+    loading.report_defaults(state, settings, said)
     listed = Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source)
     loading.load_brokers(state, listed, [], said)
     n_slots = flat.count_slots(rows.names, source)

@@ -1,4 +1,4 @@
-"""Changes of single rows that keep counters, bitmaps and index (specification, section 1.6).
+"""Changes of single rows that keep counters, bitmaps and index (docs/controller.md, section 1.6).
 
 The machines change rows by kernels; these serve what is done one by one: building a state by
 hand, and the edges of an event. Each function is a method of `ClusterState`.
@@ -138,7 +138,7 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
 
 
 def _imbalance(state: ClusterState, row: int) -> int:
-    """1 where a row counts as imbalanced (1.6), else 0."""
+    """1 where a row counts as imbalanced (section 1.6), else 0."""
     if state.topic_flags[state.topic_row[row]] & QUEUED:
         return 0
     return census.count_imbalanced(state.records, state.replicas, np.asarray([row], np.int32))
@@ -279,7 +279,7 @@ def refresh_rows(state: ClusterState, rows: Rows) -> None:
 
 
 def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
-    """Mark those of some topic rows that are queued as ineligible (6.12).
+    """Mark those of some topic rows that are queued as ineligible (section 6.12).
 
     Where topics cannot be deleted, none is marked.
     """

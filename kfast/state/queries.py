@@ -1,4 +1,4 @@
-"""Questions about partitions (specification, section 1.5), and the check of their rows.
+"""Questions about partitions (docs/controller.md, section 1.5), and the check of their rows.
 
 Each function is a method of `ClusterState`.
 """
@@ -179,11 +179,20 @@ def find_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Rows:
     ids = arguments.broker_ids("broker_ids", broker_ids)
     rows = broker_rows(state, ids)
     if ids.size and rows.min() < 0:
-        unknown = ", ".join(map(str, ids[rows < 0][:5].tolist()))
+        unknown = ids[rows < 0][:5].tolist()
         raise ArgumentError(
-            f"broker {unknown} is unknown; the cluster has {_some_brokers(state)}"
+            f"broker {', '.join(map(str, unknown))} is unknown; the cluster has"
+            f" {_some_brokers(state)}; {how_to_add(unknown[0])}"
         )
     return rows
+
+
+def how_to_add(broker_id: int) -> str:
+    """Say how a broker that an export does not name comes into the cluster that is read from it."""
+    return (
+        "a broker that an export does not name comes by a brokers file, or by add_brokers"
+        f" (--add-brokers {broker_id}:rack=RACK)"
+    )
 
 
 def _some_brokers(state: ClusterState) -> str:

@@ -1,4 +1,7 @@
-"""Small values that the state hands out: what one partition's assignment and leadership say."""
+"""Small values that the state hands out: what one partition's assignment and leadership say.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.display import Summary, summary_html, summary_text
+
 Rows = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.uint64]
 
@@ -17,7 +22,7 @@ Slots = npt.NDArray[np.uint64]
 class Assignment:
     """Assignment record of a partition: three lists of broker ids.
 
-    Source: specification, section 1.3; Kafka 3.9, `ReplicaAssignment`.
+    Source: section 1.3; Kafka 3.9, `ReplicaAssignment`.
     """
 
     replicas: tuple[int, ...] = ()
@@ -62,7 +67,7 @@ class Assignment:
 class Leadership:
     """Partition state record with the controller epoch it was written in.
 
-    Source: specification, section 1.2; Kafka 3.9, `LeaderIsrAndControllerEpoch`.
+    Source: section 1.2; Kafka 3.9, `LeaderIsrAndControllerEpoch`.
     """
 
     leader: int
@@ -91,6 +96,13 @@ class Replicas:
     def __len__(self) -> int:
         return int(self.rows.size)
 
+    def _summary(self) -> Summary:
+        n_replicas = int(np.unpackbits(self.slots.view(np.uint8)).sum())
+        return "Replicas", {"partitions": len(self), "replicas": n_replicas}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -100,3 +112,9 @@ class Tables:
     topics: pa.Table
     partitions: pa.Table
     cluster: pa.Table
+
+    def _summary(self) -> Summary:
+        return "Tables", {name: table.num_rows for name, table in vars(self).items()}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html

@@ -4,7 +4,7 @@ A rebalance asks for every partition that another than its preferred replica lea
 looks at all rows; after it, what moves leaders marks the rows that it visits, and the next one
 looks at marked rows only. Whatever else changes assignments or leadership makes the state forget.
 
-Source: specification, section 6.8, auto, steps 1 and 2.
+Source: docs/controller.md, section 6.8, auto, steps 1 and 2.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from kfast.kernels import tables as kernels
 from kfast.state import freeing
 from kfast.state.flat import Room, to_flat
 from kfast.state.records import Rows, Slots, Tables
+from kfast.views import names_at
 
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
@@ -71,9 +72,17 @@ def broker_ids(state: ClusterState, rows: npt.NDArray[Any]) -> Rows:
     return np.where(rows < 0, rows, state.broker_id[np.maximum(rows, 0)]).astype(np.int32)
 
 
-def topic_names(state: ClusterState, rows: Rows) -> pa.DictionaryArray:
-    """Topic names of partition rows, dictionary-encoded."""
-    return pa.DictionaryArray.from_arrays(pa.array(state.topic_row[rows]), state.topic)
+def topic_names(state: ClusterState, rows: Rows) -> pa.Array | pa.ChunkedArray:
+    """Topic names of partition rows."""
+    return names_at(state.topic, state.topic_row[rows])
+
+
+def row_keys(state: ClusterState, rows: Rows) -> dict[str, Any]:
+    """Columns topic, partition and partition_row of partition rows."""
+    return {
+        "topic": topic_names(state, rows), "partition": pa.array(state.partition[rows]),
+        "partition_row": pa.array(rows),
+    }
 
 
 def _nullable(values: npt.NDArray[Any], null: int, kind: pa.DataType) -> pa.Array:
@@ -103,7 +112,7 @@ def partitions_table(state: ClusterState, start: int = 0, stop: int | None = Non
     kernels.expand_states(state.replica_state, rows, entries, states)
     assigned = (flags & schema.FLAG_ASSIGNED) != 0
     columns: dict[str, Any] = {
-        "topic": topic_names(state, rows).dictionary_decode(),
+        "topic": topic_names(state, rows),
         "partition": pa.array(state.partition[rows]),
         "replicas": id_lists(state, rows, first_slots(records["n_replicas"]), assigned),
         "leader": pa.array(broker_ids(state, records["leader"])),
@@ -120,8 +129,7 @@ def partitions_table(state: ClusterState, start: int = 0, stop: int | None = Non
         columns[name] = id_lists(state, rows, records[name])
     for name in ("adding", "removing"):
         columns[name] = ordered_lists(state, name, rows, records[name])
-    wanted = schema.PARTITIONS_SCHEMA
-    return pa.table([columns[name] for name in wanted.names], schema=wanted)
+    return schema.PARTITIONS_TABLE.table(columns)
 
 
 def to_tables(
@@ -149,7 +157,7 @@ def small_tables(state: ClusterState) -> tuple[pa.Table, pa.Table, pa.Table]:
     cluster = [pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER]
     present = pa.array(freeing.present_topics(state))
     return (
-        pa.table(brokers, schema=schema.BROKERS_SCHEMA),
-        pa.table(topics, schema=schema.TOPICS_SCHEMA).filter(present),
-        pa.table(cluster, schema=schema.CLUSTER_SCHEMA),
+        pa.table(brokers, schema=schema.BROKERS_TABLE.schema),
+        pa.table(topics, schema=schema.TOPICS_TABLE.schema).filter(present),
+        pa.table(cluster, schema=schema.CLUSTER_TABLE.schema),
     )

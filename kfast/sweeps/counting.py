@@ -2,7 +2,7 @@
 
 Scenarios are taken in ranges; threads share nothing but what they read, and results come in order.
 
-Source: specification, sections 6.1 and 6.2: a scenario is `on_controller_failover`, then
+Source: docs/controller.md, sections 6.1 and 6.2: a scenario is `on_controller_failover`, then
 `on_broker_failure` of all its brokers in one event; `docs/sweeps.md` defines the counts.
 """
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 from kfast.errors import ArgumentError
 from kfast.kernels import sweep as kernel
 from kfast.scenarios import Offsets, Scenarios
+from kfast.schema import SWEEP, SWEEP_COUNTS
 from kfast.state.records import Rows
 from kfast.sweeps.hosting import Hosting
 from kfast.sweeps.leaders import Heirs
@@ -35,19 +36,6 @@ __all__ = ["RANGE_SCENARIOS", "SWEEP_COUNTS", "Progress", "SweepWork", "check_co
 
 Progress: TypeAlias = Callable[[int, int], None]
 Counts: TypeAlias = npt.NDArray[np.int64]
-
-SWEEP_COUNTS = {
-    "offline": "partitions without a leader afterwards",
-    "offline_if_clean": "partitions none of whose in-sync replicas is live",
-    "no_live_replica": "partitions none of whose assigned replicas is live",
-    "under_min_isr": "partitions with fewer live in-sync replicas than min.insync.replicas, "
-    "offline ones included",
-    "at_min_isr": "partitions with just as many live in-sync replicas as min.insync.replicas",
-    "leaders_moved": "partitions with a leader before and after, and they differ",
-    "unclean": "leaders that were chosen outside the ISR",
-    "fullest_broker_leaders": "partitions that the broker with the most leaders leads",
-}
-"""What a sweep counts per scenario; the first seven have the places of `kernels/sweep.h`."""
 
 DENSE_NS = 3.0
 SPARSE_NS = 5.0
@@ -147,14 +135,11 @@ class SweepWork:
 
 
 def sweep_schema(counts: Collection[str] = tuple(SWEEP_COUNTS)) -> pa.Schema:
-    """Schema of a sweep's rows with these counts."""
-    fields = [pa.field("scenario", pa.int64()), pa.field("brokers_down", pa.int32())]
-    for name in SWEEP_COUNTS:
-        if name in counts:
-            if name == "fullest_broker_leaders":
-                fields.append(pa.field("fullest_broker", pa.int32()))
-            fields.append(pa.field(name, pa.int64()))
-    return pa.schema(fields)
+    """Schema of a sweep's rows with these counts: `schema.SWEEP` without the others."""
+    wanted = {"scenario", "brokers_down", *counts}
+    if "fullest_broker_leaders" in counts:
+        wanted.add("fullest_broker")
+    return pa.schema([field for field in SWEEP.schema if field.name in wanted])
 
 
 def _is_sparse(plan: SweepPlan, scenarios: Scenarios, words: int) -> bool:

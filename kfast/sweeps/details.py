@@ -14,6 +14,7 @@ from kfast.arguments import check_threads
 from kfast.census import key_columns
 from kfast.kernels import sweep as kernel
 from kfast.scenarios import Scenarios
+from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS
 from kfast.sweeps.counting import RANGE_SCENARIOS, words_of
 from kfast.sweeps.leaders import Heirs
 from kfast.sweeps.plan import SweepPlan
@@ -22,7 +23,6 @@ from kfast.sweeps.running import Source, check_same_brokers
 from kfast.sweeps.tiles import new_tile, padded
 
 __all__ = [
-    "BROKERS_SWEPT",
     "checked",
     "count_leaders",
     "count_partitions",
@@ -33,26 +33,12 @@ __all__ = [
 
 Counts = npt.NDArray[np.int64]
 
-BROKERS_SWEPT = pa.schema(
-    [
-        ("broker_id", pa.int32()),
-        ("rack", pa.string()),
-        ("scenarios_up", pa.int64()),
-        ("leaders_mean", pa.float64()),
-        ("leaders_most", pa.int64()),
-        ("leaders_p50", pa.int64()),
-        ("leaders_p95", pa.int64()),
-        ("leaders_p99", pa.int64()),
-    ]
-)
-"""Columns of `sweep_brokers`."""
-
 PERCENTILES = (0.5, 0.95, 0.99)
 """Shares of the scenarios that the percentiles of a broker's leaders cover."""
 
 
 def sweep_partitions(
-    state: Source, scenarios: Scenarios, threads: int = 1, *, vectors: str | None = None
+    state: Source, scenarios: Scenarios, *, threads: int = 1, vectors: str | None = None
 ) -> pa.Table:
     """Count, for every partition, the scenarios in which it is offline or under its min ISR.
 
@@ -64,8 +50,9 @@ def sweep_partitions(
     Returns
     -------
     pa.Table
-        One row per assigned partition: topic, partition, replicas (broker ids, in order),
-        scenarios_offline and scenarios_under_min_isr (int64).
+        One row per assigned partition (`schema.SWEEP_PARTITIONS`): topic, partition,
+        partition_row (of the state), replicas (broker ids, in order), scenarios_offline and
+        scenarios_under_min_isr.
 
     Raises
     ------
@@ -75,11 +62,13 @@ def sweep_partitions(
     plan, words = checked(state, scenarios, threads, vectors)
     found = count_partitions(plan, scenarios, words, threads)
     order = np.argsort(plan.rows)
-    rows = pa.array(plan.rows[order])
-    columns = {name: column.take(rows) for name, column in key_columns(plan.cluster).items()}
-    columns["scenarios_offline"] = pa.array(found[0, order])
-    columns["scenarios_under_min_isr"] = pa.array(found[1, order])
-    return pa.table(columns)
+    return SWEEP_PARTITIONS.table(
+        key_columns(plan.cluster, plan.rows[order])
+        | {
+            "scenarios_offline": pa.array(found[0, order]),
+            "scenarios_under_min_isr": pa.array(found[1, order]),
+        }
+    )
 
 
 def count_partitions(
@@ -100,7 +89,7 @@ def count_partitions(
 
 
 def sweep_brokers(
-    state: Source, scenarios: Scenarios, threads: int = 1, *, vectors: str | None = None
+    state: Source, scenarios: Scenarios, *, threads: int = 1, vectors: str | None = None
 ) -> pa.Table:
     """Count, for every broker, how many partitions it leads in the scenarios in which it is up.
 
@@ -112,10 +101,10 @@ def sweep_brokers(
     Returns
     -------
     pa.Table
-        One row per broker: broker_id, rack, scenarios_up (int64); leaders_mean (float64),
-        leaders_most (int64); leaders_p50, leaders_p95 and leaders_p99 (int64): the smallest number
-        that the broker does not exceed in that share of the scenarios, exactly. A broker that is
-        never up has nulls.
+        One row per broker (`schema.SWEEP_BROKERS`): broker_id, rack, scenarios_up, leaders_mean,
+        leaders_most; leaders_p50, leaders_p95 and leaders_p99: the smallest number that the broker
+        does not exceed in that share of the scenarios, exactly. A broker that is never up has
+        nulls.
 
     Raises
     ------
@@ -153,9 +142,9 @@ def load_table(
         if not known:
             row.update(dict.fromkeys(row), scenarios_up=0)
     columns: dict[str, pa.Array] = {"broker_id": broker_id, "rack": rack}
-    for field in list(BROKERS_SWEPT)[2:]:
-        columns[field.name] = pa.array([row[field.name] for row in rows], field.type)
-    return pa.table(columns, schema=BROKERS_SWEPT)
+    for column in SWEEP_BROKERS.columns[2:]:
+        columns[column.name] = pa.array([row[column.name] for row in rows], column.arrow)
+    return SWEEP_BROKERS.table(columns)
 
 
 def _load(histogram: Counts) -> dict[str, int | float | None]:
@@ -179,9 +168,9 @@ def checked(
     state: Source, scenarios: Scenarios, threads: int, vectors: str | None
 ) -> tuple[SweepPlan, int]:
     """Plan, and words of the vectors; what cannot be is refused."""
+    check_same_brokers(state, scenarios)
     words = words_of(vectors)
     threads = check_threads(threads)
-    check_same_brokers(state, scenarios)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
     return plan, words
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kfast.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -63,3 +64,14 @@ class SweepPlan:
         """The cluster after its controller's start, which workers do not have."""
         assert self.started is not None, "the plan was sent without its cluster"
         return self.started
+
+    def _summary(self) -> Summary:
+        return "SweepPlan", {
+            "brokers": self.n_brokers,
+            "registered": int(self.registered.sum()),
+            "partitions": self.n_partitions,
+            "shapes": len(self.groups),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html

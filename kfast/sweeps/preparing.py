@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kfast.arguments import check_instance
 from kfast.controller import Controller
 from kfast.errors import ArgumentError, InvariantError
 from kfast.kernels import sweep as kernel
+from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.schema import FLAG_HAS_LEADERSHIP, PartitionState
 from kfast.state import ClusterState
 from kfast.state.records import Rows
@@ -30,7 +32,9 @@ Columns = tuple[
 """Records, replicas, status of the brokers, topic of each row, flags of the topics."""
 
 
-def prepare_sweep(state: ClusterState, *, threads: int = 1) -> SweepPlan:
+def prepare_sweep(
+    state: ClusterState, *, threads: int = 1, profile: str | Profile = DEFAULT_PROFILE
+) -> SweepPlan:
     """Start a controller on a copy of the cluster, and make it ready for sweeps.
 
     Parameters
@@ -39,6 +43,8 @@ def prepare_sweep(state: ClusterState, *, threads: int = 1) -> SweepPlan:
         Not changed.
     threads : int
         Threads to use; results do not depend on it.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
 
     Returns
     -------
@@ -50,8 +56,9 @@ def prepare_sweep(state: ClusterState, *, threads: int = 1) -> SweepPlan:
     ArgumentError
         The controller could not start on this state.
     """
+    check_instance("state", state, ClusterState)
     started = state.copy()
-    controller = Controller(started, journal="off", threads=threads)
+    controller = Controller(started, journal="off", threads=threads, profile=profile)
     outcome = controller.on_controller_failover()
     if not controller.active:
         raise ArgumentError(f"the controller cannot start on this state: {outcome.error}")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from kfast.arguments import check_threads
+from kfast.arguments import check_instance, check_threads
 from kfast.errors import ArgumentError
 from kfast.scenarios import Scenarios
 from kfast.state import ClusterState
@@ -34,9 +34,9 @@ partitions that its brokers host. The counts are the same."""
 def sweep(
     state: Source,
     scenarios: Scenarios,
+    *,
     threads: int = 1,
     method: str | None = None,
-    *,
     counts: Collection[str] | None = None,
     vectors: str | None = None,
     progress: Progress | None = None,
@@ -65,9 +65,9 @@ def sweep(
     Returns
     -------
     pa.Table
-        One row per scenario, in order: scenario (int64), brokers_down (int32), the counts (int64),
-        and before `fullest_broker_leaders` the id of that broker, `fullest_broker` (int32): the
-        lowest id where several lead as many, -1 where nobody leads.
+        One row per scenario, in order (`schema.SWEEP`): scenario, brokers_down, the counts, and
+        before `fullest_broker_leaders` the id of that broker, `fullest_broker`: the lowest id where
+        several lead as many, -1 where nobody leads.
 
     Raises
     ------
@@ -75,7 +75,8 @@ def sweep(
         An argument has another value, or the scenarios are of another cluster.
     """
     with sweep_reader(
-        state, scenarios, threads, method, counts=counts, vectors=vectors, progress=progress
+        state, scenarios, threads=threads, method=method, counts=counts, vectors=vectors,
+        progress=progress,
     ) as reader:
         return reader.read_all()
 
@@ -83,9 +84,9 @@ def sweep(
 def sweep_reader(
     state: Source,
     scenarios: Scenarios,
+    *,
     threads: int = 1,
     method: str | None = None,
-    *,
     counts: Collection[str] | None = None,
     vectors: str | None = None,
     progress: Progress | None = None,
@@ -94,12 +95,12 @@ def sweep_reader(
 
     Arguments and errors are those of `sweep`; errors are raised before the work starts.
     """
+    check_same_brokers(state, scenarios)
     asked = check_counts(counts)
     words = words_of(vectors)
     if method is not None and method not in SWEEP_METHODS:
         raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
     threads = check_threads(threads)
-    check_same_brokers(state, scenarios)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
     batches = SweepWork.of(plan, scenarios, asked, words, method).batches(
         scenarios, threads, progress
@@ -109,6 +110,8 @@ def sweep_reader(
 
 def check_same_brokers(state: Source, scenarios: Scenarios) -> None:
     """Refuse scenarios of another cluster: rows would mean other brokers."""
+    check_instance("state", state, ClusterState, SweepPlan)
+    check_instance("scenarios", scenarios, Scenarios)
     if not np.array_equal(state.broker_id, scenarios.broker_id):
         raise ArgumentError(
             f"the scenarios are of a cluster with {scenarios.broker_id.size} brokers, this one has "

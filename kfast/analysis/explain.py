@@ -1,0 +1,358 @@
+"""Why a partition ends as it does: what each step of a failure did to it, in sentences.
+
+Everything told is read from the journal of the same controller; no rule is decided here. Only the
+partitions asked for are kept, because whatever happens to one is decided by its own row and the
+brokers alone.
+
+Source: docs/controller.md, sections 2.4 to 2.6, 3.4 to 3.6, 4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from kfast.analysis.impact import Event, Failure, fail_brokers
+from kfast.arguments import check_instance, partition_keys
+from kfast.display import Summary, escape_control, summary_html, summary_text
+from kfast.journal.outcome import FULL_TABLES
+from kfast.profiles import DEFAULT_PROFILE, Profile
+from kfast.schema import Code
+from kfast.state import ClusterState, Leadership
+
+__all__ = ["Explanation", "Section", "explain"]
+
+Row = dict[str, Any]
+
+_EVENTS = {
+    "on_controller_failover": "The controller starts",
+    "controlled_shutdown": "Broker {} asks for its controlled shutdown",
+    "on_broker_failure": "Broker {} fails",
+}
+_REFUSED = {
+    Code.NO_ELIGIBLE_LEADER.name: "nobody is elected",
+    Code.NO_LIVE_REPLICA.name: "no assigned replica is live, so the new partition gets no leader",
+    Code.ILLEGAL_STATE.name: "this transition is not allowed",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """What one event did to the partition."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one partition ends as it does, event by event."""
+
+    topic: str
+    partition: int
+    sections: tuple[Section, ...]
+
+    def __str__(self) -> str:
+        parts = [f"{escape_control(self.topic)}-{self.partition}"]
+        for section in self.sections:
+            parts += [f"  {section.heading}", *(f"    {line}" for line in section.lines)]
+        return "\n".join(parts)
+
+    def _summary(self) -> Summary:
+        lines = {s.heading: "; ".join(map(str.strip, s.lines)) for s in self.sections}
+        return f"Explanation of {self.topic}-{self.partition}", lines
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+def explain(
+    state: ClusterState,
+    broker_ids: Iterable[int],
+    partitions: Iterable[tuple[str, int]],
+    *,
+    controlled: bool = False,
+    profile: str | Profile = DEFAULT_PROFILE,
+) -> list[Explanation]:
+    """Tell step by step what the failure of some brokers does to some partitions.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    broker_ids : iterable of int
+        Who fails, as in `fail_brokers`.
+    partitions : iterable of (topic, partition)
+    controlled : bool
+        Whether each broker first asks for its controlled shutdown.
+    profile : str or Profile
+        Which controller is simulated, as in `fail_brokers`.
+
+    Raises
+    ------
+    ArgumentError
+        A partition or a broker is unknown, or a broker is not registered.
+    """
+    check_instance("state", state, ClusterState)
+    topics, numbers = partition_keys("partitions", partitions)
+    wanted = list(dict.fromkeys(zip(topics, numbers.tolist(), strict=True)))
+    rows = state.find_partitions(wanted)
+    tables = state.to_tables()
+    given = ClusterState.from_tables(
+        tables.brokers, tables.topics, tables.partitions.take(rows), tables.cluster
+    )
+    failure = fail_brokers(
+        given, broker_ids, controlled=controlled, journal="full", profile=profile
+    )
+    return [_Story(given, failure, name, number).told() for name, number in wanted]
+
+
+class _Story:
+    """One partition's way through the events; `record` is its leadership so far."""
+
+    def __init__(self, given: ClusterState, failure: Failure, topic: str, partition: int) -> None:
+        self.failure = failure
+        self.topic, self.partition = topic, partition
+        self.row = int(given.find_partitions([(topic, partition)])[0])
+        self.replicas = given.assignment(self.row).replicas
+        self.record = given.leadership(self.row)
+        self.given = given
+        self.up: dict[int, str] = {}
+
+    def told(self) -> Explanation:
+        """Tell all of it."""
+        failing = iter(self.failure.broker_ids)
+        sections = [Section("As given", tuple(self._given()))]
+        last = ""
+        for event in self.failure.events:
+            name = event.outcome.event
+            if self.failure.controlled:
+                last = str(next(failing)) if name == "controlled_shutdown" else last
+            else:
+                last = _ids(self.failure.broker_ids)
+            heading = _EVENTS[name].format(last)
+            if "," in last:
+                heading = heading.replace("Broker", "Brokers").replace("fails", "fail")
+            lines = tuple(self._event(event)) or ("nothing happens to this partition",)
+            sections.append(Section(f"{heading} ({name})", lines))
+        sections.append(Section("In the end", tuple(self._end())))
+        return Explanation(self.topic, self.partition, tuple(sections))
+
+    # --- before and after ---------------------------------------------------------------------
+
+    def _given(self) -> Iterator[str]:
+        self._see(self.given.registered.tolist(), self.given.shutting_down.tolist())
+        yield f"replicas {_ids(self.replicas)}; {_record(self.record)}"
+        down = [b for b in self.replicas if self.up[b] != "live"]
+        if down:
+            yield f"not live: {', '.join(f'{b} ({self.up[b]})' for b in down)}"
+        yield (
+            f"min.insync.replicas {self._min_isr()[1]}; "
+            f"unclean leader election is {self._unclean()[1]}"
+        )
+
+    def _end(self) -> Iterator[str]:
+        state = self.failure.state
+        yield f"{state.partition_state(self.row).label}; {_record(state.leadership(self.row))}"
+        after = self.failure.impact.after
+        if after.flags("offline")[self.row]:
+            yield "offline: it has no live leader, so nobody can read it or write to it"
+            return
+        needed = self._min_isr()[0]
+        what = "under" if after.flags("under_min_isr")[self.row] else "at"
+        if what == "under" or after.flags("at_min_isr")[self.row]:
+            then = "are refused" if what == "under" else "are still taken"
+            yield f"{what} min ISR (needs {needed}): writes with acks=all {then}"
+        if after.flags("under_replicated")[self.row]:
+            yield "under-replicated: an assigned replica is not in sync"
+
+    def _see(self, registered: Sequence[bool], shutting_down: Sequence[bool]) -> None:
+        """Note who is live while an event is handled."""
+        self.up = {
+            int(broker): "shutting down" if up and leaving else "live" if up else "not registered"
+            for broker, up, leaving in zip(
+                self.given.broker_id.tolist(), registered, shutting_down, strict=True
+            )
+        }
+
+    def _min_isr(self) -> tuple[int, str]:
+        state = self.given
+        override = int(state.topic_min_insync_replicas[state.topic_row[self.row]])
+        value = override if override >= 0 else state.default_min_insync_replicas
+        source = "of the topic" if override >= 0 else "by the brokers' default"
+        needed = min(value, len(self.replicas))
+        cut = "" if needed == value else f", {needed} with this many replicas"
+        return needed, f"{value} {source}{cut}"
+
+    def _unclean(self) -> tuple[bool, str]:
+        state = self.given
+        override = int(state.topic_unclean_leader_election[state.topic_row[self.row]])
+        value = bool(override) if override >= 0 else state.default_unclean_leader_election
+        source = "by the topic" if override >= 0 else "by the brokers' default"
+        return value, f"{'allowed' if value else 'not allowed'} {source}"
+
+    # --- one event ----------------------------------------------------------------------------
+
+    def _event(self, event: Event) -> Iterator[str]:
+        self._see(event.registered.tolist(), event.shutting_down.tolist())
+        outcome = event.outcome
+        tables = {name: self._mine(getattr(outcome, name)) for name in FULL_TABLES[:-1]}
+        told = outcome.update_metadata_brokers.to_pylist()
+        for number, step in enumerate(outcome.steps.to_pylist(), 1):
+            mine = {
+                name: [row for row in rows if row["step"] == step["step"]]
+                for name, rows in tables.items()
+            }
+            everyone = [row["broker_id"] for row in told if row["step"] == step["step"]]
+            lines = [*self._step(mine), *self._sent(mine, everyone)]
+            if lines:
+                yield f"{number}. {step['action']}"
+                yield from (f"   {line}" for line in lines)
+
+    def _mine(self, table: Any) -> list[Row]:
+        topic = pc.equal(table["topic"], self.topic)
+        partition = pc.equal(table["partition"], self.partition)
+        rows: list[Row] = table.filter(pc.and_(topic, partition)).to_pylist()
+        return rows
+
+    def _step(self, mine: dict[str, list[Row]]) -> Iterator[str]:
+        """Transitions, elections and refusals of one step, then what replicas did to the ISR."""
+        for row in mine["elections"]:
+            yield from self._election(row)
+        for row in mine["refusals"]:
+            who = "partition" if row["broker_id"] is None else f"replica on {row['broker_id']}"
+            why = _REFUSED.get(row["code"], row["code"])
+            yield f"{who} stays {row['from_state']}, not {row['to_state']}: {why} ({row['error']})"
+        for row in mine["transitions"]:
+            change = f"{row['from_state']} -> {row['to_state']}"
+            if row["broker_id"] is not None:
+                yield f"replica on {row['broker_id']} ({self.up[row['broker_id']]}): {change}"
+            elif row["to_state"] == "OfflinePartition":
+                yield f"partition: {change}, for {self._leaderless()}"
+            else:
+                yield f"partition: {change}"
+        if not mine["elections"]:
+            yield from self._shrinks(mine["additions"])
+
+    def _leaderless(self) -> str:
+        leader = -1 if self.record is None else self.record.leader
+        return f"its leader {leader} is {self.up[leader]}" if leader >= 0 else "it has no leader"
+
+    def _election(self, row: Row) -> Iterator[str]:
+        isr = set(row["isr_before"])
+        if row["strategy"] == "INITIALIZATION":
+            yield f"new partition; its replicas in order: {self._candidates(None)}"
+        else:
+            yield f"election {row['strategy']}; replicas in order: {self._candidates(isr)}"
+        if not Code[row["code"]].succeeded:
+            live = [b for b in isr if self.up.get(b) == "live"]
+            why = "no member of the ISR is live" if not live else "no live replica is in the ISR"
+            if row["strategy"] == "OFFLINE":
+                why += f", and unclean leader election is {self._unclean()[1]}"
+            yield f"{why}: the partition gets no leader"
+            return
+        old = self.record
+        self.record = Leadership(
+            row["leader"],
+            row["leader_epoch"],
+            tuple(row["isr"]),
+            row["recovery"],
+            row["version"],
+            0,
+        )
+        yield f"leader is {row['leader']}: {self._reason(row)}"
+        epoch = "" if old is None else f"{old.leader_epoch} -> "
+        yield (
+            f"ISR {_ids(row['isr_before'])} -> {_ids(row['isr'])}; "
+            f"leader epoch {epoch}{row['leader_epoch']}"
+        )
+
+    def _candidates(self, isr: set[int] | None) -> str:
+        said = []
+        for broker in self.replicas:
+            place = "" if isr is None else ", in the ISR" if broker in isr else ", not in the ISR"
+            said.append(f"{broker} ({self.up[broker]}{place})")
+        return "; ".join(said)
+
+    def _reason(self, row: Row) -> str:
+        if row["unclean"]:
+            return (
+                "no member of the ISR is live; unclean leader election is "
+                f"{self._unclean()[1]}, so the first live replica leads, alone in the ISR, and "
+                "what it lacks is lost"
+            )
+        if row["strategy"] == "INITIALIZATION":
+            return "the first live replica; the live ones are the ISR"
+        return "the first replica that is live and in the ISR"
+
+    def _shrinks(self, additions: list[Row]) -> Iterator[str]:
+        """What each OfflineReplica did to the record: the LeaderAndIsr that follows says it."""
+        broker: int | None = None
+        for row in additions:
+            if row["kind"] == "StopReplica":
+                broker = row["to"][0]
+            elif row["kind"] == "LeaderAndIsr" and broker is not None:
+                yield self._shrink(broker, row)
+                broker = None
+
+    def _shrink(self, broker: int, row: Row) -> str:
+        old = self.record
+        self.record = Leadership(
+            row["leader"],
+            row["leader_epoch"],
+            tuple(row["isr"]),
+            row["recovery"],
+            row["version"],
+            row["controller_epoch"],
+        )
+        if old is None or old.leader_epoch == row["leader_epoch"]:
+            return f"{broker} is not in the ISR ({_ids(row['isr'])}): the record stays as it is"
+        if broker in row["isr"]:
+            said = f"{broker} is the last member of the ISR, which is never emptied"
+        else:
+            said = f"{broker} leaves the ISR: {_ids(old.isr)} -> {_ids(row['isr'])}"
+        if old.leader != row["leader"]:
+            said += f"; it led, so the leader is {_leader(row['leader'])}"
+        return f"{said}; leader epoch {old.leader_epoch} -> {row['leader_epoch']}"
+
+    def _sent(self, mine: dict[str, list[Row]], everyone: list[int]) -> Iterator[str]:
+        """Requests of one step that name the partition, and those that nobody is there to get."""
+        sent = {
+            kind: [row["broker_id"] for row in mine["requests"] if row["kind"] == kind]
+            for kind in ("LeaderAndIsr", "StopReplica")
+        }
+        parts = [f"{kind} to {_ids(brokers)}" for kind, brokers in sent.items() if brokers]
+        if mine["update_metadata"] and everyone:
+            parts.append(f"UpdateMetadata to all {len(everyone)} registered brokers")
+        if parts:
+            yield f"sent: {'; '.join(parts)}"
+        dropped = {
+            (row["kind"], broker)
+            for row in mine["additions"]
+            for broker in row["to"] or ()
+            if broker not in sent.get(row["kind"], ())
+        }
+        if dropped:
+            said = "; ".join(f"{kind} to {broker}" for kind, broker in sorted(dropped))
+            yield f"not sent, for the broker is not registered: {said}"
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"
+
+
+def _leader(leader: int) -> str:
+    return str(leader) if leader >= 0 else "none"
+
+
+def _record(record: Leadership | None) -> str:
+    if record is None:
+        return "no leadership yet"
+    recovering = "; leader recovery state RECOVERING" if record.recovery else ""
+    return (
+        f"leader {_leader(record.leader)}; ISR {_ids(record.isr)}; "
+        f"leader epoch {record.leader_epoch}{recovering}"
+    )

@@ -1,0 +1,3 @@
+"""What the kernels were compiled from: a digest that `setup.py` writes when it compiles them."""
+
+def sources_digest() -> str: ...

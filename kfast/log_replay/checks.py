@@ -1,0 +1,81 @@
+"""Checks: what a line says beside what is predicted.
+
+Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kfast.log_replay.forms import Statement
+from kfast.log_replay.scala import Record
+
+if TYPE_CHECKING:
+    from kfast.log_replay.brokers import BrokerSide
+    from kfast.log_replay.simulation import Simulation
+
+
+class Check(NamedTuple):
+    """One value that a line says of a partition, beside the predicted one.
+
+    `counted` is `epoch`, `version` or `record_epoch` where the prediction counts from a start that
+    the log may not have said yet.
+    """
+
+    field: str
+    logged: Any
+    predicted: Any
+    counted: str = ""
+
+
+class _Missing:
+    """Stands for a prediction that does not exist."""
+
+    def __repr__(self) -> str:
+        return "-"
+
+
+MISSING: Any = _Missing()
+_SETS = frozenset({"isr", "adding", "removing"})
+_COUNTED = {"leader_epoch": "epoch", "version": "version", "controller_epoch": "record_epoch"}
+
+
+def agrees(check: Check) -> bool:
+    """Whether a check's values are the same; an ISR is a set."""
+    if check.predicted is MISSING:
+        return False
+    if check.field in _SETS:
+        return set(check.logged) == set(check.predicted)
+    return bool(check.logged == check.predicted)
+
+
+class View(NamedTuple):
+    """What a comparison may look at."""
+
+    simulation: Simulation
+    brokers: BrokerSide
+    term: int
+
+
+class Case(NamedTuple):
+    """A line, what it says of a partition, and a row of that partition."""
+
+    view: View
+    line: Statement
+    said: dict[str, Any]
+    row: int
+
+
+Compare = Callable[[Case], list[Check]]
+
+
+def record_checks(record: Record, said: dict[str, Any] | None) -> list[Check]:
+    """Checks of every field that a line says of a record."""
+    found = []
+    for name, logged in record._asdict().items():
+        if logged is None or name == "recovery":
+            continue
+        predicted = MISSING if said is None or said.get(name) is None else said[name]
+        found.append(Check(name, logged, predicted, _COUNTED.get(name, "")))
+    return found

@@ -1,0 +1,176 @@
+"""Which release wrote a log, told from its wording, and the profile that serves it.
+
+Every form knows the releases that word it so; some words within messages tell more. The releases
+that fit all of them remain. Between the profiles that kfast has by name, a release gets the older
+one with what was changed since.
+
+Source: docs/controller.md, section 8.1, for what changed when; the releases 0.10.0 to 3.9, read for
+how their messages look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from kfast.errors import ArgumentError, InputError
+from kfast.log_replay.forms import Form
+from kfast.log_replay.reading import Logs
+from kfast.profiles import PROFILES, ZK_3_9, Profile, find_profile
+
+RELEASES = (
+    "0.10", "0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8",
+    "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
+)
+
+NEAREST: Mapping[str, str] = {
+    "0.10": "zk-0.10", "0.11": "zk-0.10", "1.0": "zk-1.0", "1.1": "zk-1.1", "2.0": "zk-2.0",
+    "2.1": "zk-2.0", "2.2": "zk-2.0", "2.3": "zk-2.0", "2.4": "zk-2.4", "2.5": "zk-2.4",
+    "2.6": "zk-3.9", "2.7": "zk-3.9", "2.8": "zk-3.9", "3.0": "zk-3.9", "3.1": "zk-3.9",
+    "3.2": "zk-3.9", "3.3": "zk-3.9", "3.4": "zk-3.9", "3.5": "zk-3.9", "3.6": "zk-3.9",
+    "3.7": "zk-3.9", "3.8": "zk-3.9", "3.9": "zk-3.9",
+}
+"""Profile that a release is nearest to; releases that only `CHANGES` tells apart share one."""
+
+ALIKE = (frozenset({"zk-1.1", "zk-2.0"}),)
+"""Profiles that differ in so little that a log need not tell them apart."""
+
+CHANGES: Mapping[str, tuple[str, ...]] = {
+    "2.1": ("guards_writes", "shutdown_skips_queued", "deletes_partitions_at_start",
+            "shutdown_among_live"),
+    "2.2": ("empty_metadata_is_all", "tells_starting_apart", "has_broker_epochs",
+            "filters_elections"),
+    "2.3": ("replica_previous", "offlines_dead_at_startup", "without_leadership"),
+    "2.5": ("checks_added_replicas", "batches_deletions"),
+    "2.6": ("rebalances_in_isr",),
+    "2.7": ("has_alter_partition", "touch_separates_added", "tells_starting_of_queued"),
+    "3.1": ("announces_unless_elected",),
+    "3.2": ("marks_recovery",),
+    "3.4": ("rebalances_while_reassigning",),
+}
+"""Switches that took their newest value in a release between two named profiles."""
+
+_CUES = tuple((re.compile(pattern), since, until) for pattern, since, until in (
+    (r"^\[Controller \d+\]: |^Controller \d+ epoch \d+ |^Broker \d+ ", "", "0.11"),
+    (r"^\[(?:Controller|Broker) id=", "1.0", ""),
+    (r"TopicIdReplicaAssignment\(", "2.8", ""),
+    (r"\bReplicaAssignment\(replicas=", "2.4", ""),
+    (r"LeaderAndIsrPartitionState\(|UpdateMetadataPartitionState\(", "2.4", ""),
+    (r"leaderRecoveryState=|LeaderRecoveryState:", "3.2", ""),
+    (r"LeaderAndIsr\(leader=.*isr=List\([^)]*\), zkVersion=", "1.1", "3.1"),
+    (r"LeaderAndIsr\(leader=.*partitionEpoch=", "3.3", ""),
+    (r"isrWithBrokerEpoch=", "3.5", ""),
+    (r"^\[Controller id=.*new partition replica assignment \[(?:Hash)?Map\(",
+     "", "2.7"),
+    (r"^\[Controller id=\d+\] Starting preferred replica leader election", "1.0", "2.3"),
+    (r"^\[Controller id=\d+\] Preferred replicas by broker", "", "2.4"),
+    (r"Received LeaderAndIsr request .* for partition ", "", "2.3"),
+))
+"""Words within messages that tell the release: pattern, first release, last release."""
+
+_LOGGERS = {
+    "kafka.controller.ZkReplicaStateMachine": ("2.3", ""),
+    "kafka.controller.ZkPartitionStateMachine": ("2.3", ""),
+    "kafka.controller.ReplicaStateMachine": ("", "2.2"),
+    "kafka.controller.PartitionStateMachine": ("", "2.2"),
+}
+_LEVELS = re.compile(r"Changed partition .* with (?:state|assigned)")
+
+
+def between(since: str, until: str) -> frozenset[str]:
+    """Releases of a range; "" is an open end."""
+    first = RELEASES.index(since) if since else 0
+    last = RELEASES.index(until) if until else len(RELEASES) - 1
+    return frozenset(RELEASES[first : last + 1])
+
+
+def tell_release(logs: Logs, used: Mapping[Form, int]) -> tuple[frozenset[str], bool]:
+    """Releases that fit a log's wording, and whether one fits all of it.
+
+    Where none fits all (a cluster that was upgraded), those that fit the most are given.
+    """
+    ranges: Counter[frozenset[str]] = Counter()
+    for form, n in used.items():
+        ranges[between(form.since, form.until)] += n
+    for since, until in _cues(logs):
+        ranges[between(since, until)] += 1
+    fitting = frozenset(RELEASES)
+    for some in ranges:
+        fitting &= some
+    if fitting:
+        return fitting, True
+    votes: Counter[str] = Counter()
+    for some, n in ranges.items():
+        for release in some:
+            votes[release] += n
+    most = max(votes.values())
+    return frozenset(release for release in RELEASES if votes[release] == most), False
+
+
+def _cues(logs: Logs) -> Iterable[tuple[str, str]]:
+    for entry in logs.entries:
+        for pattern, since, until in _CUES:
+            if pattern.search(entry.message):
+                yield since, until
+        if entry.logger in _LOGGERS:
+            yield _LOGGERS[entry.logger]
+        if _LEVELS.search(entry.message):
+            yield ("", "2.5") if entry.level == "TRACE" else ("2.6", "")
+
+
+def choose_profile(
+    logs: Logs, used: Mapping[Form, int], asked: str | Profile | None
+) -> tuple[Profile, str | None, str]:
+    """Profile to replay with, the release it stands for, and what a reader should know of it.
+
+    Raises
+    ------
+    InputError
+        The wording does not tell the release well enough, and none is asked for.
+    """
+    if asked is not None:
+        profile = _named(asked)
+        return profile, None, f"{profile.name}, as asked"
+    fitting, whole = tell_release(logs, used)
+    ordered = [release for release in RELEASES if release in fitting]
+    nearest = {NEAREST[release] for release in ordered}
+    told = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
+    if len(nearest) > 1 and not any(nearest <= some for some in ALIKE):
+        raise InputError(
+            f"{logs.root}: the release that wrote these logs cannot be told: their wording fits "
+            f"{told}; give --profile (profile=), one of: {', '.join(PROFILES)}"
+        )
+    release = ordered[0] if len(nearest) == 1 else ordered[-1]
+    note = f"the wording is that of {told}" if whole else (
+        f"the wording is of several releases, mostly {told}"
+    )
+    return profile_of(release), release, note
+
+
+def _named(asked: str | Profile) -> Profile:
+    if isinstance(asked, str) and asked.removeprefix("zk-") in RELEASES and asked not in PROFILES:
+        return profile_of(asked.removeprefix("zk-"))
+    try:
+        return find_profile(asked)
+    except ArgumentError as error:
+        raise ArgumentError(str(error)) from None
+
+
+def profile_of(release: str) -> Profile:
+    """Profile of one release: the older named one with what was changed up to this release."""
+    if f"zk-{release}" in PROFILES:
+        return PROFILES[f"zk-{release}"]
+    place = RELEASES.index(release)
+    older = next(
+        f"zk-{name}" for name in reversed(RELEASES[: place + 1]) if f"zk-{name}" in PROFILES
+    )
+    changed = {
+        switch: getattr(ZK_3_9, switch) for since, switches in CHANGES.items()
+        if RELEASES.index(older.removeprefix("zk-")) < RELEASES.index(since) <= place
+        for switch in switches
+    }
+    return replace(
+        PROFILES[older], name=f"zk-{release}", title=f"Kafka {release}", **changed
+    )

@@ -1,0 +1,13 @@
+"""Answers as documents, and the texts that are drawn from them.
+
+`tables` lays out tables on a terminal; `answer` has what all answers share. Each other module is
+one answer: the document (what JSON says), its text, and its tables.
+"""
+
+__all__ = ["LISTS"]
+
+LISTS = {
+    "offline": ("Offline partitions", "offline"),
+    "under-min-isr": ("Partitions that refuse acks=all", "under_min_isr"),
+}
+"""What `--list` takes: the title of each list, and the metric that its partitions have."""

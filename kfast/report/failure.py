@@ -1,0 +1,222 @@
+"""What `kfast fail` answers: what becomes of the cluster when brokers fail, and start again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+
+from kfast.analysis.explain import Explanation
+from kfast.analysis.impact import Failure, Impact, Step
+from kfast.report.answer import (
+    Answer,
+    Document,
+    Row,
+    brokers_named,
+    count,
+    draw_brokers,
+    draw_foot,
+    draw_lists,
+    draw_start,
+    draw_verdict,
+    has_failed,
+    head,
+    indented,
+    listed,
+    number,
+    partition_lists,
+    plural,
+    refusals,
+    signed,
+    start_document,
+)
+from kfast.report.tables import Column, TextTable, plain
+from kfast.report.topics import draw_topics
+from kfast.state import ClusterState
+
+__all__ = ["failure_answer", "impact_sentence"]
+
+CHANGES = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "isr_shrunk")
+LEADER_COLUMNS = ("leaders_before", "leaders", "change", "in_sync_before", "in_sync", "requests")
+
+
+def failure_answer(
+    source: str, state: ClusterState, found: Failure, *, racks: Sequence[str] = (),
+    notes: Sequence[str] = (), explanations: Sequence[Explanation] = (), top: int,
+    lists: Sequence[str] = (), verbose: bool = False,
+) -> Answer:
+    """The answer of `kfast fail`: what each step does, and what all of them do together."""
+    document = {
+        **head("fail", source, state, found.title),
+        "notes": [*notes, *(note for event in found.events for note in event.outcome.notes)],
+        "scenario": {
+            "brokers": list(found.broker_ids), "racks": list(racks),
+            "controlled": found.controlled,
+        },
+        "start": start_document(found.start),
+        "steps": [_step(step, top) for step in found.steps],
+        **_impact(found.impact, top),
+        "remaining": found.remaining,
+        "explanations": [_explanation(explanation) for explanation in explanations],
+        **partition_lists(lists, found.impact.partitions),
+    }
+    document["verdict"] = [
+        f"{_what_happens(step, found.controlled, racks if not at else None)}: "
+        f"{impact_sentence(step.impact)}"
+        for at, step in enumerate(found.steps)
+    ]
+    document["verdict"] += _warnings(found)
+    tables = ("partitions", "topics", "brokers", "requests")
+    return Answer(document, partial(_draw, verbose=verbose), {
+        name: partial(_table, found, name) for name in tables
+    })
+
+
+def _table(found: Failure, name: str) -> pa.Table:
+    """A table of every step; where there are several, a first column says which step."""
+    made = [getattr(step.impact, name) for step in found.steps]
+    if len(made) == 1:
+        return made[0]
+    return pa.concat_tables([
+        table.add_column(0, pa.field("step", pa.int32(), False),
+                         pa.array(np.full(table.num_rows, number, np.int32)))
+        for number, table in enumerate(made, 1)
+    ])
+
+
+def _step(step: Step, top: int) -> Document:
+    return {"kind": step.kind, "broker_ids": list(step.broker_ids), **_impact(step.impact, top)}
+
+
+def _impact(impact: Impact, top: int) -> Document:
+    return {
+        "before": impact.before.counts,
+        "summary": impact.summary,
+        "requests": impact.requests.to_pylist(),
+        "brokers": impact.brokers.to_pylist(),
+        "top": top,
+        **listed("topics", impact.topics, top),
+    }
+
+
+def _explanation(explanation: Explanation) -> Document:
+    return {
+        "topic": explanation.topic,
+        "partition": explanation.partition,
+        "sections": [
+            {"heading": section.heading, "lines": list(section.lines)}
+            for section in explanation.sections
+        ],
+    }
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def impact_sentence(impact: Impact) -> str:
+    """What clients and operators notice, in Kafka's words; ends with a full stop."""
+    summary = impact.summary
+    offline = summary["newly_offline"]
+    refusing = int((impact.newly("under_min_isr") & ~impact.after.flags("offline")).sum())
+    accepting = int((impact.before.flags("under_min_isr") & ~impact.before.flags("offline")
+                     & ~impact.after.flags("under_min_isr")).sum())
+    parts = [
+        count(offline, "partition", "goes offline", "go offline"),
+        refusals(refusing, offline),
+    ]
+    if summary["back_online"]:
+        parts.append(count(summary["back_online"], "partition", "comes back", "come back"))
+    if accepting:
+        accepts = count(accepting, "partition", "accepts acks=all", "accept acks=all")
+        parts.append(f"{accepts} again")
+    parts.append(count(summary["leaders_moved"], "leader", "moves", "move"))
+    leaders = impact.after.per_broker[:, 0]
+    if leaders.size and leaders.max():
+        fullest = int(leaders.argmax())
+        parts.append(
+            f"broker {impact.after.state.broker_id[fullest]} leads most, {leaders[fullest]}"
+        )
+    return f"{'; '.join(parts)}."
+
+
+def _what_happens(step: Step, controlled: bool, racks: Sequence[str] | None) -> str:
+    """A step as the beginning of a sentence; the first one has racks, perhaps none."""
+    named = brokers_named(step.broker_ids, racks or ())
+    one = len(step.broker_ids) == 1
+    if step.kind == "start":
+        what = f"{named} {'starts and catches' if one else 'start and catch'} up"
+    elif controlled:
+        what = f"{named} {'shuts' if one else 'shut'} down in order"
+        what += "" if one else ", one after the other"
+    else:
+        what = f"{named} {'fails' if one else 'fail together'}"
+    return f"Then {what}" if racks is None else f"{what[0].upper()}{what[1:]}"
+
+
+def _warnings(found: Failure) -> list[str]:
+    """What a person must not miss: lost records, leaders that a shutdown could not move."""
+    lines = []
+    if unclean := sum(step.impact.summary["unclean"] for step in found.steps):
+        lines.append(f"{count(unclean, 'leader', 'is elected', 'are elected')} outside the ISR: "
+                     "records that only other replicas had are lost.")
+    if found.remaining:
+        lines.append(
+            f"Controlled shutdown cannot move {plural(found.remaining, 'leader')}: nobody else in "
+            "their ISR is live."
+        )
+    return lines
+
+
+# --- drawing -----------------------------------------------------------------------------------
+
+
+def _draw(console: Console, document: Document, *, verbose: bool) -> None:
+    draw_verdict(console, document)
+    draw_lists(console, document)
+    for explanation in document["explanations"]:
+        _draw_explanation(console, explanation)
+    steps = document["steps"]
+    for at, step in enumerate(steps, 1):
+        if len(steps) > 1:
+            console.print()
+            verb = f"{step['kind']}{'s' if len(step['broker_ids']) == 1 else ''}"
+            console.print(plain(f"Step {at}: {brokers_named(step['broker_ids'])} {verb}", "bold"))
+        draw_topics(console, step, ("offline", "under_min_isr", "leaders_moved", "at_min_isr",
+                                    "under_replicated"))
+        draw_brokers(console, "Leaders per broker", step, LEADER_COLUMNS, _most_moved)
+        _draw_summary(console, step)
+    draw_foot(console, document)
+    draw_start(console, document, verbose)
+
+
+def _draw_summary(console: Console, step: Document) -> None:
+    """Every metric, before and after."""
+    table = TextTable("Partitions", [Column("metric", is_text=True), Column("before"),
+                                     Column("after"), Column("change")])
+    before, summary = step["before"], step["summary"]
+    for metric, value in before.items():
+        after = summary[metric]
+        table.add_row(metric, str(value), number(metric, after), signed(after - value))
+    for metric in CHANGES:
+        table.add_row(metric, "", number(metric, summary[metric]), "")
+    table.draw(console)
+
+
+def _most_moved(row: Row) -> tuple[bool, int]:
+    """Sorts brokers that failed before those that won or lost most leaders."""
+    return not has_failed(row), -abs(int(row["leaders"]) - int(row["leaders_before"]))
+
+
+def _draw_explanation(console: Console, explanation: Document) -> None:
+    console.print()
+    console.print(plain(
+        f"Why {explanation['topic']}-{explanation['partition']} ends as it does", "bold"
+    ))
+    for section in explanation["sections"]:
+        indented(console, section["heading"], 2, "bold")
+        for line in section["lines"]:
+            text = line.lstrip()
+            indented(console, text, 4 + len(line) - len(text))

@@ -1,0 +1,167 @@
+"""What `kfast reassign` answers: what becomes of the partitions of a plan, and on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from rich.console import Console
+
+from kfast.changes import Reassignment
+from kfast.report.answer import (
+    Answer,
+    Document,
+    brokers_named,
+    busiest,
+    cell,
+    count,
+    draw_brokers,
+    draw_foot,
+    draw_start,
+    draw_verdict,
+    head,
+    listed,
+    number,
+    plural,
+    safety_sentence,
+    signed,
+    start_document,
+    titled,
+)
+from kfast.report.tables import Column, TextTable, plain
+from kfast.state import ClusterState
+
+__all__ = ["reassignment_answer"]
+
+REASONS = {
+    "newly_offline_on_the_way": ("partition", "goes offline on the way", "go offline on the way"),
+    "newly_under_min_isr_on_the_way": (
+        "partition", "falls under min ISR on the way", "fall under min ISR on the way"
+    ),
+    "newly_offline": ("partition", "is offline in the end", "are offline in the end"),
+    "newly_under_min_isr": (
+        "partition", "is under min ISR in the end", "are under min ISR in the end"
+    ),
+    "pending": ("partition", "does not complete", "do not complete"),
+    "unclean": ("leader", "is elected outside the ISR", "are elected outside the ISR"),
+    "refused": ("partition", "is refused", "are refused"),
+}
+"""How each of `Reassignment.reasons` is worded."""
+
+OF_THE_PLAN = ("refused", "completed", "pending", "replicas_added", "replicas_removed",
+               "leader_epoch_bumps")
+OF_THE_CLUSTER = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean")
+BROKER_COLUMNS = ("added", "removed", "replicas", "leaders_before", "leaders", "preferred",
+                  "requests")
+
+
+def reassignment_answer(
+    source: str, plan: str | None, state: ClusterState, found: Reassignment, *, top: int,
+    verbose: bool = False,
+) -> Answer:
+    """The answer of `kfast reassign`."""
+    partitions, status = found.partitions, found.partitions["status"].to_numpy()
+    document = {
+        **head("reassign", source, state, found.title),
+        "notes": [*found.notes, *(n for event in found.events for n in event.outcome.notes)],
+        "safe": not found.reasons,
+        "reasons": found.reasons,
+        "scenario": {"plan": plan, "brokers": list(found.broker_ids), "pending": found.pending},
+        "start": start_document(found.start),
+        "before": found.before.counts,
+        "under_way": dict(found.under_way),
+        "summary": found.summary,
+        "requests": found.requests.to_pylist(),
+        "brokers": found.brokers.to_pylist(),
+        "top": top,
+        **listed("refused", partitions.filter(status == "refused"), top),
+        **listed("pending", partitions.filter(status == "pending"), top),
+        **listed("topics", found.topics, top),
+    }
+    document["verdict"] = _verdict(document, partitions.num_rows)
+    return Answer(document, partial(_draw, verbose=verbose), {
+        "partitions": lambda: found.partitions, "topics": lambda: found.topics,
+        "brokers": lambda: found.brokers, "requests": lambda: found.requests,
+    })
+
+
+def _verdict(document: Document, n: int) -> list[str]:
+    summary, scenario = document["summary"], document["scenario"]
+    meanwhile = (
+        f" while {brokers_named(scenario['brokers'])} "
+        f"{'fails' if len(scenario['brokers']) == 1 else 'fail'}" if scenario["brokers"] else ""
+    )
+    completed = count(summary["completed"], "partition", "completes", "complete")
+    if scenario["pending"]:
+        what = f"{plural(n, 'partition')} under way, no new replica has caught up yet"
+    elif document["safe"]:
+        what = f"{completed}; none goes offline or falls under min ISR on the way"
+    else:
+        what = f"{summary['completed']} of {plural(n, 'partition')} complete"
+    moved = (
+        f"{plural(summary['replicas_added'], 'replica')} added, {summary['replicas_removed']} "
+        f"removed; {count(summary['leaders_moved'], 'leader', 'moves', 'move')}."
+    )
+    return [safety_sentence(document, f"{what}{meanwhile}", REASONS), moved]
+
+
+def _draw(console: Console, document: Document, *, verbose: bool) -> None:
+    draw_verdict(console, document)
+    _draw_partitions(console, document, "refused", ("error", "reason", "target"))
+    _draw_partitions(console, document, "pending", ("reason", "isr", "replicas"))
+    _draw_topics(console, document)
+    draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
+    plan = TextTable("Reassignment", [Column("metric", is_text=True), Column("count")])
+    for metric in OF_THE_PLAN:
+        plan.add_row(metric, number(metric, document["summary"][metric]))
+    plan.draw(console)
+    _draw_states(console, document)
+    draw_foot(console, document)
+    draw_start(console, document, verbose)
+
+
+def _draw_partitions(
+    console: Console, document: Document, status: str, columns: Sequence[str]
+) -> None:
+    """The first partitions that are refused, or pending, and why."""
+    rows, n = document[status], document[f"{status}_listed_of"]
+    if not rows:
+        return
+    table = TextTable(titled(f"{status.capitalize()} partitions", rows, n), [
+        Column("topic", is_text=True), Column("partition"),
+        *(Column(name, is_text=True) for name in columns),
+    ])
+    for row in rows:
+        table.add_row(*(cell(row[name]) for name in ("topic", "partition", *columns)))
+    table.draw(console)
+
+
+def _draw_topics(console: Console, document: Document) -> None:
+    topics = document["topics"]
+    columns = ("refused", "pending", "completed", "leaders_moved", "not_preferred", "partitions")
+    if not topics:
+        return
+    table = TextTable(titled("Topics", topics, document["topics_listed_of"]),
+                      [Column("topic", is_text=True), *map(Column, columns)])
+    for row in topics:
+        table.add_row(row["topic"], *(number(name, row[name]) for name in columns))
+    table.draw(console)
+
+
+def _draw_states(console: Console, document: Document) -> None:
+    """Every metric of the cluster before, while the plan is under way, and in the end."""
+    before, under_way, after = document["before"], document["under_way"], document["summary"]
+    pending = document["scenario"]["pending"]
+    columns = ("before", "on the way") if pending else ("before", "on the way", "after")
+    table = TextTable("Partitions", [
+        Column("metric", is_text=True), *map(Column, (*columns, "change")),
+    ])
+    for metric, value in before.items():
+        counts = [number(metric, under_way[metric])]
+        counts += [] if pending else [number(metric, after[metric])]
+        table.add_row(metric, str(value), *counts, signed(after[metric] - value))
+    for metric in OF_THE_CLUSTER:
+        counts = [number(metric, under_way[metric]) if metric in under_way else plain("")]
+        counts += [] if pending else [number(metric, after[metric])]
+        table.add_row(metric, "", *counts, "")
+    table.draw(console)

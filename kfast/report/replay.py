@@ -1,0 +1,283 @@
+"""What `kfast replay` answers: the verdicts, what is contradicted, and the incident's timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from kfast import __version__
+from kfast.log_replay import Place, Replay
+from kfast.report.answer import Answer, Document, Row, count, draw_verdict, plural, titled
+from kfast.report.tables import Column, TextTable, plain
+
+__all__ = ["replay_answer"]
+
+COLOURS = {"contradicted": "red", "warnings": "yellow", "not_understood": "yellow"}
+MOST_NAMES = 6
+"""So many partitions are named in a row; of more, only how many."""
+
+MOST_TEXT = 300
+"""Characters of a log line that are quoted."""
+
+
+def replay_answer(sources: Sequence[str], found: Replay, *, top: int) -> Answer:
+    """The answer of `kfast replay`."""
+    document = {
+        "command": "replay",
+        "kfast": __version__,
+        "verdict": [],
+        "inputs": list(sources),
+        "profile": found.profile,
+        "release": found.release,
+        "files": list(found.files),
+        "lines": found.n_lines,
+        "notes": list(found.notes),
+        "top": top,
+        "summary": _summary(found),
+        "adopted": dict(found.reasons),
+        "kinds": _kinds(found),
+        "entries": dict(found.lines),
+        "contradictions": [
+            {
+                "kind": one.kind,
+                "subject": one.subject,
+                "logged": one.logged,
+                "predicted": one.predicted,
+                "line": _place(one.place),
+                "other": None if one.other is None else _place(one.other),
+            }
+            for one in found.contradictions
+        ],
+        "warnings": [
+            {"file": one.file, "line": one.line, "what": one.what} for one in found.warnings
+        ],
+        "not_understood": [_place(place) for place in found.not_understood],
+        "timeline": [_timed(row, ("time",)) for row in found.timeline.to_pylist()],
+        "outages": [_timed(row, ("since", "until")) for row in found.outages.to_pylist()],
+    }
+    document["verdict"] = _verdict(document)
+    return Answer(document, _draw, {
+        "facts": lambda: found.facts, "timeline": lambda: found.timeline,
+        "outages": lambda: found.outages,
+    })
+
+
+def _summary(found: Replay) -> dict[str, int]:
+    """The numbers that conditions are about."""
+    counts = found.counts
+    total = sum(counts.values())
+    spans = [ms for ms in found.outages.column("duration_ms").to_pylist() if ms is not None]
+    return {
+        "facts": total,
+        **counts,
+        "adopted_percent": -(-100 * counts["adopted"] // total) if total else 0,
+        "warnings": len(found.warnings),
+        "not_understood": found.lines["not understood"],
+        "events": found.timeline.num_rows,
+        "leaderless": found.outages.num_rows,
+        "longest_leaderless_s": -(-max(spans, default=0) // 1000),
+    }
+
+
+def _kinds(found: Replay) -> list[Document]:
+    """Facts by what they are about, with how many ended how."""
+    grouped = found.facts.group_by(["kind", "verdict"]).aggregate([([], "count_all")])
+    kinds: dict[str, Document] = {}
+    for row in grouped.to_pylist():
+        empty = {"kind": row["kind"], "predicted": 0, "adopted": 0, "contradicted": 0}
+        kinds.setdefault(row["kind"], empty)[row["verdict"]] = row["count_all"]
+    return sorted(kinds.values(), key=lambda one: (-one["predicted"] - one["adopted"], one["kind"]))
+
+
+def _place(place: Place) -> Document:
+    return {"file": place.file, "line": place.line, "time": place.time, "text": place.text}
+
+
+def _timed(row: Row, names: Sequence[str]) -> Document:
+    """A row of a table, with times as texts."""
+    texts = {
+        name: None if row[name] is None else row[name].isoformat(" ", "milliseconds")
+        for name in names
+    }
+    return {**row, **texts}
+
+
+def _verdict(document: Document) -> list[str]:
+    summary, timeline = document["summary"], document["timeline"]
+    wrong = summary["contradicted"]
+    first = (
+        "NOT as Kafka's rules say: "
+        f"{count(wrong, 'fact', 'is contradicted', 'are contradicted')}; "
+        if wrong else "The logs agree with Kafka's rules: "
+    )
+    facts = plural(summary["facts"], "fact")
+    first += f"{summary['predicted']} of {facts} predicted, {summary['adopted']} adopted."
+    span = f" from {timeline[0]['time']} to {timeline[-1]['time']}" if timeline else ""
+    longest = [row["duration_ms"] for row in document["outages"]]
+    outage = ""
+    if longest:
+        outage = f", the longest {_span(None if None in longest else max(longest))}"
+    leaderless = plural(summary["leaderless"], "time") if summary["leaderless"] else "never"
+    return [
+        first,
+        (f"{plural(summary['events'], 'event')}{span}; a partition was without a leader "
+        f"{leaderless}{outage}."),
+    ]
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def _draw(console: Console, document: Document) -> None:
+    draw_verdict(console, document)
+    _draw_contradictions(console, document)
+    _draw_timeline(console, document["timeline"])
+    _draw_outages(console, document)
+    _draw_facts(console, document)
+    _draw_lines(console, document)
+    console.print()
+    for line in (
+        f"Controller: {document['profile']} (kfast {document['kfast']})",
+        (f"Logs: {', '.join(document['inputs'])}: {plural(len(document['files']), 'file')}, "
+        f"{plural(document['lines'], 'line')}"),
+        *(f"Note: {note}" for note in document["notes"]),
+    ):
+        console.print(plain(line, "dim"))
+
+
+def _draw_contradictions(console: Console, document: Document) -> None:
+    rows, top = document["contradictions"], document["top"]
+    if not rows:
+        return
+    _draw_heading(console, "Contradictions", rows[:top], len(rows))
+    for row in rows[:top]:
+        console.print(plain(
+            f"{row['kind']} of {row['subject']}: logged {row['logged'] or '-'}, "
+            f"predicted {row['predicted'] or '-'}", "red",
+        ))
+        console.print(_quoted(row["line"]))
+        if row["other"] is not None:
+            console.print(_quoted(row["other"], "agreed: "))
+
+
+def _quoted(place: Document, word: str = "") -> Text:
+    text = place["text"]
+    more = "..." if len(text) > MOST_TEXT else ""
+    return plain(f"  {word}{place['file']}:{place['line']}: {text[:MOST_TEXT]}{more}")
+
+
+def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
+    """The events, one per row."""
+    many = len({row["cluster"] for row in rows}) > 1
+    numbers = ("leaderless", "leaders_moved", "isr_changes", "transitions")
+    table = TextTable("Timeline", [
+        Column("time", is_text=True), *([Column("cluster")] if many else []),
+        Column("event", is_text=True), *map(Column, numbers),
+    ])
+    blank = [""] * len(table.columns[1:])
+    day = ""
+    for row in rows:
+        date, time = row["time"].split(" ")
+        if date != day:
+            day = date
+            table.add_row(date, *blank)
+        what = f"{row['what']} (inferred)" if row["inferred"] else row["what"]
+        refused = f"; {row['refused']} refused" if row["refused"] else ""
+        table.add_row(
+            time, *((str(row["cluster"]),) if many else ()), f"{what}{refused}",
+            *(Text(str(row[name] or ""), "red" * (name == "leaderless")) for name in numbers),
+        )
+    table.draw(console)
+
+
+def _draw_outages(console: Console, document: Document) -> None:
+    """Who was without a leader, and for how long; partitions with the same times in one row."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for row in document["outages"]:
+        key = (row["since"], row["until"], row["duration_ms"], row["cluster"])
+        groups.setdefault(key, []).append(row["partition"])
+    if not groups:
+        return
+    ordered = sorted(groups, key=lambda key: (-(key[2] if key[2] is not None else 1 << 62), key[0]))
+    shown = sorted(ordered[: document["top"]], key=lambda key: key[0])
+    table = TextTable(titled("Partitions without a leader", shown, len(ordered)), [
+        Column("since", is_text=True), Column("for"), Column("count"),
+        Column("partitions", is_text=True),
+    ])
+    for key in shown:
+        names = groups[key]
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        table.add_row(key[0], _span(key[2]), str(len(names)),
+                      f"{', '.join(names[:MOST_NAMES])}{more}")
+    table.draw(console)
+
+
+def _span(ms: int | None) -> str:
+    """A time span for people."""
+    if ms is None:
+        return "to the end"
+    seconds, ms = divmod(ms, 1000)
+    if seconds < 60:
+        return f"{seconds}.{ms:03} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds // 60 % 60} min"
+
+
+def _draw_facts(console: Console, document: Document) -> None:
+    summary = document["summary"]
+    total = summary["facts"] or 1
+    table = TextTable("Facts", [
+        Column("verdict", is_text=True), Column("facts"), Column("percent"),
+        Column("reason", is_text=True),
+    ])
+
+    def add(verdict: str, reason: str, n: int) -> None:
+        colour = COLOURS.get(verdict, "") if n else ""
+        table.add_row(
+            Text(verdict, colour), Text(str(n), colour), f"{100 * n / total:.1f}", reason
+        )
+
+    add("predicted", "", summary["predicted"])
+    add("adopted", "", summary["adopted"])
+    for reason, n in document["adopted"].items():
+        add("", reason, n)
+    add("contradicted", "", summary["contradicted"])
+    table.draw(console)
+
+    table = TextTable("Facts by kind", [
+        Column("kind", is_text=True), *map(Column, ("contradicted", "adopted", "predicted")),
+    ])
+    for row in document["kinds"]:
+        table.add_row(
+            row["kind"], Text(str(row["contradicted"]), "red" if row["contradicted"] else ""),
+            str(row["adopted"]), str(row["predicted"]),
+        )
+    table.draw(console)
+
+
+def _draw_lines(console: Console, document: Document) -> None:
+    """What the entries of the logs are, what is damaged, and what is not understood."""
+    table = TextTable("Entries of the logs", [Column("entries", is_text=True), Column("count")])
+    for name, n in document["entries"].items():
+        table.add_row(name, str(n))
+    table.draw(console)
+    top = document["top"]
+    warnings, strange = document["warnings"], document["not_understood"]
+    if warnings:
+        _draw_heading(console, "Damaged lines", warnings[:top], len(warnings))
+        for row in warnings[:top]:
+            console.print(plain(f"{row['file']}:{row['line']}: {row['what']}"))
+    if strange:
+        _draw_heading(console, "Not understood", strange[:top],
+                      document["summary"]["not_understood"])
+        for row in strange[:top]:
+            console.print(plain(f"{row['file']}:{row['line']}: {row['text'][:MOST_TEXT]}"))
+
+
+def _draw_heading(console: Console, title: str, shown: Sequence[Mapping[str, Any]], n: int) -> None:
+    console.print()
+    console.print(plain(titled(title, shown, n), "bold"))

@@ -1,0 +1,350 @@
+"""What `kfast restart` answers: whether a broker may be restarted, or in which batches all may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+
+from kfast.planning import RestartPlan
+from kfast.readiness import CAUSES, TOGETHER, Readiness
+from kfast.report.answer import (
+    FEWEST_BROKERS,
+    Answer,
+    Document,
+    Row,
+    brokers_named,
+    cell,
+    count,
+    draw_foot,
+    draw_verdict,
+    head,
+    listed,
+    number,
+    plural,
+    titled,
+)
+from kfast.report.tables import Column, TextTable
+from kfast.state import ClusterState
+
+__all__ = ["plan_answer", "readiness_answer"]
+
+RUN = 3
+"""So many ids in a row are written as a range."""
+
+MOST_TOPICS = 3
+"""Topics that a remedy names."""
+
+PARTITION_COLUMNS = (
+    Column("topic", is_text=True), Column("partition"), Column("cause", is_text=True),
+    Column("spare"), Column("min_isr"), Column("isr", is_text=True),
+    Column("replicas", is_text=True),
+)
+
+
+# --- one broker, or several together -------------------------------------------------------------
+
+
+def readiness_answer(
+    source: str, state: ClusterState, ready: Readiness, brokers: Sequence[int], *, top: int
+) -> Answer:
+    """The answer of `kfast restart --broker`."""
+    forbidding = ready.forbidding(brokers)
+    remedies = list(_remedies(state, ready, forbidding))
+    causes = forbidding["cause"].combine_chunks().value_counts().to_pylist()
+    up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+    down = [broker for broker in brokers if not up[broker]]
+    notes = _notes(ready)
+    if down:
+        notes.append(f"{brokers_named(down)} {'is' if len(down) == 1 else 'are'} down already")
+    document = {
+        **head("restart", source, state, None),
+        "notes": notes,
+        "safe": not forbidding.num_rows,
+        "question": {"brokers": list(brokers), "isr_margin": ready.isr_margin},
+        "summary": {"forbidding": forbidding.num_rows, **ready.counts},
+        "reasons": {row["values"]: row["counts"] for row in causes},
+        "remedies": remedies,
+        "top": top,
+        **listed("partitions", _worst_first(forbidding), top),
+    }
+    document["verdict"] = [_yes_or_no(document)]
+    return Answer(document, _draw_readiness, {"partitions": lambda: forbidding})
+
+
+def _yes_or_no(document: Document) -> str:
+    brokers, margin = document["question"]["brokers"], document["question"]["isr_margin"]
+    named = brokers_named(brokers)
+    together = "" if len(brokers) == 1 else " together"
+    more = f" and {plural(margin, 'in-sync replica')} more" if margin else ""
+    if document["safe"]:
+        return (
+            f"YES: {named} may be restarted now{together}: every partition keeps its min ISR"
+            f"{more} meanwhile."
+        )
+    forbid = count(document["summary"]["forbidding"], "partition", "forbids", "forbid")
+    return f"NO: {named} may not be restarted now{together}: {forbid} it."
+
+
+def _remedies(state: ClusterState, ready: Readiness, forbidding: pa.Table) -> Iterator[Document]:
+    """What would allow the restart: for each cause, what to do for how many partitions."""
+    for cause in (*CAUSES, TOGETHER):
+        some = forbidding.filter(pc.equal(forbidding["cause"], cause))
+        if some.num_rows:
+            yield from REMEDIES[cause](state, ready, some)
+
+
+def _remedy(cause: str, some: pa.Table, text: str) -> Document:
+    return {"cause": cause, "partitions": some.num_rows, "remedy": text}
+
+
+def _more_replicas(_state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+    yield _remedy(
+        "replication_factor", some,
+        f"give {_topics(some)} a second replica (kafka-reassign-partitions), or leave out what has "
+        "one replica and goes offline meanwhile: --ignore-rf1",
+    )
+
+
+def _smaller_min_isr(_state: ClusterState, ready: Readiness, some: pa.Table) -> Iterator[Document]:
+    """A smaller setting, or more replicas; one remedy for each setting and number of replicas."""
+    factor = pc.cast(pc.list_value_length(some["replicas"]), pa.int64())
+    some = some.append_column("factor", factor)
+    kinds = some.group_by(["set_by", "min_insync_replicas", "factor"], use_threads=False)
+    for kind in kinds.aggregate([]).to_pylist():
+        chosen = some.filter(pc.and_(
+            pc.and_(pc.equal(some["set_by"], kind["set_by"]), pc.equal(factor, kind["factor"])),
+            pc.equal(some["min_insync_replicas"], kind["min_insync_replicas"]),
+        ))
+        highest = kind["factor"] - 1 - ready.isr_margin
+        whose = _topics(chosen)
+        if kind["set_by"] == "brokers":
+            whose = f"{whose} (the brokers' default says {kind['min_insync_replicas']})"
+        more = f"{kind['min_insync_replicas'] + 1 + ready.isr_margin} replicas"
+        lower = f"set min.insync.replicas of {whose} to {highest}, or add up to {more}"
+        yield _remedy(
+            "min_insync_replicas", chosen, lower if highest > 0 else f"give {whose} {more}"
+        )
+
+
+def _smaller_margin(_state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+    factor = pc.list_value_length(some["replicas"])
+    largest = pc.min(pc.subtract(factor, some["min_isr"])).as_py() - 1
+    yield _remedy("isr_margin", some, f"ask for less to spare: --isr-margin {largest}")
+
+
+def _complete_isr(state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+    """Members that are missing from the ISRs, by broker."""
+    up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+    missing: dict[int, int] = {}
+    for row in some.select(["replicas", "isr"]).to_pylist():
+        for broker in set(row["replicas"]) - set(row["isr"]):
+            missing[broker] = missing.get(broker, 0) + 1
+    for broker, n in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
+        what = "catches up" if up[broker] else "is up again and catches up"
+        yield {"cause": "isr", "partitions": n, "remedy": f"wait until broker {broker} {what}"}
+
+
+def _one_by_one(_state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+    yield _remedy(
+        TOGETHER, some, "restart these brokers one after the other, each once the one before is "
+        "back in every ISR",
+    )
+
+
+REMEDIES = {
+    "replication_factor": _more_replicas, "min_insync_replicas": _smaller_min_isr,
+    "isr_margin": _smaller_margin, "isr": _complete_isr, TOGETHER: _one_by_one,
+}
+
+
+def _topics(some: pa.Table) -> str:
+    """The first topics of some partitions in a sentence, and how many more there are."""
+    topics = some["topic"].unique().to_pylist()
+    more = len(topics) - MOST_TOPICS
+    named = ", ".join(topics[:MOST_TOPICS]) + (f" and {plural(more, 'more topic')}" * (more > 0))
+    return f"topic{'' if len(topics) == 1 else 's'} {named}"
+
+
+def _draw_readiness(console: Console, document: Document) -> None:
+    draw_verdict(console, document)
+    _draw_partitions(console, "Partitions that forbid it", document)
+    if document["remedies"]:
+        table = TextTable("What would allow it", [
+            Column("cause", is_text=True), Column("partitions"), Column("remedy", is_text=True),
+        ])
+        for row in document["remedies"]:
+            table.add_row(row["cause"], str(row["partitions"]), row["remedy"])
+        table.draw(console)
+    draw_foot(console, document)
+
+
+# --- all brokers ---------------------------------------------------------------------------------
+
+
+def plan_answer(source: str, state: ClusterState, plan: RestartPlan, *, top: int) -> Answer:
+    """The answer of `kfast restart`: who may restart now, and the batches of a plan."""
+    ready = plan.readiness
+    brokers = ready.brokers.to_pylist()
+    down = [row["broker_id"] for row in brokers if not row["live"]]
+    notes = [*_notes(ready), "a batch waits until the one before is back in every ISR"]
+    if down:
+        notes.append(f"{brokers_named(down)} {'is' if len(down) == 1 else 'are'} not live, and in "
+                     "no batch")
+    summary = plan.counts
+    document = {
+        **head("restart", source, state, None),
+        "notes": notes,
+        "safe": not summary["unsatisfiable"],
+        "reasons": {name: summary[f"unsatisfiable_{name}"] for name in CAUSES
+                    if summary[f"unsatisfiable_{name}"]},
+        "question": {
+            "isr_margin": ready.isr_margin,
+            "by_rack": plan.by_rack,
+            "seconds_per_broker": plan.seconds_per_broker,
+        },
+        "summary": summary,
+        "may_restart": [row["broker_id"] for row in brokers if row["may_restart"]],
+        "is_optimal": plan.is_optimal,
+        "total_s": plan.total_s,
+        "one_by_one_s": plan.one_by_one_s,
+        "batches": plan.batches.to_pylist(),
+        "brokers": brokers,
+        "top": top,
+        **listed("topics", ready.topics, top),
+        **listed("partitions", _worst_first(ready.partitions), top),
+    }
+    document["verdict"] = [*_plan_sentences(document)]
+    return Answer(document, _draw_plan, {
+        "brokers": lambda: plan.brokers, "batches": lambda: plan.batches,
+        "partitions": lambda: ready.partitions, "topics": lambda: ready.topics,
+    })
+
+
+def _plan_sentences(document: Document) -> Iterator[str]:
+    summary, question = document["summary"], document["question"]
+    batches = plural(summary["batches"], "batch", "batches")
+    how = f"{plural(summary['brokers'], 'broker')} in {batches}"
+    how += ", rack by rack" if question["by_rack"] else ""
+    margin = question["isr_margin"]
+    kept = "min ISR" + (f" and {plural(margin, 'in-sync replica')} more" if margin else "")
+    if document["safe"]:
+        yield f"SAFE: {how}; every partition keeps {kept} throughout."
+    else:
+        causes = "; ".join(f"{n} because {CAUSES[name]}" for name, n in document["reasons"].items())
+        yield (
+            f"NOT SAFE: {how}; "
+            f"{count(summary['unsatisfiable'], 'partition', 'does', 'do')} not keep {kept}, "
+            f"whatever the order: {causes}."
+        )
+    may = document["may_restart"]
+    named = f"broker{'' if len(may) == 1 else 's'} {broker_ranges(may)}" if may else "no broker"
+    yield f"Now, alone: {named} may be restarted; " + (
+        f"{summary['may_not_restart']} may not." if summary["may_not_restart"] else "all may."
+    )
+    n, bound = summary["batches"], summary["lower_bound"]
+    proof = "No plan has fewer batches." if n == bound else (
+        f"Fewer than {plural(bound, 'batch', 'batches')} are impossible."
+    )
+    if document["total_s"] is not None:
+        proof += (
+            f" At {question['seconds_per_broker']:g} s per broker this takes "
+            f"{document['total_s']:g} s; one broker at a time {document['one_by_one_s']:g} s."
+        )
+    yield proof
+
+
+def _notes(ready: Readiness) -> list[str]:
+    notes = ["ISRs are taken as they are"]
+    if ready.n_ignored:
+        notes.append(f"{plural(ready.n_ignored, 'partition')} left out, as asked")
+    return notes
+
+
+def _worst_first(partitions: pa.Table) -> pa.Table:
+    """Partitions in the order of how far they are below what a restart needs."""
+    return partitions.sort_by([("spare", "ascending"), ("in_sync", "ascending")])
+
+
+def _draw_plan(console: Console, document: Document) -> None:
+    draw_verdict(console, document)
+    _draw_batches(console, document)
+    _draw_forbidden(console, document)
+    topics = document["topics"]
+    if topics:
+        table = TextTable(
+            titled("Topics that no order can satisfy", topics, document["topics_listed_of"]), [
+                Column("topic", is_text=True), Column("cause", is_text=True), Column("partitions"),
+                Column("replicas"), Column("min_insync_replicas"), Column("set_by", is_text=True),
+            ])
+        for row in topics:
+            table.add_row(
+                row["topic"], row["cause"], str(row["partitions"]), str(row["replication_factor"]),
+                str(row["min_insync_replicas"]), row["set_by"],
+            )
+        table.draw(console)
+    _draw_partitions(console, "Their partitions", document)
+    draw_foot(console, document)
+
+
+def _draw_batches(console: Console, document: Document) -> None:
+    if not document["batches"]:
+        return
+    timed = document["question"]["seconds_per_broker"] is not None
+    table = TextTable("Batches", [
+        Column("batch"), Column("brokers", is_text=True), Column("newly_offline"),
+        Column("newly_under_min_isr"), *([Column("starts_after_s")] if timed else []),
+        Column("racks", is_text=True),
+    ])
+    for row in document["batches"]:
+        table.add_row(
+            str(row["batch"]), broker_ranges(row["brokers"]),
+            *(number(name, row[name]) for name in ("newly_offline", "newly_under_min_isr")),
+            *([f"{row['starts_after_s']:g}"] if timed else []), cell(row["racks"]),
+        )
+    table.draw(console)
+
+
+def _draw_forbidden(console: Console, document: Document) -> None:
+    """Brokers that may not be restarted now, the worst first."""
+    rows: list[Row] = [row for row in document["brokers"] if row["forbidding"]]
+    rows.sort(key=lambda row: (-row["last_in_sync"], -row["forbidding"], row["broker_id"]))
+    if not rows:
+        return
+    shown = rows[: max(document["top"], FEWEST_BROKERS)]
+    causes = [name for name in CAUSES if any(row[f"forbidding_{name}"] for row in rows)]
+    names = ("broker_id", "rack", "forbidding", "last_in_sync", *causes, "in_sync")
+    table = TextTable(titled("Brokers that may not be restarted now", shown, len(rows)), [
+        Column(name, is_text=name == "rack") for name in names
+    ])
+    for row in shown:
+        table.add_row(*(
+            cell(row[f"forbidding_{name}" if name in causes else name]) for name in names
+        ))
+    table.draw(console)
+
+
+def _draw_partitions(console: Console, title: str, document: Document) -> None:
+    rows = document["partitions"]
+    if not rows:
+        return
+    table = TextTable(titled(title, rows, document["partitions_listed_of"]), PARTITION_COLUMNS)
+    for row in rows:
+        table.add_row(*(cell(row[column.heading]) for column in PARTITION_COLUMNS))
+    table.draw(console)
+
+
+def broker_ranges(brokers: Sequence[int]) -> str:
+    """Ascending broker ids, runs of them as ranges."""
+    runs: list[list[int]] = []
+    for broker in brokers:
+        if runs and runs[-1][-1] + 1 == broker:
+            runs[-1].append(broker)
+        else:
+            runs.append([broker])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"{run[0]}-{run[-1]}"] if len(run) >= RUN else map(str, run)
+    return ", ".join(parts)
