@@ -1,9 +1,9 @@
 """Events of a live cluster, as its znodes and its controllers' logs tell them, run on kfast.
 
-The format is that of ../shared/data/controller_logs/zk-3.9-live/README.md. Between the znodes before an event
-and those after it stand all writes, in order. The controller's own writes are what kfast is to
-give; what it is told is what its log says that it handled, what an admin asked for, and the ISRs
-that leaders reported, each at its place among the writes.
+The format is that of ../shared/data/controller_logs/zk-3.9-live/README.md. Between the znodes
+before an event and those after it stand all writes, in order. The controller's own writes are what
+kfast is to give; its input is what its log says that it handled, what an admin asked for, and the
+ISRs that leaders reported, each at its place among the writes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ VECTORS = [name for name, words in (("words", 1), ("avx2", 4), ("avx512", 8))
 """`widest` says which vectors this machine has."""
 
 
-def starts(state, profile):
+def starts(state, profile="zk-3.9"):
     """Whether a controller can start: now and then a reassignment makes Kafka's own fail."""
     controller = Controller(state.copy(), profile=profile)
     controller.on_controller_failover()

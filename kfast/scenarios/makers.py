@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,12 @@ __all__ = [
 ]
 
 MOST_SCENARIOS = 10**9
-"""More scenarios than this are refused: most likely a slip, and weeks of work."""
+"""More scenarios than this are refused: most likely a slip."""
 
-PAIRS_PER_SECOND = 4e10
-"""Partitions times scenarios that one core decides in a second, to tell what a refusal spared."""
+PAIRS_PER_SECOND = 40_000_000_000
+"""Partitions times scenarios that one core decides in a second, for the time in a refusal."""
+
+_UNITS_S = (("year", 365 * 86400), ("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 def _check_state(state: ClusterState) -> None:
@@ -73,12 +76,22 @@ def _common(state: ClusterState, n: int) -> dict[str, Any]:
 def _check_count(state: ClusterState, what: str, n: int) -> None:
     if n <= MOST_SCENARIOS:
         return
-    hours = n * max(state.n_partitions, 1) / PAIRS_PER_SECOND / 3600
     raise ArgumentError(
-        f"{what} make {n:.3g} scenarios, about {hours:.3g} hours on one core for these "
-        f"{state.n_partitions} partitions; at most {MOST_SCENARIOS} are allowed; "
-        "random_brokers draws as many as are asked for"
+        f"{what} make {Decimal(n):.3g} scenarios, which takes"
+        f" {_about(n * state.n_partitions // PAIRS_PER_SECOND)} on one core for these"
+        f" {state.n_partitions} partitions; at most {MOST_SCENARIOS} are allowed;"
+        " random_brokers draws as many as are asked for"
     )
+
+
+def _about(seconds: int) -> str:
+    """The time in the largest unit that it fills, for one who reads: about 4 minutes."""
+    for unit, unit_s in _UNITS_S:
+        if seconds >= unit_s:
+            count = seconds // unit_s
+            amount = str(count) if count < 1_000_000 else f"{Decimal(count):.3g}"
+            return f"about {amount} {unit}{'s' * (count != 1)}"
+    return "less than a second"
 
 
 def _check_random(state: ClusterState, n: int, seed: int) -> tuple[int, int]:
