@@ -372,9 +372,9 @@ def test_an_archive_that_is_not_recognised_is_not_unpacked(tmp_path):
 
 @pytest.mark.parametrize("reader", [io.read, kfast.read_plan, io.read_brokers_file])
 def test_an_empty_name_is_called_so(reader):
-    with pytest.raises(InputError, match="the name of the input is empty; right is a file, or -"):
+    with pytest.raises(InputError, match="the name of the input is ''; right is a file, or -"):
         reader("")
-    with pytest.raises(kfast.ArgumentError, match="the name of the output is empty"):
+    with pytest.raises(kfast.ArgumentError, match="the name of the output is ''"):
         io.write(kfast.generate(brokers=1, partitions=1, replication_factor=1), "", format="arrow")
 
 

@@ -82,7 +82,7 @@ class Destination:
         kind, output, table = (options.pop(name) for name in ("kind", "output", "table"))
         if output == STANDARD_OUTPUT:
             output = None
-        if output is not None:
+        if output is not None and (output.suffix or kind is None):
             by_name = _kind_of(output)
             if kind is not None and kind != by_name:
                 raise ArgumentError(f"{output} ends as {by_name} does, and --format says {kind}")

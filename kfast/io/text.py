@@ -72,12 +72,16 @@ def load(path: Source, recognise: Callable[[str, bytes], Kind]) -> tuple[str, by
         The file cannot be read, is damaged as an archive, or is empty; and what `recognise` raises.
     """
     name = name_of(path)
-    if not name:
-        raise InputError("the name of the input is empty; right is a file, or - for standard input")
+    if not name or "\0" in name:
+        raise InputError(
+            f"the name of the input is {name!r}; right is a file, or - for standard input"
+        )
     try:
         if isinstance(path, tuple):
             return _read(name, io.BytesIO(path[1]), recognise)
         if name == "-":
+            if sys.stdin is None:
+                raise InputError("standard input: it is closed")
             return _read("standard input", sys.stdin.buffer, recognise)
         with Path(name).open("rb", buffering=0) as file:
             return _read(name, file, recognise)
@@ -184,6 +188,16 @@ def _open_directly(name: str) -> BinaryIO | None:
 
 
 @contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Put a file's name into an error of the system that has none: one of a write."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or name
+        raise
+
+
+@contextmanager
 def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a file that takes its place only when everything has been written.
 
@@ -199,17 +213,17 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
         The file cannot be made there.
     """
     name = os.fspath(path)
+    if not name or "\0" in name:
+        raise ArgumentError(f"the name of the output is {name!r}; right is a file, or - for a pipe")
     if name in _STANDARD_OUTPUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     direct = _open_directly(name)
     if direct is not None:
-        with direct as file:
+        with _named(name), direct as file:
             yield file
         return
-    if not name:
-        raise ArgumentError("the name of the output is empty; right is a file, or - for a pipe")
     target = Path(path).resolve()
     # Containers that share a folder may have processes of one number.
     partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
@@ -220,15 +234,11 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
             opened = partial.open("xb")
         except OSError as error:
             raise ArgumentError(f"{name}: cannot be written: {error.strerror}") from error
-        with opened as file:
-            try:
-                yield file
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
-            except OSError as error:
-                error.filename = error.filename or name
-                raise
+        with _named(name), opened as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
         partial.replace(target)
     finally:
         # Ctrl-C may come as soon as there is a file.
