@@ -12,6 +12,7 @@ import numpy.typing as npt
 from kfast.arguments import check_instance, check_items, config_boolean, config_count, shown
 from kfast.errors import ArgumentError
 from kfast.state import ClusterState
+from kfast.state.loading import default_sentences
 
 __all__ = ["TOPIC_SETTINGS", "match_topics", "override_settings"]
 
@@ -55,11 +56,15 @@ def override_settings(
         else:
             topics = state.topic.take(some).to_pylist()
             changed.set_unclean_leader_election(bool(value), topics)
-        said = str(value).lower()
+        n_topics = f"{some.size} topic{'' if some.size == 1 else 's'}"
+        value_text = str(value).lower()
         changed.assumptions += (
-            (f"{name} is {said} for {some.size} topic{'' if some.size == 1 else 's'} that "
-            f"{regex!r} matches, as this question sets it"),
+            f"{name} is {value_text} for {n_topics} matching {regex!r}, as this question sets it",
         )
+    before, after = default_sentences(state), default_sentences(changed)
+    replaced = {sentence: after.get(setting) for setting, sentence in before.items()}
+    assumptions = (replaced.get(line, line) for line in changed.assumptions)
+    changed.assumptions = tuple(line for line in assumptions if line is not None)
     return changed
 
 
@@ -85,7 +90,7 @@ def match_topics(state: ClusterState, name: str, regex: str) -> npt.NDArray[np.i
     """
     try:
         pattern = re.compile(regex)
-    except (re.error, TypeError) as error:
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise ArgumentError(
             f"{name}: {shown(regex)} is not a regular expression: {error}"
         ) from error

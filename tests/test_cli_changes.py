@@ -117,14 +117,14 @@ def test_pending_and_brokers_that_fail_meanwhile(cluster, plan):
     )
     text = run(*args, "--pending").stdout
     assert text.startswith(
-        "NOT SAFE: 5 partitions under way, no new replica has caught up yet; 2 partitions are "
-        "refused.\n"
+        "NOT SAFE: 5 partitions being reassigned; no new replica has caught up yet; 2 partitions "
+        "are refused.\n"
     )
     assert "broker 4 has not caught up yet" in text
     assert len(numbers(text, "offline")) == 3
     text = run(*args, "--brokers", "4").stdout
     assert "2 of 5 partitions complete while broker 4 fails; 1 partition does not" in text
-    assert "orders          1  broker 4 has to be in sync and is down  2,3,1  2,3,4,1" in text
+    assert "orders          1  broker 4 has to be in sync and is down  2, 3, 1  2, 3, 4, 1" in text
     text = run(*args, "--brokers", "4", "--brokers", "1", "--top", "1").stdout
     assert "while brokers 4, 1 fail; " in text
     assert "Pending partitions (1 of 2)" in text or "Refused partitions (1 of 2)" in text
@@ -202,7 +202,7 @@ def test_delete_answers_and_prints(cluster, tmp_path):
         ("reassign CLUSTER --plan PLAN --brokers x", "'x' is not a broker id"),
         ("reassign CLUSTER --plan PLAN --profile zk-9", "zk-3.9"),
         ("reassign CLUSTER --plan PLAN --profile zk-2.0", "broker 9 is unknown"),
-        ("reassign CLUSTER --plan PLAN --table requests --format json", "--table goes with"),
+        ("reassign CLUSTER --plan PLAN --table requests --format table", "--table goes with"),
         ("delete CLUSTER", "--topics"),
         ("delete CLUSTER --topics orders,nope,neither", "topic nope, neither is unknown"),
         ("delete CLUSTER --topics orders,", "has an empty item"),
@@ -252,7 +252,7 @@ def test_a_real_cluster_during_a_reassignment(shared_data, tmp_path):
     assert on["summary"]["pending"] == 0
     assert (on["summary"]["completed"], on["summary"]["under_replicated"]) == (3, 0)
     assert [row["leaders"] for row in on["brokers"]] == [2, 1, 0]
-    assert any("taken for up" in line and "brokers 3" in line for line in on["assumptions"])
+    assert any("taken for up" in line and "broker 3 (" in line for line in on["assumptions"])
     down = tmp_path / "brokers.csv"
     down.write_text("broker_id,registered\n3,false\n")
     waits = answer("reassign", source, "--brokers-file", down)

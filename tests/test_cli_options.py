@@ -197,14 +197,42 @@ def test_settings_are_taken_wherever_they_matter(cluster, command):
     path = Path(cluster).with_name("changed.txt")
     path.write_text(DESCRIBE.replace("min.insync.replicas=2", "min.insync.replicas=3"))
     other = answer(name, path, *rest)
-    assert changed["verdict"] == other["verdict"]
-    assert changed != answer(name, cluster, *rest)
+    assert changed["summary"] == other["summary"]
+    assert changed["summary"] != answer(name, cluster, *rest)["summary"]
+
+
+def test_what_is_assumed_of_settings_is_true_after_they_are_overridden(cluster):
+    """Kafka's default is not taken for a topic whose setting the question gives."""
+    notes = answer("show", cluster)["assumptions"]
+    assert any(note.endswith("is taken for all 3 topics") for note in notes)
+    notes = answer("fail", cluster, "--brokers", "1", "--set",
+                   "[ol].*:unclean.leader.election.enable=true")["assumptions"]
+    default, override = [note for note in notes if note.startswith("unclean")]
+    assert default.endswith("is taken for 1 of 3 topics; the others have their own value")
+    assert override.endswith("is true for 2 topics matching '[ol].*', as this question sets it")
+
+
+def test_a_default_is_given_once(cluster):
+    twice = ("--default", "min.insync.replicas=2", "--default", "min.insync.replicas=3")
+    assert "is given as 2 and as 3" in run("show", cluster, *twice, code=2).stderr
+
+
+@pytest.mark.parametrize("args", [
+    ("show", "{}", "--brokers-file", ""), ("show", "{}", "-o", ""), ("convert", "{}", ""),
+    ("sweep", "{}", "--scenarios", ""), ("show", ""), ("reassign", "{}", "--plan", ""),
+])
+def test_an_empty_name_is_no_file(cluster, args):
+    """It is no name for the current folder."""
+    found = CliRunner().invoke(commands, [arg.format(cluster) for arg in args])
+    assert found.exit_code in (2, 3)
+    assert "name of the" in found.stderr
 
 
 @pytest.mark.parametrize(("setting", "words"), [
     ("min.insync.replicas=2", "is not REGEX:NAME=VALUE"),
     ("(:min.insync.replicas=2", "is not a regular expression"),
     ("order:min.insync.replicas=2", "no topic's whole name matches"),
+    ("a{99999999999999999999}:min.insync.replicas=2", "is not a regular expression"),
     (".*:min.insync.replicas=0", "min.insync.replicas"),
     (".*:retention.ms=1", "retention.ms"),
     (".*:unclean.leader.election.enable=perhaps", "perhaps"),
@@ -299,6 +327,99 @@ def test_a_restart_that_is_forbidden_says_by_what_and_what_would_allow_it(cluste
     assert "--ignore-rf1" in text
     for leave_out in (("--ignore-rf1",), ("--ignore-topics", "scr.*")):
         assert run("restart", cluster, "--broker", "6", *leave_out).stdout.startswith("YES")
+
+
+SHRUNKEN = """\
+Topic: a\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: min.insync.replicas=2
+\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1
+Topic: b\tPartitionCount: 1\tReplicationFactor: 3\tConfigs: min.insync.replicas=1
+\tTopic: b\tPartition: 0\tLeader: 3\tReplicas: 3,4,5\tIsr: 3,4,5
+Topic: s\tPartitionCount: 1\tReplicationFactor: 1\tConfigs:
+\tTopic: s\tPartition: 0\tLeader: 3\tReplicas: 3\tIsr: 3
+"""
+
+
+@pytest.fixture
+def shrunken(tmp_path):
+    """Name of a describe text with a partition that is under min ISR."""
+    path = tmp_path / "shrunken.txt"
+    path.write_text(SHRUNKEN)
+    return str(path)
+
+
+def test_a_verdict_counts_partitions_that_refuse_already(shrunken):
+    """The list below it had a partition of which the verdict said that there was none."""
+    [verdict] = answer("fail", shrunken, "--brokers", "3")["verdict"]
+    assert "no further partition refuses acks=all, 1 still does;" in verdict
+    text = DESCRIBE.replace("Isr: 1,2,3", "Isr: 1")
+    path = Path(shrunken).with_name("more.txt")
+    path.write_text(text)
+    [verdict] = answer("fail", path, "--brokers", "2,3")["verdict"]
+    assert "producers with acks=all are refused on 1 more, 2 in all;" in verdict
+
+
+def test_a_restart_says_what_its_yes_leaves_out(shrunken):
+    """Partitions that are left out, or are under min ISR anyway; brokers that are down."""
+    document = answer("restart", shrunken, "--ignore-topics", "a", "--ignore-rf1", "--up", "2")
+    assert document["verdict"][0].endswith(
+        "; every partition but the 2 left out keeps min ISR throughout.")
+    first, second = answer("restart", shrunken, "--broker", "5")["verdict"]
+    assert first.endswith("every partition with it in the ISR keeps min ISR meanwhile.")
+    assert second == "1 partition is offline or under min ISR already."
+    down = answer("restart", shrunken, "--broker", "2")
+    assert (down["safe"], down["verdict"][0]) == (
+        False, "NO: broker 2 may not be restarted now: broker 2 is down already.")
+
+
+@pytest.mark.parametrize(("margin", "remedies", "settings"), [
+    (0, ["set min.insync.replicas of topic a to 1, or give each partition 3 replicas",
+         "wait until broker 2 catches up"], ("--set", "a:min.insync.replicas=1")),
+    (1, ["give topic a 4 replicas", "wait until broker 2 catches up"], None),
+])
+def test_all_remedies_together_allow_the_restart(shrunken, margin, remedies, settings):
+    """Each alone may not: the ISR has to be complete, and still be larger than it must."""
+    asked = ("restart", shrunken, "--broker", "1", "--up", "2", "--isr-margin", margin)
+    assert [row["remedy"] for row in answer(*asked)["remedies"]] == remedies
+    Path(shrunken).write_text(SHRUNKEN.replace("1,2\tIsr: 1", "1,2\tIsr: 1,2"))
+    assert answer(*asked)["safe"] is False
+    if settings:
+        assert answer(*asked, *settings)["safe"] is True
+
+
+def test_a_deletion_with_lost_records_is_not_safe(tmp_path):
+    """Broker 1, alone in an ISR, fails while another topic is deleted."""
+    path = tmp_path / "unclean.txt"
+    path.write_text(
+        "Topic: u\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
+        "unclean.leader.election.enable=true\n"
+        "\tTopic: u\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
+        "Topic: s\tPartitionCount: 1\tReplicationFactor: 2\tConfigs:\n"
+        "\tTopic: s\tPartition: 0\tLeader: 3\tReplicas: 3,4\tIsr: 3,4\n")
+    document = answer("delete", path, "--topics", "s", "--brokers", "1", "--up", "2")
+    assert document["reasons"] == {"unclean": 1}
+    assert document["verdict"][0].startswith("NOT SAFE")
+    run("delete", path, "--topics", "s", "--brokers", "1", "--up", "2", "--fail-on", "unclean>0",
+        code=4)
+
+
+def test_a_plan_that_has_no_end_yet_is_not_called_safe(cluster, tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [
+        {"topic": "orders", "partition": 0, "replicas": [4, 2, 3]}]}))
+    document = answer("reassign", cluster, "--plan", plan, "--pending")
+    assert document["safe"] is None
+    assert document["verdict"][0] == (
+        "UNDER WAY: 1 partition being reassigned; no new replica has caught up yet.")
+
+
+def test_racks_are_named_for_what_they_are(tmp_path, cluster):
+    """Broker 5 is no part of rack a."""
+    racks = tmp_path / "brokers.csv"
+    racks.write_text("broker_id,rack\n1,a\n2,a\n5,b\n")
+    more = ("fail", cluster, "--brokers-file", racks, "--racks", "a")
+    assert answer(*more)["verdict"][0].startswith("Brokers 1, 2 (rack a) fail together")
+    assert answer(*more, "--brokers", "5")["verdict"][0].startswith(
+        "Brokers 5, 1, 2 (all of rack a among them) fail together")
 
 
 def test_a_plain_restart_lists_who_may_restart_now(cluster):

@@ -56,8 +56,9 @@ def run_on_terminal(*args, columns=80):
         size = struct.pack("HHHH", 50, columns, 0, 0)
         fcntl.ioctl(1, termios.TIOCSWINSZ, size)
         os.chdir(ROOT)
-        # Without pytest's readline, which sets COLUMNS where os.environ does not show it.
+        # execve, for pytest's readline sets COLUMNS where os.environ does not show it.
         environment = dict(os.environ, PYTHONPATH=str(ROOT), TERM="xterm-256color")
+        environment.pop("COLUMNS", None)
         os.execve(KFAST[0], [*KFAST, *map(str, args)], environment)
     shown = b""
     while True:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from pyarrow import dataset
 
 import kfast
+from kfast.cli import output
 from kfast.cli import sweep as command
 from kfast.cli.app import commands
 from kfast.profiles import PROFILES
@@ -61,7 +62,7 @@ def test_the_text_names_racks_topics_and_partitions():
         "refuse acks=all.\nThe worst is scenario 1, brokers 101, 104, 107, 110 (rack a): 7 "
         "partitions are offline, 47 under min ISR.\n"
     )
-    assert re.search(r"^ +1  101,104,107,110 .* a$", text, re.MULTILINE)
+    assert re.search(r"^ +1  101, 104, 107, 110 .* a$", text, re.MULTILINE)
     assert "Scenario 1: 7 partitions newly offline, of 2 topics: legacy-imports (4)" in text
 
 
@@ -171,3 +172,35 @@ def test_a_condition_ends_with_its_exit_code():
 )
 def test_what_cannot_be_asked_is_refused(arguments, message):
     assert message in " ".join(run(*arguments, code=2).stderr.replace("│", " ").split())
+
+
+def test_a_sweep_that_goes_on_compares_with_the_baseline_too():
+    """Without it, what is under min ISR anyway counted as a scenario's doing."""
+    whole, rest = (
+        json.loads(run("--every", 1, *more, "--format", "json").stdout)
+        for more in ((), ("--from", "1"))
+    )
+    assert rest["n_worse"] == whole["n_worse"]
+    assert rest["verdict"] == whole["verdict"]
+
+
+def test_an_interrupted_batch_does_not_count(tmp_path, monkeypatch):
+    """Whoever goes on with --from would miss rows that were never written."""
+    made = []
+
+    def interrupted(column, to_terminal):
+        made.append(column)
+        if len(made) > 20:
+            raise KeyboardInterrupt
+        return column
+
+    monkeypatch.setattr(output, "_csv_column", interrupted)
+    found = run("--random", 9000, "--down", 3, "--table", "scenarios", "-o",
+                tmp_path / "x.csv", code=130)
+    n = len((tmp_path / "x.partial.csv").read_text().splitlines()) - 1
+    assert f"holds {n} scenarios, up to number {n - 1}" in found.stderr
+
+
+def test_a_file_of_scenarios_that_is_not_there_is_named(tmp_path):
+    found = run("--scenarios", tmp_path / "none.csv", code=3)
+    assert found.stderr.startswith(f"Error: {tmp_path / 'none.csv'}: ")

@@ -320,7 +320,7 @@ def test_brokers_can_be_added_with_a_rack_or_without(describe):
         note == "brokers added, which hold no replica: 113 (rack b), 9 (no rack)"
         for note in state.assumptions
     )
-    assert any("taken for down" in note and "brokers 2 " in note for note in state.assumptions)
+    assert any("taken for down" in note and "broker 2 " in note for note in state.assumptions)
 
 
 @pytest.mark.parametrize("name", ["c.txt", "c.arrow", "c.parquet", "c.json", "flat.parquet"])

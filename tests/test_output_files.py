@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -107,6 +108,34 @@ def test_an_answer_is_json(name, tmp_path):
     assert run(*WRITERS[name], "--format", "json").stdout == (tmp_path / "x.json").read_text()
 
 
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_table_is_json_too(name, tmp_path):
+    """An object a line, with the keys and values of the same rows as CSV."""
+    option = next(p for p in commands.get_command(None, name).params if "--table" in p.opts)
+    for table in option.type.choices:
+        run(*WRITERS[name], "--table", table, "-o", tmp_path / "x.csv")
+        path = tmp_path / "x.json"
+        run(*WRITERS[name], "--table", table, "-o", path)
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        in_csv = rows_of(tmp_path / "x.csv")
+        assert len(rows) == len(in_csv)
+        assert [list(row) for row in rows[:1]] == [list(row) for row in in_csv[:1]]
+
+
+def test_an_input_whose_name_is_not_utf_8(tmp_path):
+    """Its JSON was a fault of kfast's own."""
+    path = tmp_path / os.fsdecode(b"bad\xff.txt")
+    path.write_text((ROOT / "bench_data" / "describe.txt").read_text())
+    assert json.loads(run("show", path, "--format", "json").stdout)["input"] == str(path)
+    run("show", path, "-o", tmp_path / "x.parquet")
+
+
+def test_a_cluster_is_not_written_under_the_ending_of_another_format(tmp_path):
+    found = run("convert", DESCRIBE, tmp_path / "x.json", "--format", "parquet", code=2)
+    assert "--format says parquet" in found.stderr
+    run("convert", DESCRIBE, tmp_path / "x.parquet", "--format", "parquet-flat")
+
+
 # --- whole or not at all -------------------------------------------------------------------------
 
 
@@ -175,6 +204,13 @@ def run_shell(line):
 def test_a_full_standard_output_is_named(form):
     """It ended with 3, and no file in the message."""
     done = run_shell(f"kfast show {DESCRIBE} {form} > /dev/full")
+    assert done.returncode == 3
+    assert done.stderr == "Error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "show --help"])
+def test_help_on_a_full_standard_output(option):
+    done = run_shell(f"kfast {option} > /dev/full")
     assert done.returncode == 3
     assert done.stderr == "Error: standard output: No space left on device\n"
 

@@ -30,7 +30,7 @@ from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.schema import IMPACT_BROKERS, IMPACT_PARTITIONS, IMPACT_REQUESTS, IMPACT_TOPICS
 from kfast.state import ClusterState
 
-__all__ = ["CHANGE_METRICS", "Event", "Failure", "Impact", "Step", "fail_brokers", "impact"]
+__all__ = ["CHANGE_METRICS", "Event", "Failure", "FailureStep", "Impact", "fail_brokers", "impact"]
 
 CHANGE_METRICS: Mapping[str, str] = {
     "newly_offline": "partitions that are offline, and were not before",
@@ -247,7 +247,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Step:
+class FailureStep:
     """One step of a what-if, and what it changed.
 
     Attributes
@@ -289,7 +289,7 @@ class Failure:
         What the controller's start alone did to the cluster as it was given.
     impact : Impact
         What all steps did together; "before" is after the controller's start.
-    steps : tuple of Step
+    steps : tuple of FailureStep
         The failure, then what `then` asked for.
     events : tuple of Event
         The start, then each event.
@@ -301,7 +301,7 @@ class Failure:
     state: ClusterState
     start: Impact
     impact: Impact
-    steps: tuple[Step, ...]
+    steps: tuple[FailureStep, ...]
     events: tuple[Event, ...]
 
     @property
@@ -366,7 +366,7 @@ def fail_brokers(
     as_given = take_census(after)
     events = [_event(after, controller.on_controller_failover())]
     census = started = take_census(after)
-    made = []
+    finished = []
     running: set[int] = set()
     for kind, ids in steps:
         before, first = census, len(events)
@@ -382,7 +382,7 @@ def fail_brokers(
                 events.append(_event(after, controller.on_broker_failure(group)))
         census = take_census(after)
         outcomes = [event.outcome for event in events[first:]]
-        made.append(Step(kind, ids, impact(before, census, outcomes)))
+        finished.append(FailureStep(kind, ids, impact(before, census, outcomes)))
     outcomes = [event.outcome for event in events]
     return Failure(
         controller.title,
@@ -391,7 +391,7 @@ def fail_brokers(
         after,
         impact(as_given, started, outcomes[:1]),
         impact(started, census, outcomes[1:]),
-        tuple(made),
+        tuple(finished),
         tuple(events),
     )
 
@@ -415,11 +415,11 @@ def _check_steps(
         starts = kind == "start"
         wrong = [broker for broker in checked if registered[broker] is starts]
         if wrong:
-            said = (
+            contradiction = (
                 "registered then: it is up and cannot start" if starts
                 else "not registered: it is down already and cannot fail"
             )
-            raise ArgumentError(f"{name}: broker {', '.join(map(str, wrong))} is {said}")
+            raise ArgumentError(f"{name}: broker {', '.join(map(str, wrong))} is {contradiction}")
         registered.update(dict.fromkeys(checked, starts))
         steps.append((kind, checked))
     return steps

@@ -33,6 +33,7 @@ DELETION_METRICS: Mapping[str, str] = {
     "replicas_deleted": "replicas of the topics that are gone",
     "replicas_told": "replicas that brokers are told to delete",
     "replicas_waiting": "replicas of topics that wait, on brokers that are not live",
+    "unclean": CHANGE_METRICS["unclean"],
     **{name: meaning for name, meaning in CHANGE_METRICS.items() if "requests" in name},
 }
 """What a deletion counts, and what each count means."""
@@ -98,14 +99,15 @@ class Deletion:
     def reasons(self) -> dict[str, int]:
         """Why the deletion is not safe: topics or partitions by reason; empty if it is safe.
 
-        It is safe if every topic is deleted, and no partition of another one goes offline or falls
-        under min ISR meanwhile.
+        It is safe if every topic is deleted, no partition of another one goes offline or falls
+        under min ISR meanwhile, and no leader is elected outside the ISR.
         """
         status = self.topics["status"].to_pylist()
         found = {"topics_waiting": status.count("waiting"), "topics_kept": status.count("kept")}
         stays = ~self.state.topic_queued_for_deletion[self.state.topic_row]
         for metric in ("offline", "under_min_isr"):
             found[f"newly_{metric}"] = int((self._impact.newly(metric) & stays).sum())
+        found["unclean"] = self._impact.summary["unclean"]
         return {name: n for name, n in found.items() if n}
 
     @property
@@ -183,11 +185,11 @@ def delete_topics(
     marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
     others = np.setdiff1d(marked, rows)
     outcome = run.record(run.controller.delete_topics(names))
-    asked = np.concatenate([rows, others])
-    told = _per_broker(run.state, _rows_of(run.state, asked), ReplicaState.DELETION_STARTED)
+    requested = np.concatenate([rows, others])
+    told = _per_broker(run.state, _rows_of(run.state, requested), ReplicaState.DELETION_STARTED)
     run.fail()
     run.record(run.controller.acknowledge_deletions())
-    waiting = _rows_of(run.state, asked[run.state.topic_queued_for_deletion[asked]])
+    waiting = _rows_of(run.state, requested[run.state.topic_queued_for_deletion[requested]])
     notes = list(outcome.notes)
     if others.size:
         notes.append(f"topics that were marked for deletion already: {others.size}")
@@ -199,7 +201,7 @@ def delete_topics(
         run.start,
         run.before,
         take_census(run.state),
-        _topic_table(run.before.state, run.state, asked),
+        _topic_table(run.before.state, run.state, requested),
         told,
         np.where(run.state.registered, 0, _per_broker(run.state, waiting)),
         tuple(run.events),

@@ -1,4 +1,4 @@
-"""The partitions of a plan, one row each: what was asked, what became of it, and why.
+"""The partitions of a plan, one row each: what was requested, what became of it, and why.
 
 Source: docs/controller.md, section 6.7.
 """
@@ -24,11 +24,11 @@ from kfast.state import ClusterState
 from kfast.state.records import Rows, Slots
 from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
 
-__all__ = ["Asked", "partition_table", "placed"]
+__all__ = ["RequestedPlan", "partition_table", "placed"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedPlan:
     """A plan, and the partitions that it or an earlier one speaks of.
 
     Attributes
@@ -44,7 +44,7 @@ class Asked:
     rows: Rows
 
     @classmethod
-    def of(cls, state: ClusterState, plan: Reassignments) -> Asked:
+    def of(cls, state: ClusterState, plan: Reassignments) -> RequestedPlan:
         """Read a plan; `ArgumentError` where a partition stands twice."""
         table = as_table(plan)
         rows = parse(state, table).rows
@@ -83,14 +83,14 @@ def target_slots(state: ClusterState, rows: Rows) -> Slots:
 
 
 def partition_table(
-    asked: Asked, before: ClusterState, after: ClusterState, outcome: Outcome, pending: bool,
-    flags: Mapping[str, npt.NDArray[np.bool_]],
+    requested: RequestedPlan, before: ClusterState, after: ClusterState, outcome: Outcome,
+    pending: bool, flags: Mapping[str, npt.NDArray[np.bool_]],
 ) -> pa.Table:
     """What was asked for each partition, and what became of it.
 
     Parameters
     ----------
-    asked : Asked
+    requested : RequestedPlan
     before, after : ClusterState
         The cluster before the plan, and in the end.
     outcome : Outcome
@@ -100,7 +100,7 @@ def partition_table(
     flags : mapping of str to (P,) bool
         More columns, of all rows; false for an unknown partition.
     """
-    rows, n_planned = asked.rows, asked.plan.num_rows
+    rows, n_planned = requested.rows, requested.plan.num_rows
     some = rows >= 0
     known = rows[some]
     place = pa.array(np.cumsum(some) - 1, mask=~some)
@@ -115,11 +115,11 @@ def partition_table(
     status = np.where(refused, "refused", np.where(moving, "pending", "completed"))
     later = rows[n_planned:]
     columns: dict[str, Any] = {
-        "topic": _longer(asked.plan["topic"], topic_names(before, later)),
-        "partition": _longer(asked.plan["partition"], pa.array(before.partition[later])),
+        "topic": _longer(requested.plan["topic"], topic_names(before, later)),
+        "partition": _longer(requested.plan["partition"], pa.array(before.partition[later])),
         "partition_row": pa.array(rows, mask=~some),
         "planned": pa.array(np.arange(rows.size) < n_planned),
-        "target": _longer(asked.plan["replicas"], pa.nulls(later.size, pa.list_(pa.int32()))),
+        "target": _longer(requested.plan["replicas"], pa.nulls(later.size, pa.list_(pa.int32()))),
         "status": pa.array(status.tolist(), pa.string()),
         "error": pa.array([*errors, *[None] * later.size], pa.string()),
     }

@@ -20,7 +20,13 @@ from kfast import schema
 from kfast.analysis.impact import CHANGE_METRICS, Event, Impact, impact
 from kfast.arguments import check_instance
 from kfast.census import CENSUS_METRICS, Census, take_census
-from kfast.changes.partitions import Asked, live_slots, partition_table, placed, target_slots
+from kfast.changes.partitions import (
+    RequestedPlan,
+    live_slots,
+    partition_table,
+    placed,
+    target_slots,
+)
 from kfast.changes.run import Run, brokers_are
 from kfast.controller import Controller
 from kfast.display import Summary, summary_html, summary_text
@@ -240,8 +246,8 @@ def execute_plan(
     """
     check_instance("state", state, ClusterState)
     run = Run(state, broker_ids, journal, threads, profile)
-    asked = Asked.of(run.before.state, plan)
-    outcome = run.record(_ask(run.controller, asked.plan))
+    requested = RequestedPlan.of(run.before.state, plan)
+    outcome = run.record(_ask(run.controller, requested.plan))
     run.fail()
     meanwhile = impact(run.before, take_census(run.state))
     under_way = {
@@ -257,20 +263,20 @@ def execute_plan(
         "leader_moved": impact(run.before, after).leaders_moved,
         "not_preferred": after.flags("not_preferred"),
     }
-    table = partition_table(asked, run.before.state, run.state, outcome, pending, flags)
+    table = partition_table(requested, run.before.state, run.state, outcome, pending, flags)
     return Reassignment(
         run.controller.title,
         run.broker_ids,
         pending,
         run.state,
-        tuple(_notes(asked, run.before.state)),
+        tuple(_notes(requested, run.before.state)),
         run.start,
         run.before,
         under_way,
         after,
         table,
         tuple(run.events),
-        asked.rows[asked.rows >= 0],
+        requested.rows[requested.rows >= 0],
     )
 
 
@@ -316,10 +322,10 @@ def _catch_up(run: Run) -> Iterator[Outcome]:
         )
 
 
-def _notes(asked: Asked, before: ClusterState) -> Iterator[str]:
+def _notes(requested: RequestedPlan, before: ClusterState) -> Iterator[str]:
     """What an operator should know besides."""
     tool = "kafka-reassign-partitions"
-    named = np.unique(_named(asked.plan))
+    named = np.unique(_named(requested.plan))
     rows = before.broker_rows(named)
     down = named[(rows < 0) | ~before.registered[rows]].tolist()
     if down:
@@ -331,7 +337,7 @@ def _notes(asked: Asked, before: ClusterState) -> Iterator[str]:
     if unknown:
         yield f"{brokers_are(unknown[:10], 'unknown')}: {how_to_add(unknown[0])}"
     flagged = int(np.count_nonzero(before.records["flags"] & schema.FLAG_BEING_REASSIGNED))
-    if flagged and asked.plan.num_rows:
+    if flagged and requested.plan.num_rows:
         yield (
             f"{flagged} partitions are being reassigned already; {tool} adds a plan to them only "
             "with --additional"

@@ -11,7 +11,7 @@ import sys
 import click
 
 from kfast import __version__
-from kfast.cli.exits import TRACEBACK, Commands, check_streams, report_fault
+from kfast.cli.exits import TRACEBACK, Commands, check_streams, end_unwritten, report_fault
 
 __all__ = ["COMMANDS", "commands", "main"]
 
@@ -98,4 +98,7 @@ def main() -> None:
     """Run the command line."""
     sys.excepthook = report_fault
     check_streams()
-    commands(prog_name="kfast")
+    try:
+        commands(prog_name="kfast")
+    except OSError as error:
+        end_unwritten(error)

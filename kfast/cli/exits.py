@@ -6,6 +6,7 @@ that nothing is hidden: it says one line and how to get the traceback, and Pytho
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -22,13 +23,18 @@ from kfast.display import escape_control
 from kfast.errors import ArgumentError, InputError, MissingExtraError, RowError
 from kfast_command import loading
 
-__all__ = ["CONDITION_HOLDS", "Commands", "check_streams", "report_fault", "shown_lines"]
+__all__ = [
+    "CONDITION_HOLDS", "Commands", "check_streams", "end_unwritten", "report_fault", "shown_lines",
+]
 
 BAD_INPUT = 3
 CONDITION_HOLDS = 4
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """Exit codes besides Python's 1 and click's 2; a shell's last two are for SIGINT and SIGPIPE."""
+
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+"""Errors of a write. Those of every file that kfast writes name it; standard output has no name."""
 
 TRACEBACK = "KFAST_TRACEBACK"
 
@@ -105,9 +111,17 @@ class Commands(click.Group):
         except BrokenPipeError:
             _leave_broken_pipe()
         except OSError as error:
-            where = error.filename or "standard output"
-            raise BadInput(shown_lines(f"{where}: {error.strerror or error}")) from error
+            unnamed = "standard output: " if error.errno in CANNOT_WRITE else ""
+            where = f"{error.filename}: " if error.filename else unnamed
+            raise BadInput(shown_lines(f"{where}{error.strerror or error}")) from error
         return result
+
+
+def end_unwritten(error: OSError) -> NoReturn:
+    """End where help or a version cannot be written; Python must not flush it once more."""
+    click.echo(f"Error: standard output: {error.strerror or error}", err=True)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(BAD_INPUT)
 
 
 def _keep_lines(command: click.Command) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from kfast.cli.inputs import take_tables
-from kfast.cli.options import cluster_options, output_options, seed_option
+from kfast.cli.options import FilePath, cluster_options, output_options, seed_option
 from kfast.cli.output import Destination, busy, check_format, echo
 from kfast.io import FORMATS, write
 from kfast.report.columns import columns_answer
@@ -101,7 +101,7 @@ _FORMAT_HELP = (
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     required=True,
     metavar="FILE",
     help="The file to write; - is standard output and needs --format.",
@@ -124,7 +124,7 @@ def generate_command(format_name: str | None, output: Path, **sizes: Any) -> Non
 
 @click.command()
 @cluster_options()
-@click.argument("output", type=click.Path(path_type=Path), metavar="OUTPUT")
+@click.argument("output", type=FilePath(), metavar="OUTPUT")
 @click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)), help=_FORMAT_HELP)
 def convert(source: str, output: Path, format_name: str | None, **options: Any) -> None:
     r"""Convert the cluster of INPUT to another format, in OUTPUT.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kfast.cli.output import progress_bar
+from kfast.errors import ArgumentError
 from kfast.io import SourceTables, read, read_tables
 from kfast.settings import override_settings
 from kfast.state import ClusterState
@@ -27,8 +28,10 @@ def take_tables(source: str, options: dict[str, Any]) -> SourceTables:
 
 def _read(reader: Any, source: str, options: dict[str, Any]) -> Any:
     """Read; a large file shows a progress bar on a terminal."""
+    defaults: dict[str, str] = {}
+    for name, value in options.pop("defaults"):
+        if defaults.setdefault(name, value) != value:
+            raise ArgumentError(f"--default {name} is given as {defaults[name]} and as {value}")
     arguments = {name: options.pop(name) for name in ("brokers_file", "add_brokers", "up")}
     with progress_bar("Reading", source) as progress:
-        return reader(
-            source, defaults=dict(options.pop("defaults")), progress=progress, **arguments
-        )
+        return reader(source, defaults=defaults, progress=progress, **arguments)

@@ -16,13 +16,14 @@ from typing import Any, Generic, TypeVar
 
 import click
 
-from kfast.cli.output import ENDINGS, KINDS
+from kfast.cli.output import ENDINGS, KINDS, list_endings
 from kfast.io import parse_brokers
 from kfast.profiles import DEFAULT_PROFILE, PROFILES
 from kfast.report import LISTS
 
 __all__ = [
     "Condition",
+    "FilePath",
     "ListType",
     "broker_ids",
     "broker_option",
@@ -90,6 +91,21 @@ class ListType(click.ParamType[tuple[Item, ...]], Generic[Item]):
         if "" in parts:
             self.fail(f"{value!r} has an empty item; right is a list such as a,b", param, ctx)
         return tuple(chain.from_iterable(self.parse(part) for part in parts))
+
+
+class FilePath(click.Path):
+    """A file by its name, which is not empty: an empty one would be the current folder."""
+
+    def __init__(self, *, dir_okay: bool = True) -> None:
+        super().__init__(path_type=Path, dir_okay=dir_okay)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """Read a name."""
+        if not value:
+            self.fail("the name of the file is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def _join(_ctx: click.Context, _param: click.Parameter, lists: Sequence[tuple[Item, ...]]) -> Any:
@@ -223,7 +239,7 @@ def cluster_options() -> Callable[[Command], Command]:
         click.argument("source", metavar="INPUT"),
         click.option(
             "--brokers-file",
-            type=click.Path(path_type=Path),
+            type=FilePath(),
             metavar="CSV",
             help="Racks of the brokers, which a describe text lacks: a CSV with the columns "
             "broker_id,rack and perhaps registered.",
@@ -339,13 +355,13 @@ def top_option(what: str, default: int = 10) -> Callable[[Command], Command]:
 def lists_option() -> Callable[[Command], Command]:
     """Option that lists partitions by name."""
 
-    def known(text: str) -> Iterable[str]:
+    def parse_list_name(text: str) -> Iterable[str]:
         if text not in LISTS:
             raise click.BadParameter(f"{text!r} is no list; these are: {', '.join(LISTS)}")
         return (text,)
 
     return list_option(
-        "--list", "lists", parse=known, metavar="WHAT",
+        "--list", "lists", parse=parse_list_name, metavar="WHAT",
         help=f"List every partition that has this, by name: {' or '.join(LISTS)}.",
     )
 
@@ -354,27 +370,26 @@ def output_options(
     tables: Sequence[str], metrics: Mapping[str, str]
 ) -> Callable[[Command], Command]:
     """Options of the commands that answer: in which form, where to, and when it is a failure."""
-    endings = "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in ENDINGS.items())
     shared = [
         click.option(
             "--format",
             "kind",
             type=click.Choice(KINDS),
             help=f"Form of the answer (table, json), or of its tables.  [default: as the name in "
-            f"-o ends ({endings}), else table]",
+            f"-o ends ({list_endings(ENDINGS)}), else table]",
         ),
         click.option(
             "-o",
             "--output",
-            type=click.Path(path_type=Path),
+            type=FilePath(),
             metavar="FILE",
             help="Write to this file, whole or not at all. csv is one file for each table.",
         ),
         click.option(
             "--table",
             type=click.Choice(tuple(tables)),
-            help=f"Which table csv, parquet and arrow hold.  [default: {tables[0]}; csv with -o: "
-            "all]",
+            help="Which table csv, json, parquet and arrow hold.  [default: "
+            f"{tables[0]}; csv with -o: all; json: the answer itself]",
         ),
     ]
     if metrics:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from kfast.report.answer import Answer
 
 __all__ = [
-    "ENDINGS", "KINDS", "Destination", "RowWriter", "busy", "check_format", "echo", "progress_bar",
+    "ENDINGS", "KINDS", "Destination", "RowWriter", "busy", "check_format", "echo", "list_endings",
+    "progress_bar",
 ]
 
 WIDE = 1 << 16
@@ -92,14 +94,14 @@ class Destination:
             raise ArgumentError(
                 f"this answer has no table {table}; it has: {', '.join(tables)}"
             )
-        if kind in ANSWERS and table is not None:
-            raise ArgumentError("--table goes with --format csv, parquet or arrow")
+        if kind == "table" and table is not None:
+            raise ArgumentError("--table goes with --format csv, json, parquet or arrow")
         if kind in ("parquet", "arrow") and output is None and sys.stdout.isatty():
             raise ArgumentError(f"--format {kind} is not for a terminal: give a file, -o FILE")
         files: dict[str, Path | None] = {}
-        if kind not in ANSWERS:
+        if kind not in ANSWERS or table is not None:
             files = {table or tables[0]: output}
-            if kind == "csv" and output is not None and table is None:
+            if kind == "csv" and output is not None and table is None and len(tables) > 1:
                 files = {
                     name: output.with_name(f"{output.stem}-{name}{output.suffix}")
                     for name in tables
@@ -124,13 +126,13 @@ class Destination:
 
         Ends with exit code 4 where a condition holds.
         """
-        tested = [
-            (one, when, summary[one.metric], one.holds(summary))
-            for one in self.conditions for when, summary in answer.summaries.items()
+        results = [
+            (condition, step, summary[condition.metric], condition.holds(summary))
+            for condition in self.conditions for step, summary in answer.summaries.items()
         ]
         answer.document["fail_on"] = [
-            {"condition": f"{one.text}{when}", "value": value, "holds": holds}
-            for one, when, value, holds in tested
+            {"condition": f"{condition.text}{step}", "value": value, "holds": holds}
+            for condition, step, value, holds in results
         ]
         with ExitStack() as stack:
             for name, make in answer.tables.items():
@@ -140,15 +142,15 @@ class Destination:
                     rows = stack.enter_context(self.open_table(name, schema))
                     assert rows is not None, "it is among the tables that are asked for"
                     rows.write(table)
-        if self.kind in ANSWERS:
+        if not self.tables:
             _write_answer(answer, self.kind, self.output)
         elif self.output is not None:
             _write_answer(answer, "table", None)
             echo(f"Wrote {', '.join(str(path) for path in self.tables.values())}.")
-        for one, when, value, holds in tested:
+        for condition, step, value, holds in results:
             if holds:
-                echo(f"--fail-on {one.text} holds{when}: {one.metric} is {value}")
-        if any(holds for *_, holds in tested):
+                echo(f"--fail-on {condition.text} holds{step}: {condition.metric} is {value}")
+        if any(holds for *_, holds in results):
             click.get_current_context().exit(CONDITION_HOLDS)
 
 
@@ -158,19 +160,28 @@ def _kind_of(output: Path) -> str:
     for kind, ends in ENDINGS.items():
         if end in ends:
             return kind
-    listed = "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in ENDINGS.items())
-    found = f"ends in {end}, which is not written here" if end else "has no ending"
-    raise ArgumentError(f"the name {output} {found}; right is one of: {listed}")
+    raise ArgumentError(_wrong_ending(output, ENDINGS))
+
+
+def _wrong_ending(output: Path, endings: Mapping[str, Sequence[str]]) -> str:
+    end = output.suffix
+    fault = f"ends in {end}, which is not written here" if end else "has no ending"
+    return f"the name {output} {fault}; right is one of: {list_endings(endings)}"
+
+
+def list_endings(endings: Mapping[str, Sequence[str]]) -> str:
+    """Forms, and the ends of file names for each, in a sentence."""
+    return "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in endings.items() if ends)
 
 
 def check_format(output: Path, format: str | None) -> None:
-    """Refuse a cluster's file that cannot be written, or whose name tells no format."""
-    ends = {end for known in FORMATS.values() for end in known}
-    if format is None and output.suffix.lower() not in ends:
-        listed = "; ".join(f"{' '.join(known)} {name}" for name, known in FORMATS.items() if known)
-        raise ArgumentError(
-            f"the name of {output} tells no format: give --format, or end it as one of: {listed}"
-        )
+    """Refuse a cluster's file that cannot be written, or whose name tells another format."""
+    end = output.suffix.lower()
+    formats = [name for name, ends in FORMATS.items() if end in ends]
+    if format is None and not formats:
+        raise ArgumentError(f"{_wrong_ending(output, FORMATS)}; or give --format")
+    if format is not None and formats and format.split("-")[0] not in formats:
+        raise ArgumentError(f"{output} ends as {formats[0]} does, and --format says {format}")
     if output != STANDARD_OUTPUT:
         _check_place(output)
 
@@ -197,10 +208,10 @@ def _console(file: io.StringIO | None) -> Console:
     """A console on which a text is shown as it is: no markup, no emoji, no highlighting."""
     from rich.console import Console
 
-    plainly: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    no_markup: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
     if file is None:
-        return Console(**plainly)
-    return Console(file=file, width=WIDE, color_system=None, **plainly)
+        return Console(**no_markup)
+    return Console(file=file, width=WIDE, color_system=None, **no_markup)
 
 
 def _text(answer: Answer) -> bytes:
@@ -210,9 +221,15 @@ def _text(answer: Answer) -> bytes:
 
 
 def _json(answer: Answer) -> bytes:
-    from msgspec import json
+    return _encoded(answer.document, indent=2) + b"\n"
 
-    return json.format(json.encode(answer.document), indent=2) + b"\n"
+
+def _encoded(document: Any, indent: int | None = None) -> bytes:
+    r"""JSON; what is not UTF-8 in the name of a file stands as an escape, such as \udcff."""
+    import json
+
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_iso_time)
+    return text.encode("utf-8", "backslashreplace")
 
 
 class RowWriter:
@@ -220,10 +237,10 @@ class RowWriter:
 
     Parameters
     ----------
-    kind : {"csv", "parquet", "arrow"}
+    kind : {"csv", "json", "parquet", "arrow"}
     file : BinaryIO
     schema : pa.Schema
-        Of the rows. In CSV a list is its items with commas between them.
+        Of the rows. In CSV a list is its items with commas between them; JSON has an object a line.
     path : Path or None
         Where the file will be in the end; None for standard output.
     """
@@ -240,6 +257,8 @@ class RowWriter:
         self._writer: Any
         if kind == "csv":
             self._writer = pa_csv.CSVWriter(file, _csv_schema(schema))
+        elif kind == "json":
+            self._writer = JsonLines(file)
         elif kind == "parquet":
             self._writer = pq.ParquetWriter(file, schema, compression="zstd")
         else:
@@ -256,19 +275,18 @@ class RowWriter:
         """Write some rows."""
         import pyarrow as pa
 
-        self.n += rows.num_rows
+        n = rows.num_rows
         if self.kind == "csv":
             to_terminal = self.path is None and sys.stdout.isatty()
             columns = [_csv_column(column, to_terminal) for column in rows.columns]
             rows = pa.table(columns, schema=_csv_schema(rows.schema))
         self._writer.write_table(rows)
+        self.n += n
 
     def describe(self, document: Mapping[str, Any]) -> None:
         """Put an answer that was not there at the beginning into a Parquet file's metadata."""
-        from msgspec import json
-
         if self.kind == "parquet":
-            self._writer.add_key_value_metadata({ANSWER_KEY: json.encode(document)})
+            self._writer.add_key_value_metadata({ANSWER_KEY: _encoded(document)})
 
     def keep_partial(self) -> Path | None:
         """End the file here, under another name; None if it is no file that can have one."""
@@ -279,6 +297,28 @@ class RowWriter:
         self.file.flush()
         partial = self.path.with_name(f"{self.path.stem}.partial{self.path.suffix}")
         return Path(self.file.name).replace(partial)
+
+
+def _iso_time(value: Any) -> str:
+    """A time as JSON has it."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return value.isoformat()
+
+
+class JsonLines:
+    """Writes rows as JSON, an object a line; has the methods of pyarrow's writers."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def write_table(self, rows: pa.Table) -> None:
+        """Write some rows."""
+        for batch in rows.to_batches(max_chunksize=1 << 12):
+            self.file.writelines(_encoded(row) + b"\n" for row in batch.to_pylist())
+
+    def close(self) -> None:
+        """Nothing is left to write."""
 
 
 def _csv_schema(schema: pa.Schema) -> pa.Schema:

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
-from kfast.cli.options import condition_on
+from kfast.cli.options import FilePath, condition_on
 from kfast.cli.output import echo
 from kfast.errors import ArgumentError, InputError
 from kfast.sweeps import SWEEP_COUNTS
@@ -70,7 +70,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @click.command("pipeline")
-@click.argument("config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG.toml")
+@click.argument("config", type=FilePath(dir_okay=False), metavar="CONFIG.toml")
 def pipeline_command(config: Path) -> None:
     r"""Keep tables, sweeps, summaries and alerts of many exports up to date.
 

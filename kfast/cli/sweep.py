@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from kfast import scenarios as makers
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
+    FilePath,
     cluster_options,
     controller_option,
     down_option,
@@ -58,7 +59,7 @@ Named = tuple[str, Scenarios]
 @click.option(
     "--scenarios",
     "file",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     metavar="FILE",
     help="Failures of a CSV or Parquet file with the columns scenario (1 or more) and broker.",
 )
@@ -119,6 +120,9 @@ def sweep_command(
             plan, scenarios.slice(first, len(scenarios)), threads=threads, progress=progress
         )
         with destination.open_table("scenarios", sweep_schema()) as rows:
+            if first:
+                for baseline in sweep_reader(plan, scenarios.slice(0, 1), threads=threads):
+                    worst.add(baseline)
             _count(reader, worst, rows, first)
             answer = sweep_answer(
                 source, state, find_profile(profile), title, scenarios, worst,
@@ -149,7 +153,7 @@ def _listed(state: ClusterState, path: Path) -> Named:
     try:
         parquet = path.suffix.lower() == ".parquet"
         table = pq.read_table(path) if parquet else pa_csv.read_csv(path)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{path}: {error}") from error
     return f"Scenarios of {path}", makers.scenarios_from_table(state, table)
 

@@ -89,7 +89,7 @@ def _in_line(name: str, parsed: Parsed) -> str:
             tail = f"'{spelled}:' stands there twice"
             right = "each key once: two lines may have run together"
         case Trouble.SETTING_TWICE:
-            tail = f"found {quote(word)} for 'Configs:', which has another value for it already"
+            tail = f"found {quote(word)} for 'Configs:', which has a value for it already"
             right = "each setting once"
         case Trouble.LEADER_NOT_ASSIGNED:
             replicas = _REPLICAS.search(line)

@@ -85,16 +85,20 @@ def note_presumed(tables: SourceTables) -> SourceTables:
     if tables.taken_for_down:
         notes.append(
             "taken for down, because they lead nothing and are in no ISR of a partition that has a"
-            f" leader: brokers {some(list(tables.taken_for_down))}"
+            f" leader: {_brokers(tables.taken_for_down)}"
             " (override: --up, up=, or a brokers file with a column `registered`)"
         )
     if tables.taken_for_up:
         notes.append(
             "taken for up, because they are named only where a reassignment adds them, which shows"
-            f" neither up nor down: brokers {some(list(tables.taken_for_up))}"
+            f" neither up nor down: {_brokers(tables.taken_for_up)}"
             " (override: a brokers file with a column `registered`)"
         )
     return replace(tables, notes=tuple(notes))
+
+
+def _brokers(ids: Collection[int]) -> str:
+    return f"broker{'' if len(ids) == 1 else 's'} {some(list(ids))}"
 
 
 def settle(tables: SourceTables, brokers: Collection[int]) -> SourceTables:

@@ -188,7 +188,7 @@ def _open_directly(name: str) -> BinaryIO | None:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def _named_errors(name: str) -> Iterator[None]:
     """Put a file's name into an error of the system that has none: one of a write."""
     try:
         yield
@@ -221,7 +221,7 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
         return
     direct = _open_directly(name)
     if direct is not None:
-        with _named(name), direct as file:
+        with _named_errors(name), direct as file:
             yield file
         return
     target = Path(path).resolve()
@@ -234,7 +234,7 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
             opened = partial.open("xb")
         except OSError as error:
             raise ArgumentError(f"{name}: cannot be written: {error.strerror}") from error
-        with _named(name), opened as file:
+        with _named_errors(name), opened as file:
             yield file
             file.flush()
             if durable:

@@ -15,7 +15,7 @@ from rich.text import Text
 from kfast import __version__
 from kfast.analysis.impact import Impact
 from kfast.report import LISTS
-from kfast.report.tables import Column, TextTable, plain
+from kfast.report.tables import TextTable, plain, text_column
 from kfast.state import ClusterState
 
 __all__ = [
@@ -135,20 +135,23 @@ def listed(name: str, table: pa.Table, top: int) -> Document:
     return {f"{name}_listed_of": table.num_rows, name: table.slice(0, top).to_pylist()}
 
 
-def partition_lists(names: Sequence[str], partitions: pa.Table) -> Document:
-    """The partitions of each list that is asked for.
+def partition_lists(names: Sequence[str], partitions: Callable[[], pa.Table]) -> Document:
+    """The partitions of each list by its name; the table is made only where there is a list.
 
     `under-min-isr` are those that have a leader, which refuses writes with acks=all.
     """
-    found: Document = {}
-    offline = partitions["offline"].to_numpy(zero_copy_only=False)
+    if not names:
+        return {"lists": {}}
+    table = partitions()
+    rows_by_list: Document = {}
+    offline = table["offline"].to_numpy(zero_copy_only=False)
     for name in names:
-        chosen = partitions[LISTS[name][1]].to_numpy(zero_copy_only=False)
+        listed_rows = table[LISTS[name][1]].to_numpy(zero_copy_only=False)
         if name == "under-min-isr":
-            chosen = chosen & ~offline
+            listed_rows = listed_rows & ~offline
         columns = ["topic", "partition", "leader", "isr", "replicas", "min_isr"]
-        found[name] = partitions.select(columns).filter(pa.array(chosen)).to_pylist()
-    return {"lists": found}
+        rows_by_list[name] = table.select(columns).filter(pa.array(listed_rows)).to_pylist()
+    return {"lists": rows_by_list}
 
 
 # --- words -------------------------------------------------------------------------------------
@@ -166,19 +169,33 @@ def count(n: int, noun: str, verb: str, verbs: str) -> str:
     return f"{plural(n, noun)} {verb if n == 1 else verbs}"
 
 
-def refusals(n: int, offline: int) -> str:
-    """How many partitions refuse writes with acks=all, besides those that are offline."""
+def refusals(n: int, offline: int, total: int) -> str:
+    """How many partitions refuse writes with acks=all, besides those that are offline.
+
+    Parameters
+    ----------
+    n, offline : int
+        Partitions that begin to refuse, and those that go offline.
+    total : int
+        Partitions that refuse afterwards, those that did so before among them.
+    """
+    if n == total:
+        if n == 0:
+            return f"no {'other ' if offline else ''}partition refuses acks=all"
+        return f"producers with acks=all are refused on {n}{' more' if offline else ''}"
     if n == 0:
-        return f"no {'other ' if offline else ''}partition refuses acks=all"
-    return f"producers with acks=all are refused on {n}{' more' if offline else ''}"
+        still = "does" if total == 1 else "do"
+        return f"no further partition refuses acks=all, {total} still {still}"
+    return f"producers with acks=all are refused on {n} more, {total} in all"
 
 
-def brokers_named(ids: Sequence[int], racks: Sequence[str] = ()) -> str:
-    """Brokers in a sentence, and the racks that were named."""
+def brokers_named(ids: Sequence[int], racks: Sequence[str] = (), *, besides: bool = False) -> str:
+    """Brokers in a sentence, and the racks that they are; `besides` those there are others."""
     shown = ", ".join(map(str, ids[:MOST_NAMED]))
     if len(ids) > MOST_NAMED:
         shown = f"{shown} and {len(ids) - MOST_NAMED} more"
-    of = f" (rack {', '.join(racks)})" if racks else ""
+    noun = f"rack{'' if len(racks) == 1 else 's'} {', '.join(racks)}"
+    of = f" ({f'all of {noun} among them' if besides else noun})" if racks else ""
     return f"broker{'' if len(ids) == 1 else 's'} {shown}{of}"
 
 
@@ -187,7 +204,7 @@ def cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, list):
-        return ",".join(map(cell, value)) or "-"
+        return ", ".join(map(cell, value)) or "-"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -204,9 +221,10 @@ def number(metric: str, value: int) -> Text:
 def safety_sentence(
     document: Document, what: str, words: Mapping[str, tuple[str, str, str]]
 ) -> str:
-    """Whether what was asked is safe, and what speaks against it; `words` are those of `count`."""
+    """Whether a change is safe, and what speaks against it; `words` are those of `count`."""
+    verdict = {True: "SAFE", False: "NOT SAFE", None: "UNDER WAY"}[document["safe"]]
     parts = [what, *(count(n, *words[name]) for name, n in document["reasons"].items())]
-    return f"{'SAFE' if document['safe'] else 'NOT SAFE'}: {'; '.join(parts)}."
+    return f"{verdict}: {'; '.join(parts)}."
 
 
 # --- drawing -----------------------------------------------------------------------------------
@@ -255,7 +273,7 @@ def draw_start(console: Console, document: Document, verbose: bool) -> None:
         console.print(plain(line, "dim"))
     if verbose:
         table = TextTable("Requests that the controller sends",
-                          [Column("kind", True), Column("requests"), Column("partitions")])
+                          [text_column("kind"), "requests", "partitions"])
         for row in document["requests"]:
             table.add_row(row["kind"], str(row["requests"]), str(row["partitions"]))
         table.draw(console)
@@ -264,9 +282,10 @@ def draw_start(console: Console, document: Document, verbose: bool) -> None:
 def draw_lists(console: Console, document: Document) -> None:
     """Draw the partitions that were asked for by name."""
     for name, rows in document["lists"].items():
-        columns = [Column("topic", True), Column("partition"), Column("leader"),
-                   Column("isr", True), Column("replicas", True), Column("min_isr")]
-        table = TextTable(f"{LISTS[name][0]} ({len(rows)})", columns)
+        table = TextTable(f"{LISTS[name][0]} ({len(rows)})", [
+            text_column("topic"), "partition", "leader", text_column("isr"),
+            text_column("replicas"), "min_isr",
+        ])
         for row in rows:
             leader = "none" if row["leader"] < 0 else str(row["leader"])
             table.add_row(row["topic"], str(row["partition"]), leader, cell(row["isr"]),
@@ -285,7 +304,7 @@ def draw_brokers(
     shown = first_brokers(document, key)
     names = ("broker_id", "rack", *columns)
     table = TextTable(titled(title, shown, len(document["brokers"])), [
-        Column(name, is_text=name == "rack") for name in names
+        text_column(name) if name == "rack" else name for name in names
     ])
     for row in shown:
         cells = {**row, "change": signed(row["leaders"] - row["leaders_before"])}

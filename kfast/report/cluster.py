@@ -25,7 +25,7 @@ from kfast.report.answer import (
     refusals,
     titled,
 )
-from kfast.report.tables import Column, TextTable
+from kfast.report.tables import TextTable, text_column
 from kfast.report.topics import draw_topics
 from kfast.state import ClusterState
 
@@ -45,7 +45,7 @@ def cluster_answer(
         "brokers": census.brokers.to_pylist(),
         "top": top,
         **listed("topics", census.topics, top),
-        **partition_lists(lists, census.partitions),
+        **partition_lists(lists, lambda: census.partitions),
     }
     refusing = int((census.flags("under_min_isr") & ~census.flags("offline")).sum())
     document["verdict"] = _verdict(document, refusing)
@@ -60,7 +60,7 @@ def _verdict(document: Document, refusing: int) -> list[str]:
     down = cluster["brokers"] - cluster["registered"]
     first = (
         f"{count(summary['offline'], 'partition', 'is offline', 'are offline')}; "
-        f"{refusals(refusing, summary['offline'])}; "
+        f"{refusals(refusing, summary['offline'], refusing)}; "
         f"{count(summary['under_replicated'], 'partition', 'is', 'are')} under-replicated"
     )
     return [
@@ -78,19 +78,17 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     draw_topics(console, document, ("offline", "under_min_isr", "at_min_isr", "under_replicated",
                                     "not_preferred"))
     shown = first_brokers(document, lambda row: (row["registered"], -row["leaders"]))
-    brokers = TextTable(titled("Brokers", shown, len(document["brokers"])), [
-        Column("broker_id"), Column("rack", is_text=True), *map(Column, BROKER_COLUMNS),
-    ])
+    title = titled("Brokers", shown, len(document["brokers"]))
+    brokers = TextTable(title, ["broker_id", text_column("rack"), *BROKER_COLUMNS])
     for row in shown:
-        brokers.add_row(*(cell(row[c]) for c in ("broker_id", "rack", *BROKER_COLUMNS)))
+        brokers.add_row(*(cell(row[name]) for name in brokers.headings))
     brokers.draw(console)
-    states = TextTable("Partitions", [Column("metric", is_text=True), Column("partitions"),
-                                      Column("meaning", is_text=True)][: 3 if verbose else 2])
+    meaning = [text_column("meaning")] if verbose else []
+    states = TextTable("Partitions", [text_column("metric"), "partitions", *meaning])
     for metric, value in document["summary"].items():
-        cells = [metric, number(metric, value), CENSUS_METRICS[metric]]
-        states.add_row(*cells[: 3 if verbose else 2])
+        states.add_row(metric, number(metric, value), *[CENSUS_METRICS[metric]][: len(meaning)])
     states.draw(console)
-    factors = TextTable("Replication factors", [Column("replicas"), Column("partitions")])
+    factors = TextTable("Replication factors", ["replicas", "partitions"])
     for factor, n in document["cluster"]["replication_factors"].items():
         factors.add_row(factor, str(n))
     factors.draw(console)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kfast import __version__, schema
 from kfast.report.answer import Answer, Document, cell, draw_verdict
-from kfast.report.tables import Column, TextTable
+from kfast.report.tables import TableColumn, TextTable
 
 __all__ = ["columns_answer"]
 
@@ -51,7 +51,7 @@ def _draw(console: Console, document: Document) -> None:
     draw_verdict(console, document)
     columns = document["columns"]
     for name in dict.fromkeys(column["table"] for column in columns):
-        table = TextTable(name, [Column(key, is_text=True) for key in SHOWN])
+        table = TextTable(name, [TableColumn(key, is_text=True) for key in SHOWN])
         for column in columns:
             if column["table"] == name:
                 table.add_row(*(cell(column[key]) for key in SHOWN))

@@ -27,7 +27,7 @@ from kfast.report.answer import (
     start_document,
     titled,
 )
-from kfast.report.tables import Column, TextTable
+from kfast.report.tables import TextTable, text_column
 from kfast.state import ClusterState
 
 __all__ = ["deletion_answer"]
@@ -38,39 +38,40 @@ REASONS = {
                     "are kept: topic deletion is disabled"),
     "newly_offline": ("other partition", "goes offline", "go offline"),
     "newly_under_min_isr": ("other partition", "falls under min ISR", "fall under min ISR"),
+    "unclean": ("leader", "is elected outside the ISR", "are elected outside the ISR"),
 }
 """How each of `Deletion.reasons` is worded."""
 
 TOPIC_COLUMNS = (
-    Column("topic", is_text=True), Column("status", is_text=True), Column("partitions"),
-    Column("replicas"), Column("reason", is_text=True),
+    text_column("topic"), text_column("status"), "partitions",
+    "replicas", text_column("reason"),
 )
 BROKER_COLUMNS = ("replicas_before", "told_to_delete", "waiting", "replicas", "leaders_before",
                   "leaders", "requests")
 
 
 def deletion_answer(
-    source: str, state: ClusterState, found: Deletion, topics: Sequence[str], *, top: int,
+    source: str, state: ClusterState, deletion: Deletion, topics: Sequence[str], *, top: int,
     verbose: bool = False,
 ) -> Answer:
     """The answer of `kfast delete`."""
     document = {
-        **head("delete", source, state, found.title),
-        "notes": list(found.notes),
-        "safe": not found.reasons,
-        "reasons": found.reasons,
-        "scenario": {"topics": list(topics), "brokers": list(found.broker_ids)},
-        "start": start_document(found.start),
-        "summary": found.summary,
-        "requests": found.requests.to_pylist(),
-        "brokers": found.brokers.to_pylist(),
+        **head("delete", source, state, deletion.title),
+        "notes": list(deletion.notes),
+        "safe": not deletion.reasons,
+        "reasons": deletion.reasons,
+        "scenario": {"topics": list(topics), "brokers": list(deletion.broker_ids)},
+        "start": start_document(deletion.start),
+        "summary": deletion.summary,
+        "requests": deletion.requests.to_pylist(),
+        "brokers": deletion.brokers.to_pylist(),
         "top": top,
-        **listed("topics", found.topics, top),
+        **listed("topics", deletion.topics, top),
     }
     document["verdict"] = _verdict(document)
     return Answer(document, partial(_draw, verbose=verbose), {
-        "topics": lambda: found.topics, "brokers": lambda: found.brokers,
-        "requests": lambda: found.requests,
+        "topics": lambda: deletion.topics, "brokers": lambda: deletion.brokers,
+        "requests": lambda: deletion.requests,
     })
 
 
@@ -96,10 +97,10 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     if topics:
         table = TextTable(titled("Topics", topics, document["topics_listed_of"]), TOPIC_COLUMNS)
         for row in topics:
-            table.add_row(*(cell(row[column.heading]) for column in TOPIC_COLUMNS))
+            table.add_row(*(cell(row[name]) for name in table.headings))
         table.draw(console)
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
-    counts = TextTable("Deletion", [Column("metric", is_text=True), Column("count")])
+    counts = TextTable("Deletion", [text_column("metric"), "count"])
     for metric, value in document["summary"].items():
         if "requests" not in metric:
             counts.add_row(metric, number(metric, value))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from kfast.analysis.explain import Explanation
-from kfast.analysis.impact import Failure, Impact, Step
+from kfast.analysis.impact import Failure, FailureStep, Impact
 from kfast.report.answer import (
     Answer,
     Document,
@@ -33,7 +33,7 @@ from kfast.report.answer import (
     signed,
     start_document,
 )
-from kfast.report.tables import Column, TextTable, plain
+from kfast.report.tables import TextTable, plain, text_column
 from kfast.report.topics import draw_topics
 from kfast.state import ClusterState
 
@@ -44,50 +44,50 @@ LEADER_COLUMNS = ("leaders_before", "leaders", "change", "in_sync_before", "in_s
 
 
 def failure_answer(
-    source: str, state: ClusterState, found: Failure, *, racks: Sequence[str] = (),
+    source: str, state: ClusterState, failure: Failure, *, racks: Sequence[str] = (),
     notes: Sequence[str] = (), explanations: Sequence[Explanation] = (), top: int,
     lists: Sequence[str] = (), verbose: bool = False,
 ) -> Answer:
     """The answer of `kfast fail`: what each step does, and what all of them do together."""
     document = {
-        **head("fail", source, state, found.title),
-        "notes": [*notes, *(note for event in found.events for note in event.outcome.notes)],
+        **head("fail", source, state, failure.title),
+        "notes": [*notes, *(note for event in failure.events for note in event.outcome.notes)],
         "scenario": {
-            "brokers": list(found.broker_ids), "racks": list(racks),
-            "controlled": found.controlled,
+            "brokers": list(failure.broker_ids), "racks": list(racks),
+            "controlled": failure.controlled,
         },
-        "start": start_document(found.start),
-        "steps": [_step(step, top) for step in found.steps],
-        **_impact(found.impact, top),
-        "remaining": found.remaining,
+        "start": start_document(failure.start),
+        "steps": [_step(step, top) for step in failure.steps],
+        **_impact(failure.impact, top),
+        "remaining": failure.remaining,
         "explanations": [_explanation(explanation) for explanation in explanations],
-        **partition_lists(lists, found.impact.partitions),
+        **partition_lists(lists, lambda: failure.impact.partitions),
     }
     document["verdict"] = [
-        f"{_what_happens(step, found.controlled, racks if not at else None)}: "
+        f"{_what_happens(step, failure.controlled, None if at else racks, state)}: "
         f"{impact_sentence(step.impact)}"
-        for at, step in enumerate(found.steps)
+        for at, step in enumerate(failure.steps)
     ]
-    document["verdict"] += _warnings(found)
+    document["verdict"] += _warnings(failure)
     tables = ("partitions", "topics", "brokers", "requests")
     return Answer(document, partial(_draw, verbose=verbose), {
-        name: partial(_table, found, name) for name in tables
+        name: partial(_table, failure, name) for name in tables
     })
 
 
-def _table(found: Failure, name: str) -> pa.Table:
+def _table(failure: Failure, name: str) -> pa.Table:
     """A table of every step; where there are several, a first column says which step."""
-    made = [getattr(step.impact, name) for step in found.steps]
-    if len(made) == 1:
-        return made[0]
+    step_tables = [getattr(step.impact, name) for step in failure.steps]
+    if len(step_tables) == 1:
+        return step_tables[0]
     return pa.concat_tables([
         table.add_column(0, pa.field("step", pa.int32(), False),
                          pa.array(np.full(table.num_rows, number, np.int32)))
-        for number, table in enumerate(made, 1)
+        for number, table in enumerate(step_tables, 1)
     ])
 
 
-def _step(step: Step, top: int) -> Document:
+def _step(step: FailureStep, top: int) -> Document:
     return {"kind": step.kind, "broker_ids": list(step.broker_ids), **_impact(step.impact, top)}
 
 
@@ -120,12 +120,13 @@ def impact_sentence(impact: Impact) -> str:
     """What clients and operators notice, in Kafka's words; ends with a full stop."""
     summary = impact.summary
     offline = summary["newly_offline"]
-    refusing = int((impact.newly("under_min_isr") & ~impact.after.flags("offline")).sum())
+    refusing = impact.after.flags("under_min_isr") & ~impact.after.flags("offline")
+    newly_refusing = int((refusing & impact.newly("under_min_isr")).sum())
     accepting = int((impact.before.flags("under_min_isr") & ~impact.before.flags("offline")
                      & ~impact.after.flags("under_min_isr")).sum())
     parts = [
         count(offline, "partition", "goes offline", "go offline"),
-        refusals(refusing, offline),
+        refusals(newly_refusing, offline, int(refusing.sum())),
     ]
     if summary["back_online"]:
         parts.append(count(summary["back_online"], "partition", "comes back", "come back"))
@@ -142,9 +143,13 @@ def impact_sentence(impact: Impact) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _what_happens(step: Step, controlled: bool, racks: Sequence[str] | None) -> str:
+def _what_happens(
+    step: FailureStep, controlled: bool, racks: Sequence[str] | None, state: ClusterState
+) -> str:
     """A step as the beginning of a sentence; the first one has racks, perhaps none."""
-    named = brokers_named(step.broker_ids, racks or ())
+    rack_of = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    besides = any(rack_of[broker] not in (racks or ()) for broker in step.broker_ids)
+    named = brokers_named(step.broker_ids, racks or (), besides=besides)
     one = len(step.broker_ids) == 1
     if step.kind == "start":
         what = f"{named} {'starts and catches' if one else 'start and catch'} up"
@@ -156,16 +161,16 @@ def _what_happens(step: Step, controlled: bool, racks: Sequence[str] | None) -> 
     return f"Then {what}" if racks is None else f"{what[0].upper()}{what[1:]}"
 
 
-def _warnings(found: Failure) -> list[str]:
+def _warnings(failure: Failure) -> list[str]:
     """What a person must not miss: lost records, leaders that a shutdown could not move."""
     lines = []
-    if unclean := sum(step.impact.summary["unclean"] for step in found.steps):
+    if unclean := sum(step.impact.summary["unclean"] for step in failure.steps):
         lines.append(f"{count(unclean, 'leader', 'is elected', 'are elected')} outside the ISR: "
                      "records that only other replicas had are lost.")
-    if found.remaining:
+    if failure.remaining:
         lines.append(
-            f"Controlled shutdown cannot move {plural(found.remaining, 'leader')}: nobody else in "
-            "their ISR is live."
+            f"Controlled shutdown cannot move {plural(failure.remaining, 'leader')}: nobody else "
+            "in their ISR is live."
         )
     return lines
 
@@ -194,8 +199,8 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
 
 def _draw_summary(console: Console, step: Document) -> None:
     """Every metric, before and after."""
-    table = TextTable("Partitions", [Column("metric", is_text=True), Column("before"),
-                                     Column("after"), Column("change")])
+    table = TextTable("Partitions", [text_column("metric"), "before",
+                                     "after", "change"])
     before, summary = step["before"], step["summary"]
     for metric, value in before.items():
         after = summary[metric]

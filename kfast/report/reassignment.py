@@ -28,7 +28,7 @@ from kfast.report.answer import (
     start_document,
     titled,
 )
-from kfast.report.tables import Column, TextTable, plain
+from kfast.report.tables import TableColumn, TextTable, plain, text_column
 from kfast.state import ClusterState
 
 __all__ = ["reassignment_answer"]
@@ -56,32 +56,35 @@ BROKER_COLUMNS = ("added", "removed", "replicas", "leaders_before", "leaders", "
 
 
 def reassignment_answer(
-    source: str, plan: str | None, state: ClusterState, found: Reassignment, *, top: int,
+    source: str, plan: str | None, state: ClusterState, reassignment: Reassignment, *, top: int,
     verbose: bool = False,
 ) -> Answer:
     """The answer of `kfast reassign`."""
-    partitions, status = found.partitions, found.partitions["status"].to_numpy()
+    partitions, status = reassignment.partitions, reassignment.partitions["status"].to_numpy()
+    outcomes = [event.outcome for event in reassignment.events]
     document = {
-        **head("reassign", source, state, found.title),
-        "notes": [*found.notes, *(n for event in found.events for n in event.outcome.notes)],
-        "safe": not found.reasons,
-        "reasons": found.reasons,
-        "scenario": {"plan": plan, "brokers": list(found.broker_ids), "pending": found.pending},
-        "start": start_document(found.start),
-        "before": found.before.counts,
-        "under_way": dict(found.under_way),
-        "summary": found.summary,
-        "requests": found.requests.to_pylist(),
-        "brokers": found.brokers.to_pylist(),
+        **head("reassign", source, state, reassignment.title),
+        "notes": [*reassignment.notes, *(note for outcome in outcomes for note in outcome.notes)],
+        "safe": False if reassignment.reasons else None if reassignment.pending else True,
+        "reasons": reassignment.reasons,
+        "scenario": {
+            "plan": plan, "brokers": list(reassignment.broker_ids), "pending": reassignment.pending,
+        },
+        "start": start_document(reassignment.start),
+        "before": reassignment.before.counts,
+        "under_way": dict(reassignment.under_way),
+        "summary": reassignment.summary,
+        "requests": reassignment.requests.to_pylist(),
+        "brokers": reassignment.brokers.to_pylist(),
         "top": top,
         **listed("refused", partitions.filter(status == "refused"), top),
         **listed("pending", partitions.filter(status == "pending"), top),
-        **listed("topics", found.topics, top),
+        **listed("topics", reassignment.topics, top),
     }
     document["verdict"] = _verdict(document, partitions.num_rows)
     return Answer(document, partial(_draw, verbose=verbose), {
-        "partitions": lambda: found.partitions, "topics": lambda: found.topics,
-        "brokers": lambda: found.brokers, "requests": lambda: found.requests,
+        "partitions": lambda: reassignment.partitions, "topics": lambda: reassignment.topics,
+        "brokers": lambda: reassignment.brokers, "requests": lambda: reassignment.requests,
     })
 
 
@@ -93,7 +96,7 @@ def _verdict(document: Document, n: int) -> list[str]:
     )
     completed = count(summary["completed"], "partition", "completes", "complete")
     if scenario["pending"]:
-        what = f"{plural(n, 'partition')} under way, no new replica has caught up yet"
+        what = f"{plural(n, 'partition')} being reassigned; no new replica has caught up yet"
     elif document["safe"]:
         what = f"{completed}; none goes offline or falls under min ISR on the way"
     else:
@@ -111,7 +114,7 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     _draw_partitions(console, document, "pending", ("reason", "isr", "replicas"))
     _draw_topics(console, document)
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
-    plan = TextTable("Reassignment", [Column("metric", is_text=True), Column("count")])
+    plan = TextTable("Reassignment", [text_column("metric"), "count"])
     for metric in OF_THE_PLAN:
         plan.add_row(metric, number(metric, document["summary"][metric]))
     plan.draw(console)
@@ -128,8 +131,8 @@ def _draw_partitions(
     if not rows:
         return
     table = TextTable(titled(f"{status.capitalize()} partitions", rows, n), [
-        Column("topic", is_text=True), Column("partition"),
-        *(Column(name, is_text=True) for name in columns),
+        text_column("topic"), "partition",
+        *(TableColumn(name, is_text=True) for name in columns),
     ])
     for row in rows:
         table.add_row(*(cell(row[name]) for name in ("topic", "partition", *columns)))
@@ -142,7 +145,7 @@ def _draw_topics(console: Console, document: Document) -> None:
     if not topics:
         return
     table = TextTable(titled("Topics", topics, document["topics_listed_of"]),
-                      [Column("topic", is_text=True), *map(Column, columns)])
+                      [text_column("topic"), *columns])
     for row in topics:
         table.add_row(row["topic"], *(number(name, row[name]) for name in columns))
     table.draw(console)
@@ -154,7 +157,7 @@ def _draw_states(console: Console, document: Document) -> None:
     pending = document["scenario"]["pending"]
     columns = ("before", "on the way") if pending else ("before", "on the way", "after")
     table = TextTable("Partitions", [
-        Column("metric", is_text=True), *map(Column, (*columns, "change")),
+        text_column("metric"), *(*columns, "change"),
     ])
     for metric, value in before.items():
         counts = [number(metric, under_way[metric])]

@@ -11,7 +11,7 @@ from rich.text import Text
 from kfast import __version__
 from kfast.log_replay import Place, Replay
 from kfast.report.answer import Answer, Document, Row, count, draw_verdict, plural, titled
-from kfast.report.tables import Column, TextTable, plain
+from kfast.report.tables import TextTable, plain, text_column
 
 __all__ = ["replay_answer"]
 
@@ -23,23 +23,23 @@ MOST_TEXT = 300
 """Characters of a log line that are quoted."""
 
 
-def replay_answer(sources: Sequence[str], found: Replay, *, top: int) -> Answer:
+def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer:
     """The answer of `kfast replay`."""
     document = {
         "command": "replay",
         "kfast": __version__,
         "verdict": [],
         "inputs": list(sources),
-        "profile": found.profile,
-        "release": found.release,
-        "files": list(found.files),
-        "lines": found.n_lines,
-        "notes": list(found.notes),
+        "profile": replay.profile,
+        "release": replay.release,
+        "files": list(replay.files),
+        "lines": replay.n_lines,
+        "notes": list(replay.notes),
         "top": top,
-        "summary": _summary(found),
-        "adopted": dict(found.reasons),
-        "kinds": _kinds(found),
-        "entries": dict(found.lines),
+        "summary": _summary(replay),
+        "adopted": dict(replay.reasons),
+        "kinds": _kinds(replay),
+        "entries": dict(replay.lines),
         "contradictions": [
             {
                 "kind": one.kind,
@@ -49,42 +49,42 @@ def replay_answer(sources: Sequence[str], found: Replay, *, top: int) -> Answer:
                 "line": _place(one.place),
                 "other": None if one.other is None else _place(one.other),
             }
-            for one in found.contradictions
+            for one in replay.contradictions
         ],
         "warnings": [
-            {"file": one.file, "line": one.line, "what": one.what} for one in found.warnings
+            {"file": one.file, "line": one.line, "what": one.what} for one in replay.warnings
         ],
-        "not_understood": [_place(place) for place in found.not_understood],
-        "timeline": [_timed(row, ("time",)) for row in found.timeline.to_pylist()],
-        "outages": [_timed(row, ("since", "until")) for row in found.outages.to_pylist()],
+        "not_understood": [_place(place) for place in replay.not_understood],
+        "timeline": [_timed(row, ("time",)) for row in replay.timeline.to_pylist()],
+        "outages": [_timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
     }
     document["verdict"] = _verdict(document)
     return Answer(document, _draw, {
-        "facts": lambda: found.facts, "timeline": lambda: found.timeline,
-        "outages": lambda: found.outages,
+        "facts": lambda: replay.facts, "timeline": lambda: replay.timeline,
+        "outages": lambda: replay.outages,
     })
 
 
-def _summary(found: Replay) -> dict[str, int]:
+def _summary(replay: Replay) -> dict[str, int]:
     """The numbers that conditions are about."""
-    counts = found.counts
+    counts = replay.counts
     total = sum(counts.values())
-    spans = [ms for ms in found.outages.column("duration_ms").to_pylist() if ms is not None]
+    spans = [ms for ms in replay.outages.column("duration_ms").to_pylist() if ms is not None]
     return {
         "facts": total,
         **counts,
         "adopted_percent": -(-100 * counts["adopted"] // total) if total else 0,
-        "warnings": len(found.warnings),
-        "not_understood": found.lines["not understood"],
-        "events": found.timeline.num_rows,
-        "leaderless": found.outages.num_rows,
+        "warnings": len(replay.warnings),
+        "not_understood": replay.lines["not understood"],
+        "events": replay.timeline.num_rows,
+        "leaderless": replay.outages.num_rows,
         "longest_leaderless_s": -(-max(spans, default=0) // 1000),
     }
 
 
-def _kinds(found: Replay) -> list[Document]:
+def _kinds(replay: Replay) -> list[Document]:
     """Facts by what they are about, with how many ended how."""
-    grouped = found.facts.group_by(["kind", "verdict"]).aggregate([([], "count_all")])
+    grouped = replay.facts.group_by(["kind", "verdict"]).aggregate([([], "count_all")])
     kinds: dict[str, Document] = {}
     for row in grouped.to_pylist():
         empty = {"kind": row["kind"], "predicted": 0, "adopted": 0, "contradicted": 0}
@@ -174,8 +174,8 @@ def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
     many = len({row["cluster"] for row in rows}) > 1
     numbers = ("leaderless", "leaders_moved", "isr_changes", "transitions")
     table = TextTable("Timeline", [
-        Column("time", is_text=True), *([Column("cluster")] if many else []),
-        Column("event", is_text=True), *map(Column, numbers),
+        text_column("time"), *(["cluster"] if many else []),
+        text_column("event"), *numbers,
     ])
     blank = [""] * len(table.columns[1:])
     day = ""
@@ -204,8 +204,8 @@ def _draw_outages(console: Console, document: Document) -> None:
     ordered = sorted(groups, key=lambda key: (-(key[2] if key[2] is not None else 1 << 62), key[0]))
     shown = sorted(ordered[: document["top"]], key=lambda key: key[0])
     table = TextTable(titled("Partitions without a leader", shown, len(ordered)), [
-        Column("since", is_text=True), Column("for"), Column("count"),
-        Column("partitions", is_text=True),
+        text_column("since"), "for", "count",
+        text_column("partitions"),
     ])
     for key in shown:
         names = groups[key]
@@ -231,8 +231,8 @@ def _draw_facts(console: Console, document: Document) -> None:
     summary = document["summary"]
     total = summary["facts"] or 1
     table = TextTable("Facts", [
-        Column("verdict", is_text=True), Column("facts"), Column("percent"),
-        Column("reason", is_text=True),
+        text_column("verdict"), "facts", "percent",
+        text_column("reason"),
     ])
 
     def add(verdict: str, reason: str, n: int) -> None:
@@ -249,7 +249,7 @@ def _draw_facts(console: Console, document: Document) -> None:
     table.draw(console)
 
     table = TextTable("Facts by kind", [
-        Column("kind", is_text=True), *map(Column, ("contradicted", "adopted", "predicted")),
+        text_column("kind"), *("contradicted", "adopted", "predicted"),
     ])
     for row in document["kinds"]:
         table.add_row(
@@ -261,20 +261,20 @@ def _draw_facts(console: Console, document: Document) -> None:
 
 def _draw_lines(console: Console, document: Document) -> None:
     """What the entries of the logs are, what is damaged, and what is not understood."""
-    table = TextTable("Entries of the logs", [Column("entries", is_text=True), Column("count")])
+    table = TextTable("Entries of the logs", [text_column("entries"), "count"])
     for name, n in document["entries"].items():
         table.add_row(name, str(n))
     table.draw(console)
     top = document["top"]
-    warnings, strange = document["warnings"], document["not_understood"]
+    warnings, unrecognised = document["warnings"], document["not_understood"]
     if warnings:
         _draw_heading(console, "Damaged lines", warnings[:top], len(warnings))
         for row in warnings[:top]:
             console.print(plain(f"{row['file']}:{row['line']}: {row['what']}"))
-    if strange:
-        _draw_heading(console, "Not understood", strange[:top],
+    if unrecognised:
+        _draw_heading(console, "Not understood", unrecognised[:top],
                       document["summary"]["not_understood"])
-        for row in strange[:top]:
+        for row in unrecognised[:top]:
             console.print(plain(f"{row['file']}:{row['line']}: {row['text'][:MOST_TEXT]}"))
 
 

@@ -26,7 +26,7 @@ from kfast.report.answer import (
     plural,
     titled,
 )
-from kfast.report.tables import Column, TextTable
+from kfast.report.tables import TextTable, text_column
 from kfast.state import ClusterState
 
 __all__ = ["plan_answer", "readiness_answer"]
@@ -38,9 +38,8 @@ MOST_TOPICS = 3
 """Topics that a remedy names."""
 
 PARTITION_COLUMNS = (
-    Column("topic", is_text=True), Column("partition"), Column("cause", is_text=True),
-    Column("spare"), Column("min_isr"), Column("isr", is_text=True),
-    Column("replicas", is_text=True),
+    text_column("topic"), "partition", text_column("cause"), "spare", "min_isr", text_column("isr"),
+    text_column("replicas"),
 )
 
 
@@ -52,55 +51,77 @@ def readiness_answer(
 ) -> Answer:
     """The answer of `kfast restart --broker`."""
     forbidding = ready.forbidding(brokers)
-    remedies = list(_remedies(state, ready, forbidding))
     causes = forbidding["cause"].combine_chunks().value_counts().to_pylist()
     up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
     down = [broker for broker in brokers if not up[broker]]
     notes = _notes(ready)
-    if down:
-        notes.append(f"{brokers_named(down)} {'is' if len(down) == 1 else 'are'} down already")
     document = {
         **head("restart", source, state, None),
         "notes": notes,
-        "safe": not forbidding.num_rows,
+        "safe": not forbidding.num_rows and not down,
         "question": {"brokers": list(brokers), "isr_margin": ready.isr_margin},
+        "down": down,
         "summary": {"forbidding": forbidding.num_rows, **ready.counts},
         "reasons": {row["values"]: row["counts"] for row in causes},
-        "remedies": remedies,
+        "remedies": list(_remedies(state, ready, brokers, forbidding)),
         "top": top,
         **listed("partitions", _worst_first(forbidding), top),
     }
-    document["verdict"] = [_yes_or_no(document)]
+    document["verdict"] = [_yes_or_no(document), *_under_min_isr(ready)]
     return Answer(document, _draw_readiness, {"partitions": lambda: forbidding})
 
 
 def _yes_or_no(document: Document) -> str:
     brokers, margin = document["question"]["brokers"], document["question"]["isr_margin"]
-    named = brokers_named(brokers)
-    together = "" if len(brokers) == 1 else " together"
-    more = f" and {plural(margin, 'in-sync replica')} more" if margin else ""
+    broker_phrase, down = brokers_named(brokers), document["down"]
+    one = len(brokers) == 1
+    together = "" if one else " together"
     if document["safe"]:
+        more = f" and {plural(margin, 'in-sync replica')} more" if margin else ""
         return (
-            f"YES: {named} may be restarted now{together}: every partition keeps its min ISR"
-            f"{more} meanwhile."
+            f"YES: {broker_phrase} may be restarted now{together}: every partition with "
+            f"{'it' if one else 'them'} in the ISR keeps min ISR{more} meanwhile."
         )
-    forbid = count(document["summary"]["forbidding"], "partition", "forbids", "forbid")
-    return f"NO: {named} may not be restarted now{together}: {forbid} it."
+    reasons = []
+    if down:
+        reasons.append(f"{brokers_named(down)} {'is' if len(down) == 1 else 'are'} down already")
+    if n := document["summary"]["forbidding"]:
+        reasons.append(f"{count(n, 'partition', 'forbids', 'forbid')} it")
+    return f"NO: {broker_phrase} may not be restarted now{together}: {'; '.join(reasons)}."
 
 
-def _remedies(state: ClusterState, ready: Readiness, forbidding: pa.Table) -> Iterator[Document]:
-    """What would allow the restart: for each cause, what to do for how many partitions."""
-    for cause in (*CAUSES, TOGETHER):
+def _under_min_isr(ready: Readiness) -> Iterator[str]:
+    """A sentence where some partitions are under min ISR, whoever restarts."""
+    standing = ready.standing
+    n = int(((ready.cause >= 0) & (standing.in_sync < standing.needed)).sum())
+    if n:
+        yield f"{count(n, 'partition', 'is', 'are')} offline or under min ISR already."
+
+
+def _remedies(
+    state: ClusterState, ready: Readiness, brokers: Sequence[int], forbidding: pa.Table
+) -> Iterator[Document]:
+    """What, all of it together, would allow the restart, and for how many partitions."""
+    for cause, remedy in SETTINGS.items():
         some = forbidding.filter(pc.equal(forbidding["cause"], cause))
         if some.num_rows:
-            yield from REMEDIES[cause](state, ready, some)
+            yield from remedy(ready, some)
+    yield from _complete_isr(state, forbidding)
+    members = [len(set(isr).intersection(brokers)) for isr in forbidding["isr"].to_pylist()]
+    several = sum(n > 1 for n in members)
+    if several:
+        yield {
+            "cause": TOGETHER, "partitions": several,
+            "remedy": "restart these brokers one after the other, each once the one before is back "
+            "in every ISR",
+        }
 
 
 def _remedy(cause: str, some: pa.Table, text: str) -> Document:
     return {"cause": cause, "partitions": some.num_rows, "remedy": text}
 
 
-def _more_replicas(_state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+def _more_replicas(_ready: Readiness, some: pa.Table) -> Iterator[Document]:
     yield _remedy(
         "replication_factor", some,
         f"give {_topics(some)} a second replica (kafka-reassign-partitions), or leave out what has "
@@ -108,7 +129,7 @@ def _more_replicas(_state: ClusterState, _ready: Readiness, some: pa.Table) -> I
     )
 
 
-def _smaller_min_isr(_state: ClusterState, ready: Readiness, some: pa.Table) -> Iterator[Document]:
+def _smaller_min_isr(ready: Readiness, some: pa.Table) -> Iterator[Document]:
     """A smaller setting, or more replicas; one remedy for each setting and number of replicas."""
     factor = pc.cast(pc.list_value_length(some["replicas"]), pa.int64())
     some = some.append_column("factor", factor)
@@ -123,23 +144,23 @@ def _smaller_min_isr(_state: ClusterState, ready: Readiness, some: pa.Table) -> 
         if kind["set_by"] == "brokers":
             whose = f"{whose} (the brokers' default says {kind['min_insync_replicas']})"
         more = f"{kind['min_insync_replicas'] + 1 + ready.isr_margin} replicas"
-        lower = f"set min.insync.replicas of {whose} to {highest}, or add up to {more}"
+        lower = f"set min.insync.replicas of {whose} to {highest}, or give each partition {more}"
         yield _remedy(
             "min_insync_replicas", chosen, lower if highest > 0 else f"give {whose} {more}"
         )
 
 
-def _smaller_margin(_state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+def _smaller_margin(_ready: Readiness, some: pa.Table) -> Iterator[Document]:
     factor = pc.list_value_length(some["replicas"])
     largest = pc.min(pc.subtract(factor, some["min_isr"])).as_py() - 1
     yield _remedy("isr_margin", some, f"ask for less to spare: --isr-margin {largest}")
 
 
-def _complete_isr(state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
+def _complete_isr(state: ClusterState, forbidding: pa.Table) -> Iterator[Document]:
     """Members that are missing from the ISRs, by broker."""
     up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
     missing: dict[int, int] = {}
-    for row in some.select(["replicas", "isr"]).to_pylist():
+    for row in forbidding.select(["replicas", "isr"]).to_pylist():
         for broker in set(row["replicas"]) - set(row["isr"]):
             missing[broker] = missing.get(broker, 0) + 1
     for broker, n in sorted(missing.items(), key=lambda item: (-item[1], item[0])):
@@ -147,33 +168,28 @@ def _complete_isr(state: ClusterState, _ready: Readiness, some: pa.Table) -> Ite
         yield {"cause": "isr", "partitions": n, "remedy": f"wait until broker {broker} {what}"}
 
 
-def _one_by_one(_state: ClusterState, _ready: Readiness, some: pa.Table) -> Iterator[Document]:
-    yield _remedy(
-        TOGETHER, some, "restart these brokers one after the other, each once the one before is "
-        "back in every ISR",
-    )
-
-
-REMEDIES = {
+SETTINGS = {
     "replication_factor": _more_replicas, "min_insync_replicas": _smaller_min_isr,
-    "isr_margin": _smaller_margin, "isr": _complete_isr, TOGETHER: _one_by_one,
+    "isr_margin": _smaller_margin,
 }
+"""What to change where an ISR is no larger than what it needs even when it is complete."""
 
 
 def _topics(some: pa.Table) -> str:
     """The first topics of some partitions in a sentence, and how many more there are."""
     topics = some["topic"].unique().to_pylist()
     more = len(topics) - MOST_TOPICS
-    named = ", ".join(topics[:MOST_TOPICS]) + (f" and {plural(more, 'more topic')}" * (more > 0))
-    return f"topic{'' if len(topics) == 1 else 's'} {named}"
+    topic_phrase = ", ".join(topics[:MOST_TOPICS])
+    topic_phrase += f" and {plural(more, 'more topic')}" * (more > 0)
+    return f"topic{'' if len(topics) == 1 else 's'} {topic_phrase}"
 
 
 def _draw_readiness(console: Console, document: Document) -> None:
     draw_verdict(console, document)
     _draw_partitions(console, "Partitions that forbid it", document)
     if document["remedies"]:
-        table = TextTable("What would allow it", [
-            Column("cause", is_text=True), Column("partitions"), Column("remedy", is_text=True),
+        table = TextTable("What would allow it, all of it together", [
+            text_column("cause"), "partitions", text_column("remedy"),
         ])
         for row in document["remedies"]:
             table.add_row(row["cause"], str(row["partitions"]), row["remedy"])
@@ -206,6 +222,7 @@ def plan_answer(source: str, state: ClusterState, plan: RestartPlan, *, top: int
             "seconds_per_broker": plan.seconds_per_broker,
         },
         "summary": summary,
+        "ignored": ready.n_ignored,
         "may_restart": [row["broker_id"] for row in brokers if row["may_restart"]],
         "is_optimal": plan.is_optimal,
         "total_s": plan.total_s,
@@ -229,19 +246,20 @@ def _plan_sentences(document: Document) -> Iterator[str]:
     how = f"{plural(summary['brokers'], 'broker')} in {batches}"
     how += ", rack by rack" if question["by_rack"] else ""
     margin = question["isr_margin"]
-    kept = "min ISR" + (f" and {plural(margin, 'in-sync replica')} more" if margin else "")
+    requirement = "min ISR" + (f" and {plural(margin, 'in-sync replica')} more" if margin else "")
     if document["safe"]:
-        yield f"SAFE: {how}; every partition keeps {kept} throughout."
+        but = f" but the {document['ignored']} left out" if document["ignored"] else ""
+        yield f"SAFE: {how}; every partition{but} keeps {requirement} throughout."
     else:
         causes = "; ".join(f"{n} because {CAUSES[name]}" for name, n in document["reasons"].items())
         yield (
             f"NOT SAFE: {how}; "
-            f"{count(summary['unsatisfiable'], 'partition', 'does', 'do')} not keep {kept}, "
+            f"{count(summary['unsatisfiable'], 'partition', 'does', 'do')} not keep {requirement}, "
             f"whatever the order: {causes}."
         )
     may = document["may_restart"]
-    named = f"broker{'' if len(may) == 1 else 's'} {broker_ranges(may)}" if may else "no broker"
-    yield f"Now, alone: {named} may be restarted; " + (
+    broker_phrase = f"broker{'' if len(may) == 1 else 's'} {broker_ranges(may)}"
+    yield f"Now, alone: {broker_phrase if may else 'no broker'} may be restarted; " + (
         f"{summary['may_not_restart']} may not." if summary["may_not_restart"] else "all may."
     )
     n, bound = summary["batches"], summary["lower_bound"]
@@ -276,8 +294,8 @@ def _draw_plan(console: Console, document: Document) -> None:
     if topics:
         table = TextTable(
             titled("Topics that no order can satisfy", topics, document["topics_listed_of"]), [
-                Column("topic", is_text=True), Column("cause", is_text=True), Column("partitions"),
-                Column("replicas"), Column("min_insync_replicas"), Column("set_by", is_text=True),
+                text_column("topic"), text_column("cause"), "partitions",
+                "replicas", "min_insync_replicas", text_column("set_by"),
             ])
         for row in topics:
             table.add_row(
@@ -294,9 +312,9 @@ def _draw_batches(console: Console, document: Document) -> None:
         return
     timed = document["question"]["seconds_per_broker"] is not None
     table = TextTable("Batches", [
-        Column("batch"), Column("brokers", is_text=True), Column("newly_offline"),
-        Column("newly_under_min_isr"), *([Column("starts_after_s")] if timed else []),
-        Column("racks", is_text=True),
+        "batch", text_column("brokers"), "newly_offline",
+        "newly_under_min_isr", *(["starts_after_s"] if timed else []),
+        text_column("racks"),
     ])
     for row in document["batches"]:
         table.add_row(
@@ -317,7 +335,7 @@ def _draw_forbidden(console: Console, document: Document) -> None:
     causes = [name for name in CAUSES if any(row[f"forbidding_{name}"] for row in rows)]
     names = ("broker_id", "rack", "forbidding", "last_in_sync", *causes, "in_sync")
     table = TextTable(titled("Brokers that may not be restarted now", shown, len(rows)), [
-        Column(name, is_text=name == "rack") for name in names
+        text_column(name) if name == "rack" else name for name in names
     ])
     for row in shown:
         table.add_row(*(
@@ -332,7 +350,7 @@ def _draw_partitions(console: Console, title: str, document: Document) -> None:
         return
     table = TextTable(titled(title, rows, document["partitions_listed_of"]), PARTITION_COLUMNS)
     for row in rows:
-        table.add_row(*(cell(row[column.heading]) for column in PARTITION_COLUMNS))
+        table.add_row(*(cell(row[name]) for name in table.headings))
     table.draw(console)
 
 

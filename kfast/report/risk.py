@@ -22,7 +22,7 @@ from kfast.report.answer import (
     number,
     titled,
 )
-from kfast.report.tables import Column, TextTable, plain
+from kfast.report.tables import TextTable, plain, text_column
 from kfast.state import ClusterState
 
 __all__ = ["risk_answer"]
@@ -38,45 +38,45 @@ TITLES = {
 
 
 def risk_answer(
-    source: str, state: ClusterState, found: Risk, down: Sequence[int], *, top: int
+    source: str, state: ClusterState, risk: Risk, down: Sequence[int], *, top: int
 ) -> Answer:
     """The answer of `kfast risk`."""
     notes = []
-    brokers = found.brokers.to_pylist()
+    brokers = risk.brokers.to_pylist()
     summary = {
-        "copysets": found.n_copysets,
+        "copysets": risk.n_copysets,
         "largest_scatter_width": max((row["scatter_width"] for row in brokers), default=0),
     }
     worst = {}
     for name, k in GROUPS.items():
-        many = k == GROUPS["triple"] and found.n_live > TRIPLE_BROKERS
+        many = k == GROUPS["triple"] and risk.n_live > TRIPLE_BROKERS
         if many:
-            notes.append(f"triples are not scored: {found.n_live} brokers are live, and at most "
+            notes.append(f"triples are not scored: {risk.n_live} brokers are live, and at most "
                          f"{TRIPLE_BROKERS} can be")
-        rows = [] if many else found.worst(k, max(top, 1)).to_pylist()
+        rows = [] if many else risk.worst(k, max(top, 1)).to_pylist()
         for metric in ("offline_if_clean", "under_min_isr"):
             summary[f"{name}_{metric}"] = max((row[f"newly_{metric}"] for row in rows), default=0)
         worst[name] = rows
-    chances = found.chances(down)
+    chances = risk.chances(down)
     document = {
         **head("risk", source, state, None),
         "verdict": _verdict(worst, chances.to_pylist()),
         "notes": notes,
         "summary": summary,
         "metrics": dict(RISK_METRICS),
-        "confidence": found.confidence,
+        "confidence": risk.confidence,
         "chances": chances.to_pylist(),
         **{
-            f"worst_{name}s": [{**row, **_why(found, row["brokers"])} for row in rows[:top]]
+            f"worst_{name}s": [{**row, **_why(risk, row["brokers"])} for row in rows[:top]]
             for name, rows in worst.items()
         },
-        "copysets": found.copysets.to_pylist(),
+        "copysets": risk.copysets.to_pylist(),
         "brokers": brokers,
         "top": top,
     }
     return Answer(document, _draw, {
-        "pairs": lambda: found.pairs, "brokers": lambda: found.brokers,
-        "copysets": lambda: found.copysets, "chances": lambda: chances,
+        "pairs": lambda: risk.pairs, "brokers": lambda: risk.brokers,
+        "copysets": lambda: risk.copysets, "chances": lambda: chances,
     })
 
 
@@ -84,7 +84,8 @@ def _verdict(worst: dict[str, list[Document]], chances: Sequence[Row]) -> list[s
     lines = [
         f"The worst {name} to lose is {', '.join(map(str, rows[0]['brokers']))}: "
         f"{count(rows[0]['newly_offline_if_clean'], 'partition', 'goes', 'go')} offline, "
-        f"{rows[0]['newly_under_min_isr']} fall under min ISR."
+        f"{rows[0]['newly_under_min_isr']} "
+        f"{'falls' if rows[0]['newly_under_min_isr'] == 1 else 'fall'} under min ISR."
         for name, rows in worst.items() if rows
     ]
     likely = [
@@ -99,12 +100,12 @@ def _verdict(worst: dict[str, list[Document]], chances: Sequence[Row]) -> list[s
     return lines or ["No broker is live, so none can fail."]
 
 
-def _why(found: Risk, brokers: list[int]) -> Document:
+def _why(risk: Risk, brokers: list[int]) -> Document:
     """Topics that some brokers take down, the worst first, and some partitions by name.
 
     These are those that go offline; where none does, those that fall under min ISR.
     """
-    lost = found.lost(brokers)
+    lost = risk.lost(brokers)
     offline = lost["offline_if_clean"].to_numpy()
     metric = "offline_if_clean" if offline.any() else "under_min_isr"
     some = lost.filter(lost[metric])
@@ -126,7 +127,7 @@ def _draw(console: Console, document: Document) -> None:
     for name in reversed(GROUPS):
         _draw_worst(console, TITLES[name], document[f"worst_{name}s"])
     names = ("replication_factor", "partitions", "copysets", "possible_copysets")
-    table = TextTable("Copysets", [*map(Column, names)])
+    table = TextTable("Copysets", [*names])
     for row in document["copysets"]:
         table.add_row(*(str(row[name]) for name in names[:3]), f"{row['possible_copysets']:.15g}")
     table.draw(console)
@@ -141,9 +142,9 @@ def _draw_chances(console: Console, document: Document) -> None:
         return
     drawn = [row for row in rows if row["method"] != "exact"]
     table = TextTable("Chances when brokers fail at random", [
-        Column("brokers_down"), Column("true of some_partition", is_text=True),
-        Column("chance_percent"), *([Column("interval_percent", is_text=True)] if drawn else []),
-        Column("if random_percent"), Column("mean_partitions"),
+        "brokers_down", text_column("true of some_partition"),
+        "chance_percent", *([text_column("interval_percent")] if drawn else []),
+        "if random_percent", "mean_partitions",
     ])
     for row in rows:
         low, high = row["any_probability_low"], row["any_probability_high"]
@@ -176,8 +177,8 @@ def _draw_worst(console: Console, title: str, rows: Sequence[Row]) -> None:
         return
     counts = ("newly_offline_if_clean", "newly_under_min_isr", "newly_no_live_replica")
     table = TextTable(title, [
-        Column("brokers", is_text=True), Column("newly_offline"), Column("under_min_isr"),
-        Column("no live_replica"), Column("racks", is_text=True), Column("topics", is_text=True),
+        text_column("brokers"), "newly_offline", "under_min_isr",
+        "no live_replica", text_column("racks"), text_column("topics"),
     ])
     for row in rows:
         listed = [f"{topic['topic']} {topic['partitions']}" for topic in row["topics"]]
@@ -198,7 +199,7 @@ def _draw_scatter(console: Console, document: Document) -> None:
     names = ("broker_id", "rack", "scatter_width", "partitions", "copysets", "closest_broker_id",
              "closest_partitions")
     table = TextTable(titled("Brokers by scatter width", shown, len(rows)), [
-        Column(name, is_text=name == "rack") for name in names
+        text_column(name) if name == "rack" else name for name in names
     ])
     for row in shown:
         table.add_row(*(cell(row[name]) for name in names))

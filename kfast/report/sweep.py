@@ -24,7 +24,7 @@ from kfast.report.answer import (
     number,
     plural,
 )
-from kfast.report.tables import Column, TextTable, plain
+from kfast.report.tables import TextTable, plain, text_column
 from kfast.scenarios import Scenarios
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, sweep_schema
@@ -55,6 +55,7 @@ class WorstScenarios:
     def __init__(self, top: int) -> None:
         self.top = top
         self.n = 0
+        self.n_failures = 0
         self.baseline: dict[str, int] | None = None
         self.rows: pa.Table = sweep_schema().empty_table()
         self.n_worse = dict.fromkeys(("offline", "under_min_isr"), 0)
@@ -62,11 +63,6 @@ class WorstScenarios:
         self._most = dict.fromkeys(SWEEP_COUNTS, 0)
         self._where = dict.fromkeys(SWEEP_COUNTS, -1)
         self._total = dict.fromkeys(SWEEP_COUNTS, 0)
-
-    @property
-    def n_failures(self) -> int:
-        """Scenarios without the baseline."""
-        return self.n - (self.baseline is not None)
 
     @property
     def summary(self) -> dict[str, int]:
@@ -88,7 +84,7 @@ class WorstScenarios:
         ]
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take some rows."""
+        """Take some rows; the baseline, which others are compared with, comes first."""
         self.n += batch.num_rows
         numbers: Values = batch["scenario"].to_numpy()
         if numbers[0] == 0:
@@ -96,6 +92,8 @@ class WorstScenarios:
             batch, numbers = batch.slice(1), numbers[1:]
         if not batch.num_rows:
             return
+        assert self.baseline is not None, "the baseline is the first scenario"
+        self.n_failures += batch.num_rows
         for name in SWEEP_COUNTS:
             values: Values = batch[name].to_numpy()
             self._total[name] += int(values.sum())
@@ -103,8 +101,7 @@ class WorstScenarios:
             if self._where[name] < 0 or values[at] > self._most[name]:
                 self._most[name], self._where[name] = int(values[at]), int(numbers[at])
             if name in self.n_worse:
-                usual = 0 if self.baseline is None else self.baseline[name]
-                self.n_worse[name] += int((values > usual).sum())
+                self.n_worse[name] += int((values > self.baseline[name]).sum())
         both = pa.concat_tables([self.rows, pa.Table.from_batches([batch])])
         order = np.lexsort(
             [both["scenario"].to_numpy(), *(-both[c].to_numpy() for c in reversed(SORTED_BY))]
@@ -159,7 +156,9 @@ def _verdict(document: Document, n: int) -> list[str]:
 
 
 def _failing(row: Mapping[str, Any]) -> str:
-    return brokers_named(row["brokers"], row["whole_racks"]) if row["brokers"] else "no broker"
+    return brokers_named(
+        row["brokers"], row["whole_racks"], besides=not set(row["racks"]) <= set(row["whole_racks"])
+    ) if row["brokers"] else "no broker"
 
 
 def _whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
@@ -207,8 +206,8 @@ def _draw(console: Console, document: Document) -> None:
     worst = document["worst"]
     columns = (*SORTED_BY, "fullest_broker_leaders")
     table = TextTable(f"Worst scenarios ({len(worst)})", [
-        Column("scenario"), Column("brokers", is_text=True), *map(Column, columns),
-        Column("racks", is_text=True),
+        "scenario", text_column("brokers"), *columns,
+        text_column("racks"),
     ])
     for row in worst:
         table.add_row(
@@ -220,7 +219,7 @@ def _draw(console: Console, document: Document) -> None:
         for reason in row["reasons"]:
             console.print(plain(_sentence(row, reason)))
     counts = TextTable("All scenarios but the baseline", [
-        Column("count", is_text=True), *map(Column, ("baseline", "mean", "most", "in scenario")),
+        text_column("count"), *("baseline", "mean", "most", "in scenario"),
     ])
     for row in document["counts"]:
         counts.add_row(

@@ -2,7 +2,8 @@
 
 A table that is too wide first breaks its headings, then folds its texts. What still does not fit is
 left out from the right and named in a line below. Where only the first column would be left, each
-row becomes a block of names and values. Numbers are never folded, and nothing is ever cut.
+row becomes a block of names and values. Numbers are never folded, lists of ids only between two of
+them, and nothing is ever cut.
 
 All text goes through `plain`: nothing that comes from a file is markup, or is obeyed by a terminal.
 """
@@ -20,13 +21,13 @@ from rich.text import Text
 
 from kfast.display import escape_control
 
-__all__ = ["Column", "TextTable", "plain"]
+__all__ = ["TableColumn", "TextTable", "plain", "text_column"]
 
 GAP = 2
 """Blanks between columns."""
 
 NARROWEST_TEXT = 12
-"""Columns to which a text may be folded before others are left out."""
+"""Columns to which a text may be folded before others are left out: more than a broker's id has."""
 
 INDENT = 2
 
@@ -37,7 +38,7 @@ def plain(value: object, style: str = "") -> Text:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table.
 
     Parameters
@@ -67,20 +68,31 @@ class Column:
         return "\n".join(lines)
 
 
+def text_column(heading: str) -> TableColumn:
+    """A column of texts."""
+    return TableColumn(heading, is_text=True)
+
+
 class TextTable:
     """A table to be drawn: a title, columns, and rows of cells.
 
     Parameters
     ----------
     title : str
-    columns : sequence of Column
-        The first one names the row, and is always there. What matters less stands further right.
+    columns : sequence of (TableColumn or str)
+        A str is the heading of a column of numbers. The first column names the row, and is always
+        there. What matters less stands further right.
     """
 
-    def __init__(self, title: str, columns: Sequence[Column]) -> None:
+    def __init__(self, title: str, columns: Sequence[TableColumn | str]) -> None:
         self.title = title
-        self.columns = tuple(columns)
+        self.columns = tuple(TableColumn(c) if isinstance(c, str) else c for c in columns)
         self.rows: list[list[Text]] = []
+
+    @property
+    def headings(self) -> list[str]:
+        """Headings of all columns."""
+        return [column.heading for column in self.columns]
 
     def add_row(self, *cells: Text | str, style: str = "") -> None:
         """Add a row; a cell that is a str is shown as `plain` does."""
@@ -128,14 +140,14 @@ class TextTable:
 
     def _heading_widths(self, cells: Sequence[int]) -> list[int]:
         """Widths at which headings have two lines."""
-        found = []
+        two_lines = []
         for column, cell in zip(self.columns, cells, strict=True):
             whole = cell_len(" ".join(column.words))
             width = max(cell, 1)
             while width < whole and column.heading_lines(width).count("\n") > 1:
                 width += 1
-            found.append(width)
-        return found
+            two_lines.append(width)
+        return two_lines
 
     def _table(self, widths: Sequence[int]) -> Table:
         table = Table(

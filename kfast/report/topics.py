@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from kfast.report.answer import Document, number, titled
-from kfast.report.tables import Column, TextTable
+from kfast.report.tables import TextTable, text_column
 
 __all__ = ["draw_topics"]
 
@@ -19,7 +19,7 @@ def draw_topics(console: Console, document: Document, metrics: Sequence[str]) ->
         return
     title = titled("Worst topics", topics, document["topics_listed_of"])
     table = TextTable(title, [
-        Column("topic", is_text=True), *map(Column, metrics), Column("partitions"),
+        text_column("topic"), *metrics, "partitions",
     ])
     for row in topics:
         cells = (number(name, row[name]) for name in metrics)

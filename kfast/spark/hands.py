@@ -34,7 +34,7 @@ from kfast.spark.dataset import digest_names
 from kfast.spark.folders import check_turn
 from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
 from kfast.spark.parts import Part, part_of, said_of
-from kfast.spark.resuming import Groups, Resumes, groups_of
+from kfast.spark.resuming import BrokerGroups, Resumes, groups_of
 from kfast.spark.shards import FLAT, Event, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
@@ -87,7 +87,7 @@ class Sums:
     errors: set[tuple[int, str | None]] = field(default_factory=set)
     parts: list[Part] = field(default_factory=list)
     resumes: list[Resumes] = field(default_factory=list)
-    groups: list[Groups] = field(default_factory=list)
+    groups: list[BrokerGroups] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
 

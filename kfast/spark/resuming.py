@@ -21,7 +21,7 @@ from kfast.controller import Controller
 from kfast.errors import InputError
 from kfast.spark.shards import Event
 
-__all__ = ["Groups", "Resumes", "groups_of", "learn"]
+__all__ = ["BrokerGroups", "Resumes", "groups_of", "share_between_shards"]
 
 REASSIGNED = "reassignment of "
 """How the scope of a completed reassignment begins: a place that no other shard comes by."""
@@ -43,7 +43,7 @@ class Resumes(msgspec.Struct, frozen=True):
     scopes: list[str]
 
 
-class Groups(msgspec.Struct, frozen=True):
+class BrokerGroups(msgspec.Struct, frozen=True):
     """Brokers that have replicas, in one shard, in one call of the replica machine.
 
     Attributes
@@ -59,15 +59,15 @@ class Groups(msgspec.Struct, frozen=True):
     brokers: list[int]
 
 
-def groups_of(event: int, controller: Controller) -> list[Groups]:
+def groups_of(event: int, controller: Controller) -> list[BrokerGroups]:
     """Calls of the last event, in a shard, whose order depends on other shards."""
     shared = controller.replica_state_machine.shared_groups
     calls = {} if shared is None else shared.own
-    return [Groups(event, scope, sorted(brokers)) for scope, brokers in calls.items()]
+    return [BrokerGroups(event, scope, sorted(brokers)) for scope, brokers in calls.items()]
 
 
-def learn(
-    events: Sequence[Event], resumes: Iterable[Resumes], groups: Iterable[Groups]
+def share_between_shards(
+    events: Sequence[Event], resumes: Iterable[Resumes], groups: Iterable[BrokerGroups]
 ) -> tuple[Event, ...] | None:
     """Events with what the shards must know of each other; None where they know it.
 
@@ -76,21 +76,21 @@ def learn(
     InputError
         A topic would wait for a place in an event that its shard does not come by.
     """
-    calls: list[list[Groups]] = [[] for _ in events]
+    calls: list[list[BrokerGroups]] = [[] for _ in events]
     for call in groups:
         calls[call.event].append(call)
     shards: list[list[Resumes]] = [[] for _ in events]
     for shard in resumes:
         shards[shard.event].append(shard)
     for at, event in enumerate(events):
-        learned = _learn_groups(_learn_resumed(event, shards[at]), calls[at])
-        if learned is not event:
+        updated = _share_groups(_share_resumed(event, shards[at]), calls[at])
+        if updated is not event:
             # What follows may be another story.
-            return (*events[:at], learned, *events[at + 1 :])
+            return (*events[:at], updated, *events[at + 1 :])
     return None
 
 
-def _learn_resumed(event: Event, shards: Sequence[Resumes]) -> Event:
+def _share_resumed(event: Event, shards: Sequence[Resumes]) -> Event:
     """The event itself, where no shard waits for what another one resumed."""
     scopes = frozenset(scope for shard in shards for scope in shard.scopes)
     for own in (frozenset(shard.scopes) for shard in shards if shard.waits):
@@ -106,7 +106,7 @@ def _learn_resumed(event: Event, shards: Sequence[Resumes]) -> Event:
     return event
 
 
-def _learn_groups(event: Event, calls: Sequence[Groups]) -> Event:
+def _share_groups(event: Event, calls: Sequence[BrokerGroups]) -> Event:
     """The event itself, where each shard knew all brokers of the calls that it made."""
     brokers: dict[str, set[int]] = {}
     for call in calls:

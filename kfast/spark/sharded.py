@@ -48,7 +48,7 @@ from kfast.spark.hands import (
 from kfast.spark.joining import join_errors, read_requests, sum_counts
 from kfast.spark.parts import CHECKED, Part, Rehearsal, check_names, join_parts, rehearse
 from kfast.spark.paths import check_tasks
-from kfast.spark.resuming import Groups, Resumes, learn
+from kfast.spark.resuming import BrokerGroups, Resumes, share_between_shards
 from kfast.spark.shards import (
     ELECT,
     FLAT,
@@ -250,12 +250,12 @@ def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str
         done = done.sort_by("hand")
         said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
         resumes = msgspec.convert([r for hand in said for r in hand["resumes"]], list[Resumes])
-        groups = msgspec.convert([g for hand in said for g in hand["groups"]], list[Groups])
-        learned = learn(run.events, resumes, groups)
+        groups = msgspec.convert([g for hand in said for g in hand["groups"]], list[BrokerGroups])
+        learned = share_between_shards(run.events, resumes, groups)
         if learned is None:
             return run, done, said
         if learned in seen:
-            raise InvariantError(f"shards learn of each other without end in {learned}")
+            raise InvariantError(f"shards learn of each other without end: {learned}")
         seen.append(learned)
         run = replace(run, events=learned)
 

@@ -110,7 +110,7 @@ def _unpacker() -> Callable[[str, str, bytes], Any]:
         import platform
         import sys
 
-        whose = f"the Python of Spark's workers ({sys.executable} on {platform.node()})"
+        worker = f"the Python of Spark's workers ({sys.executable} on {platform.node()})"
         remedy = (
             f"install kfast {version} there as a wheel or an archive (--py-files carries no "
             "compiled code), or name a Python that has it in PYSPARK_PYTHON before the session "
@@ -119,14 +119,14 @@ def _unpacker() -> Callable[[str, str, bytes], Any]:
         try:
             import kfast
 
-            theirs = kfast.__version__, getattr(kfast, "build_digest", lambda: "unknown")()
-            if theirs == (version, build):
-                return pickle.loads(pickled)
+            worker_build = kfast.__version__, getattr(kfast, "build_digest", lambda: "unknown")()
         except ImportError as error:
-            raise ImportError(f"{whose} cannot import kfast: {error}; {remedy}") from error
+            raise ImportError(f"{worker} cannot import kfast: {error}; {remedy}") from error
+        if worker_build == (version, build):
+            return pickle.loads(pickled)
         raise kfast.KfastError(
-            f"{whose} has kfast {theirs[0]} (build {theirs[1]}), the driver kfast {version} (build "
-            f"{build}), and their rows may differ; {remedy}"
+            f"{worker} has kfast {worker_build[0]} (build {worker_build[1]}), the driver kfast "
+            f"{version} (build {build}), and their rows may differ; {remedy}"
         )
 
     return unpack

@@ -69,23 +69,34 @@ def load_cluster(state: ClusterState, table: Columns) -> None:
 
 def report_defaults(state: ClusterState, table: Columns, assumptions: list[str]) -> None:
     """Say which settings of the brokers are not given, and for how many topics that matters."""
-    for setting, column, default, own in (
-        ("min.insync.replicas", "default_min_insync_replicas", "1",
-         state.topic_min_insync_replicas),
-        ("unclean.leader.election.enable", "default_unclean_leader_election", "false",
-         state.topic_unclean_leader_election),
+    given = {setting: table.scalar(column) is not None for setting, column in (
+        ("min.insync.replicas", "default_min_insync_replicas"),
+        ("unclean.leader.election.enable", "default_unclean_leader_election"),
+    )}
+    assumptions += [
+        sentence for setting, sentence in default_sentences(state).items() if not given[setting]
+    ]
+
+
+def default_sentences(state: ClusterState) -> dict[str, str]:
+    """For each setting that some topics leave to the brokers, that Kafka's default is taken."""
+    sentences = {}
+    for setting, default, own in (
+        ("min.insync.replicas", "1", state.topic_min_insync_replicas),
+        ("unclean.leader.election.enable", "false", state.topic_unclean_leader_election),
     ):
         unset = int(np.count_nonzero(own < 0))
-        if unset == 0 or table.scalar(column) is not None:
+        if unset == 0:
             continue
         if unset < own.size:
             topics = f"{unset} of {own.size} topics; the others have their own value"
         else:
             topics = "the topic" if unset == 1 else f"all {unset} topics"
-        assumptions.append(
+        sentences[setting] = (
             f"{setting} of the brokers is not given: {default}, Kafka's default, is taken for"
             f" {topics}"
         )
+    return sentences
 
 
 def load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
