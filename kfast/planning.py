@@ -246,8 +246,9 @@ def _racks(state: ClusterState, live: Rows, by_rack: bool) -> Rows:
                if name is None]
     if by_rack and without:
         raise ArgumentError(
-            f"broker {', '.join(map(str, without[:10]))}{' ...' if len(without) > 10 else ''} has "
-            "no rack, and rack by rack needs the rack of every live broker"
+            f"brokers without a rack: {', '.join(map(str, without[:10]))}"
+            f"{' ...' if len(without) > 10 else ''}; rack by rack needs the rack of every live "
+            "broker, which a brokers file gives (--brokers-file)"
         )
     known = sorted({name for name in names if name is not None})
     number = {name: at for at, name in enumerate(known)}

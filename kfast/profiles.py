@@ -248,10 +248,66 @@ PROFILES: Mapping[str, Profile] = {
 """Controllers that kfast simulates, the newest first."""
 
 
+RELEASES = (
+    "0.10", "0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8",
+    "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
+)
+"""Releases of Kafka with a controller in ZooKeeper mode that kfast knows, the oldest first."""
+
+CHANGED_SWITCHES: Mapping[str, tuple[str, ...]] = {
+    "2.1": ("guards_writes", "shutdown_skips_queued", "deletes_partitions_at_start",
+            "shutdown_among_live"),
+    "2.2": ("empty_metadata_is_all", "tells_starting_apart", "has_broker_epochs",
+            "filters_elections"),
+    "2.3": ("replica_previous", "offlines_dead_at_startup", "without_leadership"),
+    "2.5": ("checks_added_replicas", "batches_deletions"),
+    "2.6": ("rebalances_in_isr",),
+    "2.7": ("has_alter_partition", "touch_separates_added", "tells_starting_of_queued"),
+    "3.1": ("announces_unless_elected",),
+    "3.2": ("marks_recovery",),
+    "3.4": ("rebalances_while_reassigning",),
+}
+"""Switches that took their newest value in a release between two named profiles."""
+
+
 def find_profile(profile: str | Profile) -> Profile:
-    """Profile of a name; a `Profile` is taken as it is. `ArgumentError` for an unknown name."""
+    """Profile of a name.
+
+    Parameters
+    ----------
+    profile : str or Profile
+        One of `PROFILES`, or a release such as 2.7 or zk-2.7: `profile_of`. A `Profile` is taken as
+        it is.
+
+    Raises
+    ------
+    ArgumentError
+        The name is unknown.
+    """
     if isinstance(profile, Profile):
         return profile
-    if profile not in tuple(PROFILES):
-        raise ArgumentError(f"profile {shown(profile)} is unknown; allowed: {', '.join(PROFILES)}")
-    return PROFILES[profile]
+    release = str(profile).removeprefix("zk-")
+    if release not in RELEASES:
+        raise ArgumentError(
+            f"profile {shown(profile)} is unknown; allowed: {', '.join(PROFILES)}, or a release"
+            f" from {RELEASES[0]} to {RELEASES[-1]}"
+        )
+    return profile_of(release)
+
+
+def profile_of(release: str) -> Profile:
+    """Profile of one release: the older named one with what was changed up to this release."""
+    if f"zk-{release}" in PROFILES:
+        return PROFILES[f"zk-{release}"]
+    place = RELEASES.index(release)
+    older = next(
+        f"zk-{name}" for name in reversed(RELEASES[: place + 1]) if f"zk-{name}" in PROFILES
+    )
+    changed = {
+        switch: getattr(ZK_3_9, switch) for since, switches in CHANGED_SWITCHES.items()
+        if RELEASES.index(older.removeprefix("zk-")) < RELEASES.index(since) <= place
+        for switch in switches
+    }
+    return replace(
+        PROFILES[older], name=f"zk-{release}", title=f"Kafka {release}", **changed
+    )

@@ -148,7 +148,7 @@ def test_what_the_start_changes_is_a_line_of_its_own(tmp_path):
     assert start["summary"]["offline"] == 0
     assert start["summary"]["back_online"] == start["summary"]["isr_shrunk"] == 1
     assert answer(*args)["before"]["offline"] == 0
-    assert "isr_shrunk 1, back_online 1" in run(*args).stdout
+    assert "shrinks 1 ISR, brings 1 partition back" in run(*args).stdout
 
 
 def test_racks_need_racks(cluster, racks):

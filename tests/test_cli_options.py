@@ -358,6 +358,44 @@ def test_a_verdict_counts_partitions_that_refuse_already(shrunken):
     assert "producers with acks=all are refused on 1 more, 2 in all;" in verdict
 
 
+def test_a_verdict_counts_partitions_that_stay_offline(cluster):
+    """After 4 and 5 fail, 5 alone comes back: whoever was last in the ISR may be the other."""
+    both = answer("fail", cluster, "--brokers", "4,5", "--then", "6")["verdict"]
+    assert "1 partition goes offline, 3 in all;" in both[1]
+    back = answer("fail", cluster, "--brokers", "4,5", "--then-start", "5")["verdict"]
+    assert "no further partition goes offline, 2 still are;" in back[1]
+
+
+def test_a_verdict_says_what_it_is_without(tmp_path):
+    """Lines that kafka-topics did not print; leaders, where only a plan is given."""
+    path = tmp_path / "partial.txt"
+    path.write_text(re.sub("\tTopic: orders\tPartition: 0.*\n", "", DESCRIBE).replace(
+        "orders\tPartitionCount: 2", "orders\tPartitionCount: 1"))
+    assert answer("show", path)["verdict"][-1] == (
+        f"{path} is partial: kafka-topics printed no line for 1 partition of 1 topic: this "
+        "answer is without them.")
+    verdict = answer("show", REAL.with_name("plan.json"))["verdict"]
+    assert verdict[-1].startswith("Leaders are not given and assumed")
+
+
+@pytest.mark.parametrize("name", ["2.4", "zk-2.4", "2.7"])
+def test_a_release_names_its_controller_in_every_command(cluster, name):
+    """It did in `replay` alone."""
+    document = answer("fail", cluster, "--brokers", "4", "--controller", name)
+    assert document["controller"].startswith(f"Kafka {name.removeprefix('zk-')}")
+
+
+def test_a_sweep_in_which_nothing_happens_says_so(cluster):
+    verdict = answer("sweep", cluster, "--every", "1", "--set",
+                     "orders:min.insync.replicas=1")["verdict"]
+    assert verdict[0].startswith("Every broker: 1 of 6 scenarios takes partitions offline")
+    path = Path(cluster).with_name("two.txt")
+    path.write_text("".join(DESCRIBE.splitlines(keepends=True)[:6]))
+    verdict = answer("sweep", path, "--every", "1")["verdict"]
+    assert verdict == [
+        "Every broker: none of 5 scenarios takes any partition offline or under min ISR."]
+
+
 def test_a_restart_says_what_its_yes_leaves_out(shrunken):
     """Partitions that are left out, or are under min ISR anyway; brokers that are down."""
     document = answer("restart", shrunken, "--ignore-topics", "a", "--ignore-rf1", "--up", "2")
@@ -419,7 +457,7 @@ def test_racks_are_named_for_what_they_are(tmp_path, cluster):
     more = ("fail", cluster, "--brokers-file", racks, "--racks", "a")
     assert answer(*more)["verdict"][0].startswith("Brokers 1, 2 (rack a) fail together")
     assert answer(*more, "--brokers", "5")["verdict"][0].startswith(
-        "Brokers 5, 1, 2 (all of rack a among them) fail together")
+        "Brokers 1, 2 (rack a) and 5 fail together")
 
 
 def test_a_plain_restart_lists_who_may_restart_now(cluster):

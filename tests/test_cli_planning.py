@@ -134,7 +134,7 @@ def test_files_have_full_results(many, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (("restart", "{}", "--isr-margin", "-1"), "--isr-margin"),
-    (("restart", "{}", "--by-rack"), "has no rack"),
+    (("restart", "{}", "--by-rack"), "without a rack"),
     (("restart", "{}", "--broker", "1", "--by-rack"), "--by-rack goes without --broker"),
     (("restart", "{}", "--broker", "1", "--fail-on", "batches>1"), "batches>1 goes without"),
     (("restart", "{}", "--fail-on", "forbidding>1"), "forbidding>1 goes with --broker"),

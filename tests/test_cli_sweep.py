@@ -58,8 +58,8 @@ def test_the_text_names_racks_topics_and_partitions():
     """One line per reason below the table of the worst."""
     text = run("--each-rack").stdout
     assert text.startswith(
-        "Each rack: 3 of 3 scenarios take partitions offline, 3 take some under min ISR, which "
-        "refuse acks=all.\nThe worst is scenario 1, brokers 101, 104, 107, 110 (rack a): 7 "
+        "Each rack: 3 of 3 scenarios take partitions offline; in 3 some fall under min ISR, where "
+        "acks=all is refused.\nThe worst is scenario 1, brokers 101, 104, 107, 110 (rack a): 7 "
         "partitions are offline, 47 under min ISR.\n"
     )
     assert re.search(r"^ +1  101, 104, 107, 110 .* a$", text, re.MULTILINE)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 import kfast
-from kfast.log_replay import RELEASES, Replay, replay
+from kfast.log_replay import Replay, replay
+from kfast.profiles import RELEASES
 
 from .replay_story import write_logs
 

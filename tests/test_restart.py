@@ -250,7 +250,7 @@ def test_empty_clusters():
     ({"seconds_per_broker": -2}, "seconds_per_broker is -2: a number from 0 to .* is allowed"),
     ({"seconds_per_broker": float("nan")}, "seconds_per_broker is nan"),
     ({"work": -1}, "work is -1"),
-    ({"by_rack": True}, "broker 1, 2, 3 has no rack"),
+    ({"by_rack": True}, "brokers without a rack: 1, 2, 3"),
 ])
 def test_what_is_refused(arguments, words):
     """Before any work, with what was found and what is allowed."""

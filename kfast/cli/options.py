@@ -18,7 +18,7 @@ import click
 
 from kfast.cli.output import ENDINGS, KINDS, list_endings
 from kfast.io import parse_brokers
-from kfast.profiles import DEFAULT_PROFILE, PROFILES
+from kfast.profiles import DEFAULT_PROFILE, PROFILES, RELEASES
 from kfast.report import LISTS
 
 __all__ = [
@@ -303,16 +303,18 @@ def setting_option() -> Callable[[Command], Command]:
     )
 
 
-def controller_option() -> Callable[[Command], Command]:
+def controller_option(default: str | None = DEFAULT_PROFILE) -> Callable[[Command], Command]:
     """Option of the commands that run a controller."""
+    by_itself = "" if default else "  [default: the one that the wording of the logs tells]"
     return click.option(
         "--controller",
         "--profile",
         "profile",
-        type=click.Choice(tuple(PROFILES)),
-        default=DEFAULT_PROFILE,
-        show_default=True,
-        help="Controller that is simulated: ZooKeeper mode of this Kafka version.",
+        metavar="NAME",
+        default=default,
+        show_default=default is not None,
+        help=f"Controller that is simulated: ZooKeeper mode of {', '.join(PROFILES)}, or of a "
+        f"release from {RELEASES[0]} to {RELEASES[-1]}.{by_itself}",
     )
 
 
@@ -329,11 +331,9 @@ def seed_option(help: str) -> Callable[[Command], Command]:
     )
 
 
-def verbose_option() -> Callable[[Command], Command]:
+def verbose_option(help: str = "Show the requests in full.") -> Callable[[Command], Command]:
     """Option of the commands that have more to say than is usually needed."""
-    return click.option(
-        "-v", "--verbose", is_flag=True, help="Show the meaning of figures, and requests in full."
-    )
+    return click.option("-v", "--verbose", is_flag=True, help=help)
 
 
 def threads_option() -> Callable[[Command], Command]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from kfast.cli.options import condition_on, output_options, top_option
+from kfast.cli.options import condition_on, controller_option, output_options, top_option
 from kfast.cli.output import Destination, busy
-from kfast.log_replay import RELEASES, replay
+from kfast.log_replay import replay
 from kfast.report.replay import replay_answer
 
 __all__ = ["REPLAY_METRICS", "replay_command"]
@@ -31,14 +31,7 @@ TABLES = ("facts", "timeline", "outages")
 
 @click.command("replay")
 @click.argument("directory", nargs=-1, required=True, metavar="DIRECTORY...")
-@click.option(
-    "--controller",
-    "--profile",
-    "profile",
-    metavar="NAME",
-    help="Controller to simulate: a profile, or a release from "
-    f"{RELEASES[0]} to {RELEASES[-1]}.  [default: the one that the wording of the logs tells]",
-)
+@controller_option(default=None)
 @top_option("contradictions, warnings, and times without a leader", default=20)
 @output_options(TABLES, REPLAY_METRICS)
 def replay_command(

@@ -25,7 +25,7 @@ from kfast.cli.options import (
     top_option,
 )
 from kfast.cli.output import Destination, RowWriter, echo, progress_bar
-from kfast.errors import ArgumentError, InputError
+from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.profiles import find_profile
 from kfast.report.answer import plural
 from kfast.report.sweep import WorstScenarios, sweep_answer
@@ -153,9 +153,9 @@ def _listed(state: ClusterState, path: Path) -> Named:
     try:
         parquet = path.suffix.lower() == ".parquet"
         table = pq.read_table(path) if parquet else pa_csv.read_csv(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        return f"Scenarios of {path}", makers.scenarios_from_table(state, table)
+    except (pa.ArrowInvalid, OSError, KfastError) as error:
         raise InputError(f"{path}: {error}") from error
-    return f"Scenarios of {path}", makers.scenarios_from_table(state, table)
 
 
 def _count(
@@ -168,7 +168,7 @@ def _count(
                 rows.write(pa.Table.from_batches([batch]))
             worst.add(batch)
     except KeyboardInterrupt:
-        partial = None if rows is None else rows.keep_partial()
+        partial = rows.keep_partial() if rows is not None and rows.n else None
         if rows is not None and partial is not None:
             echo(
                 f"{partial} holds {plural(rows.n, 'scenario')}, up to number "

@@ -17,7 +17,10 @@ from kfast.kernels.describe import Key
 if TYPE_CHECKING:
     from kfast.io.describe import Parsed
 
-__all__ = ["notes"]
+__all__ = ["PARTIAL", "notes"]
+
+PARTIAL = "is partial: kafka-topics printed no line"
+"""What is assumed of an export with gaps begins with its name and these words."""
 
 _SHOWN = 3
 """How many topics or numbers a note names; the others are counted."""
@@ -72,10 +75,14 @@ def _gaps(name: str, parsed: Parsed) -> Iterator[str]:
         named.append(f"{parsed.topic_name(topic)} ({numbers}{more})")
     more = f" and {gaps.size - _SHOWN} more" if gaps.size > _SHOWN else ""
     yield (
-        f"{name} is partial: kafka-topics printed no line for {unprinted[gaps].sum()} partitions of"
-        f" {gaps.size} topics, numbers that lie between others: {', '.join(named)}{more}; what"
-        " is not printed, higher numbers too, is unknown and not in the cluster"
+        f"{name} {PARTIAL} for {_plural(int(unprinted[gaps].sum()), 'partition')} of"
+        f" {_plural(gaps.size, 'topic')}, numbers that lie between others: {', '.join(named)}{more}"
+        "; what is not printed, higher numbers too, is unknown and not in the cluster"
     )
+
+
+def _plural(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _lines(parsed: Parsed) -> Iterator[str]:

@@ -13,17 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
-from kfast.errors import ArgumentError, InputError
+from kfast.errors import InputError
 from kfast.log_replay.forms import Form
 from kfast.log_replay.reading import Logs
-from kfast.profiles import PROFILES, ZK_3_9, Profile, find_profile
-
-RELEASES = (
-    "0.10", "0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8",
-    "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
-)
+from kfast.profiles import PROFILES, RELEASES, Profile, find_profile, profile_of
 
 NEAREST: Mapping[str, str] = {
     "0.10": "zk-0.10", "0.11": "zk-0.10", "1.0": "zk-1.0", "1.1": "zk-1.1", "2.0": "zk-2.0",
@@ -32,25 +26,11 @@ NEAREST: Mapping[str, str] = {
     "3.2": "zk-3.9", "3.3": "zk-3.9", "3.4": "zk-3.9", "3.5": "zk-3.9", "3.6": "zk-3.9",
     "3.7": "zk-3.9", "3.8": "zk-3.9", "3.9": "zk-3.9",
 }
-"""Profile that a release is nearest to; releases that only `CHANGES` tells apart share one."""
+"""Profile that a release is nearest to; those that only `CHANGED_SWITCHES` tells apart share
+one."""
 
 ALIKE = (frozenset({"zk-1.1", "zk-2.0"}),)
 """Profiles that differ in so little that a log need not tell them apart."""
-
-CHANGES: Mapping[str, tuple[str, ...]] = {
-    "2.1": ("guards_writes", "shutdown_skips_queued", "deletes_partitions_at_start",
-            "shutdown_among_live"),
-    "2.2": ("empty_metadata_is_all", "tells_starting_apart", "has_broker_epochs",
-            "filters_elections"),
-    "2.3": ("replica_previous", "offlines_dead_at_startup", "without_leadership"),
-    "2.5": ("checks_added_replicas", "batches_deletions"),
-    "2.6": ("rebalances_in_isr",),
-    "2.7": ("has_alter_partition", "touch_separates_added", "tells_starting_of_queued"),
-    "3.1": ("announces_unless_elected",),
-    "3.2": ("marks_recovery",),
-    "3.4": ("rebalances_while_reassigning",),
-}
-"""Switches that took their newest value in a release between two named profiles."""
 
 _CUES = tuple((re.compile(pattern), since, until) for pattern, since, until in (
     (r"^\[Controller \d+\]: |^Controller \d+ epoch \d+ |^Broker \d+ ", "", "0.11"),
@@ -131,7 +111,7 @@ def choose_profile(
         The wording does not tell the release well enough, and none is asked for.
     """
     if asked is not None:
-        profile = _named(asked)
+        profile = find_profile(asked)
         return profile, None, f"{profile.name}, as asked"
     fitting, whole = tell_release(logs, used)
     ordered = [release for release in RELEASES if release in fitting]
@@ -147,30 +127,3 @@ def choose_profile(
         f"the wording is of several releases, mostly {told}"
     )
     return profile_of(release), release, note
-
-
-def _named(asked: str | Profile) -> Profile:
-    if isinstance(asked, str) and asked.removeprefix("zk-") in RELEASES and asked not in PROFILES:
-        return profile_of(asked.removeprefix("zk-"))
-    try:
-        return find_profile(asked)
-    except ArgumentError as error:
-        raise ArgumentError(str(error)) from None
-
-
-def profile_of(release: str) -> Profile:
-    """Profile of one release: the older named one with what was changed up to this release."""
-    if f"zk-{release}" in PROFILES:
-        return PROFILES[f"zk-{release}"]
-    place = RELEASES.index(release)
-    older = next(
-        f"zk-{name}" for name in reversed(RELEASES[: place + 1]) if f"zk-{name}" in PROFILES
-    )
-    changed = {
-        switch: getattr(ZK_3_9, switch) for since, switches in CHANGES.items()
-        if RELEASES.index(older.removeprefix("zk-")) < RELEASES.index(since) <= place
-        for switch in switches
-    }
-    return replace(
-        PROFILES[older], name=f"zk-{release}", title=f"Kafka {release}", **changed
-    )

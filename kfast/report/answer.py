@@ -14,9 +14,11 @@ from rich.text import Text
 
 from kfast import __version__
 from kfast.analysis.impact import Impact
+from kfast.io.describe_notes import PARTIAL
 from kfast.report import LISTS
 from kfast.report.tables import TextTable, plain, text_column
 from kfast.state import ClusterState
+from kfast.state.loading import LEADERS_ASSUMED
 
 __all__ = [
     "FEWEST_BROKERS",
@@ -66,6 +68,16 @@ TROUBLE = {
 FEWEST_BROKERS = 16
 """So many brokers are always listed; of more, as many as there are topics."""
 
+START_CHANGES = {
+    "newly_offline": ("takes", "partition", " offline"),
+    "newly_under_min_isr": ("takes", "partition", " under min ISR"),
+    "leaders_moved": ("moves", "leader", ""),
+    "unclean": ("elects", "leader", " outside the ISR"),
+    "isr_shrunk": ("shrinks", "ISR", ""),
+    "back_online": ("brings", "partition", " back"),
+}
+"""What a controller's start does to so many, in words."""
+
 MOST_NAMED = 8
 """Brokers that a sentence names; of more it says how many there are."""
 
@@ -87,6 +99,10 @@ class Answer:
     document: Document
     draw: Callable[[Console, Document], None]
     tables: Mapping[str, Callable[[], pa.Table]]
+
+    def __post_init__(self) -> None:
+        """Say after the verdict what it cannot know."""
+        self.document["verdict"] += reservations(self.document.get("assumptions", ()))
 
     @property
     def summaries(self) -> dict[str, Mapping[str, float]]:
@@ -123,6 +139,17 @@ def head(command: str, source: str, state: ClusterState, controller: str | None)
             },
         },
     }
+
+
+def reservations(assumptions: Sequence[str]) -> list[str]:
+    """What a verdict is without: partitions that were not printed, leaders that are not given."""
+    lines = [
+        f"{line.split(', numbers')[0]}: this answer is without them."
+        for line in assumptions if PARTIAL in line
+    ]
+    if any(line.startswith(LEADERS_ASSUMED) for line in assumptions):
+        lines.append("Leaders are not given and assumed: this answer is about who holds what.")
+    return lines
 
 
 def start_document(start: Impact) -> Document:
@@ -189,14 +216,17 @@ def refusals(n: int, offline: int, total: int) -> str:
     return f"producers with acks=all are refused on {n} more, {total} in all"
 
 
-def brokers_named(ids: Sequence[int], racks: Sequence[str] = (), *, besides: bool = False) -> str:
-    """Brokers in a sentence, and the racks that they are; `besides` those there are others."""
-    shown = ", ".join(map(str, ids[:MOST_NAMED]))
-    if len(ids) > MOST_NAMED:
-        shown = f"{shown} and {len(ids) - MOST_NAMED} more"
-    noun = f"rack{'' if len(racks) == 1 else 's'} {', '.join(racks)}"
-    of = f" ({f'all of {noun} among them' if besides else noun})" if racks else ""
-    return f"broker{'' if len(ids) == 1 else 's'} {shown}{of}"
+def brokers_named(
+    ids: Sequence[int], racks: Sequence[str] = (), others: Sequence[int] = ()
+) -> str:
+    """Brokers in a sentence: those of the racks that are named, then others; each ascending."""
+    inside, outside = (", ".join(map(str, sorted(part)[:MOST_NAMED])) for part in (ids, others))
+    more = sum(max(len(part) - MOST_NAMED, 0) for part in (ids, others))
+    of = f" (rack{'' if len(racks) == 1 else 's'} {', '.join(racks)})" if racks else ""
+    shown = " and ".join(filter(None, (f"{inside}{of}" if ids else "", outside)))
+    return f"broker{'' if len(ids) + len(others) == 1 else 's'} {shown}" + (
+        f" and {more} more" if more else ""
+    )
 
 
 def cell(value: object) -> str:
@@ -260,12 +290,13 @@ def draw_foot(console: Console, document: Document) -> None:
 def draw_start(console: Console, document: Document, verbose: bool) -> None:
     """Draw what the controller's start changed, and how many requests are sent."""
     summary = document["start"]["summary"]
-    names = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "isr_shrunk",
-             "back_online")
-    changes = ", ".join(f"{name} {summary[name]}" for name in names if summary[name])
+    changes = ", ".join(
+        f"{verb} {plural(summary[name], noun)}{rest}" for name, (verb, noun, rest) in
+        START_CHANGES.items() if summary[name]
+    )
     lines = [
-        ("Before: after the controller's start, which changes "
-        f"{changes or 'no leader and no ISR'} and sends {summary['requests']} requests."),
+        ("Before: after the controller's start, which "
+        f"{changes or 'changes no leader and no ISR'} and sends {summary['requests']} requests."),
         "Requests that the controller then sends: "
         + ", ".join(f"{row['requests']} {row['kind']}" for row in document["requests"]) + ".",
     ]

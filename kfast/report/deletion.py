@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import pyarrow as pa
 from rich.console import Console
 
 from kfast.changes import Deletion
@@ -22,7 +23,6 @@ from kfast.report.answer import (
     head,
     listed,
     number,
-    plural,
     safety_sentence,
     start_document,
     titled,
@@ -68,27 +68,30 @@ def deletion_answer(
         "top": top,
         **listed("topics", deletion.topics, top),
     }
-    document["verdict"] = _verdict(document)
+    document["verdict"] = _verdict(document, deletion.topics)
     return Answer(document, partial(_draw, verbose=verbose), {
         "topics": lambda: deletion.topics, "brokers": lambda: deletion.brokers,
         "requests": lambda: deletion.requests,
     })
 
 
-def _verdict(document: Document) -> list[str]:
+def _verdict(document: Document, topics: pa.Table) -> list[str]:
     summary, brokers = document["summary"], document["scenario"]["brokers"]
     meanwhile = (
         f" while {brokers_named(brokers)} {'fails' if len(brokers) == 1 else 'fail'}"
         if brokers else ""
     )
     deleted = count(summary["topics_deleted"], "topic", "is deleted", "are deleted")
-    waiting = count(summary["replicas_waiting"], "replica", "waits", "wait")
-    gone = (
-        f"{plural(summary['partitions_deleted'], 'partition')} and "
-        f"{plural(summary['replicas_deleted'], 'replica')} are gone for good; {waiting} for a "
-        "broker to return."
-    )
-    return [safety_sentence(document, f"{deleted}{meanwhile}", REASONS), gone]
+    marked = [row for row in topics.to_pylist() if row["status"] in ("deleted", "waiting")]
+    waiting = summary["replicas_waiting"]
+    gone = sum(row["replicas"] for row in marked) - waiting
+    replicas = f"{count(gone, 'replica', 'is', 'are')} gone for good"
+    if waiting:
+        replicas += (
+            f"; {count(waiting, 'replica', 'waits', 'wait')} for a broker to return, and "
+            f"{count(summary['topics_waiting'], 'topic that waits', 'serves', 'serve')} nobody"
+        )
+    return [safety_sentence(document, f"{deleted}{meanwhile}", REASONS), f"{replicas}."]
 
 
 def _draw(console: Console, document: Document, *, verbose: bool) -> None:

@@ -124,9 +124,13 @@ def impact_sentence(impact: Impact) -> str:
     newly_refusing = int((refusing & impact.newly("under_min_isr")).sum())
     accepting = int((impact.before.flags("under_min_isr") & ~impact.before.flags("offline")
                      & ~impact.after.flags("under_min_isr")).sum())
+    stay = summary["offline"] - offline
+    goes = ("partition", "goes offline", "go offline")
     parts = [
-        count(offline, "partition", "goes offline", "go offline"),
-        refusals(newly_refusing, offline, int(refusing.sum())),
+        f"{count(offline, *goes)}, {summary['offline']} in all" if offline and stay
+        else f"no further partition goes offline, {stay} still {'is' if stay == 1 else 'are'}"
+        if stay else count(offline, *goes),
+        refusals(newly_refusing, summary["offline"], int(refusing.sum())),
     ]
     if summary["back_online"]:
         parts.append(count(summary["back_online"], "partition", "comes back", "come back"))
@@ -148,8 +152,9 @@ def _what_happens(
 ) -> str:
     """A step as the beginning of a sentence; the first one has racks, perhaps none."""
     rack_of = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
-    besides = any(rack_of[broker] not in (racks or ()) for broker in step.broker_ids)
-    named = brokers_named(step.broker_ids, racks or (), besides=besides)
+    inside = [broker for broker in step.broker_ids if racks and rack_of[broker] in racks]
+    others = [broker for broker in step.broker_ids if broker not in inside]
+    named = brokers_named(inside, racks or (), others)
     one = len(step.broker_ids) == 1
     if step.kind == "start":
         what = f"{named} {'starts and catches' if one else 'start and catch'} up"

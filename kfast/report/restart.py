@@ -61,6 +61,7 @@ def readiness_answer(
         "safe": not forbidding.num_rows and not down,
         "question": {"brokers": list(brokers), "isr_margin": ready.isr_margin},
         "down": down,
+        "ignored": ready.n_ignored,
         "summary": {"forbidding": forbidding.num_rows, **ready.counts},
         "reasons": {row["values"]: row["counts"] for row in causes},
         "remedies": list(_remedies(state, ready, brokers, forbidding)),
@@ -78,9 +79,10 @@ def _yes_or_no(document: Document) -> str:
     together = "" if one else " together"
     if document["safe"]:
         more = f" and {plural(margin, 'in-sync replica')} more" if margin else ""
+        but = f", but for the {document['ignored']} left out," if document["ignored"] else ""
         return (
             f"YES: {broker_phrase} may be restarted now{together}: every partition with "
-            f"{'it' if one else 'them'} in the ISR keeps min ISR{more} meanwhile."
+            f"{'it' if one else 'them'} in the ISR{but} keeps min ISR{more} meanwhile."
         )
     reasons = []
     if down:
@@ -259,9 +261,13 @@ def _plan_sentences(document: Document) -> Iterator[str]:
         )
     may = document["may_restart"]
     broker_phrase = f"broker{'' if len(may) == 1 else 's'} {broker_ranges(may)}"
-    yield f"Now, alone: {broker_phrase if may else 'no broker'} may be restarted; " + (
-        f"{summary['may_not_restart']} may not." if summary["may_not_restart"] else "all may."
-    )
+    if summary["may_not_restart"]:
+        yield (
+            f"Now, alone: {broker_phrase if may else 'no broker'} may be restarted; "
+            f"{summary['may_not_restart']} may not."
+        )
+    else:
+        yield "Now, alone: every broker that is up may be restarted."
     n, bound = summary["batches"], summary["lower_bound"]
     proof = "No plan has fewer batches." if n == bound else (
         f"Fewer than {plural(bound, 'batch', 'batches')} are impossible."
@@ -277,7 +283,10 @@ def _plan_sentences(document: Document) -> Iterator[str]:
 def _notes(ready: Readiness) -> list[str]:
     notes = ["ISRs are taken as they are"]
     if ready.n_ignored:
-        notes.append(f"{plural(ready.n_ignored, 'partition')} left out, as asked")
+        notes.append(
+            f"{plural(ready.n_ignored, 'partition')} left out: in no count, and perhaps offline "
+            "during a restart"
+        )
     return notes
 
 

@@ -83,8 +83,8 @@ def risk_answer(
 def _verdict(worst: dict[str, list[Document]], chances: Sequence[Row]) -> list[str]:
     lines = [
         f"The worst {name} to lose is {', '.join(map(str, rows[0]['brokers']))}: "
-        f"{count(rows[0]['newly_offline_if_clean'], 'partition', 'goes', 'go')} offline, "
-        f"{rows[0]['newly_under_min_isr']} "
+        f"{count(rows[0]['newly_offline_if_clean'], 'partition', 'loses', 'lose')} all in-sync "
+        f"replicas, {rows[0]['newly_under_min_isr']} "
         f"{'falls' if rows[0]['newly_under_min_isr'] == 1 else 'fall'} under min ISR."
         for name, rows in worst.items() if rows
     ]
@@ -94,8 +94,8 @@ def _verdict(worst: dict[str, list[Document]], chances: Sequence[Row]) -> list[s
     ]
     if likely:
         lines.insert(0, (
-            "The chance that random failures take some partition offline: "
-            f"{', '.join(likely)}."
+            "The chance that random failures take all in-sync replicas of some partition, which "
+            f"then is offline or elected outside the ISR: {', '.join(likely)}."
         ))
     return lines or ["No broker is live, so none can fail."]
 
@@ -177,7 +177,7 @@ def _draw_worst(console: Console, title: str, rows: Sequence[Row]) -> None:
         return
     counts = ("newly_offline_if_clean", "newly_under_min_isr", "newly_no_live_replica")
     table = TextTable(title, [
-        text_column("brokers"), "newly_offline", "under_min_isr",
+        text_column("brokers"), "no in-sync replica", "under_min_isr",
         "no live_replica", text_column("racks"), text_column("topics"),
     ])
     for row in rows:

@@ -34,8 +34,8 @@ __all__ = ["WorstScenarios", "sweep_answer"]
 SORTED_BY = ("offline", "no_live_replica", "under_min_isr", "unclean", "leaders_moved")
 """The worst scenario has the most of the first; among equals, of the second, and so on."""
 
-REASONS = ("newly_offline", "newly_under_min_isr")
-"""What makes a scenario bad, the worst first."""
+REASONS = {"newly_offline": "newly offline", "newly_under_min_isr": "newly under min ISR"}
+"""What makes a scenario bad, the worst first, and its words."""
 
 MOST_NAMED = 5
 """Topics and partitions that a reason names."""
@@ -134,31 +134,32 @@ def sweep_answer(
         "n_worse": dict(worst.n_worse),
         "worst": rows,
     }
-    document["verdict"] = _verdict(document, worst.n_failures)
+    document["verdict"] = _verdict(document, worst.n_failures, racks)
     return Answer(document, _draw, {"worst": lambda: worst.table(scenarios)})
 
 
-def _verdict(document: Document, n: int) -> list[str]:
+def _verdict(document: Document, n: int, racks: Mapping[int, str | None]) -> list[str]:
     what, n_worse = document["scenarios"]["what"], document["n_worse"]
     offline, refused = n_worse["offline"], n_worse["under_min_isr"]
-    lines = [
-        (f"{what}: {offline} of {plural(n, 'scenario')} "
-        f"{'takes' if offline == 1 else 'take'} partitions offline, {refused} "
-        f"{'takes' if refused == 1 else 'take'} some under min ISR, which refuse acks=all.")
-    ]
-    for row in document["worst"][:1]:
-        lines.append(
-            f"The worst is scenario {row['scenario']}, {_failing(row)}: "
-            f"{count(row['offline'], 'partition', 'is offline', 'are offline')}, "
-            f"{row['under_min_isr']} under min ISR."
-        )
-    return lines
+    if not offline and not refused:
+        none = "the one scenario takes no" if n == 1 else f"none of {n} scenarios takes any"
+        return [f"{what}: {none} partition offline or under min ISR."]
+    first = (
+        f"{what}: {offline} of {plural(n, 'scenario')} "
+        f"{'takes' if offline == 1 else 'take'} partitions offline; in {refused} some fall under "
+        "min ISR, where acks=all is refused."
+    )
+    return [first, *(
+        f"The worst is scenario {row['scenario']}, {_failing(row, racks)}: "
+        f"{count(row['offline'], 'partition', 'is offline', 'are offline')}, "
+        f"{row['under_min_isr']} under min ISR." for row in document["worst"][:1]
+    )]
 
 
-def _failing(row: Mapping[str, Any]) -> str:
-    return brokers_named(
-        row["brokers"], row["whole_racks"], besides=not set(row["racks"]) <= set(row["whole_racks"])
-    ) if row["brokers"] else "no broker"
+def _failing(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:
+    inside = [broker for broker in row["brokers"] if racks[broker] in row["whole_racks"]]
+    others = [broker for broker in row["brokers"] if broker not in inside]
+    return brokers_named(inside, row["whole_racks"], others) if row["brokers"] else "no broker"
 
 
 def _whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
@@ -234,7 +235,7 @@ def _draw(console: Console, document: Document) -> None:
 
 def _sentence(row: Mapping[str, Any], reason: Mapping[str, Any]) -> str:
     """Why a scenario is bad, in one line."""
-    what = reason["reason"].replace("_", " ")
+    what = REASONS[reason["reason"]]
     topics = ", ".join(f"{t['topic']} ({t['partitions']})" for t in reason["most_affected"])
     more = ", ..." if reason["topics"] > len(reason["most_affected"]) else ""
     some = ", ".join(reason["first"])

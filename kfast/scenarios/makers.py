@@ -126,7 +126,10 @@ def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
         if racks[row] is not None:
             members.setdefault(racks[row], []).append(row)
     if not members:
-        raise ArgumentError("no registered broker has a rack, so no rack can fail")
+        raise ArgumentError(
+            "no registered broker has a rack, so no rack can fail; racks that an export does not "
+            "name come by a brokers file (--brokers-file)"
+        )
     names = sorted(members)
     begin = np.zeros(len(names) + 1, np.int64)
     np.cumsum([len(members[name]) for name in names], out=begin[1:])

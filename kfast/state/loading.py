@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 LISTS = ("replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids")
 ALL_REGISTERED = "no brokers are given: every broker that a partition names is registered"
+LEADERS_ASSUMED = "the leader of"
+"""What is assumed where a source names no leaders begins with these words."""
+
 FLAG_REGISTERED, FLAG_SHUTTING_DOWN = 1, 2
 MARKED = 1 << 20
 """Broker ids below this are found by marking, this many at a time, others by sorting."""
@@ -159,7 +162,7 @@ def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
         first[some] = replicas.values[replicas.offsets[:-1][some]]
         leaders[unknown] = first[unknown]
         said.append(
-            f"the leader of {int(unknown.sum())} partitions is not given: "
+            f"{LEADERS_ASSUMED} {int(unknown.sum())} partitions is not given: "
             "the first assigned replica is taken"
         )
     wrong = np.flatnonzero(leaders < schema.NO_LEADER)

@@ -181,7 +181,8 @@ def find_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Rows:
     if ids.size and rows.min() < 0:
         unknown = ids[rows < 0][:5].tolist()
         raise ArgumentError(
-            f"broker {', '.join(map(str, unknown))} is unknown; the cluster has"
+            f"broker{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
+            f" {'are' if len(unknown) > 1 else 'is'} unknown; the cluster has"
             f" {_some_brokers(state)}; {how_to_add(unknown[0])}"
         )
     return rows
