@@ -42,6 +42,16 @@ cdef inline int order_by_rank(
     return n
 
 
+cdef inline int list_slots(uint64_t slots, uint8_t* order) noexcept nogil:
+    """Slots in ascending order, where nothing shows in which they were taken; returns how many."""
+    cdef int n = 0
+    while slots:
+        order[n] = <uint8_t> lowest_slot(slots)
+        slots &= slots - 1
+        n += 1
+    return n
+
+
 cdef inline uint64_t trie_key(const uint32_t* hashes, int n, int at) noexcept nogil:
     """A number that sorts one of n hashes as the trie of them is walked: single keys first."""
     cdef int depth = 0

@@ -13,7 +13,7 @@ from cython.parallel cimport prange
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
-from kfast.kernels.broker_groups cimport order_by_rank
+from kfast.kernels.broker_groups cimport list_slots, order_by_rank
 from kfast.kernels.election cimport NOT_ASKED_RULE
 from kfast.kernels.fetch cimport fetch_row
 from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
@@ -69,7 +69,10 @@ cdef void start_chunk(
         is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
         slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
         if slots:
-            n = order_by_rank(&replicas[row, 0], slots, &group_rank[0], order)
+            if keeping:
+                n = order_by_rank(&replicas[row, 0], slots, &group_rank[0], order)
+            else:
+                n = list_slots(slots, order)
             n = <int> change_row(
                 record, &replicas[row, 0], &states[row, 0], row, order, n,
                 0, R_ONLINE, rules.replica, rules.controller_epoch, False,

@@ -312,8 +312,9 @@ def draw_start(console: Console, document: Document, verbose: bool) -> None:
 
 def draw_lists(console: Console, document: Document) -> None:
     """Draw the partitions that were asked for by name."""
+    when = " in the end" if len(document.get("steps", ())) > 1 else ""
     for name, rows in document["lists"].items():
-        table = TextTable(f"{LISTS[name][0]} ({len(rows)})", [
+        table = TextTable(f"{LISTS[name][0]}{when} ({len(rows)})", [
             text_column("topic"), "partition", "leader", text_column("isr"),
             text_column("replicas"), "min_isr",
         ])
