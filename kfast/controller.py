@@ -19,13 +19,13 @@ from kfast.events import (
     alteration,
     context,
     deletion,
+    fused_events,
     leader_election,
     log_dirs,
     reassignment_requests,
     shutdown,
     topics,
     undo,
-    visits,
 )
 from kfast.events.deletion_status import DeletionHints
 from kfast.journal import Journal, Outcome
@@ -36,10 +36,8 @@ from kfast.results import EventFailed, Result
 from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas
 from kfast.state.mutators import SHUTTING_DOWN
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.store import ControllerMoved, Store
-
-NOTHING = np.empty(0, np.int32)
 
 
 class Controller:
@@ -135,7 +133,7 @@ class Controller:
             self._elect_self()
             reassignment_requests.load_node(self, requests)
             context.load_context(self)
-            self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
+            self.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
             self._start_machines()
             self.checked(self.partition_state_machine.trigger_online())
             reassignment_requests.resume(self, requests)
@@ -149,8 +147,8 @@ class Controller:
 
     def _start_machines(self) -> None:
         """Steps 7 and 8 of section 6.1, as far as no partition needs a leader."""
-        if visits.can_start(self):
-            visits.start_machines(self)
+        if fused_events.can_start(self):
+            fused_events.start_machines(self)
             reassignment_requests.mark_waiting(self)
             return
         started = self.replica_state_machine.start(reset=True)
@@ -230,7 +228,7 @@ class Controller:
         self._epochs(broker_ids, registered=True)
         if not self.active:
             return self.refused("on_broker_modification", "NOT_CONTROLLER")
-        self.send_update_metadata("announce the brokers", self.state.registered, NOTHING)
+        self.send_update_metadata("announce the brokers", self.state.registered, EMPTY_ROWS)
         return self.journal.finish("on_broker_modification")
 
     def _epochs(
@@ -266,7 +264,7 @@ class Controller:
         """`onBrokerStartup` of section 6.2, for brokers that register with these epochs."""
         state = self.state
         ruled = self.partition_state_machine.decider.policy is not None
-        fused = visits.can_visit(self) and not (ruled and state.pending.any())
+        fused = fused_events.can_visit(self) and not (ruled and state.pending.any())
         hosted = state.add_live_brokers(epochs, find=not fused)
         brokers = state.find_brokers(sorted(epochs))
         chosen = np.zeros(state.n_brokers, np.bool_)
@@ -274,7 +272,7 @@ class Controller:
         state.clear_offline_dir(brokers)
         context.tell_starting(self, chosen)
         if fused:
-            visits.start_brokers(self, brokers)
+            fused_events.start_brokers(self, brokers)
         else:
             self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE, brokers))
             self.checked(self.partition_state_machine.trigger_online())
@@ -287,8 +285,8 @@ class Controller:
         """`onBrokerFailure` of section 6.2, for brokers that are still registered."""
         state = self.state
         brokers = state.find_brokers(broker_ids)
-        if visits.can_visit(self):
-            visits.fail_brokers(self, brokers)
+        if fused_events.can_visit(self):
+            fused_events.fail_brokers(self, brokers)
             return
         hosted = state.remove_live_brokers(broker_ids)
         state.clear_offline_dir(brokers)
@@ -301,7 +299,7 @@ class Controller:
         state = self.state
         queued, others = context.split_queued(state, replicas)
         leaderless = state.list_marked(state.leader_offline, without_queued=True)
-        if self.profile.blames_dead_brokers and died is not None:
+        if self.profile.offlines_only_of_failed and died is not None:
             leaderless = leaderless[np.isin(state.records["leader"][leaderless], died)]
         machine = self.partition_state_machine
         self.checked(machine.run(leaderless, PartitionState.OFFLINE))
@@ -316,7 +314,7 @@ class Controller:
         else:
             announced = not leaderless.size
         if announced:
-            self.send_update_metadata("announce the live brokers", state.registered, NOTHING)
+            self.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
 
     def registered_epoch(self, broker_id: int) -> int | None:
         """Epoch of a registered broker; None for any other."""

@@ -1,7 +1,7 @@
 """The two state machines: they move replicas and partitions from state to state.
 
 Without a store the cache is the store, and a call is one kernel. With a store the records are
-read, decided on and written as Kafka does it (`kfast.conversation`); both ways go through the
+read, decided on and written as Kafka does it (`kfast.store_machines`); both ways go through the
 same rule functions.
 
 Source: docs/controller.md, sections 2 and 3; Kafka 3.9, `ZkReplicaStateMachine` and
@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kfast import conversation
+from kfast import store_machines
 from kfast.arguments import check_instance, check_threads
 from kfast.broker_groups import (
     GroupOrder,
@@ -26,12 +26,12 @@ from kfast.broker_groups import (
     group_ranks,
     improved_hashes,
 )
-from kfast.deciding import Decider, Occasion
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, hosting, partition_states, replica_states
 from kfast.policy import Policy, Rule
+from kfast.policy_runner import ElectionCause, PolicyRunner
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.results import Result, nothing, online_action, online_result
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
@@ -178,7 +178,7 @@ class ReplicaStateMachine:
             order = np.argsort(rows)
             rows, slots = rows[order], slots[order]
         moved = Replicas(rows, slots)
-        by_id = conversation.targets(self.state, moved, self.state.broker_id)
+        by_id = store_machines.targets(self.state, moved, self.state.broker_id)
         ranks = self.rank_groups(target, None, rows, slots)
         place = np.lexsort((ranks[by_id[1]], by_id[0]))
         result = self.run(moved, _target(target, ReplicaState))
@@ -260,12 +260,12 @@ class ReplicaStateMachine:
             state.forget_survey()
         if self.store is not None and target == ReplicaState.OFFLINE:
             ranks, _ = self._rank_run(target, replicas, brokers)
-            return conversation.take_offline(
+            return store_machines.take_offline(
                 state, self.store, journal, replicas, ranks, profile
             )
         asks = target == ReplicaState.NEW and profile.new_replica_reads_store
         if self.store is not None and asks:
-            return conversation.start_new(state, self.store, journal, replicas, profile)
+            return store_machines.start_new(state, self.store, journal, replicas, profile)
         n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
         tally = journal.new_tally(threads_for(n, self.threads))
@@ -298,7 +298,7 @@ class PartitionStateMachine:
         self.store = store
         self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
-        self.decider = Decider(state, policy, self.profile)
+        self.decider = PolicyRunner(state, policy, self.profile)
 
     def startup(self) -> Outcome:
         """Give every assigned partition a state, then try to bring New and Offline ones Online."""
@@ -394,7 +394,7 @@ class PartitionStateMachine:
             state.mark_led(rows)
         number = profile.kernel_strategy(strategy)
         if self.store is not None and target == PartitionState.ONLINE:
-            return conversation.bring_online(
+            return store_machines.bring_online(
                 state, self.store, journal, rows, strategy, self.decider
             )
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
@@ -408,7 +408,7 @@ class PartitionStateMachine:
             )
             journal.add_step(f"partitions to {target.label}", tally, effects, replicas=False)
             return Result(codes, np.zeros(rows.size, np.bool_))
-        decided = self.decider.decide(rows, number, Occasion.LISTED, threads)
+        decided = self.decider.decide(rows, number, ElectionCause.LISTED, threads)
         election.bring_online(
             state.records, state.replicas, state.broker_status, state.topic_row,
             state.topic_flags, state.leader_offline, state.pending, rows,

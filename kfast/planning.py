@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.arguments import MAX_LONG, check_instance, number, whole
-from kfast.batching import DEFAULT_WORK, find_batches
+from kfast.batch_coloring import DEFAULT_WORK, find_batches
 from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.kernels import planning as kernel
 from kfast.readiness import Readiness, check_margin, may_restart
+from kfast.replica_sets import Counts, live_brokers
 from kfast.schema import MAX_SLOTS, RESTART_BATCHES, RESTART_BROKERS, columns_of
-from kfast.sets import Counts, live_brokers
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 

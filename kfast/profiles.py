@@ -59,7 +59,7 @@ class Profile:
 
     # --- the machines ----------------------------------------------------------------------------
 
-    item_by_item: bool = False
+    batch_per_partition: bool = False
     """Replicas and partitions go one by one, each with store calls of its own (before 1.1)."""
     group_order: GroupOrder = GroupOrder.SCALA_2_13
     """Order of the broker groups of one call: that of the Scala with which Kafka is usually built
@@ -106,7 +106,7 @@ class Profile:
     """The new brokers alone are told of all leaders, the others of the new brokers (since 2.2)."""
     tells_starting_of_queued: bool = False
     """What new brokers are told includes topics queued for deletion (before 2.7)."""
-    blames_dead_brokers: bool = False
+    offlines_only_of_failed: bool = False
     """After a failure the partitions led by the brokers that died become Offline (before 1.0);
     since, all whose leader is not online."""
     announces_unless_elected: bool = True
@@ -167,10 +167,10 @@ class Profile:
 
     def error_of(self, code: Code, strategy: Strategy | None) -> str | None:
         """Class of the error that this version logs for a code; None where it logs none."""
-        if self.item_by_item and code is Code.NODE_EXISTS:
+        if self.batch_per_partition and code is Code.NODE_EXISTS:
             return "StateChangeFailed"
         among = (Strategy.OFFLINE, Strategy.REASSIGN)
-        if self.item_by_item and code is Code.NO_ELIGIBLE_LEADER and strategy in among:
+        if self.batch_per_partition and code is Code.NO_ELIGIBLE_LEADER and strategy in among:
             return "NoReplicaOnline"
         return code.error
 
@@ -223,7 +223,7 @@ ZK_1_0 = replace(
     ZK_1_1,
     name="zk-1.0",
     title="Kafka 1.0",
-    item_by_item=True,
+    batch_per_partition=True,
     group_order=GroupOrder.ASCENDING,
     without_leadership=WithoutLeadership.REFUSED,
     new_replica_reads_store=True,
@@ -239,7 +239,7 @@ ZK_1_0 = replace(
 
 ZK_0_10 = replace(
     ZK_1_0, name="zk-0.10", title="Kafka 0.10", marks_new_replicas=False,
-    blames_dead_brokers=True, has_log_dirs=False,
+    offlines_only_of_failed=True, has_log_dirs=False,
 )
 
 PROFILES: Mapping[str, Profile] = {

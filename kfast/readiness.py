@@ -21,8 +21,15 @@ import pyarrow as pa
 
 from kfast.arguments import check_instance, is_whole, whole
 from kfast.display import Summary, summary_html, summary_text
+from kfast.replica_sets import (
+    BrokerSets,
+    Counts,
+    IsrMargins,
+    group_sets,
+    live_brokers,
+    take_isr_margins,
+)
 from kfast.schema import CAUSES, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS
-from kfast.sets import BrokerSets, Counts, Standing, group_sets, live_brokers, take_standing
 from kfast.settings import match_topics
 from kfast.state import ClusterState
 from kfast.state.tables import first_slots, id_lists, row_keys
@@ -47,7 +54,7 @@ class Readiness:
     state : ClusterState
         Whose names and ids the tables below have. If it has changed since, they are wrong.
     isr_margin : int
-    standing : Standing
+    standing : IsrMargins
     sets : BrokerSets
         Live ISR members of the partitions, those that can spare as many together.
     cause : (P,) int8
@@ -58,7 +65,7 @@ class Readiness:
 
     state: ClusterState
     isr_margin: int
-    standing: Standing
+    standing: IsrMargins
     sets: BrokerSets
     cause: npt.NDArray[np.int8]
     n_ignored: int = 0
@@ -240,7 +247,7 @@ def may_restart(
     """
     check_instance("state", state, ClusterState)
     margin = check_margin(isr_margin)
-    standing = take_standing(state)
+    standing = take_isr_margins(state)
     ignored = _ignored(state, standing, ignore_topics, ignore_rf1)
     standing.live_isr[ignored] = 0
     counted = standing.assigned & (standing.n_replicas > 0) & ~ignored
@@ -260,7 +267,7 @@ def may_restart(
 
 
 def _ignored(
-    state: ClusterState, standing: Standing, ignore_topics: str | None, ignore_rf1: bool
+    state: ClusterState, standing: IsrMargins, ignore_topics: str | None, ignore_rf1: bool
 ) -> npt.NDArray[np.bool_]:
     """(P,) whether each partition forbids nothing, as the caller wants it."""
     ignored = np.zeros(state.n_partitions, np.bool_)

@@ -21,7 +21,7 @@ THREADS = (1, 2, 5)
 
 
 def new_tally(state: ClusterState, threads: int = 1) -> np.ndarray:
-    """Room for what a kernel counts, one row per thread."""
+    """Arena for what a kernel counts, one row per thread."""
     return np.zeros((threads, LAYOUT["brokers"] + 2 * max(state.n_brokers, 1)), np.int64)
 
 

@@ -88,7 +88,7 @@ def faults(g: Generator, event: Event) -> list[Event]:
     if g.random.random() < 0.3 or op not in PER_PARTITION:
         fault = g.random.choice(WHOLE_CALL[op])
         # Which item is the first of a call that goes item by item is left to its order.
-        met = named if g.ctx.profile.item_by_item else None
+        met = named if g.ctx.profile.batch_per_partition else None
         return [Event("fault", {"op": op, "fault": fault, "partitions": met, "times": 1})]
     return [Event("fault", {
         "op": op, "fault": g.random.choice(PER_PARTITION[op]),

@@ -138,7 +138,7 @@ class Controller(Core):
         kept = [r for r in replicas if not ctx.is_queued(r[0])]
         partitions = self.partitions()
         leaderless = ctx.partitions_with_offline_leader()
-        if ctx.profile.blames_dead_brokers:
+        if ctx.profile.offlines_only_of_failed:
             leaderless = [p for p in leaderless if ctx.leadership[p].leader in brokers]
         partitions.handle(leaderless, PartitionState.OFFLINE)
         results = partitions.trigger_online()
@@ -254,7 +254,7 @@ class Controller(Core):
             candidates = imbalanced_candidates(self.ctx, b, percentage)
             if candidates is None:
                 continue
-            apart = self.ctx.profile.item_by_item
+            apart = self.ctx.profile.batch_per_partition
             self.now.marks["elections one by one"] += apart
             for some in [[p] for p in candidates] if apart else [candidates]:
                 self._elect(some, "preferred", "AutoTriggered")

@@ -74,7 +74,7 @@ class PartitionStateMachine:
         self.journal.step += 1
         self.strategy = strategy
         batch = RequestBatch(self.ctx)
-        items = [[p] for p in partitions] if self.ctx.profile.item_by_item else [partitions]
+        items = [[p] for p in partitions] if self.ctx.profile.batch_per_partition else [partitions]
         results: dict[Partition, Result] = {}
         try:
             for some in items:
@@ -135,7 +135,7 @@ class PartitionStateMachine:
                 records[p] = initial_record(live[0], live, self.ctx.epoch)
             else:
                 self._not_initialized(p, Code.NO_LIVE_REPLICA)
-        if not records and self.ctx.profile.item_by_item:
+        if not records and self.ctx.profile.batch_per_partition:
             return
         for p, response in self._create(records).items():
             if not isinstance(response, Record):
@@ -329,7 +329,7 @@ class PartitionStateMachine:
 
     def _error_of(self, code: Code) -> str | None:
         """Section 8.1: before 1.1 some failures had other classes."""
-        if not self.ctx.profile.item_by_item:
+        if not self.ctx.profile.batch_per_partition:
             return None
         alike = (Strategy.OFFLINE, Strategy.REASSIGN)
         if code == Code.NO_ELIGIBLE_LEADER and self.strategy in alike:

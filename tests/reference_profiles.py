@@ -18,7 +18,7 @@ class Profile:
     name: str = "zk-3.9"
 
     # -- the machines: sections 2 and 3 --
-    item_by_item: bool = False
+    batch_per_partition: bool = False
     """Before 1.1: every replica and partition has store calls of its own."""
     group_order: str = "scala-2.13"
     """Which map orders the brokers of a call; ascending ids where there are no groups."""
@@ -72,7 +72,7 @@ class Profile:
     """Before 2.7: they are told of queued topics, too."""
     announces_unless_elected: bool = True
     """Since 3.1: the last step of a failure asks whether somebody was elected."""
-    blames_dead_brokers: bool = False
+    offlines_only_of_failed: bool = False
     """0.10: a failure puts partitions Offline that the dead brokers led, not all without leader."""
     shutdown_skips_queued: bool = True
     """Since 2.1: controlled shutdown leaves queued topics alone."""
@@ -119,14 +119,15 @@ ZK_2_0 = replace(
 )
 ZK_1_1 = replace(ZK_2_0, name="zk-1.1", metadata_has_deleted=True)
 ZK_1_0 = replace(
-    ZK_1_1, name="zk-1.0", item_by_item=True, group_order="ascending",
+    ZK_1_1, name="zk-1.0", batch_per_partition=True, group_order="ascending",
     without_leadership="refused",
     new_replica_reads_store=True, empties_unclean_isr=True, caches_lost_writes=True,
     logs_real_targets=True, skips_leading_preferred=True, writes_back_without_strategy=True,
     retries_every_election=False, undecodable_fails_call=False, shutdown_among_live=False,
 )
 ZK_0_10 = replace(
-    ZK_1_0, name="zk-0.10", marks_new_replicas=False, has_log_dirs=False, blames_dead_brokers=True,
+    ZK_1_0, name="zk-0.10", marks_new_replicas=False, has_log_dirs=False,
+    offlines_only_of_failed=True,
 )
 
 PROFILES = {p.name: p for p in (ZK_3_9, ZK_2_4, ZK_2_0, ZK_1_1, ZK_1_0, ZK_0_10)}

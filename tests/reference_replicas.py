@@ -63,7 +63,7 @@ class ReplicaStateMachine:
         try:
             for b in in_group_order((b for _, b in replicas), self.ctx.profile.group_order):
                 group = [p for p, of in replicas if of == b]
-                items = [[p] for p in group] if self.ctx.profile.item_by_item else [group]
+                items = [[p] for p in group] if self.ctx.profile.batch_per_partition else [group]
                 for some in items:
                     self._group(batch, b, some, target)
             self.journal.send(batch.send(self.ctx.epoch))

@@ -43,7 +43,7 @@ def shut_down(core: Core, b: int, epoch: int) -> None:
         and p in ctx.leadership
         and not (ctx.is_queued(p) and ctx.profile.shutdown_skips_queued)
     ]
-    apart = ctx.profile.item_by_item
+    apart = ctx.profile.batch_per_partition
     core.now.marks["shutdown of partitions one by one"] += apart
     for some in [[p] for p in acted_on] if apart else [acted_on]:
         act_on(core, b, some)

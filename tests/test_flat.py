@@ -119,7 +119,7 @@ def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
         rows = loading_flat.load_rows(
             state.to_tables().brokers, state.to_tables().topics,
             loading_flat.TableRows(ordered, None), state.to_tables().cluster, None, (), None,
-            flat.Room(),
+            flat.Arena(),
         )
         ways.append(rows is not None)
     assert any(ways)
@@ -160,7 +160,7 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
     assert found == row
     assert loading_flat.load_rows(
         tables.brokers, tables.topics, loading_flat.TableRows(bad, None), tables.cluster, None,
-        (), None, flat.Room(),
+        (), None, flat.Arena(),
     ) is None
 
 
@@ -256,7 +256,7 @@ def test_what_no_flat_table_can_hold_is_refused(tmp_path):
 
 def test_parts_and_room(tmp_path):
     """Rows from one to another; memory that is used again changes nothing."""
-    state, room = kfast.generate(brokers=5, partitions=100, topics=4, seed=1), flat.Room()
+    state, room = kfast.generate(brokers=5, partitions=100, topics=4, seed=1), flat.Arena()
     whole = flat.to_flat(state)
     assert flat.to_flat(state, 30, 70).to_pylist() == whole.slice(30, 40).to_pylist()
     for seed in (1, 2, 3):

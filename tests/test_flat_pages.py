@@ -212,7 +212,7 @@ def written(state, path):
     brokers, topics, cluster = (
         getattr(state.to_tables(), name) for name in ("brokers", "topics", "cluster")
     )
-    pages = flat_pages.StatePages(state, flat.Room())
+    pages = flat_pages.StatePages(state, flat.Arena())
     for start in range(0, max(state.n_partitions, 1), flat_pages.PAGE_ROWS):
         pages.add(start, min(start + flat_pages.PAGE_ROWS, state.n_partitions))
     tables = io.SourceTables("", pa.table({}), topics, brokers, cluster)
@@ -223,7 +223,7 @@ def written(state, path):
 
 def loaded(state, path):
     """The state of a file, by its pages; None where it is left to Arrow."""
-    room = flat.Room()
+    room = flat.Arena()
     opened = flat_reader.open_pages(str(path), room)
     if opened is None:
         return None
@@ -302,11 +302,11 @@ def test_files_of_arrow_are_left_to_arrow(tmp_path):
     table = pq.read_table(path)
     for options in ({}, {"use_dictionary": False}, {"compression": "zstd"}):
         pq.write_table(table, path, **options)
-        assert flat_reader.open_pages(str(path), flat.Room()) is None
+        assert flat_reader.open_pages(str(path), flat.Arena()) is None
         assert kfast.read(path).difference(state) is None
     for text in (b"", b"PAR1", b"Topic: t"):
         path.write_bytes(text)
-        assert flat_reader.open_pages(str(path), flat.Room()) is None
+        assert flat_reader.open_pages(str(path), flat.Arena()) is None
 
 
 def test_a_damaged_file_is_read_right_or_refused(tmp_path):

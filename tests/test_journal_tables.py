@@ -22,7 +22,7 @@ import pytest
 
 import kfast
 from kfast import journal, views
-from kfast.events import visits
+from kfast.events import fused_events
 from kfast.journal import columns, spread
 from kfast.journal import kept as keeping
 from kfast.journal.kept import kept_dtype
@@ -56,7 +56,7 @@ class Witness:
             self.steps += [step for step in steps if step not in self.steps]
             return make_table(name, steps, announced)
 
-        monkeypatch.setattr(visits, "can_visit", lambda controller: False)
+        monkeypatch.setattr(fused_events, "can_visit", lambda controller: False)
         monkeypatch.setattr(journal, "keep", watched_keep)
         monkeypatch.setattr(journal, "make_table", watched_make)
 

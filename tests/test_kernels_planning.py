@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kfast.kernels import bounds, planning, sets
-from kfast.sets import group_sets, list_by_broker, take_standing
+from kfast.replica_sets import group_sets, list_by_broker, take_standing
 
 from . import reference_planning as reference
 from .kernel_calls import LAYOUTS, row_names

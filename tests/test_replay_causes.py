@@ -9,13 +9,13 @@ from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Case, View
 from kfast.log_replay.compare import COMPARE
 from kfast.log_replay.events import Event
+from kfast.log_replay.last_isr_member import note_survivors
 from kfast.log_replay.reading import read_logs
 from kfast.log_replay.replaying import replay
 from kfast.log_replay.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.running import run
 from kfast.log_replay.script import write_script
 from kfast.log_replay.simulation import Simulation
-from kfast.log_replay.survivors import note_survivors
 from kfast.log_replay.terms import Term, find_terms
 from kfast.log_replay.unclean import unclean_topics
 from kfast.log_replay.understanding import understand

@@ -8,7 +8,7 @@ import pytest
 
 import kfast
 from kfast import ArgumentError, ClusterState, generate, may_restart, restart_plan
-from kfast.batching import find_batches
+from kfast.batch_coloring import find_batches
 from kfast.readiness import CAUSES
 
 from . import reference_planning as reference

@@ -19,7 +19,7 @@ from kfast.analysis.risk import chance as chances
 from kfast.analysis.risk.chance import Sets, count_exactly, tail
 from kfast.analysis.risk.failures import RISK_METRICS
 from kfast.kernels import risk as kernel
-from kfast.sets import list_by_broker
+from kfast.replica_sets import list_by_broker
 
 from . import reference_risk as reference
 from .test_impact import random_cluster

@@ -12,12 +12,12 @@ import pytest
 
 import kfast
 from kfast import machines, profiles
-from kfast.events import visits
+from kfast.events import fused_events
 from kfast.state.cluster import TOPIC_UNCLEAN
 from tests.random_clusters import random_context
 from tests.twin_state import state_of
 
-PROFILES = [name for name, p in profiles.PROFILES.items() if not p.blames_dead_brokers]
+PROFILES = [name for name, p in profiles.PROFILES.items() if not p.offlines_only_of_failed]
 
 
 def open_cluster(seed, layout):
@@ -49,7 +49,7 @@ def stepwise(monkeypatch, seed, layout, **options):
     """The state and the outcomes of `failures` where every step is taken on all rows at once."""
     state = open_cluster(seed, layout)
     with monkeypatch.context() as patched:
-        patched.setattr(visits, "can_visit", lambda controller: False)
+        patched.setattr(fused_events, "can_visit", lambda controller: False)
         return state, failures(state, seed, **options)
 
 
@@ -119,7 +119,7 @@ def test_many_rows_in_one_visit_are_as_step_by_step(
     with monkeypatch.context() as patched:
         for failed in (range(0, brokers - 1, 3), [1], [b for b in range(brokers - 1) if b % 3]):
             outcome = fused.on_broker_failure([b for b in failed if together.registered[b]])
-            patched.setattr(visits, "can_visit", lambda controller: False)
+            patched.setattr(fused_events, "can_visit", lambda controller: False)
             stepwise = kfast.Controller(apart)
             other = stepwise.on_broker_failure([b for b in failed if apart.registered[b]])
             patched.undo()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from kfast.analysis.impact import Event, Failure, fail_brokers
+from kfast.analysis.impact import EventOutcome, Failure, fail_brokers
 from kfast.arguments import check_instance, partition_keys
 from kfast.display import Summary, escape_control, summary_html, summary_text
 from kfast.journal.outcome import FULL_TABLES
@@ -196,7 +196,7 @@ class _Story:
 
     # --- one event ----------------------------------------------------------------------------
 
-    def _event(self, event: Event) -> Iterator[str]:
+    def _event(self, event: EventOutcome) -> Iterator[str]:
         self._see(event.registered.tolist(), event.shutting_down.tolist())
         outcome = event.outcome
         tables = {name: self._mine(getattr(outcome, name)) for name in FULL_TABLES[:-1]}

@@ -30,7 +30,9 @@ from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.schema import IMPACT_BROKERS, IMPACT_PARTITIONS, IMPACT_REQUESTS, IMPACT_TOPICS
 from kfast.state import ClusterState
 
-__all__ = ["CHANGE_METRICS", "Event", "Failure", "FailureStep", "Impact", "fail_brokers", "impact"]
+__all__ = [
+    "CHANGE_METRICS", "EventOutcome", "Failure", "FailureStep", "Impact", "fail_brokers", "impact",
+]
 
 CHANGE_METRICS: Mapping[str, str] = {
     "newly_offline": "partitions that are offline, and were not before",
@@ -229,7 +231,7 @@ def impact(before: Census, after: Census, outcomes: Iterable[Outcome] = ()) -> I
 
 
 @dataclass(frozen=True)
-class Event:
+class EventOutcome:
     """One event of a what-if: its outcome, and who was up while it was handled."""
 
     outcome: Outcome
@@ -237,7 +239,7 @@ class Event:
     shutting_down: Flags
 
     def _summary(self) -> Summary:
-        return f"Event {self.outcome.event}", {
+        return f"EventOutcome {self.outcome.event}", {
             "brokers registered": int(self.registered.sum()),
             "brokers shutting down": int(self.shutting_down.sum()),
         }
@@ -291,7 +293,7 @@ class Failure:
         What all steps did together; "before" is after the controller's start.
     steps : tuple of FailureStep
         The failure, then what `then` asked for.
-    events : tuple of Event
+    events : tuple of EventOutcome
         The start, then each event.
     """
 
@@ -302,7 +304,7 @@ class Failure:
     start: Impact
     impact: Impact
     steps: tuple[FailureStep, ...]
-    events: tuple[Event, ...]
+    events: tuple[EventOutcome, ...]
 
     @property
     def remaining(self) -> int:
@@ -425,5 +427,5 @@ def _check_steps(
     return steps
 
 
-def _event(state: ClusterState, outcome: Outcome) -> Event:
-    return Event(outcome, state.registered, state.shutting_down)
+def _event(state: ClusterState, outcome: Outcome) -> EventOutcome:
+    return EventOutcome(outcome, state.registered, state.shutting_down)

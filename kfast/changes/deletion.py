@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.analysis.impact import CHANGE_METRICS, Event, Impact, impact
+from kfast.analysis.impact import CHANGE_METRICS, EventOutcome, Impact, impact
 from kfast.arguments import check_instance, check_topics
 from kfast.census import Census, take_census
 from kfast.changes.run import Run, brokers_are
@@ -64,7 +64,7 @@ class Deletion:
         (broker ids), reason.
     told, waiting : (B,) int64
         Replicas that each broker was told to delete, and those that wait for it.
-    events : tuple of Event
+    events : tuple of EventOutcome
         The start, the markers, the failure if there is one, the brokers' answers.
     """
 
@@ -78,7 +78,7 @@ class Deletion:
     topics: pa.Table
     told: Counts
     waiting: Counts
-    events: tuple[Event, ...]
+    events: tuple[EventOutcome, ...]
 
     @property
     def summary(self) -> dict[str, int]:

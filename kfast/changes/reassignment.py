@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.analysis.impact import CHANGE_METRICS, Event, Impact, impact
+from kfast.analysis.impact import CHANGE_METRICS, EventOutcome, Impact, impact
 from kfast.arguments import check_instance
 from kfast.census import CENSUS_METRICS, Census, take_census
 from kfast.changes.partitions import (
@@ -83,7 +83,7 @@ class Reassignment:
         A row for each partition of the plan, then for each that was being reassigned before
         (`schema.REASSIGNMENT_PARTITIONS`). `partition_row` is its row in `before.state`, in
         `state`, and in the state that was given.
-    events : tuple of Event
+    events : tuple of EventOutcome
         The start, the request, the failure if there is one, and what leaders reported.
     """
 
@@ -97,7 +97,7 @@ class Reassignment:
     under_way: Mapping[str, int]
     after: Census
     partitions: pa.Table
-    events: tuple[Event, ...]
+    events: tuple[EventOutcome, ...]
     rows: npt.NDArray[np.int32]
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kfast import arguments
-from kfast.analysis.impact import Event, impact
+from kfast.analysis.impact import EventOutcome, impact
 from kfast.census import take_census
 from kfast.controller import Controller
 from kfast.errors import ArgumentError
@@ -52,7 +52,7 @@ class Run:
         self.controller = Controller(
             self.state, journal=journal, threads=threads, profile=profile
         )
-        self.events: list[Event] = []
+        self.events: list[EventOutcome] = []
         as_given = take_census(self.state)
         outcome = self.record(self.controller.on_controller_failover())
         # Rows and slots of the state may mean something else later; those of this copy do not.
@@ -61,7 +61,7 @@ class Run:
 
     def record(self, outcome: Outcome) -> Outcome:
         """Keep the outcome of an event, with who was up."""
-        self.events.append(Event(outcome, self.state.registered, self.state.shutting_down))
+        self.events.append(EventOutcome(outcome, self.state.registered, self.state.shutting_down))
         return outcome
 
     def fail(self) -> None:

@@ -23,9 +23,9 @@ from kfast.cli.output import Destination, busy
 from kfast.errors import ArgumentError
 from kfast.planning import restart_plan
 from kfast.readiness import CAUSES, may_restart
+from kfast.replica_sets import live_brokers
 from kfast.report.restart import plan_answer, readiness_answer
 from kfast.report.risk import risk_answer
-from kfast.sets import live_brokers
 
 __all__ = ["PLAN_METRICS", "READINESS_METRICS", "RISK_COUNTS", "restart_command", "risk_command"]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kfast import arguments, schema
 from kfast.arguments import MAX_LONG
 from kfast.errors import ArgumentError
-from kfast.events import visits
+from kfast.events import fused_events
 from kfast.events.reassignment import cannot_fail
 from kfast.events.reassignment_requests import complete_some
 from kfast.kernels import election, isr, tables
@@ -90,7 +90,9 @@ def alter_partition(
     except (CallFailed, ControllerMoved):
         return controller.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
-    controller.send_update_metadata(visits.ANNOUNCEMENT, state.registered, np.sort(asked[known]))
+    controller.send_update_metadata(
+        fused_events.ANNOUNCEMENT, state.registered, np.sort(asked[known])
+    )
     outcome = controller.attempt(event, lambda: complete_some(controller, _succeeded(asked, codes)))
     outcome.alter_codes = codes
     return outcome
@@ -213,8 +215,8 @@ def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
     brokers = state.find_brokers(broker_ids)
     if not controller.active:
         return controller.refused("catch_up", "NOT_CONTROLLER")
-    if visits.can_catch_up(controller):
-        altered, answers, senders = visits.catch_up_brokers(controller, brokers)
+    if fused_events.can_catch_up(controller):
+        altered, answers, senders = fused_events.catch_up_brokers(controller, brokers)
         outcome = controller.journal.finish("catch_up")
         outcome.alter_codes, outcome.altered = answers, altered
         outcome.senders = tuple(state.broker_id[senders].tolist())
@@ -262,7 +264,7 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
                 told = told[codes[at] == AlterCode.WRITTEN]
                 if not told.size:
                     continue
-            controller.send_update_metadata(visits.ANNOUNCEMENT, state.registered, told)
+            controller.send_update_metadata(fused_events.ANNOUNCEMENT, state.registered, told)
             announced.append(leaders[at[0]])
             _complete(controller, rows[at], codes[at], errors)
 
@@ -279,10 +281,11 @@ def _announce_each(
     """Announce what each leader reported, in a batch of its own."""
     registered, journal = controller.state.registered, controller.journal
     if not journal.full:
-        journal.add_metadata_counts(visits.ANNOUNCEMENT, registered, [at.size for at in senders])
+        n_altered = [at.size for at in senders]
+        journal.add_metadata_counts(fused_events.ANNOUNCEMENT, registered, n_altered)
         return
     for at in senders:
-        controller.send_update_metadata(visits.ANNOUNCEMENT, registered, rows[at])
+        controller.send_update_metadata(fused_events.ANNOUNCEMENT, registered, rows[at])
 
 
 def _complete(
@@ -342,5 +345,5 @@ def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> O
         reload_records(controller, asked)
     except CallFailed:
         return controller.refused(event, "UNKNOWN_SERVER_ERROR")
-    controller.send_update_metadata(visits.ANNOUNCEMENT, state.registered, asked)
+    controller.send_update_metadata(fused_events.ANNOUNCEMENT, state.registered, asked)
     return controller.attempt(event, lambda: complete_some(controller, asked))

@@ -82,7 +82,7 @@ def split_queued(state: ClusterState, replicas: Replicas) -> tuple[Replicas, Rep
 
 def batches(controller: Controller) -> contextlib.AbstractContextManager[None]:
     """How a handler's partitions share batches: all together, or one by one before Kafka 1.1."""
-    if controller.profile.item_by_item:
+    if controller.profile.batch_per_partition:
         return controller.journal.batch_for_each_partition()
     return contextlib.nullcontext()
 

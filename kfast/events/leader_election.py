@@ -17,7 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.arguments import check_topics, number, partition_keys
 from kfast.errors import ArgumentError
-from kfast.events import context, visits
+from kfast.events import context, fused_events
 from kfast.kernels import hosting
 from kfast.profiles import UNSUPPORTED, Profile
 from kfast.results import EventFailed, Result
@@ -252,9 +252,10 @@ def rebalance_leaders(
     if not controller.profile.rebalances_while_reassigning and moving:
         rows = rows[:0]
     unbalanced = brokers[ratio[brokers] > percentage / 100].astype(np.int32)
-    together = visits.can_rebalance(controller)
+    together = fused_events.can_rebalance(controller)
     try:
-        rebalanced = (visits.rebalance if together else _rebalance)(controller, unbalanced, rows)
+        elect = fused_events.rebalance if together else _rebalance
+        rebalanced = elect(controller, unbalanced, rows)
     except ControllerMoved:
         return controller.resigned("rebalance_leaders")
     outcome = controller.journal.finish("rebalance_leaders")

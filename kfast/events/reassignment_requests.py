@@ -28,7 +28,7 @@ from kfast.kernels import reassign
 from kfast.profiles import UNSUPPORTED
 from kfast.results import EventFailed
 from kfast.schema import REASSIGNMENTS, ReassignmentCode
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.state.tables import first_slots, id_lists, ordered_lists, row_keys
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.T
 """Where partitions are to go, by (topic, partition); None cancels. Or a table of the same."""
 
 Codes = npt.NDArray[np.uint8]
-NOBODY = np.empty(0, np.int32)
 NOTHING_ASKED = ASSIGNMENTS.empty_table()
 """What the start of most clusters finds in the reassignment node: making it anew takes longer than
 all the rest of the start of a small one."""
@@ -248,7 +247,8 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
     """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
     table = as_table(reassignments)
     if not table.num_rows:
-        return Requests(NOBODY, Targets(np.zeros(1, np.int32), NOBODY), np.empty(0, np.bool_))
+        targets = Targets(np.zeros(1, np.int32), EMPTY_ROWS)
+        return Requests(EMPTY_ROWS, targets, np.empty(0, np.bool_))
     named = table.column("topic").combine_chunks().dictionary_encode()
     topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
     partitions = table.column("partition").to_numpy()

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from kfast import schema
 from kfast.broker_groups import GroupOrder, exceeds_small_map
-from kfast.conversation.talk import Talk
 from kfast.journal.effects import KIND_IS_NEW, Effects
 from kfast.kernels import hosting, reassign
 from kfast.results import EventFailed
@@ -23,6 +22,7 @@ from kfast.state import Replicas
 from kfast.state.records import Rows, Slots
 from kfast.state.tables import first_slots
 from kfast.store import Answer, CallFailed, Store
+from kfast.store_machines.session import StoreSession
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
@@ -212,17 +212,17 @@ def _raise_stored(controller: Controller, store: Store, row: Rows) -> npt.NDArra
     retry = True
     while retry:
         store.make_known(row)
-        talk = Talk(controller.state, store, journal.new_tally(), controller.profile)
-        codes, stored = talk.read(row)
+        session = StoreSession(controller.state, store, journal.new_tally(), controller.profile)
+        codes, stored = session.read(row)
         if codes[0] == Code.MOVED:
             stored["leader_epoch"] += 1
-            retry = bool(talk.write(row, stored, codes, np.ones(1, np.bool_))[0])
+            retry = bool(session.write(row, stored, codes, np.ones(1, np.bool_))[0])
         if codes[0] != Code.MOVED:
             raise EventFailed(_ERRORS.get(Code(int(codes[0])), "StoreError"))
     stored["controller_epoch"] = controller.state.controller_epoch
     if controller.profile.touch_is_cached:
-        talk.adopt(row, stored)
-        journal.take_counters(talk.tally)
+        session.adopt(row, stored)
+        journal.take_counters(session.tally)
     return stored
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast.arguments import MAX_LONG, whole
-from kfast.events import context, visits
+from kfast.events import context, fused_events
 from kfast.schema import UNKNOWN_BROKER_EPOCH, PartitionState, ReplicaState, Strategy
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def controlled_shutdown(
     remaining: list[Rows] = []
 
     def steps() -> None:
-        if visits.can_visit(controller) and not controller.journal.full:
-            remaining.append(visits.shut_down_broker(controller, broker))
+        if fused_events.can_visit(controller) and not controller.journal.full:
+            remaining.append(fused_events.shut_down_broker(controller, broker))
         else:
             remaining.append(_step_by_step(controller, broker_id, broker))
 

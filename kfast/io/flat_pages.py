@@ -22,7 +22,7 @@ import pyarrow as pa
 from kfast.io.thrift import Long, Struct, Value, write_struct
 from kfast.kernels import pages as kernel
 from kfast.state import ClusterState
-from kfast.state.flat import BLOCK_ROWS, Room, list_columns, list_some, place_topics
+from kfast.state.flat import BLOCK_ROWS, Arena, list_columns, list_some, place_topics
 from kfast.state.records import Rows
 
 __all__ = ["CREATED_BY", "MAGIC", "PAGE_ROWS", "PageWriter", "StatePages"]
@@ -82,11 +82,11 @@ class PageWriter:
         Rows of the table.
     topics : pa.StringArray
         Names that the column of topics has places in.
-    room : Room
+    room : Arena
         Memory for the pages.
     """
 
-    def __init__(self, n_rows: int, topics: pa.StringArray, room: Room) -> None:
+    def __init__(self, n_rows: int, topics: pa.StringArray, room: Arena) -> None:
         self._n_rows, self._topics, self._room = n_rows, topics, room
         self._columns: dict[str, _Column] = {}
         self._n_places = min(MOST_PLACES, max(FEWEST_PLACES, n_rows // 2))
@@ -193,11 +193,11 @@ class StatePages:
     ----------
     state : ClusterState
         One that a flat table can hold, without free rows.
-    room : Room
+    room : Arena
         Memory for columns and pages.
     """
 
-    def __init__(self, state: ClusterState, room: Room) -> None:
+    def __init__(self, state: ClusterState, room: Arena) -> None:
         self._state, self._room, self._odd = state, room, 0
         topics, self._place = place_topics(state)
         self._pages = PageWriter(state.n_partitions, topics, room)

@@ -28,7 +28,7 @@ from kfast.io.flat_pages import (
 )
 from kfast.io.tables import SourceTables
 from kfast.kernels import pages as kernel
-from kfast.state.flat import Room, flat_schema, is_flat
+from kfast.state.flat import Arena, flat_schema, is_flat
 from kfast.state.records import Rows
 
 __all__ = ["PageRows", "open_pages"]
@@ -55,7 +55,7 @@ class PageRows:
 
     def __init__(
         self, name: str, n_rows: int, topics: pa.StringArray, columns: Mapping[str, _Column],
-        room: Room,
+        room: Arena,
     ) -> None:
         self._name, self._columns, self._room = name, columns, room
         self.names: Sequence[str] = list(columns)
@@ -90,13 +90,13 @@ class PageRows:
             yield block
 
 
-def open_pages(name: str, room: Room) -> tuple[SourceTables, PageRows] | None:
+def open_pages(name: str, room: Arena) -> tuple[SourceTables, PageRows] | None:
     """Open a flat file that `flat_pages` wrote, without reading its rows; None for any other.
 
     Parameters
     ----------
     name : str
-    room : Room
+    room : Arena
         Memory for the rows that are read.
 
     Returns
@@ -111,7 +111,7 @@ def open_pages(name: str, room: Room) -> tuple[SourceTables, PageRows] | None:
         return None
 
 
-def _open(name: str, room: Room) -> tuple[SourceTables, PageRows] | None:
+def _open(name: str, room: Arena) -> tuple[SourceTables, PageRows] | None:
     buffer = pa.memory_map(name).read_buffer()
     file = pq.ParquetFile(pa.BufferReader(buffer))
     about, found = file.metadata, file.schema_arrow

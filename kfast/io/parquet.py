@@ -22,7 +22,7 @@ from kfast.io.flat_pages import MAGIC, PAGE_ROWS, PageWriter
 from kfast.io.tables import SourceTables
 from kfast.io.text import Source
 from kfast.state.columns import Columns
-from kfast.state.flat import Room, flat_schema, is_flat
+from kfast.state.flat import Arena, flat_schema, is_flat
 
 __all__ = ["map_parquet", "read_parquet", "write_flat", "write_parquet"]
 
@@ -114,7 +114,7 @@ def write_flat(tables: SourceTables, file: BinaryIO) -> None:
     topic = rows.dictionary("topic")
     columns = {"topic": np.asarray(topic.indices, np.int32)}
     columns |= {name: rows.integers(name, 0) for name in table.column_names if name != "topic"}
-    pages = PageWriter(table.num_rows, topic.dictionary.cast(pa.string()), Room())
+    pages = PageWriter(table.num_rows, topic.dictionary.cast(pa.string()), Arena())
     # Of no rows too, so that there are columns.
     for start in range(0, max(table.num_rows, 1), PAGE_ROWS):
         part = slice(start, start + PAGE_ROWS)

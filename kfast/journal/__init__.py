@@ -21,7 +21,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
 from kfast.journal import requests
 from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.kept import Kept, Room, keep
+from kfast.journal.kept import EffectBuffer, EffectTable, keep
 from kfast.journal.outcome import Counts, Outcome, Sent, SentSteps, StepTotals, sent_to
 from kfast.journal.steps import CHANGES, SENDS, Step, make_table
 from kfast.profiles import ZK_3_9, Profile
@@ -120,16 +120,16 @@ class Journal:
         return np.zeros((threads, LAYOUT["brokers"] + 2 * max(self.state.n_brokers, 1)), np.int64)
 
     def new_effects(self, n: int, *, always: bool = False) -> Effects:
-        """Room for the effects of n targets; empty where no row is kept."""
+        """Memory for the effects of n targets; empty where no row is kept."""
         return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
 
-    def new_room(self, rows: int, steps: int, replicas: int) -> Room:
-        """Room for an event that visits each partition once; none where no row is kept."""
+    def new_room(self, rows: int, steps: int, replicas: int) -> EffectBuffer:
+        """Memory for an event that visits each partition once; none where no row is kept."""
         keeps_new = self.profile.marks_new_replicas
-        return Room(self.state, rows if self.full else 0, steps, replicas, keeps_new)
+        return EffectBuffer(self.state, rows if self.full else 0, steps, replicas, keeps_new)
 
     def add_step(
-        self, action: str, tally: Tally, effects: Effects | Kept, *, replicas: bool,
+        self, action: str, tally: Tally, effects: Effects | EffectTable, *, replicas: bool,
         strategy: Strategy | None = None, from_store: bool = False, sent: bool = True,
         told: Effects | None = None,
     ) -> None:
@@ -141,8 +141,8 @@ class Journal:
             What was done.
         tally : (threads, width) int64
             Counts of the kernels; the journal's from now on.
-        effects : (n,) EFFECT, or Kept
-            What became of each target; empty unless rows are kept or a store was asked. Kept
+        effects : (n,) EFFECT, or EffectTable
+            What became of each target; empty unless rows are kept or a store was asked. EffectTable
             effects are those of an event in one visit, without a store.
         replicas : bool
             Whether replicas or partitions moved.
@@ -167,7 +167,7 @@ class Journal:
         self.totals.append(StepTotals(step, total, replicas, status, self.each))
         if not self.full and not from_store:
             return
-        if isinstance(effects, Kept):
+        if isinstance(effects, EffectTable):
             kept = replace(effects, tallied=self._tallied(total)) if from_tally else effects
         else:
             if from_store:
@@ -244,7 +244,7 @@ class Journal:
         return rows
 
     def _send_effects(
-        self, effects: Effects, kept: Kept, told: Effects | None, step: int
+        self, effects: Effects, kept: EffectTable, told: Effects | None, step: int
     ) -> None:
         announcing = (effects["kinds"] & _ANNOUNCING) != 0
         announced = np.unique(effects["row"][announcing]).size

@@ -16,12 +16,12 @@ from kfast import schema
 from kfast.journal import columns
 from kfast.journal.columns import Column, Number
 from kfast.journal.effects import KIND_ELECTION, KIND_UNCLEAN
-from kfast.journal.kept import Kept
-from kfast.journal.spread import KEY, NOWHERE
+from kfast.journal.kept import EffectTable
+from kfast.journal.spread import KEY
 from kfast.kernels import journal_tables
 from kfast.profiles import Profile
 from kfast.schema import ELECTIONS, REFUSALS, TRANSITIONS, Code, PartitionState, Strategy
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 
 INITIALIZATION = "INITIALIZATION"
 CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))
@@ -34,13 +34,13 @@ _UNSAID = sum(1 << code for code in (
 ))
 
 
-def transitions(whole: Kept, step: int) -> Iterator[pa.Table]:
+def transitions(whole: EffectTable, step: int) -> Iterator[pa.Table]:
     """State changes that happened, in the order (row, broker id)."""
     for kept in whole.pieces:
         yield _transitions(kept, step)
 
 
-def _transitions(kept: Kept, step: int) -> pa.Table:
+def _transitions(kept: EffectTable, step: int) -> pa.Table:
     said = kept.spread
     places: Rows | None = None
     names = (*KEY, "broker", "from_state", "to_state")
@@ -62,7 +62,7 @@ def _transitions(kept: Kept, step: int) -> pa.Table:
     )
 
 
-def elections(whole: Kept, step: int, strategy: Strategy | None) -> Iterator[pa.Table]:
+def elections(whole: EffectTable, step: int, strategy: Strategy | None) -> Iterator[pa.Table]:
     """Elections and initialisations that were tried, with their outcome."""
     for kept in whole.pieces:
         how, places = _tried(kept)
@@ -70,7 +70,7 @@ def elections(whole: Kept, step: int, strategy: Strategy | None) -> Iterator[pa.
             yield _elections(kept, how, places, step, strategy)
 
 
-def _tried(kept: Kept) -> tuple[Number, Rows | None]:
+def _tried(kept: EffectTable) -> tuple[Number, Rows | None]:
     """Whether it was an election (1) or an initialisation (0), and which effects were either."""
     logged = kept.codes >> Code.CONFIG_LOOKUP_LOGGED & 1
     if kept.every_kinds & KIND_ELECTION and not logged:
@@ -78,7 +78,7 @@ def _tried(kept: Kept) -> tuple[Number, Rows | None]:
     said = kept.spread
     said.ask(["from_state", "to_state"])
     if not kept.kinds & KIND_ELECTION and said.number("to_state") == OFFLINE_PARTITION:
-        return 0, NOWHERE
+        return 0, EMPTY_ROWS
     said.ask(["kinds", "code"])
     tried = (said.array("kinds") & KIND_ELECTION) != 0
     tried &= said.array("code") != Code.CONFIG_LOOKUP_LOGGED
@@ -94,7 +94,7 @@ _ELECTED = (
 
 
 def _elections(
-    kept: Kept, how: Number, places: Rows | None, step: int, strategy: Strategy | None
+    kept: EffectTable, how: Number, places: Rows | None, step: int, strategy: Strategy | None
 ) -> pa.Table:
     said = kept.spread
     said.ask(_ELECTED, ["isr_before", "isr"], leads=False)
@@ -119,13 +119,13 @@ _LOGGED = (1 << len(Code)) - 1 & ~_SUCCEEDED & ~_UNSAID
 """Bit c set: Kafka logs a code c."""
 
 
-def refused(kept: Kept) -> bool:
+def refused(kept: EffectTable) -> bool:
     """Whether Kafka's error log names some target."""
     return bool(kept.codes & _LOGGED)
 
 
 def refusals(
-    kept: Kept, step: int, strategy: Strategy | None, profile: Profile
+    kept: EffectTable, step: int, strategy: Strategy | None, profile: Profile
 ) -> pa.Table:
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
     places = np.empty(len(kept), np.int32)

@@ -97,7 +97,7 @@ def see(state: ClusterState) -> Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class EffectTable:
     """Effects of one step, kept.
 
     Attributes
@@ -177,21 +177,21 @@ class Kept:
     # What is held here must not hold these effects: a circle would outlive its use, and its memory.
 
     @property
-    def by_row(self) -> Kept:
+    def by_row(self) -> EffectTable:
         """The same in the order of rows; effects of one row stay in theirs."""
         return self if self.ordered else self._sorted
 
     @cached_property
-    def _sorted(self) -> Kept:
+    def _sorted(self) -> EffectTable:
         rows = self.records["row"]
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         like = self.like & ~(LIKE_UNORDERED | LIKE_TWICE) | LIKE_LONGEST << LIKE_RUNS
         like |= LIKE_TWICE if (ordered[1:] == ordered[:-1]).any() else 0
-        return Kept(self.records.take(order), self.seen, like)
+        return EffectTable(self.records.take(order), self.seen, like)
 
     @property
-    def pieces(self) -> tuple[Kept, ...]:
+    def pieces(self) -> tuple[EffectTable, ...]:
         """The effects in parts, so that Arrow can count the values of their lists.
 
         Effects of one row that follow each other stay together.
@@ -201,7 +201,7 @@ class Kept:
         return self._parts
 
     @cached_property
-    def _parts(self) -> tuple[Kept, ...]:
+    def _parts(self) -> tuple[EffectTable, ...]:
         begins, rows = [0], self.records["row"]
         most = most_rows(3 * self.n_slots)
         while len(self) - begins[-1] > most:
@@ -211,7 +211,7 @@ class Kept:
             begins.append(end)
         ends = [*begins[1:], len(self)]
         return tuple(
-            Kept(self.records[begin:end], self.seen, self.like)
+            EffectTable(self.records[begin:end], self.seen, self.like)
             for begin, end in zip(begins, ends, strict=True) if begin < end
         )
 
@@ -243,7 +243,7 @@ class Kept:
 
 
 NO_RECORDS: npt.NDArray[Any] = np.empty(0, kept_dtype(narrow=True, n_slots=1))
-NOTHING_KEPT = Kept(NO_RECORDS, NOTHING_SEEN, 0)
+NOTHING_KEPT = EffectTable(NO_RECORDS, NOTHING_SEEN, 0)
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
@@ -257,14 +257,14 @@ def most_rows(n_values: int) -> int:
 
 
 def new_records(state: ClusterState, n: int) -> npt.NDArray[Any]:
-    """Room for n kept effects; memory is taken as it is written."""
+    """Memory for n kept effects; memory is taken as it is written."""
     dtype = kept_dtype(state.layout == "narrow", state.n_slots)
     space = memory.room(n * dtype.itemsize + CACHE_LINE, np.uint8)
     begin = -space.ctypes.data % CACHE_LINE
     return space[begin : begin + n * dtype.itemsize].view(dtype)
 
 
-def keep(state: ClusterState, effects: Effects) -> Kept:
+def keep(state: ClusterState, effects: Effects) -> EffectTable:
     """Keep effects with the slots, names and liveness that the state has now."""
     records = new_records(state, effects.size)
     like = 0
@@ -273,11 +273,11 @@ def keep(state: ClusterState, effects: Effects) -> Kept:
             state.records, state.replicas, state.broker_status, state.topic_row, state.partition,
             effects, as_bytes(records),
         )
-    return Kept(records, see(state), like)
+    return EffectTable(records, see(state), like)
 
 
-class Room:
-    """Room for the effects of all steps of an event that visits each partition once.
+class EffectBuffer:
+    """Memory for the effects of all steps of an event that visits each partition once.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ class Room:
         """(n, w) the room as rows of bytes: what kernels take."""
         return as_bytes(self._records)
 
-    def steps(self, counts: npt.NDArray[np.int64]) -> list[Kept]:
+    def steps(self, counts: npt.NDArray[np.int64]) -> list[EffectTable]:
         """The effects of each step, from the counts that a kernel of one visit made."""
         if self._records is NO_RECORDS:
             return [NOTHING_KEPT] * len(self._begins)
@@ -318,5 +318,5 @@ class Room:
             if like & KIND_IS_NEW and not self._keeps_new:
                 records["kinds"] &= 255 - KIND_IS_NEW
                 like = like & ~KIND_IS_NEW | KIND_IS_NEW << LIKE_LACKS
-            kept.append(Kept(records, self._seen, like))
+            kept.append(EffectTable(records, self._seen, like))
         return kept

@@ -1,4 +1,4 @@
-"""Room for large columns: huge pages where the system has them, and pages that were used before.
+"""Memory for large columns: huge pages where the system has them, and pages that were used before.
 
 A column of a large event is written once, front to back, so that half of its time is the first
 touch of its pages: the system clears them, and a virtual machine may have to ask its host for them.

@@ -21,14 +21,14 @@ from kfast.journal.effects import (
     KIND_QUEUED,
     KIND_STOP,
 )
-from kfast.journal.kept import Kept
+from kfast.journal.kept import EffectTable
 from kfast.journal.memory import room
 from kfast.journal.outcome import KINDS
-from kfast.journal.spread import KEY, NOWHERE, SAID
+from kfast.journal.spread import KEY, SAID
 from kfast.kernels import journal_tables
 from kfast.schema import ADDITIONS, LEADER_DURING_DELETE
 from kfast.schema import UPDATE_METADATA as METADATA
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
 _LISTS = ("isr", "replicas")
@@ -36,7 +36,7 @@ _CHANGING = ("adding", "removing")
 _ADDS = KIND_STOP | KIND_LEADER_AND_ISR | KIND_METADATA
 
 
-def additions(whole: Kept, step: int) -> Iterator[pa.Table]:
+def additions(whole: EffectTable, step: int) -> Iterator[pa.Table]:
     """Additions in order; `to` is null for UpdateMetadata, which goes to all registered."""
     for kept in whole.pieces:
         if kept.all_lead and kept.kinds & _ADDS == KIND_LEADER_AND_ISR:
@@ -45,7 +45,7 @@ def additions(whole: Kept, step: int) -> Iterator[pa.Table]:
             yield _added(kept, step)
 
 
-def _leads_added(kept: Kept, step: int) -> pa.Table:
+def _leads_added(kept: EffectTable, step: int) -> pa.Table:
     """Additions of effects that all add a LeaderAndIsr and nothing else."""
     said = kept.spread
     said.ask((*KEY, *SAID), (*_LISTS, "recipients"))
@@ -69,7 +69,7 @@ def _leads_added(kept: Kept, step: int) -> pa.Table:
 
 
 def _changing(
-    kept: Kept, name: str, origins: Rows | None = None, nulls: Nulls = NONE,
+    kept: EffectTable, name: str, origins: Rows | None = None, nulls: Nulls = NONE,
     leads: npt.NDArray[np.bool_] | None = None,
 ) -> Column:
     """Replicas that are added or removed: mostly none."""
@@ -85,7 +85,7 @@ def _changing(
 class _Added:
     """Additions of any kind: columns of their own, as an effect may add up to three."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: EffectTable) -> None:
         said = kept.spread
         kinds = said.number("kinds") if kept.kinds & _ADDS != kept.every_kinds & _ADDS else None
         n = self.n = _count_added(kept.every_kinds if kinds is None else kinds, len(kept))
@@ -101,7 +101,7 @@ class _Added:
         flagged = bool(kept.kinds & (KIND_IS_NEW | KIND_DELETE))
         self.origins = np.empty(n if kept.changing or flagged else 0, np.int32)
         journal_tables.fill_additions(
-            NOWHERE if kinds is None else said.array("kinds"), kept.every_kinds,
+            EMPTY_ROWS if kinds is None else said.array("kinds"), kept.every_kinds,
             list(written.values()), said.array("leader_epoch"), said.array("stop_epoch"),
             said.array("broker"),
             [(ids.offsets, ids.length) for ids in (recipients, isr, replicas)],
@@ -125,7 +125,7 @@ def _count_added(kinds: Number, n: int) -> int:
     return sum(int(np.count_nonzero(kinds & bit)) for bit in bits)
 
 
-def _added(kept: Kept, step: int) -> pa.Table:
+def _added(kept: EffectTable, step: int) -> pa.Table:
     """Additions, one after the other; an effect adds StopReplica first."""
     added = _Added(kept)
     n, said, nulls = added.n, added.numbers, added.to_leads
@@ -150,7 +150,7 @@ def _added(kept: Kept, step: int) -> pa.Table:
     )
 
 
-def metadata(whole: Kept, step: int, *, merges: bool) -> Iterator[pa.Table]:
+def metadata(whole: EffectTable, step: int, *, merges: bool) -> Iterator[pa.Table]:
     """The partitions of an UpdateMetadata, with the markers of queued topics (section 5.2).
 
     With `merges` only the last effect of each partition that tells of it; otherwise every effect.
@@ -162,7 +162,7 @@ def metadata(whole: Kept, step: int, *, merges: bool) -> Iterator[pa.Table]:
         yield _metadata(kept, places, step, leads=merges)
 
 
-def _metadata(kept: Kept, places: Rows | None, step: int, *, leads: bool) -> pa.Table:
+def _metadata(kept: EffectTable, places: Rows | None, step: int, *, leads: bool) -> pa.Table:
     said = kept.spread
     names = (*KEY, "controller_epoch", "leader", "leader_epoch", "version")
     said.ask(names, (*_LISTS, "offline"), leads=leads)

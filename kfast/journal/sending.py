@@ -15,14 +15,14 @@ from kfast.errors import InvariantError
 from kfast.journal import columns
 from kfast.journal.columns import Column, Number
 from kfast.journal.effects import KIND_DELETE, KIND_IS_NEW
-from kfast.journal.kept import Kept, most_rows
+from kfast.journal.kept import EffectTable, most_rows
 from kfast.journal.memory import room
 from kfast.journal.outcome import KINDS
 from kfast.journal.requests import LEADER_AND_ISR, STOP_REPLICA
-from kfast.journal.spread import KEY, NOWHERE, SAID, Ids
+from kfast.journal.spread import KEY, SAID, Ids
 from kfast.kernels import journal_requests
 from kfast.schema import REQUESTS
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 
 Counts = npt.NDArray[np.int64]
 _LEADS = (*KEY, *SAID)
@@ -30,7 +30,7 @@ _STOPS = (*KEY, "stop_epoch")
 _LISTS = ("isr", "replicas")
 
 
-def requests(unordered: Kept, step: int) -> Iterator[pa.Table]:
+def requests(unordered: EffectTable, step: int) -> Iterator[pa.Table]:
     """What was sent, one row per (kind, broker, partition); unregistered brokers get none."""
     kept = unordered.by_row
     leads, stops = kept.request_counts
@@ -58,7 +58,7 @@ class _Sent:
 
     Parameters
     ----------
-    kept : Kept
+    kept : EffectTable
         Effects in the order of rows.
     counts : (B,) int64
         Rows for each broker; those that get none are left out.
@@ -69,7 +69,7 @@ class _Sent:
     """
 
     def __init__(
-        self, kept: Kept, counts: Counts, kind: int, names: Sequence[str],
+        self, kept: EffectTable, counts: Counts, kind: int, names: Sequence[str],
         lists: Sequence[str] = (),
     ) -> None:
         self.kept, self.counts, self.n = kept, counts, int(counts.sum())
@@ -92,14 +92,14 @@ class _Sent:
         self.numbers |= dict(zip(written, numbers, strict=True))
 
     def _list_room(self, names: Sequence[str]) -> dict[str, Ids]:
-        """Room for lists; where all are of one length, without offsets."""
+        """Memory for lists; where all are of one length, without offsets."""
         found, totals = {}, np.zeros((3, self.counts.size), np.int64)
         for at, name in enumerate(names):
             parts = [piece.spread.ids(name) for piece in self.kept.pieces]
             lengths = {-1 if ids.offsets.size else ids.length for ids in parts}
             length = lengths.pop() if len(lengths) == 1 else -1
             if length >= 0:
-                sizes, offsets = self.counts * length, NOWHERE
+                sizes, offsets = self.counts * length, EMPTY_ROWS
             else:
                 if not totals.any():
                     self._count_values(totals)
@@ -165,7 +165,7 @@ class _Sent:
         ]
 
 
-def _shared(kept: Kept, name: str) -> int | None:
+def _shared(kept: EffectTable, name: str) -> int | None:
     """The number that all effects share; None where they differ."""
     said = {
         number if isinstance(number, int) else None

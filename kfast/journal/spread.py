@@ -15,10 +15,10 @@ from kfast.journal.columns import Column, Number
 from kfast.journal.effects import KIND_STOP
 from kfast.journal.memory import room
 from kfast.kernels import journal_columns
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 
 if TYPE_CHECKING:
-    from kfast.journal.kept import Kept
+    from kfast.journal.kept import EffectTable
 
 NUMBERS = (
     "topic", "partition", "broker", "from_state", "to_state", "code", "leader_before", "leader",
@@ -31,7 +31,6 @@ KEY = ("topic", "partition", "row")
 SAID = ("leader", "leader_epoch", "version", "controller_epoch", "recovery")
 SAID_LISTS = ("isr", "replicas", "recipients", "offline")
 """What requests say of an effect."""
-NOWHERE = np.empty(0, np.int32)
 NO_ID = np.full(1, -1, np.int32)
 
 
@@ -63,7 +62,7 @@ class Ids:
     def take(self, places: Rows) -> Ids:
         """Some of the lists, each at most once."""
         values = room(self.values.size)
-        offsets = room(places.size + 1) if self.offsets.size else NOWHERE
+        offsets = room(places.size + 1) if self.offsets.size else EMPTY_ROWS
         end = journal_columns.take_lists(
             self.offsets, self.length, self.values, places, offsets, values
         )
@@ -77,11 +76,11 @@ class Spread:
 
     Parameters
     ----------
-    kept : Kept
+    kept : EffectTable
         At least one effect.
     """
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: EffectTable) -> None:
         # Not the kept effects themselves: they hold this, and a circle would outlive its use.
         self.n = len(kept)
         self._effects, self._wide, self._n_slots = kept.as_bytes, kept.wide, kept.n_slots
@@ -123,7 +122,7 @@ class Spread:
         for at, name in enumerate(list_names):
             same, length, end = found[len(names) + at].tolist()
             ids = values[at, : n * length if same else end]
-            where = NOWHERE if same else offsets[at]
+            where = EMPTY_ROWS if same else offsets[at]
             if not same:
                 where[0] = 0
             if name in ("adding", "removing"):

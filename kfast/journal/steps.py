@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kfast.journal import changes, columns, requests, sending
 from kfast.journal.effects import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP
-from kfast.journal.kept import Kept
+from kfast.journal.kept import EffectTable
 from kfast.profiles import Profile
 from kfast.schema import (
     ADDITIONS,
@@ -46,7 +46,7 @@ class Step:
     Attributes
     ----------
     number : int
-    kept : Kept
+    kept : EffectTable
         What became of each target.
     shows : sequence of str
         Tables that have a share of this step.
@@ -56,19 +56,19 @@ class Step:
         Whether replicas moved: then nobody was elected.
     strategy : Strategy or None
         Of an election.
-    told : Kept or None
+    told : EffectTable or None
         What UpdateMetadata says, where LeaderAndIsr says something else.
     merges : bool
         UpdateMetadata tells the last effect of each partition, not every one.
     """
 
     number: int
-    kept: Kept
+    kept: EffectTable
     shows: Sequence[str]
     profile: Profile
     replicas: bool = False
     strategy: Strategy | None = None
-    told: Kept | None = None
+    told: EffectTable | None = None
     merges: bool = True
 
     def tables(self, name: str) -> Iterator[pa.Table]:

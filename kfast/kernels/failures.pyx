@@ -18,8 +18,8 @@ from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep
 from kfast.kernels.losing cimport (
     MOST_ROWS,
     MOST_SLOTS,
-    Losing,
-    Loss,
+    ShrinkContext,
+    ShrunkRow,
     add_losses,
     all_if,
     eligible_slots,
@@ -61,12 +61,12 @@ cdef inline bint may_lose(const Rules* rules) noexcept nogil:
 cdef inline Py_ssize_t lose_run(
     record_t* records, broker_t* replicas, uint8_t* states, int width,
     const uint64_t* leader_offline, const int32_t* rows, const int8_t* decided, Py_ssize_t begin,
-    Py_ssize_t end, Losing* losing, Keeper* keepers
+    Py_ssize_t end, ShrinkContext* losing, Keeper* keepers
 ) noexcept nogil:
     """Rows that lose replicas and keep a leader, up to the first that does not; its place."""
     cdef Py_ssize_t i, row
     cdef uint32_t eligible = eligible_slots(NOT_ASKED_RULE)
-    cdef Loss loss
+    cdef ShrunkRow loss
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -137,7 +137,7 @@ cdef void fail_chunk(
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
     const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
     Rules rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
-    Py_ssize_t n_brokers, const int32_t[::1] partition, uint8_t[:, ::1] kept, Losing losing
+    Py_ssize_t n_brokers, const int32_t[::1] partition, uint8_t[:, ::1] kept, ShrinkContext losing
 ) noexcept nogil:
     cdef Py_ssize_t row, last
     cdef Py_ssize_t i = begin
@@ -215,7 +215,7 @@ def fail_hosted(
     cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
     cdef Py_ssize_t b
     cdef int t
-    cdef Losing losing[64]
+    cdef ShrinkContext losing[64]
     cdef Rules rules = Rules(
         partition_offline=partition_offline, partition_online=partition_online,
         replica=replica_offline, strategy=strategy, controller_epoch=controller_epoch,
@@ -225,7 +225,7 @@ def fail_hosted(
     for b in range(marks.shape[0] - 1):
         marks[b] = marks_of(broker_status[b], chosen[b])
     for t in range(threads):
-        losing[t] = Losing(
+        losing[t] = ShrinkContext(
             controller_epoch=controller_epoch, again=all_if((replica_offline >> R_OFFLINE) & 1),
             marks=&marks[0], rank=&group_rank[0], n_brokers=marks.shape[0] - 1, sums=&sums[t, 0],
             rows=0, elected=0, imbalanced=0,

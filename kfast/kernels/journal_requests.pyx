@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from kfast.kernels.kept cimport NarrowKept, WideKept, kept_t
-from kfast.kernels.posting cimport LEADER_AND_ISR, STOP_REPLICA, Outbox, group_end, post_all
+from kfast.kernels.posting cimport LEADER_AND_ISR, STOP_REPLICA, RequestBuffer, group_end, post_all
 
 cdef enum:
     BLOCK = 32768
@@ -49,8 +49,8 @@ def block_size():
     return BLOCK
 
 
-cdef Outbox new_outbox(const uint8_t[::1] told, int kind, int64_t[::1] counts) noexcept nogil:
-    cdef Outbox box
+cdef RequestBuffer new_outbox(const uint8_t[::1] told, int kind, int64_t[::1] counts) noexcept nogil:
+    cdef RequestBuffer box
     box.told = &told[0]
     box.kind = kind
     box.counts = &counts[0]
@@ -71,7 +71,7 @@ def count_requests(
                                     #                 LeaderAndIsr, StopReplica
 ):
     """Count what one batch sends, merged by (kind, broker, partition)."""
-    cdef Outbox box
+    cdef RequestBuffer box
     cdef int k
     if not effects.shape[0] or not registered.shape[0]:
         return
@@ -94,7 +94,7 @@ def count_values(
                                     #                 in their ISRs, ids in their replicas
 ):
     """Count the values of the lists that LeaderAndIsr requests say."""
-    cdef Outbox box = new_outbox(told, LEADER_AND_ISR, counts[0])
+    cdef RequestBuffer box = new_outbox(told, LEADER_AND_ISR, counts[0])
     box.n_isr = &counts[1, 0]
     box.n_replicas = &counts[2, 0]
     with nogil:
@@ -185,7 +185,7 @@ cdef inline void hand_over(
         memcpy(to.flags_out + row, flags, n)
 
 
-cdef void hand_out(const Delivery* to, const Outbox* box) noexcept nogil:
+cdef void hand_out(const Delivery* to, const RequestBuffer* box) noexcept nogil:
     """Sort the posts of one block by broker, and hand them over."""
     cdef Py_ssize_t i
     cdef int64_t at = 0
@@ -206,7 +206,7 @@ cdef void hand_out(const Delivery* to, const Outbox* box) noexcept nogil:
 
 
 cdef void deliver_all(
-    const kept_t* kept, const uint8_t[:, ::1] effects, Outbox* box, const Delivery* to
+    const kept_t* kept, const uint8_t[:, ::1] effects, RequestBuffer* box, const Delivery* to
 ) noexcept nogil:
     cdef Py_ssize_t n = effects.shape[0]
     cdef Py_ssize_t begin = 0
@@ -261,7 +261,7 @@ def deliver(
     """Say what one batch sends in requests of one kind, broker by broker."""
     cdef Delivery to
     cdef const int32_t[::1] column
-    cdef Outbox box = new_outbox(told, kind, counts[0])
+    cdef RequestBuffer box = new_outbox(told, kind, counts[0])
     cdef int k
     box.places = &places[0, 0]
     box.brokers = &places[1, 0]

@@ -68,7 +68,7 @@ cdef extern from *:
 
 # What rows are told, and what they came to since the last addition. `again`: all slots, where a
 # replica that is Offline may become it again.
-cdef struct Losing:
+cdef struct ShrinkContext:
     int controller_epoch
     uint32_t again
     Py_ssize_t n_brokers
@@ -80,7 +80,7 @@ cdef struct Losing:
     int64_t imbalanced
 
 # How one row lost replicas: its masks, and its record before.
-cdef struct Loss:
+cdef struct ShrunkRow:
     uint32_t assigned
     uint32_t live
     uint32_t lost
@@ -120,7 +120,7 @@ cdef inline Py_ssize_t place_of(broker_t broker, Py_ssize_t n_brokers) noexcept 
 
 cdef inline bint lose_replicas(
     record_t* record, const broker_t* brokers, uint8_t* states, int width, uint32_t eligible,
-    Losing* losing, Loss* loss
+    ShrinkContext* losing, ShrunkRow* loss
 ) noexcept nogil:
     """All steps of a failure for one such partition; False, and nothing done, for another row."""
     cdef uint32_t seen = 0
@@ -163,7 +163,7 @@ cdef inline bint lose_replicas(
         writes += ((kept & lost) >> s) & 1
     writes += elects & 1
     if loss != NULL:
-        loss[0] = Loss(
+        loss[0] = ShrunkRow(
             assigned=assigned, live=live, lost=lost, online=online, isr=isr, kept=kept,
             elects=elects & 1,
             leader=record.leader, leader_epoch=record.leader_epoch, version=record.version,
@@ -199,7 +199,7 @@ cdef inline int next_slot(
 
 
 cdef inline void keep_losses(
-    Keeper* keepers, const Loss* loss, const record_t* record, const broker_t* brokers,
+    Keeper* keepers, const ShrunkRow* loss, const record_t* record, const broker_t* brokers,
     Py_ssize_t row, const int32_t* rank
 ) noexcept nogil:
     """Keep the effects of all steps, from how the row was before and how it is now."""
@@ -256,7 +256,7 @@ cdef inline void keep_losses(
 
 
 cdef inline void add_losses(
-    Losing* losing, bint counting, int64_t* offline, int64_t* online, int64_t* replica,
+    ShrinkContext* losing, bint counting, int64_t* offline, int64_t* online, int64_t* replica,
     Py_ssize_t n_brokers, int64_t* counts
 ) noexcept nogil:
     """Add what at most `MOST_ROWS` rows came to to the tallies of the steps, and begin anew."""

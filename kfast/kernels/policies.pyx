@@ -44,7 +44,7 @@ from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
     ConstWideRecord,  # no-cython-lint
 )
 
-# What is about to happen to the rows; `policy.Occasion`.
+# What is about to happen to the rows; `policy.ElectionCause`.
 cdef enum:
     LISTED = 0
     STORED = 1
@@ -227,7 +227,7 @@ def decide(
     uintptr_t address,                    # the rule, a `rule_t`
     const int32_t[::1] rack,              # IN   (B,)    rack of each broker; or (0,)
     const int64_t[::1] led,               # IN   (B,)    partitions led at the start; or (0,)
-    int occasion,                         # `policy.Occasion`
+    int occasion,                         # `policy.ElectionCause`
     int strategy,                         # `Profile.kernel_strategy`
     int32_t broker,                       # SHUT_DOWN: row of the broker
     int controller_epoch,

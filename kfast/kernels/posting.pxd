@@ -22,7 +22,7 @@ cdef enum:
     STOP_REPLICA = 2
 
 # Where posts go: those of one kind to brokers that may be told.
-cdef struct Outbox:
+cdef struct RequestBuffer:
     const uint8_t* told
     int kind
     int64_t* counts       # posts to each broker
@@ -35,7 +35,7 @@ cdef struct Outbox:
 
 
 cdef inline void post(
-    Outbox* box, const kept_t* kept, int32_t broker, Py_ssize_t place, int flags
+    RequestBuffer* box, const kept_t* kept, int32_t broker, Py_ssize_t place, int flags
 ) noexcept nogil:
     """One partition in the request to one broker; unregistered brokers get none (section 5.3)."""
     if not box.told[broker]:
@@ -52,7 +52,7 @@ cdef inline void post(
 
 
 cdef inline void post_leaders(
-    Outbox* box, const kept_t* kept, Py_ssize_t place, uint64_t told, uint64_t new
+    RequestBuffer* box, const kept_t* kept, Py_ssize_t place, uint64_t told, uint64_t new
 ) noexcept nogil:
     """LeaderAndIsr of one effect to the brokers of some slots."""
     cdef int slot
@@ -64,7 +64,7 @@ cdef inline void post_leaders(
 
 
 cdef inline void post_group(
-    Outbox* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
+    RequestBuffer* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
     Py_ssize_t end
 ) noexcept nogil:
     """All that effects of one partition send: of each kind and broker the last; flags stay.
@@ -111,7 +111,7 @@ cdef inline Py_ssize_t group_end(
 
 
 cdef inline void post_all(
-    Outbox* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
+    RequestBuffer* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
     Py_ssize_t n
 ) noexcept nogil:
     """Post what some effects send, which are all of their partitions."""

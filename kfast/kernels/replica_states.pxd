@@ -53,7 +53,7 @@ from kfast.kernels.slots cimport (
 
 
 # What one replica's transition does beyond its state; the rest of an effect is filled where kept.
-cdef struct Deed:
+cdef struct TransitionResult:
     uint64_t recipients
     int32_t stop_epoch
     uint8_t code
@@ -61,7 +61,7 @@ cdef struct Deed:
 
 
 cdef inline void become_new(
-    const record_t* record, int slot, int32_t broker, Deed* deed
+    const record_t* record, int slot, int32_t broker, TransitionResult* deed
 ) noexcept nogil:
     """Source: section 2.4, NewReplica."""
     if not record.flags & FLAG_HAS_LEADERSHIP:
@@ -74,7 +74,7 @@ cdef inline void become_new(
 
 
 cdef inline void become_online(
-    const record_t* record, int slot, int from_state, Deed* deed
+    const record_t* record, int slot, int from_state, TransitionResult* deed
 ) noexcept nogil:
     """Source: section 2.4, OnlineReplica; the caller appends where it is told to."""
     if from_state == R_NEW:
@@ -86,7 +86,7 @@ cdef inline void become_online(
 
 
 cdef inline void add_stop(
-    const record_t* record, Deed* deed, bint queued, bint delete
+    const record_t* record, TransitionResult* deed, bint queued, bint delete
 ) noexcept nogil:
     """Source: section 5.2, `add_stop_replica`."""
     deed.kinds |= KIND_STOP | KIND_DELETE if delete else KIND_STOP
@@ -96,7 +96,7 @@ cdef inline void add_stop(
         deed.stop_epoch = record.leader_epoch if record.flags & FLAG_HAS_LEADERSHIP else -1
 
 
-cdef inline void stay_leaderless(Deed* deed, bint queued, int without_leadership) noexcept nogil:
+cdef inline void stay_leaderless(TransitionResult* deed, bint queued, int without_leadership) noexcept nogil:
     """Offline without cached leadership. Source: sections 2.5 and 8.1."""
     if without_leadership == LEADERLESS_MOVED:
         deed.kinds |= KIND_METADATA
@@ -108,7 +108,7 @@ cdef inline void stay_leaderless(Deed* deed, bint queued, int without_leadership
 
 cdef inline void become_offline(
     record_t* record, int slot, int32_t broker, bint queued, int controller_epoch,
-    bint defer, int without_leadership, bint may_empty, Deed* deed
+    bint defer, int without_leadership, bint may_empty, TransitionResult* deed
 ) noexcept nogil:
     """Source: sections 2.5 and 2.6; with `defer` a store decides the rest."""
     cdef Shrunk shrunk
@@ -138,13 +138,13 @@ cdef inline void become_offline(
         deed.recipients = first_slots(record.n_replicas) & ~bit(slot)
 
 
-cdef inline Deed change_one(
+cdef inline TransitionResult change_one(
     record_t* record, uint8_t* states, int slot, int32_t broker, int target,
     uint32_t valid_previous, bint queued, int controller_epoch, bint defer,
     int without_leadership, bint may_empty
 ) noexcept nogil:
     """Move one replica, if the matrix allows it. Source: section 2.4."""
-    cdef Deed deed
+    cdef TransitionResult deed
     deed.recipients = 0
     deed.stop_epoch = 0
     deed.code = MOVED
@@ -195,7 +195,7 @@ cdef inline Py_ssize_t change_row(
     cdef int first_state = 0
     cdef int i, slot, from_state
     cdef int32_t broker
-    cdef Deed deed
+    cdef TransitionResult deed
     for i in range(n):
         slot = order[i]
         broker = <int32_t> brokers[slot]
@@ -241,7 +241,7 @@ cdef inline Py_ssize_t change_row(
 
 cdef inline void count_target(
     int64_t* tally, Py_ssize_t n_brokers, int32_t broker, int from_state, int target,
-    const Deed* deed
+    const TransitionResult* deed
 ) noexcept nogil:
     """Count what became of one replica."""
     tally[TALLY_CODES + deed.code] += 1
@@ -251,7 +251,7 @@ cdef inline void count_target(
         tally[TALLY_BROKERS + n_brokers + broker] += 1
 
 
-cdef inline void keep_deed(Effect* effect, const record_t* record, const Deed* deed) noexcept nogil:
+cdef inline void keep_deed(Effect* effect, const record_t* record, const TransitionResult* deed) noexcept nogil:
     """Complete an effect with what was done and what requests say of the record now."""
     effect.code = deed.code
     effect.kinds |= deed.kinds

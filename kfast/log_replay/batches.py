@@ -10,8 +10,8 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 
 CHANGES, LEADS, METADATA, STOPS = range(4)
 STAGE = {

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from kfast.log_replay.checks import MISSING, Case, Check, Compare, View, record_checks
-from kfast.log_replay.forms import Statement
 from kfast.log_replay.items import Item
+from kfast.log_replay.log_messages import Statement
 
 
 class Heard(NamedTuple):

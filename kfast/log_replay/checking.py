@@ -10,9 +10,11 @@ from kfast.log_replay import inference
 from kfast.log_replay.brokers import BROKER_COMPARE, BrokerSide
 from kfast.log_replay.checks import MISSING, Case, Check, View, agrees
 from kfast.log_replay.cluster import Cluster
+from kfast.log_replay.cluster_checks import Claim, Whole
 from kfast.log_replay.compare import COMPARE, subjects
+from kfast.log_replay.compare_cluster import WHOLE
 from kfast.log_replay.counting import broker_epoch
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.exploring import Explorer
 from kfast.log_replay.facts import (
     ADOPTED,
@@ -23,16 +25,14 @@ from kfast.log_replay.facts import (
     Fact,
     name_of,
 )
-from kfast.log_replay.forms import Statement
+from kfast.log_replay.foreign_controllers import strange_facts
 from kfast.log_replay.inference import World, run_event
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import Possibility, Start, row_of, with_states
-from kfast.log_replay.scala import Partition
 from kfast.log_replay.simulation import Simulation
-from kfast.log_replay.spoken import Said, Whole
-from kfast.log_replay.strangers import strange_facts
 from kfast.log_replay.terms import Term
 from kfast.log_replay.timeline import Timeline
-from kfast.log_replay.whole import WHOLE
 from kfast.profiles import Profile
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import Leadership
@@ -98,12 +98,12 @@ class Checker:
         self.timeline.finish()
         return self.facts
 
-    def _run(self, event: Event) -> None:
+    def _run(self, event: LogEvent) -> None:
         if event.kind in ("failover", "resume"):
             self._adopt(event)
         self.timeline.note(run_event(self.world, event), self.world.simulation)
 
-    def _adopt(self, point: Event) -> None:
+    def _adopt(self, point: LogEvent) -> None:
         """Give partitions the records that were found for this point."""
         simulation = self.world.simulation
         added = []
@@ -121,13 +121,13 @@ class Checker:
         if added:
             simulation.rebuild(set(), added, None)
 
-    def _up(self, start: Start, point: Event) -> set[int]:
+    def _up(self, start: Start, point: LogEvent) -> set[int]:
         registered = point.said.get("registered")
         if registered is not None:
             return set(registered)
         return self.world.simulation.registered or set(start.replicas)
 
-    def _with_states(self, row: dict[str, Any], start: Start, point: Event) -> dict[str, Any]:
+    def _with_states(self, row: dict[str, Any], start: Start, point: LogEvent) -> dict[str, Any]:
         return with_states(row, self._up(start, point)) if point.kind == "resume" else row
 
     def _note_least(self, row: int, start: Start, before: Leadership) -> None:
@@ -144,7 +144,7 @@ class Checker:
         ):
             self.least[partition, "version"] = before.version + changed
 
-    def _readopt(self, row: int, start: Start, point: Event) -> None:
+    def _readopt(self, row: int, start: Start, point: LogEvent) -> None:
         simulation = self.world.simulation
         state = simulation.state
         before = state.leadership(row)
@@ -185,9 +185,9 @@ class Checker:
         term = self.whole.term
         if line.actor == "controller" and term is not None:
             if line.actor_id != term.controller:
-                self._say(number, Said("controller", "controller", line.actor_id, term.controller))
+                self._say(number, Claim("controller", "controller", line.actor_id, term.controller))
             if line.epoch is not None:
-                self._say(number, Said("controller epoch", "controller", line.epoch, term.epoch))
+                self._say(number, Claim("controller epoch", "controller", line.epoch, term.epoch))
         check = WHOLE.get(line.kind)
         if check is not None:
             for said in check(self.whole, line):
@@ -197,7 +197,7 @@ class Checker:
                 self._say(number, said)
         self._check_partitions(line, number, id(term))
 
-    def _say(self, number: int, said: Said) -> None:
+    def _say(self, number: int, said: Claim) -> None:
         """Judge a value that a line says of the whole cluster."""
         if said.predicted is None:
             verdict, reason = ADOPTED, said.reason or inference.BEFORE
@@ -249,7 +249,7 @@ class Checker:
                 if not all(agrees(check) for check in checks):
                     wrong.append(name_of(partition))
         subject = f"broker {line.said['broker']}"
-        self._say(number, Said("all others led by it", subject, frozenset(), frozenset(wrong)))
+        self._say(number, Claim("all others led by it", subject, frozenset(), frozenset(wrong)))
 
     def _judge(self, number: int, partition: Partition, check: Check) -> None:
         """Judge a value that a line says of a partition."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Record
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Record
 
 if TYPE_CHECKING:
     from kfast.log_replay.brokers import BrokerSide

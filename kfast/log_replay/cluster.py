@@ -13,12 +13,12 @@ from typing import Any
 
 from kfast.log_replay.brokers import note_sessions
 from kfast.log_replay.compare import subjects
-from kfast.log_replay.events import Event, first_registered
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.events import LogEvent, first_registered
+from kfast.log_replay.foreign_controllers import find_strange
+from kfast.log_replay.last_isr_member import note_survivors
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.script import write_script
-from kfast.log_replay.strangers import find_strange
-from kfast.log_replay.survivors import note_survivors
 from kfast.log_replay.terms import Term
 from kfast.log_replay.unclean import unclean_topics
 
@@ -42,7 +42,7 @@ class Cluster:
     terms : list of Term
     lines : list of int
         Numbers of its statements, in order.
-    events : list of Event
+    events : list of LogEvent
         Of all terms, in order; those of kind `resume` stand where the log begins again.
     assignments : dict
         First assignment of partitions that the log does not see created; None: order unknown.
@@ -65,10 +65,10 @@ class Cluster:
     number: int
     terms: list[Term]
     lines: list[int]
-    events: list[Event]
+    events: list[LogEvent]
     assignments: dict[Partition, tuple[int, ...]] = field(default_factory=dict)
     members: dict[Partition, set[int]] = field(default_factory=dict)
-    births: dict[Partition, Event] = field(default_factory=dict)
+    births: dict[Partition, LogEvent] = field(default_factory=dict)
     term_of: dict[int, Term] = field(default_factory=dict)
     ordered: set[Partition] = field(default_factory=set)
     unclean: frozenset[str] = frozenset()
@@ -181,8 +181,8 @@ def _distance(term: Term, time: int) -> int:
 
 
 def _holes(
-    statements: Sequence[Statement], terms: list[Term], events: list[Event]
-) -> list[Event]:
+    statements: Sequence[Statement], terms: list[Term], events: list[LogEvent]
+) -> list[LogEvent]:
     """Where a controller's log is silent for so long that something must be missing."""
     regular = sum(event.kind == "rebalance" for event in events) > 2
     limit = SILENCE_MS if regular else LONG_SILENCE_MS
@@ -193,21 +193,21 @@ def _holes(
             time = statements[number].entry.time
             if time - before > limit:
                 rest = Term(term.controller, time, term.end, statements=term.statements[place:])
-                found.append(Event("resume", time, number, {
+                found.append(LogEvent("resume", time, number, {
                     "registered": first_registered(statements, rest), "hole": True,
                 }, term, inferred=True))
             before = time
     return found
 
 
-def renumber(events: Sequence[Event]) -> None:
+def renumber(events: Sequence[LogEvent]) -> None:
     """Give every event its place; events that are found out later get room in between."""
     for number, event in enumerate(events):
         event.number = number
 
 
 def _note_silences(
-    statements: Sequence[Statement], terms: list[Term], events: Sequence[Event]
+    statements: Sequence[Statement], terms: list[Term], events: Sequence[LogEvent]
 ) -> None:
     """Mark failovers before which no controller wrote anything for long."""
     times = sorted(statements[at].entry.time for term in terms for at in term.statements)

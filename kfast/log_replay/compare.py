@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kfast.log_replay.checks import MISSING, Case, Check, Compare, View, record_checks
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Partition, Record
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition, Record
 from kfast.schema import PARTITION_STATE_NAMES, REPLICA_STATE_NAMES
 
 

@@ -6,47 +6,47 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kfast.log_replay.checks import MISSING
+from kfast.log_replay.cluster_checks import Claim, Speech, Whole, same
 from kfast.log_replay.events import TIE_MS
 from kfast.log_replay.facts import REMEMBERED, UNNAMED
-from kfast.log_replay.forms import Statement
 from kfast.log_replay.inference import BEFORE
-from kfast.log_replay.spoken import Said, Speech, Whole, same
+from kfast.log_replay.log_messages import Statement
 
 # --- requests, as the controller counts them ------------------------------------------------------
 
 
-def _sent_leads(whole: Whole, line: Statement) -> Iterator[Said]:
+def _sent_leads(whole: Whole, line: Statement) -> Iterator[Claim]:
     broker = line.said["broker"]
     logged = (line.said["n_leaders"], line.said["n_followers"])
     found = _take(whole, line, "leads", lambda s: s.leads.get(broker), logged, broker)
     subject = f"broker {broker}"
     if found is None and _of_earlier_event(whole, line):
         for kind, n in zip(("partitions to lead", "partitions to follow"), logged, strict=True):
-            yield Said(kind, subject, n, None, BEFORE)
+            yield Claim(kind, subject, n, None, BEFORE)
         return
     yield same("partitions to lead", subject, logged[0], found[0] if found else MISSING)
     yield same("partitions to follow", subject, logged[1], found[1] if found else MISSING)
 
 
-def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Said]:
+def _sent_metadata(whole: Whole, line: Statement) -> Iterator[Claim]:
     logged = (frozenset(line.said["brokers"]), line.said["n"])
     for ran in whole.window(line.entry.time):
         if ran.event.kind == "hidden_isr" and logged[1] == ran.event.said["n"]:
-            yield Said("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
+            yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, UNNAMED)
             return
     found = _take(
         whole, line, "told", lambda s: (frozenset(s.told), s.n_told if s.told else 0), logged, None
     )
     if found is None and _of_earlier_event(whole, line):
-        yield Said("brokers told", "cluster", logged[0], None, BEFORE)
-        yield Said("partitions in UpdateMetadata", "cluster", logged[1], None, BEFORE)
+        yield Claim("brokers told", "cluster", logged[0], None, BEFORE)
+        yield Claim("partitions in UpdateMetadata", "cluster", logged[1], None, BEFORE)
         return
     yield same("brokers told", "cluster", logged[0], found[0] if found else MISSING)
     yield same("partitions in UpdateMetadata", "cluster", logged[1],
                 found[1] if found else MISSING)
 
 
-def _sent_stops(whole: Whole, line: Statement) -> Iterator[Said]:
+def _sent_stops(whole: Whole, line: Statement) -> Iterator[Claim]:
     broker, delete = line.said["broker"], line.said.get("delete")
 
     def count(sending: Any) -> int | None:
@@ -56,7 +56,7 @@ def _sent_stops(whole: Whole, line: Statement) -> Iterator[Said]:
 
     found = _take(whole, line, f"stops{delete}", count, line.said["n"], broker)
     if found is None and _of_earlier_event(whole, line):
-        yield Said("replicas to stop", f"broker {broker}", line.said["n"], None, BEFORE)
+        yield Claim("replicas to stop", f"broker {broker}", line.said["n"], None, BEFORE)
         return
     yield same("replicas to stop", f"broker {broker}", line.said["n"],
                 MISSING if found is None else found)
@@ -94,7 +94,7 @@ def _take(
 # --- requests, as brokers count them --------------------------------------------------------------
 
 
-def _handling(whole: Whole, line: Statement) -> Iterator[Said]:
+def _handling(whole: Whole, line: Statement) -> Iterator[Claim]:
     """A broker says how many partitions a request has."""
     said, broker = line.said, line.actor_id
     assert broker is not None
@@ -103,7 +103,7 @@ def _handling(whole: Whole, line: Statement) -> Iterator[Said]:
         return
     found = _received(whole, line, broker, kind, said["n"], said.get("controller_epoch"))
     if found is None and (kind, broker) not in whole.world.simulation.heard:
-        yield Said(f"partitions in {kind}", f"broker {broker}", said["n"], None, REMEMBERED)
+        yield Claim(f"partitions in {kind}", f"broker {broker}", said["n"], None, REMEMBERED)
         return
     yield same(f"partitions in {kind}", f"broker {broker}", said["n"],
                 MISSING if found is None else found[0])
@@ -111,7 +111,7 @@ def _handling(whole: Whole, line: Statement) -> Iterator[Said]:
         whole.sessions[broker] = (whole.number, found[1])
 
 
-def _cached(whole: Whole, line: Statement) -> Iterator[Said]:
+def _cached(whole: Whole, line: Statement) -> Iterator[Claim]:
     said, broker = line.said, line.actor_id
     assert broker is not None
     found = _received(
@@ -119,7 +119,7 @@ def _cached(whole: Whole, line: Statement) -> Iterator[Said]:
         said["controller_epoch"],
     )
     if found is None and ("UpdateMetadata", broker) not in whole.world.simulation.heard:
-        yield Said("partitions in UpdateMetadata", f"broker {broker}", said["n"], None, REMEMBERED)
+        yield Claim("partitions in UpdateMetadata", f"broker {broker}", said["n"], None, REMEMBERED)
         yield from broker_epoch(whole, line)
         return
     term = found[1][0] if found is not None else None
@@ -176,7 +176,7 @@ def _counts(sending: Any, kind: str) -> Iterator[tuple[int, int]]:
         yield from ((broker, sending.n_told) for broker in sending.told)
 
 
-def broker_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
+def broker_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
     """Lines of brokers that name the controller's epoch."""
     said = line.said
     if "controller_epoch" not in said or "controller" not in said:
@@ -190,7 +190,7 @@ def broker_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
     first = whole.cluster.terms[0]
     if not terms and line.entry.time < first.start:
         if said["controller"] != first.controller:  # Of a controller from before the log.
-            yield Said("controller epoch", "controller", said["controller_epoch"], None, BEFORE)
+            yield Claim("controller epoch", "controller", said["controller_epoch"], None, BEFORE)
             return
         terms = [first]
     epochs = {t.epoch for t in terms}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kfast.journal import Outcome
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.simulation import Simulation
 from kfast.schema import ReplicaState
 
@@ -18,12 +18,12 @@ def topic_names(simulation: Simulation, topics: tuple[str, ...]) -> list[str]:
     })
 
 
-def delete(simulation: Simulation, event: Event) -> Outcome:
+def delete(simulation: Simulation, event: LogEvent) -> Outcome:
     """Topics are to be deleted."""
     return simulation.controller.delete_topics(topic_names(simulation, event.said["topics"]))
 
 
-def deleted(simulation: Simulation, event: Event) -> Outcome | None:
+def deleted(simulation: Simulation, event: LogEvent) -> Outcome | None:
     """A broker answers that it deleted replicas; where no line names it, one that was asked."""
     broker = event.said["broker"]
     rows: dict[int, list[int]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfast.log_replay.batches import Batch
-from kfast.log_replay.forms import Statement
+from kfast.log_replay.log_messages import Statement
 from kfast.log_replay.terms import Term
 
 CLAIM_MS = 60_000
@@ -25,7 +25,7 @@ RESTART_MS = 500
 
 
 @dataclass
-class Event:
+class LogEvent:
     """One event of a controller.
 
     Attributes

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kfast.log_replay.alternative_records import try_others
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING
 from kfast.log_replay.cluster import Cluster
-from kfast.log_replay.events import Event
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.hidden import find_hidden
+from kfast.log_replay.epoch_offsets import settle, settle_trace, shifted
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.inference import (
     BEFORE,
     COST,
@@ -28,12 +28,12 @@ from kfast.log_replay.inference import (
     judge,
     starts_of,
 )
-from kfast.log_replay.others import try_others
+from kfast.log_replay.leader_isr_writes import find_writes
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
-from kfast.log_replay.scala import Partition
-from kfast.log_replay.settling import settle, settle_trace, shifted
 from kfast.log_replay.simulation import Simulation
-from kfast.log_replay.written import find_writes
+from kfast.log_replay.unlogged_events import find_hidden
 from kfast.profiles import Profile
 
 IMPOSSIBLE = 3.0
@@ -48,7 +48,7 @@ class Saved:
     known: dict[Partition, float]
     contests: dict[Partition, list[Contest]]
     told: dict[Partition, list[tuple[int, str, str]]]
-    events: list[Event]
+    events: list[LogEvent]
 
 
 class Explorer:
@@ -191,7 +191,8 @@ class Explorer:
         self.cluster.events[:] = saved.events
 
     def add(
-        self, world: World, point: Event, parents: dict[Partition, Possibility | None], reason: str
+        self, world: World, point: LogEvent, parents: dict[Partition, Possibility | None],
+        reason: str,
     ) -> None:
         """Add a row for everything that the records of some partitions may be at a point."""
         added = []

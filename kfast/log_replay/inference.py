@@ -20,11 +20,11 @@ from kfast.log_replay.brokers import BROKER_COMPARE, BrokerSide, Heard
 from kfast.log_replay.checks import MISSING, Case, Check, View, agrees
 from kfast.log_replay.cluster import Cluster
 from kfast.log_replay.compare import COMPARE, subjects
-from kfast.log_replay.events import Event
-from kfast.log_replay.forms import Statement
+from kfast.log_replay.events import LogEvent
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import UNKNOWN_EPOCH, Possibility, Start
 from kfast.log_replay.running import run
-from kfast.log_replay.scala import Partition
 from kfast.log_replay.simulation import Ran, Simulation
 
 BEFORE, HOLE, BETWEEN, ANSWER, WRITTEN = (
@@ -73,7 +73,7 @@ class Stretch:
         self.lines = [number for number in cluster.lines if self.begin <= number < self.end]
         self.point = next((e for e in self.events if e.kind in POINTS), self.events[0])
 
-    def with_events(self, events: list[Event]) -> Stretch:
+    def with_events(self, events: list[LogEvent]) -> Stretch:
         """Make a stretch of the same lines with other events."""
         other = copy.copy(self)
         other.events = events
@@ -88,7 +88,7 @@ class Life(NamedTuple):
     row: int | None
 
 
-def is_hole(point: Event) -> bool:
+def is_hole(point: LogEvent) -> bool:
     """Whether lines are missing before a failover, or where the log goes on."""
     return bool(point.said.get("hole")) or point.kind == "resume" or not point.term.follows
 
@@ -159,7 +159,7 @@ def go_through(world: World, stretch: Stretch, only: set[Partition] | None = Non
         run_event(world, event)
 
 
-def run_event(world: World, event: Event) -> Ran:
+def run_event(world: World, event: LogEvent) -> Ran:
     """Run one event, and let brokers know what it means for them."""
     simulation = world.simulation
     simulation.begin(event)
@@ -337,7 +337,7 @@ def _fits(check: Check, shift: dict[str, int]) -> bool:
 
 
 def starts_of(
-    replicas: Sequence[int], ordered: bool, point: Event, reason: str
+    replicas: Sequence[int], ordered: bool, point: LogEvent, reason: str
 ) -> Iterable[tuple[Start, float]]:
     """Everything that a record may have been: leader and ISR, with how unlikely each is."""
     orders: Iterable[tuple[int, ...]] = [tuple(replicas)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfast.journal import Outcome
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.state import Leadership
 
 Key = tuple[Any, ...]
@@ -28,7 +28,7 @@ class Item:
 
     Attributes
     ----------
-    event : Event
+    event : LogEvent
     step : int
     time : int
         When the event began.
@@ -40,7 +40,7 @@ class Item:
         Who it was said of: brokers where each has a line of its own, else None.
     """
 
-    event: Event
+    event: LogEvent
     step: int
     time: int
     key: Key

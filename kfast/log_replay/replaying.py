@@ -15,7 +15,7 @@ from kfast.log_replay.checking import SILENT, Checker
 from kfast.log_replay.cluster import split_clusters
 from kfast.log_replay.exploring import Explorer
 from kfast.log_replay.facts import ADOPTED, CONTRADICTED, PREDICTED, Fact, facts_table, shown
-from kfast.log_replay.forms import Statement
+from kfast.log_replay.log_messages import Statement
 from kfast.log_replay.reading import Logs, Warned, clock, read_logs
 from kfast.log_replay.terms import find_terms
 from kfast.log_replay.timeline import Row, outages_table, timeline_table

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kfast.log_replay.events import Event
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.events import LogEvent
+from kfast.log_replay.log_values import Partition
 
 MARK = "\x1f"
 """Stands between a topic's name and the number of a possibility; no topic's name can hold it."""
@@ -25,7 +25,7 @@ class Start:
 
     Attributes
     ----------
-    point : Event
+    point : LogEvent
         The failover or hole from which on it holds.
     reason : str
         Why it is not predicted.
@@ -36,7 +36,7 @@ class Start:
         None while the log has not said it: rows then count from 0.
     """
 
-    point: Event
+    point: LogEvent
     reason: str
     leader: int
     isr: tuple[int, ...]

@@ -9,23 +9,23 @@ import numpy as np
 
 from kfast.journal import Outcome
 from kfast.log_replay.deleting import delete, deleted, topic_names
-from kfast.log_replay.events import Event
-from kfast.log_replay.scala import Partition
-from kfast.log_replay.simulation import Ran, Simulation
-from kfast.log_replay.stored import lent, stored, write_isr
-from kfast.log_replay.survivors import (
+from kfast.log_replay.events import LogEvent
+from kfast.log_replay.last_isr_member import (
     keep_survivors,
     records_before,
     say_in_order,
     say_survivors,
 )
+from kfast.log_replay.log_values import Partition
+from kfast.log_replay.simulation import Ran, Simulation
+from kfast.log_replay.stored import lent, stored, write_isr
 from kfast.schema import FLAG_BEING_REASSIGNED
 
 MOST_WRITES = 8
 """More ISR writes than this at one time are not believed."""
 
 
-def run(simulation: Simulation, event: Event) -> Ran:
+def run(simulation: Simulation, event: LogEvent) -> Ran:
     """Run one event; what it did is kept in the simulation."""
     outcome: Outcome | None = None
     survivors: dict[int, int] = {}
@@ -42,7 +42,7 @@ def run(simulation: Simulation, event: Event) -> Ran:
     return ran
 
 
-def _failover(simulation: Simulation, event: Event) -> Outcome:
+def _failover(simulation: Simulation, event: LogEvent) -> Outcome:
     state, term = simulation.state, event.term
     brokers = event.said["registered"]
     if brokers is not None:
@@ -54,7 +54,7 @@ def _failover(simulation: Simulation, event: Event) -> Outcome:
     return simulation.controller.on_controller_failover()
 
 
-def _resume(simulation: Simulation, event: Event) -> None:
+def _resume(simulation: Simulation, event: LogEvent) -> None:
     """The log goes on in the middle of a term."""
     state, term = simulation.state, event.term
     brokers = event.said["registered"]
@@ -67,7 +67,7 @@ def _resume(simulation: Simulation, event: Event) -> None:
         state.controller_epoch = state.epoch_store_version = term.epoch
 
 
-def _brokers(simulation: Simulation, event: Event) -> Outcome:
+def _brokers(simulation: Simulation, event: LogEvent) -> Outcome:
     said, registered = event.said, simulation.registered
     epochs = said.get("epochs", {})
 
@@ -82,13 +82,13 @@ def _brokers(simulation: Simulation, event: Event) -> Outcome:
     )
 
 
-def _shutdown(simulation: Simulation, event: Event) -> Outcome | None:
+def _shutdown(simulation: Simulation, event: LogEvent) -> Outcome | None:
     if event.said["broker"] not in simulation.registered:
         return None
     return simulation.controller.controlled_shutdown(event.said["broker"])
 
 
-def _topics(simulation: Simulation, event: Event) -> Outcome:
+def _topics(simulation: Simulation, event: LogEvent) -> Outcome:
     state = simulation.state
     created = _by_topic(event.said["created"])
     names = [name for name in state.topic.to_pylist() if _exists(simulation, name)]
@@ -100,7 +100,7 @@ def _topics(simulation: Simulation, event: Event) -> Outcome:
     return outcome
 
 
-def _partitions(simulation: Simulation, event: Event) -> Outcome | None:
+def _partitions(simulation: Simulation, event: LogEvent) -> Outcome | None:
     outcome = None
     for topic, parts in _by_topic(event.said["created"]).items():
         if _exists(simulation, topic):
@@ -123,18 +123,18 @@ def _exists(simulation: Simulation, topic: str) -> bool:
     return row is not None and bool(state.topic_exists[row])
 
 
-def _isr(simulation: Simulation, event: Event) -> Outcome | None:
+def _isr(simulation: Simulation, event: LogEvent) -> Outcome | None:
     """Leaders changed ISRs: by request, or by themselves with a notification."""
     if _is_notified(event):
         return _notified(simulation, event)
     return _altered(simulation, _wanted(simulation, event))
 
 
-def _is_notified(event: Event) -> bool:
+def _is_notified(event: LogEvent) -> bool:
     return bool(event.said.get("notified") or event.inferred)
 
 
-def _wanted(simulation: Simulation, event: Event) -> dict[int, tuple[Any, int | None]]:
+def _wanted(simulation: Simulation, event: LogEvent) -> dict[int, tuple[Any, int | None]]:
     """ISR and version that each row is to have; None where no line says it."""
     updates = event.said.get("updates", {})
     return {
@@ -163,7 +163,7 @@ def _altered(simulation: Simulation, wanted: dict[int, Any]) -> Outcome | None:
     return outcome
 
 
-def _notified(simulation: Simulation, _event: Event) -> Outcome | None:
+def _notified(simulation: Simulation, _event: LogEvent) -> Outcome | None:
     """Records changed in the store; the controller reads them again."""
     if not simulation.written:
         return None
@@ -171,7 +171,7 @@ def _notified(simulation: Simulation, _event: Event) -> Outcome | None:
     return simulation.controller.on_isr_change_notification(rows)
 
 
-def _rebalance(simulation: Simulation, event: Event) -> Outcome | None:
+def _rebalance(simulation: Simulation, event: LogEvent) -> Outcome | None:
     state = simulation.state
     records = state.records
     simulation.leaders_before = {
@@ -189,7 +189,7 @@ def _rebalance(simulation: Simulation, event: Event) -> Outcome | None:
     return outcome
 
 
-def _election(simulation: Simulation, event: Event) -> Outcome | None:
+def _election(simulation: Simulation, event: LogEvent) -> Outcome | None:
     said = event.said
     if said["trigger"] == "AutoTriggered" and simulation.alone:
         return None
@@ -202,7 +202,7 @@ def _election(simulation: Simulation, event: Event) -> Outcome | None:
     return simulation.controller.elect_leaders(np.array(sorted(rows), np.int32), kind, trigger)
 
 
-def _reassign(simulation: Simulation, event: Event) -> Outcome | None:
+def _reassign(simulation: Simulation, event: LogEvent) -> Outcome | None:
     simulation.targets.update(event.said["targets"])
     targets = {
         (simulation.possibility[row].topic, partition[1]): list(target)
@@ -213,7 +213,7 @@ def _reassign(simulation: Simulation, event: Event) -> Outcome | None:
     return simulation.controller.reassign_partitions(targets) if targets else None
 
 
-def _caught_up(simulation: Simulation, event: Event) -> Outcome | None:
+def _caught_up(simulation: Simulation, event: LogEvent) -> Outcome | None:
     """All targets of a reassignment are in the ISR, which its leader wrote: it goes on."""
     rows = _moving(simulation, event)
     if not rows:
@@ -221,7 +221,7 @@ def _caught_up(simulation: Simulation, event: Event) -> Outcome | None:
     return simulation.controller.on_partition_reassignment(np.array(rows, np.int32))
 
 
-def _moving(simulation: Simulation, event: Event) -> list[int]:
+def _moving(simulation: Simulation, event: LogEvent) -> list[int]:
     flags = simulation.state.records["flags"]
     return sorted(
         row for row in simulation.rows_of(event.said["partition"])
@@ -230,14 +230,14 @@ def _moving(simulation: Simulation, event: Event) -> list[int]:
     )
 
 
-def _dir_failure(simulation: Simulation, event: Event) -> Outcome:
+def _dir_failure(simulation: Simulation, event: LogEvent) -> Outcome:
     known = simulation.registered
     return simulation.controller.on_broker_log_dir_failure(
         [b for b in event.said["brokers"] if b in known]
     )
 
 
-def _dir_answer(simulation: Simulation, event: Event) -> Outcome | None:
+def _dir_answer(simulation: Simulation, event: LogEvent) -> Outcome | None:
     rows = [row for p in event.said["partitions"] for row in simulation.rows_of(p)]
     broker = event.said["broker"]
     if not rows or broker not in simulation.registered:
@@ -247,20 +247,20 @@ def _dir_answer(simulation: Simulation, event: Event) -> Outcome | None:
     )
 
 
-def _unclean(simulation: Simulation, event: Event) -> Outcome:
+def _unclean(simulation: Simulation, event: LogEvent) -> Outcome:
     topics = event.said["topics"]
     names = None if topics is None else topic_names(simulation, tuple(topics))
     return simulation.controller.enable_unclean_leader_election(names)
 
 
-def _modified(simulation: Simulation, _event: Event) -> Outcome:
+def _modified(simulation: Simulation, _event: LogEvent) -> Outcome:
     return simulation.controller.on_broker_modification(sorted(simulation.registered))
 
 
 # --- what leaders wrote before an event -----------------------------------------------------------
 
 
-def _leaders_wrote(simulation: Simulation, event: Event) -> list[int]:
+def _leaders_wrote(simulation: Simulation, event: LogEvent) -> list[int]:
     """ISRs that leaders wrote before they notified the controller; the rows concerned."""
     if not _is_notified(event):
         return []
@@ -277,7 +277,7 @@ def _leaders_wrote(simulation: Simulation, event: Event) -> list[int]:
     return list(wanted)
 
 
-def _targets_caught_up(simulation: Simulation, event: Event) -> list[int]:
+def _targets_caught_up(simulation: Simulation, event: LogEvent) -> list[int]:
     """The leader wrote an ISR with all targets of a reassignment."""
     for row in _moving(simulation, event):
         record, assigned = stored(simulation, row), simulation.state.assignment(row)
@@ -292,7 +292,7 @@ def _targets_caught_up(simulation: Simulation, event: Event) -> list[int]:
 
 
 def _write_isr(
-    simulation: Simulation, row: int, isr: Sequence[int], event: Event
+    simulation: Simulation, row: int, isr: Sequence[int], event: LogEvent
 ) -> None:
     """A leader writes its ISR into the store.
 
@@ -321,7 +321,7 @@ def _write_isr(
     write_isr(simulation, row, isr, record.version + writes)
 
 
-def _hidden_isr(simulation: Simulation, event: Event) -> list[int]:
+def _hidden_isr(simulation: Simulation, event: LogEvent) -> list[int]:
     """Leaders changed the ISRs of so many partitions; which ones, no line says.
 
     Where exactly so many partitions have a live replica out of sync, it is they: their leaders
@@ -349,7 +349,7 @@ def _hidden_isr(simulation: Simulation, event: Event) -> list[int]:
     return rows
 
 
-def _isr_written(simulation: Simulation, event: Event) -> list[int]:
+def _isr_written(simulation: Simulation, event: LogEvent) -> list[int]:
     """Leaders wrote ISRs into the store, and the controller has not heard of it yet."""
     live = simulation.registered - simulation.shutting_down
     for partition, isr in event.said["updates"].items():
@@ -363,13 +363,13 @@ def _isr_written(simulation: Simulation, event: Event) -> list[int]:
     return []
 
 
-BEFORE: dict[str, Callable[[Simulation, Event], list[int]]] = {
+BEFORE: dict[str, Callable[[Simulation, LogEvent], list[int]]] = {
     "isr": _leaders_wrote, "caught_up": _targets_caught_up, "hidden_isr": _hidden_isr,
     "isr_written": _isr_written,
 }
 """What leaders write before each kind of event; gives the rows that the event is about."""
 
-RUN: dict[str, Callable[[Simulation, Event], Outcome | None]] = {
+RUN: dict[str, Callable[[Simulation, LogEvent], Outcome | None]] = {
     "failover": _failover, "resume": _resume, "brokers": _brokers, "shutdown": _shutdown,
     "topics": _topics, "partitions": _partitions, "isr": _isr, "rebalance": _rebalance,
     "election": _election, "reassign": _reassign, "caught_up": _caught_up, "delete": delete,

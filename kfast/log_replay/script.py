@@ -17,19 +17,19 @@ from kfast.log_replay.events import (
     MARKS,
     RESTART_MS,
     TIE_MS,
-    Event,
+    LogEvent,
     first_registered,
 )
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.guessing import Guesser
-from kfast.log_replay.scala import Assigned, Partition
+from kfast.log_replay.infer_events import Guesser
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Assigned, Partition
 from kfast.log_replay.terms import OPENING, Term
 
 MAKES_ONLINE = frozenset({"failover", "resume", "brokers", "dir_failure", "reassign", "caught_up"})
 """Events that may make replicas Online that are so already."""
 
 
-def write_script(statements: Sequence[Statement], term: Term) -> list[Event]:
+def write_script(statements: Sequence[Statement], term: Term) -> list[LogEvent]:
     """Events of a term, in order."""
     writer = _Writer(statements, term)
     writer.read_marks()
@@ -37,7 +37,7 @@ def write_script(statements: Sequence[Statement], term: Term) -> list[Event]:
     writer.events.sort(key=lambda event: (event.time, event.at))
     first = term.statements[0]
     if not writer.events or writer.events[0].kind != "failover":
-        writer.events.insert(0, Event("resume", statements[first].entry.time, first, {
+        writer.events.insert(0, LogEvent("resume", statements[first].entry.time, first, {
             "registered": first_registered(statements, term),
         }, term, inferred=True))
     return writer.events
@@ -49,7 +49,7 @@ class _Writer:
     def __init__(self, statements: Sequence[Statement], term: Term) -> None:
         self.statements = statements
         self.term = term
-        self.events: list[Event] = []
+        self.events: list[LogEvent] = []
         self.guess = Guesser(statements, term, set(first_registered(statements, term) or ()))
         self.moving: set[Partition] = set()
         self.unanswered: list[tuple[int, int]] = []
@@ -113,13 +113,13 @@ class _Writer:
         )
         return {**said, "trigger": "AutoTriggered" if follows else "ZkTriggered"}
 
-    def _add(self, kind: str, number: int, said: dict[str, Any]) -> Event:
+    def _add(self, kind: str, number: int, said: dict[str, Any]) -> LogEvent:
         time = self.statements[number].entry.time
         if kind == "rebalance" and self.events and self.events[-1].kind == "rebalance" and (
             time - self.events[-1].time < 1000
         ):
             return self.events[-1]
-        event = Event(kind, time, number, said, self.term)
+        event = LogEvent(kind, time, number, said, self.term)
         self.events.append(event)
         return event
 
@@ -186,7 +186,7 @@ class _Writer:
                 found.append((begun.pop(said["topic"], self.term.start), time))
         return [*found, *((time, self.term.end) for time in begun.values())]
 
-    def _is_answer(self, event: Event, batch: Batch) -> bool:
+    def _is_answer(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch is what an answer to a deletion leaves: nobody is told anything."""
         if batch.told or batch.n_told or not batch.only_metadata:
             return False
@@ -210,7 +210,7 @@ class _Writer:
         numbers = self.term.statements
         marks = sorted(self.events, key=lambda event: (event.time, event.at))
         batches = split_batches(self.statements, numbers, [event.time for event in marks])
-        current: Event | None = None
+        current: LogEvent | None = None
         at = 0
         ahead = 0
         for place, batch in enumerate(batches):
@@ -223,7 +223,7 @@ class _Writer:
                 self.guess.apply(current)
                 at += 1
             if current is not None and self._is_answer(current, batch):
-                current = Event("deleted", batch.time, batch.statements[0],
+                current = LogEvent("deleted", batch.time, batch.statements[0],
                                 {"broker": None, "next": True}, self.term, inferred=True)
                 self.events.append(current)
                 self._give(current, batch)
@@ -252,25 +252,25 @@ class _Writer:
         for mark in marks[at:]:
             self.guess.apply(mark)
 
-    def _covered(self, event: Event | None, batch: Batch) -> bool:
+    def _covered(self, event: LogEvent | None, batch: Batch) -> bool:
         """Whether controller.log, which would announce a new event, is there at this time."""
         if event is None or event.inferred:
             return False
         last = event.batches[-1].end if event.batches else event.time
         return batch.time - last < COVERED_MS
 
-    def _begins_startup(self, event: Event, near: Sequence[Batch]) -> bool:
+    def _begins_startup(self, event: LogEvent, near: Sequence[Batch]) -> bool:
         """Whether the others are told here of brokers that the event knows nothing of."""
         started = self.guess.startup(near)
         if started is None or started[1] != 2:
             return False
         return event.kind != "brokers" or not started[0] <= set(event.said["added"])
 
-    def _still(self, event: Event | None, batch: Batch) -> bool:
+    def _still(self, event: LogEvent | None, batch: Batch) -> bool:
         """Whether a batch of the same millisecond as the next mark is rather this event's."""
         return event is not None and batch.end <= batch.time and self._belongs(event, batch)
 
-    def _give(self, event: Event, batch: Batch) -> None:
+    def _give(self, event: LogEvent, batch: Batch) -> None:
         restart = self._restart(event, batch)
         if restart is not None:
             self.restarts.remove(restart)
@@ -279,7 +279,7 @@ class _Writer:
         if event.kind == "isr" and event.said.get("notified"):
             event.said.setdefault("updates", {}).update(self.guess.announced(batch))
 
-    def _belongs(self, event: Event, batch: Batch) -> bool:
+    def _belongs(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event may have written a batch."""
         last = event.batches[-1].end if event.batches else event.time
         if batch.time - last > CLAIM_MS or batch.time < event.time - TIE_MS:
@@ -310,7 +310,7 @@ class _Writer:
             return not removed
         return True
 
-    def _is_shutdown_of_another(self, event: Event, batch: Batch) -> bool:
+    def _is_shutdown_of_another(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch moves leaders off a broker that shuts down, and not by this event."""
         moved = set()
         for number in (*batch.led, *batch.failed):
@@ -333,11 +333,11 @@ class _Writer:
         leaders = {self.guess.led[p][0] for p in moved if p in self.guess.led}
         return bool(moved & before) or bool(leaders - {event.said["broker"], -1})
 
-    def _resumes_deletion(self, event: Event, batch: Batch) -> bool:
+    def _resumes_deletion(self, event: LogEvent, batch: Batch) -> bool:
         """Whether a batch announces a deletion that starts, or starts again, within an event."""
         return self._restart(event, batch) is not None
 
-    def _restart(self, event: Event, batch: Batch) -> int | None:
+    def _restart(self, event: LogEvent, batch: Batch) -> int | None:
         """Time of the line that says so; no other event begins between this one and the line."""
         if not self.guess.is_lone_isr(batch):
             return None
@@ -348,7 +348,7 @@ class _Writer:
                 return time
         return None
 
-    def _may_announce(self, event: Event, batch: Batch) -> bool:
+    def _may_announce(self, event: LogEvent, batch: Batch) -> bool:
         """Whether an event sends UpdateMetadata of some partitions by itself, and has not yet."""
         if self._resumes_deletion(event, batch):
             return True

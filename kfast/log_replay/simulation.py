@@ -19,10 +19,10 @@ import pyarrow as pa
 from kfast import schema
 from kfast.controller import Controller
 from kfast.journal import Outcome
-from kfast.log_replay.events import TIE_MS, Event
+from kfast.log_replay.events import TIE_MS, LogEvent
 from kfast.log_replay.items import Item, Key, Sending, items_of, sendings_of
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import Possibility, brokers_table, plain_topic
-from kfast.log_replay.scala import Partition
 from kfast.log_replay.stored import note_epochs, read_all, stored
 from kfast.profiles import Profile
 from kfast.state import ClusterState, Leadership, mutators
@@ -32,7 +32,7 @@ from kfast.state import ClusterState, Leadership, mutators
 class Ran:
     """An event that ran."""
 
-    event: Event
+    event: LogEvent
     outcome: Outcome | None
     sendings: list[Sending]
 
@@ -226,7 +226,7 @@ class Simulation:
             for row, leader in enumerate(self.state.records["leader"].tolist())
         }
 
-    def begin(self, event: Event) -> None:
+    def begin(self, event: LogEvent) -> None:
         """Take down what an event may change, before it does."""
         state = self.state
         if event.kind != "caught_up":  # The ISR change before it may have done all of it.
@@ -360,11 +360,11 @@ class Simulation:
                 state.broker_epoch[at] = brokers[broker]
         state.recount()
 
-    def has_room_for(self, event: Event) -> bool:
+    def has_room_for(self, event: LogEvent) -> bool:
         """Whether there is anything that the event can act on."""
         return bool(self.state.n_brokers) or event.kind in ("failover", "resume", "brokers")
 
-    def note(self, event: Event, outcome: Outcome | None) -> Ran:
+    def note(self, event: LogEvent, outcome: Outcome | None) -> Ran:
         """Keep what an event did."""
         self._note_new_rows()
         self.note_writes()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kfast.controller import Controller
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.schema import FLAG_BEING_REASSIGNED
 from kfast.state import Leadership
 from kfast.store import Store
@@ -80,7 +80,7 @@ def _set(simulation: Simulation, row: int, record: Leadership) -> None:
 
 
 @contextmanager
-def lent(simulation: Simulation, event: Event) -> Iterator[None]:
+def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     """Lend the controller a store while it handles an event, if the event may need one."""
     own = simulation.controller
     moves = not own.profile.touch_is_cached and (

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kfast.log_replay.forms import Statement
+from kfast.log_replay.log_messages import Statement
 
 OPENING = frozenset({"elected", "epoch", "epoch_read", "becoming"})
 CLOSING = frozenset({"resigning", "resigned"})

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.facts import name_of
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.simulation import Ran, Simulation
 from kfast.schema import FLAG_ASSIGNED, FLAG_HAS_LEADERSHIP, OUTAGES, TIMELINE
 
@@ -111,7 +111,7 @@ class Timeline:
         self.since = {}
 
 
-def describe(event: Event) -> str:
+def describe(event: LogEvent) -> str:
     """Say in a few words what happened."""
     said = event.said
     listed = _ids

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kfast.log_replay.compare import subjects
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 
 ASKED_MS = 30_000
 """An unclean election that somebody asked for takes no longer than this."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kfast.log_replay import forms_controller, forms_state_change
-from kfast.log_replay.forms import Form, Statement, take_prefix
+from kfast.log_replay import controller_messages, state_change_messages
+from kfast.log_replay.log_messages import Form, Statement, take_prefix
 from kfast.log_replay.reading import STATE_CHANGE, Entry, Logs
 
 NOT_UNDERSTOOD = "not understood"
-TALK = forms_controller.TALK
+TALK = controller_messages.TALK
 UNSIGNED = frozenset({"isr_notified"})
 """Kinds of lines that do not say who writes them (0.10.0): whoever writes that file."""
 
@@ -34,8 +34,8 @@ def read_statement(entry: Entry, kind: str) -> tuple[Statement, Form | None]:
     """Statement of one entry, and its form."""
     spoken = take_prefix(entry.message, entry.logger or ("state.change" * (kind == STATE_CHANGE)))
     rest = spoken.rest.strip()
-    table = forms_state_change if _is_state_change(entry, kind) else forms_controller
-    if table is forms_state_change and rest[:1].islower():
+    table = state_change_messages if _is_state_change(entry, kind) else controller_messages
+    if table is state_change_messages and rest[:1].islower():
         rest = rest[0].upper() + rest[1:]
     found = table.FORMS.find(rest)
     if found is None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from kfast.errors import InputError
-from kfast.log_replay.forms import Form
+from kfast.log_replay.log_messages import Form
 from kfast.log_replay.reading import Logs
 from kfast.profiles import PROFILES, RELEASES, Profile, find_profile, profile_of
 

@@ -29,7 +29,7 @@ from kfast.spark.tasks import over_hands
 from kfast.spark.workers import for_workers
 from kfast.sweeps.counting import words_of
 from kfast.sweeps.details import checked, count_leaders, count_partitions, load_table
-from kfast.sweeps.leaders import Heirs
+from kfast.sweeps.leaders import FailoverOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,7 @@ def sweep_brokers(
     """
     plan, scenarios = plan_of(state, scenarios, tasks)
     words = checked(plan, scenarios, 1, vectors)[1]
-    heirs = Heirs.of(plan)
+    heirs = FailoverOrder.of(plan)
     if tasks is None:
         tasks = choose_tasks(
             spark, scenarios, lambda some: count_leaders(heirs, some, words), TASK_SECONDS

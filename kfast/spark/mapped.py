@@ -24,7 +24,7 @@ from pyspark import SparkFiles
 
 from kfast.state.records import Rows
 from kfast.sweeps.hosting import Hosting
-from kfast.sweeps.leaders import Heirs
+from kfast.sweeps.leaders import FailoverOrder
 from kfast.sweeps.plan import SweepPlan
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SentPlan", "open_batches", "open_plan", "send_batches", "send_plan"]
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
-Part = TypeVar("Part", Heirs, Hosting)
+Part = TypeVar("Part", FailoverOrder, Hosting)
 
 PLAN_ARRAYS = ("broker_id", "registered", "groups", "sequences")
 NO_ROWS = np.empty(0, np.int32)
@@ -56,13 +56,13 @@ class SentPlan:
     """
 
     plan: SweepPlan
-    heirs: Heirs | None
+    heirs: FailoverOrder | None
     hosting: Hosting | None
     order: Rows
 
 
 def send_plan(
-    spark: SparkSession, plan: SweepPlan, *, heirs: Heirs | None = None,
+    spark: SparkSession, plan: SweepPlan, *, heirs: FailoverOrder | None = None,
     hosting: Hosting | None = None, order: Rows = NO_ROWS,
 ) -> str:
     """Give the session a plan, and what was made of it, as a file; return the file's name."""
@@ -151,11 +151,11 @@ def _open_plan(path: str) -> SentPlan:
         **{name: arrays[name] for name in PLAN_ARRAYS}, n_partitions=n_partitions, n_rows=n_rows,
         rows=NO_ROWS, started=None,
     )
-    heirs, hosting = _part_of("heirs", Heirs, arrays), _part_of("hosting", Hosting, arrays)
+    heirs, hosting = _part_of("heirs", FailoverOrder, arrays), _part_of("hosting", Hosting, arrays)
     return SentPlan(plan, heirs, hosting, arrays["order"])
 
 
-def _arrays_of(prefix: str, part: Heirs | Hosting | None) -> Arrays:
+def _arrays_of(prefix: str, part: FailoverOrder | Hosting | None) -> Arrays:
     """Arrays of something that was made of a plan; `sequences` are the plan's own."""
     if part is None:
         return {}

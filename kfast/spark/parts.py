@@ -22,7 +22,7 @@ from kfast.journal import Outcome
 from kfast.profiles import Profile
 from kfast.schema import SHARDED_REASSIGNMENTS, SHARDED_REPLIES, ReassignmentCode
 from kfast.spark.dataset import digest_names
-from kfast.spark.shards import ALTER, CREATE, DELETE, ELECT, EXTEND, REASSIGN, UNCLEAN, Event
+from kfast.spark.shards import ALTER, CREATE, DELETE, ELECT, EXTEND, REASSIGN, UNCLEAN, EventCall
 from kfast.state import ClusterState
 
 __all__ = [
@@ -67,7 +67,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
 # --- before ------------------------------------------------------------------------------------
 
 
-def rehearse(state: ClusterState, events: Iterable[Event], profile: Profile) -> Rehearsal:
+def rehearse(state: ClusterState, events: Iterable[EventCall], profile: Profile) -> Rehearsal:
     """Let the events happen to the brokers alone: the controller then checks the arguments.
 
     Raises
@@ -98,7 +98,7 @@ def _broker_ids(plan: pa.Table) -> Numbers:
     return ids
 
 
-def check_names(event: Event, known: set[int]) -> None:
+def check_names(event: EventCall, known: set[int]) -> None:
     """Refuse what one machine refuses; known are places of what some shard knows (`part_of`).
 
     Raises
@@ -127,7 +127,9 @@ def shard_of(topics: Sequence[str], shards: int) -> Numbers:
     return numbers
 
 
-def part_of(event: Event, state: ClusterState, shard: int, shards: int) -> tuple[Event, Numbers]:
+def part_of(
+    event: EventCall, state: ClusterState, shard: int, shards: int
+) -> tuple[EventCall, Numbers]:
     """The part of an event that concerns a shard, and the places of what it knows of.
 
     An event that names no topic concerns every shard as it is.
@@ -207,7 +209,7 @@ def _rows(state: ClusterState, names: pa.StringArray, numbers: Any) -> Numbers:
     return found
 
 
-def said_of(at: int, shard: int, event: Event, known: Numbers, outcome: Outcome) -> list[Part]:
+def said_of(at: int, shard: int, event: EventCall, known: Numbers, outcome: Outcome) -> list[Part]:
     """What a shard says to its part of an event; nothing where no topic is named."""
     names = event.name in NAMING and event.argument is not None
     if not names or (event.name == ELECT and event.argument.get("partitions") is None):
@@ -231,7 +233,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def join_parts(
-    events: Sequence[Event], parts: Iterable[Part], rehearsal: Rehearsal,
+    events: Sequence[EventCall], parts: Iterable[Part], rehearsal: Rehearsal,
     errors: Sequence[str | None],
 ) -> list[Whole]:
     """Put together what shards say to events that name topics."""

@@ -19,7 +19,7 @@ import msgspec
 
 from kfast.controller import Controller
 from kfast.errors import InputError
-from kfast.spark.shards import Event
+from kfast.spark.shards import EventCall
 
 __all__ = ["BrokerGroups", "Resumes", "groups_of", "share_between_shards"]
 
@@ -67,8 +67,8 @@ def groups_of(event: int, controller: Controller) -> list[BrokerGroups]:
 
 
 def share_between_shards(
-    events: Sequence[Event], resumes: Iterable[Resumes], groups: Iterable[BrokerGroups]
-) -> tuple[Event, ...] | None:
+    events: Sequence[EventCall], resumes: Iterable[Resumes], groups: Iterable[BrokerGroups]
+) -> tuple[EventCall, ...] | None:
     """Events with what the shards must know of each other; None where they know it.
 
     Raises
@@ -90,7 +90,7 @@ def share_between_shards(
     return None
 
 
-def _share_resumed(event: Event, shards: Sequence[Resumes]) -> Event:
+def _share_resumed(event: EventCall, shards: Sequence[Resumes]) -> EventCall:
     """The event itself, where no shard waits for what another one resumed."""
     scopes = frozenset(scope for shard in shards for scope in shard.scopes)
     for own in (frozenset(shard.scopes) for shard in shards if shard.waits):
@@ -106,7 +106,7 @@ def _share_resumed(event: Event, shards: Sequence[Resumes]) -> Event:
     return event
 
 
-def _share_groups(event: Event, calls: Sequence[BrokerGroups]) -> Event:
+def _share_groups(event: EventCall, calls: Sequence[BrokerGroups]) -> EventCall:
     """The event itself, where each shard knew all brokers of the calls that it made."""
     brokers: dict[str, set[int]] = {}
     for call in calls:

@@ -33,7 +33,11 @@ from kfast.journal import LEVELS
 from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at
 from kfast.spark.folders import empty_folder, output_folder
-from kfast.spark.hands import (
+from kfast.spark.joining import join_errors, read_requests, sum_counts
+from kfast.spark.parts import CHECKED, Part, Rehearsal, check_names, join_parts, rehearse
+from kfast.spark.paths import check_tasks
+from kfast.spark.resuming import BrokerGroups, Resumes, share_between_shards
+from kfast.spark.sharded_tasks import (
     BROKERS,
     DONE,
     NUMBER,
@@ -45,17 +49,13 @@ from kfast.spark.hands import (
     run_hand,
     sum_hand,
 )
-from kfast.spark.joining import join_errors, read_requests, sum_counts
-from kfast.spark.parts import CHECKED, Part, Rehearsal, check_names, join_parts, rehearse
-from kfast.spark.paths import check_tasks
-from kfast.spark.resuming import BrokerGroups, Resumes, share_between_shards
 from kfast.spark.shards import (
     ELECT,
     FLAT,
     LISTS,
     REASSIGN,
     REBALANCE,
-    Event,
+    EventCall,
     Run,
     parse_events,
 )
@@ -233,7 +233,7 @@ def fail(
     rehearsal = rehearse(state, wanted, rules)
     with output_folder(output, dataset) as root:
         folder = str(root)
-        decided: list[Event] = []
+        decided: list[EventCall] = []
         for event in wanted:
             run = Run(whole, tuple(decided), "off", profile, folder, form)
             decided.append(_look_ahead(spark, run, event, rules))
@@ -260,7 +260,7 @@ def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str
         run = replace(run, events=learned)
 
 
-def _look_ahead(spark: SparkSession, run: Run, event: Event, rules: Profile) -> Event:
+def _look_ahead(spark: SparkSession, run: Run, event: EventCall, rules: Profile) -> EventCall:
     """An event with what it must know of the whole cluster, after the events of the run."""
     if event.name == REBALANCE:
         event = replace(event, counts=_count_preferred(spark, run))

@@ -22,11 +22,11 @@ from kfast.io.flat_reader import open_pages
 from kfast.journal import Outcome
 from kfast.spark.dataset import Dataset
 from kfast.state import ClusterState
-from kfast.state.flat import Room, is_flat
+from kfast.state.flat import Arena, is_flat
 from kfast.state.loading_flat import load as load_flat
 from kfast.state.loading_flat import load_rows
 
-__all__ = ["EVENTS", "Event", "Run", "parse_events"]
+__all__ = ["EVENTS", "EventCall", "Run", "parse_events"]
 
 REBALANCE, ELECT, REASSIGN = "rebalance_leaders", "elect_leaders", "reassign_partitions"
 DELETE, UNCLEAN = "delete_topics", "enable_unclean_leader_election"
@@ -59,7 +59,7 @@ FLAT, LISTS = "parquet-flat", "parquet"
 
 
 @dataclass(frozen=True)
-class Event:
+class EventCall:
     """One event: a method of `Controller`, its argument, and what the whole cluster must tell."""
 
     name: str
@@ -98,7 +98,7 @@ class Run:
     """All that a task must know."""
 
     dataset: Dataset
-    events: tuple[Event, ...]
+    events: tuple[EventCall, ...]
     journal: str
     profile: str
     folder: str
@@ -113,7 +113,7 @@ class Run:
             return 0
         return began["unclean_elections"][0].as_py() or 0
 
-    def controller(self, number: int, room: Room) -> Controller:
+    def controller(self, number: int, room: Arena) -> Controller:
         """Read a shard: its rows, with the brokers and settings of the whole cluster.
 
         A flat one lies in `room`, and is overwritten by the next.
@@ -129,7 +129,7 @@ class Run:
         state.scan_hosting()
         return Controller(state, journal=self.journal, profile=self.profile)
 
-    def _read_pages(self, file: str, room: Room) -> ClusterState | None:
+    def _read_pages(self, file: str, room: Arena) -> ClusterState | None:
         """A shard as kfast writes it; None for any other."""
         opened = open_pages(file, room)
         if opened is None:
@@ -140,7 +140,7 @@ class Run:
         )
 
 
-def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
+def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ...]:
     """Check the names and arguments of events.
 
     Raises
@@ -167,7 +167,7 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
                    for kind in kinds):
             shown = " or ".join("nothing" if kind is None else kind.__name__ for kind in kinds)
             raise ArgumentError(f"event {name} takes {shown}; found {argument!r}")
-        parsed.append(Event(name, _PARSED.get(name, _plainly)(argument)))
+        parsed.append(EventCall(name, _PARSED.get(name, _plainly)(argument)))
     return tuple(parsed)
 
 

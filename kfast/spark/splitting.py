@@ -17,7 +17,7 @@ from kfast.io.text import writing
 from kfast.spark.dataset import CLUSTER_FILE
 from kfast.spark.shards import FLAT, LISTS
 from kfast.state import ClusterState
-from kfast.state.flat import Room, can_be_flat, to_flat
+from kfast.state.flat import Arena, can_be_flat, to_flat
 from kfast.state.freeing import present_topics
 from kfast.state.tables import small_tables
 
@@ -62,7 +62,7 @@ def split(
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
     lists = None if flat else state.to_tables().partitions
-    room, files = Room(), []
+    room, files = Arena(), []
     for number, (start, stop, first, last) in enumerate(_pieces(state, shards)):
         part = to_flat(state, start, stop, room=room) if lists is None else lists[start:stop]
         tables = SourceTables("", part, topics[first:last], brokers, cluster)

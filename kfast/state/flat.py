@@ -98,7 +98,7 @@ def _topics(state: ClusterState, start: int, stop: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(rows - np.int32(first)), names)
 
 
-class Room:
+class Arena:
     """Memory that one table after the other uses; what was made in it before is overwritten.
 
     New memory costs more than what is done with it: the system clears it page by page.
@@ -137,7 +137,7 @@ def can_be_flat(state: ClusterState) -> bool:
 
 
 def list_columns(
-    state: ClusterState, start: int, stop: int, room: Room
+    state: ClusterState, start: int, stop: int, room: Arena
 ) -> tuple[dict[str, Rows], int]:
     """Columns of slots and those of `ORDER`, of some rows, in a room's memory.
 
@@ -167,7 +167,7 @@ def list_some(state: ClusterState, start: int, stop: int, odd: int) -> dict[str,
 
 
 def to_flat(
-    state: ClusterState, start: int = 0, stop: int | None = None, *, room: Room | None = None
+    state: ClusterState, start: int = 0, stop: int | None = None, *, room: Arena | None = None
 ) -> pa.Table:
     """Some rows of the table of partitions, in the flat form.
 
@@ -175,7 +175,7 @@ def to_flat(
     ----------
     start, stop : int
         Partition rows; by default all. A state with free rows is given whole.
-    room : Room, optional
+    room : Arena, optional
         Memory for the columns.
 
     Raises
@@ -192,7 +192,7 @@ def to_flat(
         )
     state = without_free_rows(state)
     last = state.n_partitions if stop is None else stop
-    made, odd = list_columns(state, start, last, Room() if room is None else room)
+    made, odd = list_columns(state, start, last, Arena() if room is None else room)
     topic = _topics(state, start, last)
     columns: dict[str, Any] = {"topic": topic, "partition": state.partition[start:last]}
     columns |= made | list_some(state, start, last, odd)
@@ -209,7 +209,7 @@ def without_free_rows(state: ClusterState) -> ClusterState:
     return state
 
 
-def allocate(state: ClusterState, n: int, n_slots: int, narrow: bool, room: Room) -> None:
+def allocate(state: ClusterState, n: int, n_slots: int, narrow: bool, room: Arena) -> None:
     """Make room that is filled later, all of it."""
     state.topic_row = room.array("topic_row", (n,), np.int32)
     state.partition = room.array("partition", (n,), np.int32)

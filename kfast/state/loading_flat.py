@@ -67,14 +67,14 @@ class TableRows:
 def load(
     brokers: pa.Table | None, topics: pa.Table | None, partitions: pa.Table,
     cluster: pa.Table | None, source: str | None = None, notes: Sequence[str] = (),
-    layout: str | None = None, room: flat.Room | None = None,
+    layout: str | None = None, room: flat.Arena | None = None,
 ) -> ClusterState:
     """Make a cluster; see `ClusterState.from_tables`, and `load_rows` for the room."""
     state = None
     wanted = flat.flat_schema(partitions.column_names)
     known = all(name in wanted.names for name in flat.REQUIRED)
     if known and not any(partitions[name].null_count for name in wanted.names):
-        rows, room = TableRows(partitions, source), flat.Room() if room is None else room
+        rows, room = TableRows(partitions, source), flat.Arena() if room is None else room
         state = load_rows(brokers, topics, rows, cluster, source, notes, layout, room)
     if state is None:
         lists = flat.to_lists(partitions, source)
@@ -86,7 +86,7 @@ def load(
 
 def load_rows(
     brokers: pa.Table | None, topics: pa.Table | None, rows: FlatRows, cluster: pa.Table | None,
-    source: str | None, notes: Sequence[str], layout: str | None, room: flat.Room,
+    source: str | None, notes: Sequence[str], layout: str | None, room: flat.Arena,
 ) -> ClusterState | None:
     """Make a cluster, where the table is as kfast writes it; otherwise None.
 

@@ -17,6 +17,9 @@ from kfast.display import Summary, summary_html, summary_text
 Rows = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.uint64]
 
+EMPTY_ROWS: Rows = np.empty(0, np.int32)
+"""No rows."""
+
 
 @dataclass(frozen=True)
 class Assignment:

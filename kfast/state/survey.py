@@ -51,7 +51,7 @@ def survey_leaders(state: ClusterState) -> tuple[Counts, Counts, Rows]:
         )
         return kept.preferred, others, rows[:n]
     preferred = np.zeros(state.n_brokers, np.int64)
-    # Room for all: memory is taken as it is written.
+    # Memory for all: memory is taken as it is written.
     rows = np.empty(state.n_partitions, np.int32)
     n = census.survey_leaders(
         state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.kernels import tables as kernels
 from kfast.state import freeing
-from kfast.state.flat import Room, to_flat
+from kfast.state.flat import Arena, to_flat
 from kfast.state.records import Rows, Slots, Tables
 from kfast.views import names_at
 
@@ -133,7 +133,7 @@ def partitions_table(state: ClusterState, start: int = 0, stop: int | None = Non
 
 
 def to_tables(
-    state: ClusterState, *, flat: bool = False, room: Room | None = None
+    state: ClusterState, *, flat: bool = False, room: Arena | None = None
 ) -> Tables:
     """See `ClusterState.to_tables`; `room` is memory for the columns of the flat form."""
     partitions = to_flat(state, room=room) if flat else partitions_table(state)

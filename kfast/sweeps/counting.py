@@ -26,7 +26,7 @@ from kfast.scenarios import Offsets, Scenarios
 from kfast.schema import SWEEP, SWEEP_COUNTS
 from kfast.state.records import Rows
 from kfast.sweeps.hosting import Hosting
-from kfast.sweeps.leaders import Heirs
+from kfast.sweeps.leaders import FailoverOrder
 from kfast.sweeps.plan import SweepPlan
 from kfast.sweeps.tiles import new_tile, padded
 from kfast.views import view
@@ -63,7 +63,7 @@ class SweepWork:
         Some of `SWEEP_COUNTS`, in their order.
     words : int
         Words of 64 bits in the vectors of this machine that are used.
-    heirs : Heirs, optional
+    heirs : FailoverOrder, optional
         Where leaders per broker are counted.
     hosting : Hosting, optional
         Where the method is sparse.
@@ -72,7 +72,7 @@ class SweepWork:
     plan: SweepPlan
     counts: tuple[str, ...]
     words: int
-    heirs: Heirs | None
+    heirs: FailoverOrder | None
     hosting: Hosting | None
 
     @classmethod
@@ -81,7 +81,7 @@ class SweepWork:
         method: str | None = None,
     ) -> SweepWork:
         """Make what these scenarios need; without a method, choose one."""
-        heirs = Heirs.of(plan) if "fullest_broker_leaders" in counts else None
+        heirs = FailoverOrder.of(plan) if "fullest_broker_leaders" in counts else None
         sparse = method == "sparse" or (method is None and _is_sparse(plan, scenarios, words))
         return cls(plan, counts, words, heirs, Hosting.of(plan) if sparse else None)
 

@@ -16,7 +16,7 @@ from kfast.kernels import sweep as kernel
 from kfast.scenarios import Scenarios
 from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS
 from kfast.sweeps.counting import RANGE_SCENARIOS, words_of
-from kfast.sweeps.leaders import Heirs
+from kfast.sweeps.leaders import FailoverOrder
 from kfast.sweeps.plan import SweepPlan
 from kfast.sweeps.preparing import prepare_sweep
 from kfast.sweeps.running import Source, check_same_brokers
@@ -112,7 +112,7 @@ def sweep_brokers(
         As `kfast.sweep`.
     """
     plan, words = checked(state, scenarios, threads, vectors)
-    heirs = Heirs.of(plan)
+    heirs = FailoverOrder.of(plan)
     begin = heirs.room()
     histogram = count_leaders(heirs, scenarios, words, threads)
     return load_table(
@@ -121,8 +121,10 @@ def sweep_brokers(
     )
 
 
-def count_leaders(heirs: Heirs, scenarios: Scenarios, words: int, threads: int = 1) -> Counts:
-    """Scenarios by the number of leaders on each broker, broker after broker: see `Heirs.room`."""
+def count_leaders(
+    heirs: FailoverOrder, scenarios: Scenarios, words: int, threads: int = 1
+) -> Counts:
+    """Scenarios by the number of leaders on each broker, broker after broker."""
     begin = heirs.room()
 
     def count(start: int, stop: int, histogram: Counts) -> None:

@@ -13,13 +13,13 @@ from kfast.state.records import Rows
 from kfast.sweeps.plan import SweepPlan
 from kfast.sweeps.tiles import new_tile, padded
 
-__all__ = ["Heirs"]
+__all__ = ["FailoverOrder"]
 
-NOTHING = np.empty(0, np.int64)
+EMPTY_OFFSETS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Heirs:
+class FailoverOrder:
     """What each broker leads, and what it takes over where others are down.
 
     Attributes
@@ -40,7 +40,7 @@ class Heirs:
     before: Rows
 
     @classmethod
-    def of(cls, plan: SweepPlan) -> Heirs:
+    def of(cls, plan: SweepPlan) -> FailoverOrder:
         """Go through the partitions of a plan."""
         depths = max(int(plan.groups[:, 6].max(initial=1)) - 1, 1)
         led = np.zeros(plan.n_brokers, np.int64)
@@ -66,8 +66,8 @@ class Heirs:
         return begin
 
     def lead(
-        self, offsets: Offsets, down: Rows, words: int, begin: Offsets = NOTHING,
-        histogram: Offsets = NOTHING,
+        self, offsets: Offsets, down: Rows, words: int, begin: Offsets = EMPTY_OFFSETS,
+        histogram: Offsets = EMPTY_OFFSETS,
     ) -> tuple[Rows, Rows]:
         """Leaders on the fullest broker of every scenario, and its row: -1 where nobody leads.
 

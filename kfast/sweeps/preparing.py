@@ -24,7 +24,7 @@ from kfast.sweeps.plan import FIELDS, SweepPlan
 __all__ = ["prepare_sweep"]
 
 FIRST_SHAPES = 1 << 10
-"""Room for shapes in the first table; a cluster with more of them gets a larger one."""
+"""Memory for shapes in the first table; a cluster with more of them gets a larger one."""
 
 Columns = tuple[
     npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.uint8], Rows, npt.NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""Room that the sweep kernels work in."""
+"""Arena that the sweep kernels work in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def padded(rows: Rows) -> Rows:
 
 
 def new_tile(n_brokers: int, words: int) -> npt.NDArray[np.uint64]:
-    """Room for one vector per broker and one more, on a boundary of cache lines."""
+    """Memory for one vector per broker and one more, on a boundary of cache lines."""
     line = CACHE_LINE_BYTES // 8
     room = np.empty((n_brokers + 1) * words + line, np.uint64)
     skip = -(room.ctypes.data // 8) % line

@@ -24,8 +24,8 @@ from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
 from kfast.readiness import may_restart
+from kfast.replica_sets import BrokerSets, Counts, assigned_masks, group_sets
 from kfast.schema import RISK_BROKERS, RISK_CHANCES, RISK_COPYSETS
-from kfast.sets import BrokerSets, Counts, assigned_masks, group_sets
 from kfast.state import ClusterState
 
 __all__ = ["Risk", "risk"]

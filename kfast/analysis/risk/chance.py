@@ -22,8 +22,8 @@ import numpy as np
 from kfast.arguments import MAX_INT, number, whole
 from kfast.errors import require_extra
 from kfast.kernels import risk as kernel
+from kfast.replica_sets import Counts, list_by_broker
 from kfast.schema import MAX_SLOTS
-from kfast.sets import Counts, list_by_broker
 from kfast.state.records import Rows
 
 __all__ = ["Chance", "Sets", "any_lost", "loss_probability", "mean_lost", "tail"]

@@ -15,8 +15,8 @@ from kfast.arguments import whole
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
 from kfast.readiness import Readiness
+from kfast.replica_sets import BrokerSets, Counts, group_sets, list_by_broker, live_brokers
 from kfast.schema import RISK_LOST, RISK_METRICS, RISK_PAIRS, RISK_WORST
-from kfast.sets import BrokerSets, Counts, group_sets, list_by_broker, live_brokers
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.state.tables import id_lists, row_keys

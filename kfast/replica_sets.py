@@ -21,14 +21,14 @@ from kfast.state import ClusterState
 from kfast.state.records import Rows, Slots
 from kfast.state.tables import first_slots
 
-__all__ = ["BrokerSets", "Standing", "group_sets", "live_brokers", "take_standing"]
+__all__ = ["BrokerSets", "IsrMargins", "group_sets", "live_brokers", "take_isr_margins"]
 
 Counts = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Standing:
+class IsrMargins:
     """What keeps each partition alive, at one moment.
 
     Attributes
@@ -99,7 +99,7 @@ def list_by_broker(begin: Counts, members: Rows, n_brokers: int) -> tuple[Counts
     return first, sets_of
 
 
-def take_standing(state: ClusterState) -> Standing:
+def take_isr_margins(state: ClusterState) -> IsrMargins:
     """Measure a cluster as it is; later changes of the state do not change the answer."""
     override = state.topic_min_insync_replicas
     min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
@@ -111,7 +111,7 @@ def take_standing(state: ClusterState) -> Standing:
         np.ascontiguousarray(min_isr, np.int32), live_isr, live_replicas, in_sync, needed,
     )
     n_replicas = state.records["n_replicas"].copy()
-    return Standing(assigned_rows(state), live_isr, live_replicas, in_sync, needed, n_replicas)
+    return IsrMargins(assigned_rows(state), live_isr, live_replicas, in_sync, needed, n_replicas)
 
 
 def assigned_rows(state: ClusterState) -> npt.NDArray[np.bool_]:
@@ -120,7 +120,7 @@ def assigned_rows(state: ClusterState) -> npt.NDArray[np.bool_]:
     return found
 
 
-def assigned_masks(standing: Standing) -> Slots:
+def assigned_masks(standing: IsrMargins) -> Slots:
     """(P,) slots of the assigned replicas; empty where nothing is assigned."""
     masks = first_slots(standing.n_replicas)
     masks[~standing.assigned] = 0

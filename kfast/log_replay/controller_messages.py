@@ -6,7 +6,7 @@ Source: the releases 0.10.0 to 3.9, read for how their messages look; logs of re
 
 from __future__ import annotations
 
-from kfast.log_replay.forms import Form, Forms
+from kfast.log_replay.log_messages import Form, Forms
 
 TALK = "talk"
 

@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kfast.deciding import Occasion
 from kfast.errors import PolicyError
 from kfast.journal.effects import LAYOUT
 from kfast.kernels import election, failures, hosting, isr, startup, visits
 from kfast.machines import threads_for
+from kfast.policy_runner import ElectionCause
 from kfast.results import online_action
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state.mutators import REGISTERED, SHUTTING_DOWN
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.transitions import previous_mask
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
     from kfast.state import ClusterState
 
-NOTHING = np.empty(0, np.int32)
 FEW = 4096
 """Rows without a live leader that are listed with others in one pass; more take two."""
 ANNOUNCEMENT = "announce the ISRs"
@@ -43,7 +42,7 @@ def can_visit(controller: Controller) -> bool:
     state, profile = controller.state, controller.profile
     return not (
         controller.store is not None or state.any_queued
-        or profile.item_by_item or profile.blames_dead_brokers
+        or profile.batch_per_partition or profile.offlines_only_of_failed
     )
 
 
@@ -90,7 +89,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     decider = controller.partition_state_machine.decider
     try:
-        decided = decider.decide(rows, strategy, Occasion.FAILED, threads)
+        decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
     except PolicyError:
         state.broker_status[brokers] = before
         raise
@@ -123,7 +122,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     else:
         announced = not n[0]
     if announced:
-        controller.send_update_metadata("announce the live brokers", state.registered, NOTHING)
+        controller.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
 
 
 def start_brokers(controller: Controller, brokers: Rows) -> None:
@@ -167,7 +166,7 @@ def shut_down_broker(controller: Controller, broker: int) -> Rows:
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
     decider = controller.partition_state_machine.decider
     try:
-        decided = decider.decide(rows, number, Occasion.SHUT_DOWN, threads, broker=broker)
+        decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
     except PolicyError:
         state.broker_status[broker] = before
         raise

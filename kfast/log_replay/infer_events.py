@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kfast.log_replay.batches import Batch
-from kfast.log_replay.events import CLAIM_MS, Event
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Assigned, Partition
+from kfast.log_replay.events import CLAIM_MS, LogEvent
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Assigned, Partition
 from kfast.log_replay.terms import Term
 
 
@@ -31,7 +31,7 @@ class Guesser:
         self.registered = registered
         self.led: dict[Partition, tuple[int, tuple[int, ...]]] = {}
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LogEvent) -> None:
         """Keep up who is registered."""
         said = event.said
         if event.kind == "failover":
@@ -53,8 +53,8 @@ class Guesser:
         return batch.only_metadata and batch.n_told > 0 and batch.told == frozenset(self.registered)
 
     def infer(
-        self, batches: Sequence[Batch], place: int, until: int | None, events: Sequence[Event]
-    ) -> tuple[Event, int] | None:
+        self, batches: Sequence[Batch], place: int, until: int | None, events: Sequence[LogEvent]
+    ) -> tuple[LogEvent, int] | None:
         """What event a batch begins, and which batch is the first after it."""
         batch = batches[place]
         near = [
@@ -104,8 +104,8 @@ class Guesser:
             return self._event("modified", batch, {}), place + 1
         return None
 
-    def _event(self, kind: str, batch: Batch, said: dict[str, Any]) -> Event:
-        return Event(kind, batch.time, batch.statements[0], said, self.term, inferred=True)
+    def _event(self, kind: str, batch: Batch, said: dict[str, Any]) -> LogEvent:
+        return LogEvent(kind, batch.time, batch.statements[0], said, self.term, inferred=True)
 
     def _looks_like_failover(self, near: Sequence[Batch]) -> bool:
         first = near[0]
@@ -172,7 +172,7 @@ class Guesser:
                 return removed
         return set()
 
-    def _hidden_isr(self, batch: Batch) -> Event:
+    def _hidden_isr(self, batch: Batch) -> LogEvent:
         """Leaders changed ISRs; only newer or traced lines say of which partitions."""
         updates = self.announced(batch)
         if updates:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kfast.conversation.talk import Codes, Talk
 from kfast.journal import Journal
 from kfast.journal.effects import (
     EFFECT,
@@ -29,6 +28,7 @@ from kfast.state.mutators import UNCLEAN
 from kfast.state.records import Rows
 from kfast.state.tables import first_slots
 from kfast.store import ControllerMoved, Store
+from kfast.store_machines.session import Codes, StoreSession
 from kfast.transitions import previous_mask
 
 
@@ -38,31 +38,31 @@ def take_offline(
 ) -> Result:
     """Replicas to OfflineReplica with a store: broker groups one by one, by rank (section 2.3)."""
     store.make_known(replicas.rows)
-    talk = Talk(state, store, journal.new_tally(), profile)
+    session = StoreSession(state, store, journal.new_tally(), profile)
     rows, brokers = targets(state, replicas, ranks)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     failure: Code | None = None
     try:
-        for at in _groups(brokers, ranks, profile.item_by_item):
-            codes[at] = _change_group(talk, rows[at], int(brokers[at[0]]), codes[at])
+        for at in _groups(brokers, ranks, profile.batch_per_partition):
+            codes[at] = _change_group(session, rows[at], int(brokers[at[0]]), codes[at])
     except ControllerMoved:
         failure = Code.CONTROLLER_MOVED
-    effects = talk.finish()
+    effects = session.finish()
     journal.add_step(
-        f"replicas to {ReplicaState.OFFLINE.label}", talk.tally, effects, replicas=True,
+        f"replicas to {ReplicaState.OFFLINE.label}", session.tally, effects, replicas=True,
         from_store=True, sent=failure is None,
     )
     return Result(codes, np.empty(0, np.bool_), failure)
 
 
 def _groups(
-    brokers: Rows, ranks: Rows, item_by_item: bool
+    brokers: Rows, ranks: Rows, batch_per_partition: bool
 ) -> Iterator[npt.NDArray[np.int64]]:
     """Places of the targets that Kafka takes together: those of one broker, or each alone."""
     distinct = np.unique(brokers)
     for broker in distinct[np.argsort(ranks[distinct])].tolist():
         group = np.flatnonzero(brokers == broker)
-        yield from np.split(group, group.size) if item_by_item else (group,)
+        yield from np.split(group, group.size) if batch_per_partition else (group,)
 
 
 def targets(state: ClusterState, replicas: Replicas, ranks: Rows) -> tuple[Rows, Rows]:
@@ -77,30 +77,30 @@ def targets(state: ClusterState, replicas: Replicas, ranks: Rows) -> tuple[Rows,
     return np.concatenate(rows)[order], found[order]
 
 
-def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
+def _change_group(session: StoreSession, rows: Rows, broker: int, codes: Codes) -> Codes:
     """Section 2.5 for the replicas of one broker."""
-    state = talk.state
+    state = session.state
     slots = np.empty(rows.size, np.int32)
     hosting.find_slots(
         state.records, state.replicas, rows, np.full(rows.size, broker, np.int32), slots
     )
     before = state.replica_state[rows, slots].copy()
     effects = np.zeros(rows.size, EFFECT)
-    scratch = np.zeros((1, talk.tally.shape[1]), np.int64)
+    scratch = np.zeros((1, session.tally.shape[1]), np.int64)
     replica_states.change_replicas(
         state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
         state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
         False, int(ReplicaState.OFFLINE),
-        previous_mask(talk.profile.replica_previous[ReplicaState.OFFLINE]),
-        state.controller_epoch, True, talk.profile.without_leadership, False, state.any_queued,
+        previous_mask(session.profile.replica_previous[ReplicaState.OFFLINE]),
+        state.controller_epoch, True, session.profile.without_leadership, False, state.any_queued,
         False, codes, effects, scratch,
     )
     waiting = codes == Code.NOT_ASKED
-    talk.tell(effects)
+    session.tell(effects)
     if not waiting.any():
         return codes
     try:
-        codes[waiting] = _shrink(talk, rows[waiting], slots[waiting], broker, before[waiting])
+        codes[waiting] = _shrink(session, rows[waiting], slots[waiting], broker, before[waiting])
     except ControllerMoved:
         # Replicas without leadership come after the others, so they were not reached (section 2.5).
         early = codes == Code.MOVED
@@ -112,54 +112,54 @@ def _change_group(talk: Talk, rows: Rows, broker: int, codes: Codes) -> Codes:
 
 
 def _shrink(
-    talk: Talk, rows: Rows, slots: Rows, broker: int, before: npt.NDArray[np.uint8]
+    session: StoreSession, rows: Rows, slots: Rows, broker: int, before: npt.NDArray[np.uint8]
 ) -> Codes:
     """Section 2.6 for one broker, and what section 2.5 does with the answers in the end."""
-    state = talk.state
-    effects = talk.begin(rows, broker, before, ReplicaState.OFFLINE)
+    state = session.state
+    effects = session.begin(rows, broker, before, ReplicaState.OFFLINE)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
     while remaining.size:
-        answer, retry = _shrink_once(talk, rows[remaining], slots[remaining])
+        answer, retry = _shrink_once(session, rows[remaining], slots[remaining])
         codes[remaining] = answer
         remaining = remaining[retry]
     done = codes == Code.MOVED
     state.replica_state[rows[done], slots[done]] = ReplicaState.OFFLINE
-    told = done & ~talk.is_queued(rows)
+    told = done & ~session.is_queued(rows)
     effects["kinds"][told] |= KIND_LEADER_AND_ISR
     assigned = first_slots(state.records["n_replicas"][rows])
     without = assigned & ~(np.uint64(1) << slots.astype(np.uint64))
     effects["recipients"] = np.where(told, without, 0)
     effects["code"] = codes
-    talk.carry(effects)
-    talk.tell(effects)
+    session.carry(effects)
+    session.tell(effects)
     return codes
 
 
 def _shrink_once(
-    talk: Talk, rows: Rows, slots: Rows
+    session: StoreSession, rows: Rows, slots: Rows
 ) -> tuple[Codes, npt.NDArray[np.bool_]]:
     """One attempt of section 2.6: codes, and which records changed meanwhile."""
-    answer, stored = talk.read(rows)
+    answer, stored = session.read(rows)
     usable = answer == Code.MOVED
-    answer[(answer == Code.NO_RECORD) & talk.is_queued(rows)] = Code.DROPPED
+    answer[(answer == Code.NO_RECORD) & session.is_queued(rows)] = Code.DROPPED
     write = np.zeros(rows.size, np.uint8)
-    isr.shrink(talk.state.replicas, rows, slots, _may_empty(talk, rows), stored, write)
-    retry = talk.write(rows, stored, answer, usable & (write != 0))
-    if talk.profile.caches_lost_writes and retry.any():
+    isr.shrink(session.state.replicas, rows, slots, _may_empty(session, rows), stored, write)
+    retry = session.write(rows, stored, answer, usable & (write != 0))
+    if session.profile.caches_lost_writes and retry.any():
         lost = stored[retry]
         lost["version"] = -1
-        talk.adopt(rows[retry], lost)
+        session.adopt(rows[retry], lost)
     done = (answer == Code.MOVED) & ~retry
-    talk.adopt(rows[done], stored[done])
+    session.adopt(rows[done], stored[done])
     return answer, retry
 
 
-def _may_empty(talk: Talk, rows: Rows) -> npt.NDArray[np.uint8]:
+def _may_empty(session: StoreSession, rows: Rows) -> npt.NDArray[np.uint8]:
     """Where the last member may leave the ISR (section 8.1)."""
-    if not talk.profile.empties_unclean_isr:
+    if not session.profile.empties_unclean_isr:
         return np.zeros(rows.size, np.uint8)
-    flags = talk.state.topic_flags[talk.state.topic_row[rows]]
+    flags = session.state.topic_flags[session.state.topic_row[rows]]
     unclean: npt.NDArray[np.uint8] = ((flags & UNCLEAN) != 0).astype(np.uint8)
     return unclean
 
@@ -172,43 +172,45 @@ def start_new(
     What LeaderAndIsr says comes from the store, what UpdateMetadata says from the cache.
     """
     store.make_known(replicas.rows)
-    talk = Talk(state, store, journal.new_tally(), profile)
+    session = StoreSession(state, store, journal.new_tally(), profile)
     rows, brokers = targets(state, replicas, state.broker_id)
     codes = np.empty(rows.size, np.uint8)
     for at in _groups(brokers, state.broker_id, True):
-        codes[at] = _start_one(talk, rows[at], brokers[at])
-    effects = talk.finish()
+        codes[at] = _start_one(session, rows[at], brokers[at])
+    effects = session.finish()
     told = np.unique(effects["row"][(effects["kinds"] & KIND_LEADER_AND_ISR) != 0])
     told = told[(state.records["flags"][told] & FLAG_HAS_LEADERSHIP) != 0]
     journal.add_step(
-        f"replicas to {ReplicaState.NEW.label}", talk.tally, effects, replicas=True,
+        f"replicas to {ReplicaState.NEW.label}", session.tally, effects, replicas=True,
         from_store=True, told=journal.record_effects(told),
     )
     return Result(codes, np.empty(0, np.bool_))
 
 
-def _start_one(talk: Talk, row: Rows, broker: Rows) -> int:
+def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     """One replica to NewReplica; returns its code."""
-    state = talk.state
+    state = session.state
     slot = np.empty(1, np.int32)
     hosting.find_slots(state.records, state.replicas, row, broker, slot)
     before = int(state.replica_state[row, slot][0]) or int(ReplicaState.NON_EXISTENT)
     state.replica_state[row, slot] = before
-    effect = talk.begin(row, broker, np.asarray([before]), ReplicaState.NEW)
-    talk.carry(effect)
+    effect = session.begin(row, broker, np.asarray([before]), ReplicaState.NEW)
+    session.carry(effect)
     code = Code.ILLEGAL_STATE
-    if before in talk.profile.replica_previous[ReplicaState.NEW]:
-        code = _ask_leader(talk, row, int(broker[0]), int(slot[0]), effect)
+    if before in session.profile.replica_previous[ReplicaState.NEW]:
+        code = _ask_leader(session, row, int(broker[0]), int(slot[0]), effect)
     if code == Code.MOVED:
         state.replica_state[row, slot] = ReplicaState.NEW
     effect["code"] = code
-    talk.tell(effect)
+    session.tell(effect)
     return int(code)
 
 
-def _ask_leader(talk: Talk, row: Rows, broker: int, slot: int, effect: npt.NDArray[Any]) -> Code:
+def _ask_leader(
+    session: StoreSession, row: Rows, broker: int, slot: int, effect: npt.NDArray[Any]
+) -> Code:
     """Read the record of a partition with a new replica, and tell the replica what it says."""
-    codes, stored = talk.read(row)
+    codes, stored = session.read(row)
     if codes[0] == Code.NO_RECORD:
         return Code.MOVED
     if codes[0] == Code.STORE_ERROR:

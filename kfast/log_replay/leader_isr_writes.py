@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kfast.log_replay.compare import subjects
-from kfast.log_replay.events import Event
-from kfast.log_replay.hidden import Troubled, begin_again, gains, settle_with
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.inference import COST, WRITTEN, Stretch, World, go_through, is_hole
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.log_values import Partition
+from kfast.log_replay.unlogged_events import Troubled, begin_again, gains, settle_with
 
 if TYPE_CHECKING:
     from kfast.log_replay.exploring import Explorer
@@ -294,8 +294,8 @@ def _place(
 
 
 def _with_writes(
-    events: Sequence[Event], writes: Sequence[Write], earlier: Event | None
-) -> list[Event]:
+    events: Sequence[LogEvent], writes: Sequence[Write], earlier: LogEvent | None
+) -> list[LogEvent]:
     """Events of a stretch with one more before each that has writes before it.
 
     `earlier` is the last event before the stretch.
@@ -303,12 +303,12 @@ def _with_writes(
     by_place: dict[int, list[Write]] = {}
     for write in writes:
         by_place.setdefault(write.place, []).append(write)
-    found: list[Event] = []
+    found: list[LogEvent] = []
     for place, event in enumerate(events):
         for some in _in_turn(by_place.get(place, ())):
             before = found[-1] if found else earlier
             assert before is not None, "what leaders wrote before the log begins is no event"
-            found.append(Event(
+            found.append(LogEvent(
                 "isr_written", max(before.time, event.time - 1), event.at,
                 {"updates": {w.partition: tuple(sorted(w.isr)) for w in some},
                  "writes": {w.partition: w.times for w in some},

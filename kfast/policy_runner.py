@@ -37,7 +37,7 @@ NO_COUNTS = np.empty(0, np.int64)
 NO_TOPICS = np.empty(0, np.uint8)
 
 
-class Occasion(IntEnum):
+class ElectionCause(IntEnum):
     """Why an election is about to run; `kernels/policies.pyx` has the same numbers."""
 
     LISTED = 0
@@ -50,7 +50,7 @@ class Occasion(IntEnum):
     """A broker that leads some of the rows shuts down."""
 
 
-class Decider:
+class PolicyRunner:
     """Asks a rule on behalf of the machines of one controller.
 
     Parameters
@@ -90,7 +90,7 @@ class Decider:
         if self.policy is None:
             yield
             return
-        kept = Kept(self.state, store) if late else None
+        kept = StateBackup(self.state, store) if late else None
         if "led" in self.policy.wanted:
             self._led, self._led_by = self._count(threads), self.state.broker_id
         try:
@@ -104,7 +104,7 @@ class Decider:
             self._led = None
 
     def decide(
-        self, rows: Rows, strategy: int, occasion: Occasion, threads: int = 1, *,
+        self, rows: Rows, strategy: int, occasion: ElectionCause, threads: int = 1, *,
         broker: int = -1, records: npt.NDArray[Any] | None = None,
         unreadable: npt.NDArray[np.uint8] = NO_TOPICS,
     ) -> Decided:
@@ -116,7 +116,7 @@ class Decider:
             Partition rows, ascending.
         strategy : int
             `Profile.kernel_strategy`.
-        occasion : Occasion
+        occasion : ElectionCause
         broker : int
             For SHUT_DOWN: row of the broker.
         records : (n,) record, optional
@@ -229,7 +229,7 @@ def _ask_plainly(policy: Policy, where: str, values: dict[str, Any]) -> None:
         raise PolicyError(f"{where} raised {said}; nothing was changed") from error
 
 
-class Kept:
+class StateBackup:
     """A state, and its store, as they were when an event began."""
 
     def __init__(self, state: ClusterState, store: Store | None) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kfast.kernels import bounds
 from kfast.kernels import planning as kernel
-from kfast.sets import Counts, list_by_broker
+from kfast.replica_sets import Counts, list_by_broker
 from kfast.state.records import Rows
 
 __all__ = ["DEFAULT_WORK", "Batches", "find_batches"]
@@ -222,7 +222,7 @@ class _Part:
         return Batches(batch, int(batch.max()) + 1, min(bound, int(batch.max()) + 1))
 
     def scratch(self, width: int) -> tuple[Rows, Rows, Rows]:
-        """Room for a kernel: batch, blocked, saturation."""
+        """Memory for a kernel: batch, blocked, saturation."""
         return (
             np.empty(self.n, np.int32),
             np.empty((self.n, width), np.int32),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from kfast.errors import PolicyError
-from kfast.events import visits
+from kfast.events import fused_events
 
 if TYPE_CHECKING:
     from kfast.controller import Controller
@@ -68,13 +68,13 @@ def changes_late(
     if again or (new and dead):
         return True
     if dead:
-        return not visits.can_visit(controller) or state.any_offline_dir
+        return not fused_events.can_visit(controller) or state.any_offline_dir
     return bool(state.pending.any() or state.n_reassigned or state.any_queued)
 
 
 def shuts_down_late(controller: Controller, *_: object, **__: object) -> bool:
     """Whether `controlled_shutdown` asks the rule after its first change."""
-    return controller.journal.full or not visits.can_visit(controller)
+    return controller.journal.full or not fused_events.can_visit(controller)
 
 
 def completes_reassignments(controller: Controller, *_: object, **__: object) -> bool:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from kfast.log_replay.cluster import Cluster
 from kfast.log_replay.events import TIE_MS
-from kfast.log_replay.forms import Statement
 from kfast.log_replay.inference import World
+from kfast.log_replay.log_messages import Statement
 from kfast.log_replay.simulation import Ran
 from kfast.log_replay.terms import Term
 
 
-class Said(NamedTuple):
+class Claim(NamedTuple):
     """One value that a line says of the cluster."""
 
     kind: str
@@ -65,9 +65,9 @@ class Whole:
                 return
 
 
-def same(kind: str, subject: str, logged: Any, predicted: Any) -> Said:
+def same(kind: str, subject: str, logged: Any, predicted: Any) -> Claim:
     """Make a value that is predicted."""
-    return Said(kind, subject, logged, predicted)
+    return Claim(kind, subject, logged, predicted)
 
 
-Speech = Callable[[Whole, Statement], Iterator[Said]]
+Speech = Callable[[Whole, Statement], Iterator[Claim]]

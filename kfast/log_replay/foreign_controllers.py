@@ -12,8 +12,8 @@ from typing import Any
 
 from kfast.log_replay.compare import subjects
 from kfast.log_replay.facts import ABSENT, ADOPTED, Fact, name_of
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Record
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Record
 from kfast.log_replay.terms import STALE_MS, Term
 
 Pair = tuple[int, int]

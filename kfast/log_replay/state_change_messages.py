@@ -7,8 +7,8 @@ Source: the releases 0.10.0 to 3.9, read for how their messages look; logs of re
 
 from __future__ import annotations
 
-from kfast.log_replay.forms import Form, Forms
-from kfast.log_replay.forms_controller import TALK
+from kfast.log_replay.controller_messages import TALK
+from kfast.log_replay.log_messages import Form, Forms
 
 TRANSITIONS = (
     Form("partition_new", "Changed partition {partition:partition} state from {before:word} to "

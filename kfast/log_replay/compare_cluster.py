@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kfast.log_replay.checks import MISSING
+from kfast.log_replay.cluster_checks import Claim, Speech, Whole, same
 from kfast.log_replay.counting import COUNTS
 from kfast.log_replay.facts import ABSENT, REGISTERED, name_of
-from kfast.log_replay.forms import Statement
 from kfast.log_replay.inference import BEFORE, HOLE
-from kfast.log_replay.spoken import Said, Speech, Whole, same
+from kfast.log_replay.log_messages import Statement
 from kfast.log_replay.terms import Term
 from kfast.schema import FLAG_ASSIGNED
 
@@ -25,7 +25,7 @@ RATIO_DIGITS = 1e-5
 # --- who is the controller ---------------------------------------------------------------------
 
 
-def _term_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
+def _term_epoch(whole: Whole, line: Statement) -> Iterator[Claim]:
     said, term = line.said, whole.term
     if term is None:
         return
@@ -35,7 +35,7 @@ def _term_epoch(whole: Whole, line: Statement) -> Iterator[Said]:
         yield same("controller epoch", "controller", said["controller_epoch"], term.epoch)
 
 
-def _elected(whole: Whole, line: Statement) -> Iterator[Said]:
+def _elected(whole: Whole, line: Statement) -> Iterator[Claim]:
     said, term = line.said, whole.term
     if term is None:
         return
@@ -49,7 +49,7 @@ def _elected(whole: Whole, line: Statement) -> Iterator[Said]:
         yield same("controller epoch", "controller", epoch, before.epoch + 1)
     elif epoch == term.epoch:
         reason = BEFORE if before is None else HOLE
-        yield Said("controller epoch", "controller", epoch, None, reason)
+        yield Claim("controller epoch", "controller", epoch, None, reason)
     else:
         yield same("controller epoch", "controller", epoch, term.epoch)
     if "epoch_version" not in said or term.epoch is None:
@@ -62,7 +62,7 @@ def _before(whole: Whole, term: Term) -> Term | None:
     return earlier[-1] if earlier else None
 
 
-def _other_elected(whole: Whole, line: Statement) -> Iterator[Said]:
+def _other_elected(whole: Whole, line: Statement) -> Iterator[Claim]:
     time = line.entry.time
     terms = [t for t in whole.cluster.terms if t.start <= time]
     soon = [t for t in whole.cluster.terms if time < t.start <= time + 5000]
@@ -71,7 +71,7 @@ def _other_elected(whole: Whole, line: Statement) -> Iterator[Said]:
     logged = line.said["controller"]
     ids = {terms[-1].controller, *(t.controller for t in soon)}
     if logged not in ids and logged in whole.cluster.absent:
-        yield Said("controller", "controller", logged, None, ABSENT)
+        yield Claim("controller", "controller", logged, None, ABSENT)
         return
     predicted = logged if logged in ids else terms[-1].controller
     yield same("controller", "controller", logged, predicted)
@@ -80,7 +80,7 @@ def _other_elected(whole: Whole, line: Statement) -> Iterator[Said]:
 # --- brokers -------------------------------------------------------------------------------------
 
 
-def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Said]:
+def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Claim]:
     registered = whole.world.simulation.registered
     said: dict[int, int] = line.said["epochs"]
     yield same("registered brokers", "cluster", frozenset(said), frozenset(registered))
@@ -92,12 +92,12 @@ def _broker_epochs(whole: Whole, line: Statement) -> Iterator[Said]:
             earlier = whole.known_epochs.get(broker, -1)
             wrong = epoch <= earlier
             whole.known_epochs[broker] = true
-            yield Said("broker epoch", f"broker {broker}", epoch,
+            yield Claim("broker epoch", f"broker {broker}", epoch,
                        MISSING if wrong else None, "" if wrong else REGISTERED)
 
 
 def _brokers(field_name: str, kind: str) -> Speech:
-    def check(whole: Whole, line: Statement) -> Iterator[Said]:
+    def check(whole: Whole, line: Statement) -> Iterator[Claim]:
         simulation = whole.world.simulation
         sets = {
             "registered brokers": simulation.registered,
@@ -109,7 +109,7 @@ def _brokers(field_name: str, kind: str) -> Speech:
     return check
 
 
-def _startup(whole: Whole, line: Statement) -> Iterator[Said]:
+def _startup(whole: Whole, line: Statement) -> Iterator[Claim]:
     started = line.kind == "broker_startup"
     for ran in whole.window(line.entry.time):
         if ran.event.kind == "brokers":
@@ -128,7 +128,7 @@ def _startup(whole: Whole, line: Statement) -> Iterator[Said]:
 # --- topics --------------------------------------------------------------------------------------
 
 
-def _topics(whole: Whole, line: Statement) -> Iterator[Said]:
+def _topics(whole: Whole, line: Statement) -> Iterator[Claim]:
     state = whole.world.simulation.state
     there = {
         possibility.partition[0]
@@ -138,7 +138,7 @@ def _topics(whole: Whole, line: Statement) -> Iterator[Said]:
     yield same("topics", "cluster", frozenset(line.said["topics"]), frozenset(there))
 
 
-def _ineligible(whole: Whole, line: Statement) -> Iterator[Said]:
+def _ineligible(whole: Whole, line: Statement) -> Iterator[Claim]:
     """Topics with a replica that is not online, or with a reassignment under way."""
     simulation = whole.world.simulation
     names = set()
@@ -152,7 +152,7 @@ def _ineligible(whole: Whole, line: Statement) -> Iterator[Said]:
                 frozenset(line.said[field_name]), frozenset(names))
 
 
-def _created(whole: Whole, line: Statement) -> Iterator[Said]:
+def _created(whole: Whole, line: Statement) -> Iterator[Claim]:
     for ran in whole.window(line.entry.time):
         if ran.event.kind in ("topics", "partitions"):
             made = frozenset(name_of(p) for p in ran.event.said["created"])
@@ -164,7 +164,7 @@ def _created(whole: Whole, line: Statement) -> Iterator[Said]:
 # --- balance -------------------------------------------------------------------------------------
 
 
-def _ratio(whole: Whole, line: Statement) -> Iterator[Said]:
+def _ratio(whole: Whole, line: Statement) -> Iterator[Claim]:
     broker, logged = line.said["broker"], line.said["ratio"]
     known = whole.world.simulation.imbalance.get(broker)
     predicted: Any = MISSING
@@ -173,7 +173,7 @@ def _ratio(whole: Whole, line: Statement) -> Iterator[Said]:
     yield same("imbalance ratio", f"broker {broker}", logged, predicted)
 
 
-def _election(whole: Whole, line: Statement) -> Iterator[Said]:
+def _election(whole: Whole, line: Statement) -> Iterator[Claim]:
     """Partitions that automatic balancing elects for."""
     if line.said["trigger"] != "AutoTriggered":
         return
@@ -193,7 +193,7 @@ def _election(whole: Whole, line: Statement) -> Iterator[Said]:
                 frozenset(map(name_of, logged)), frozenset(map(name_of, predicted)))
 
 
-def _request_header(whole: Whole, line: Statement) -> Iterator[Said]:
+def _request_header(whole: Whole, line: Statement) -> Iterator[Claim]:
     """A request that could not be sent: whose it is, and for which registration."""
     yield from _term_epoch(whole, line)
     request, broker = line.said["request"], line.said["broker"]
@@ -202,7 +202,7 @@ def _request_header(whole: Whole, line: Statement) -> Iterator[Said]:
         yield same("controller epoch", "controller", request.controller_epoch, term.epoch)
     known = whole.known_epochs.get(broker)
     if request.broker_epoch is not None:
-        yield Said("broker epoch", f"broker {broker}", request.broker_epoch, known,
+        yield Claim("broker epoch", f"broker {broker}", request.broker_epoch, known,
                    REGISTERED if known is None else "")
 
 

@@ -35,10 +35,10 @@ from kfast.spark.folders import check_turn
 from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
 from kfast.spark.parts import Part, part_of, said_of
 from kfast.spark.resuming import BrokerGroups, Resumes, groups_of
-from kfast.spark.shards import FLAT, Event, Run
+from kfast.spark.shards import FLAT, EventCall, Run
 from kfast.state import ClusterState
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import Room, can_be_flat, place_topics, without_free_rows
+from kfast.state.flat import Arena, can_be_flat, place_topics, without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
@@ -105,7 +105,7 @@ def sum_hand(
     yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=NUMBER)
 
 
-def known_hand(run: Run, event: Event, hand: int) -> Iterator[pa.RecordBatch]:
+def known_hand(run: Run, event: EventCall, hand: int) -> Iterator[pa.RecordBatch]:
     """Which of the topics that an event names some shards know, after the events of the run."""
     shards = len(run.dataset.files)
     for number, state in zip(run.dataset.hands[hand], _states_after(run, hand), strict=True):
@@ -115,7 +115,7 @@ def known_hand(run: Run, event: Event, hand: int) -> Iterator[pa.RecordBatch]:
 
 def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:
     """Each shard after the events, until the next is asked for."""
-    room = Room()
+    room = Arena()
     for number in run.dataset.hands[hand]:
         controller = run.controller(number, room)
         for event in run.events:
@@ -135,7 +135,7 @@ def add_up(tables: Sequence[pa.Table], wanted: pa.Schema) -> pa.Table:
 
 def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     """Let the events happen in some shards, write what becomes of them, and sum it up in a row."""
-    sums, room = Sums(), Room()
+    sums, room = Sums(), Arena()
     for number in run.dataset.hands[hand]:
         _run_shard(run, number, sums, room)
         _give_back(sums.written[-2:])
@@ -164,7 +164,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pylist([row], schema=DONE)
 
 
-def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
+def _run_shard(run: Run, number: int, sums: Sums, room: Arena) -> None:
     controller = run.controller(number, room)
     state = controller.state
     full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
@@ -181,7 +181,7 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
         sums.groups += groups_of(at, controller)
         for key, n in counts_of(at, outcome):
             sums.counts[key] += n
-        requests = requests_of(at, outcome, controller.profile.item_by_item, sums.steps)
+        requests = requests_of(at, outcome, controller.profile.batch_per_partition, sums.steps)
         sums.requests.append(requests)
         if run.journal == "full":
             for kind, tables in full.items():
@@ -198,7 +198,7 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Room) -> None:
     _finish(state, sums, run.form, room)
 
 
-def _finish(state: ClusterState, sums: Sums, form: str, room: Room) -> None:
+def _finish(state: ClusterState, sums: Sums, form: str, room: Arena) -> None:
     """Sum up a shard's state and write it, visiting its rows while they are in the cache."""
     n = state.n_partitions
     census, digest = CensusSums(state), RowDigest(state)

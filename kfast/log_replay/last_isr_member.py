@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kfast.log_replay.compare import subjects
-from kfast.log_replay.events import Event
-from kfast.log_replay.forms import Statement
-from kfast.log_replay.scala import Partition
+from kfast.log_replay.events import LogEvent
+from kfast.log_replay.log_messages import Statement
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.stored import restore, stored
 from kfast.state import Leadership
 
@@ -41,7 +41,7 @@ Before = dict[int, Leadership]
 
 
 def note_survivors(
-    statements: Sequence[Statement], lines: Sequence[int], events: Sequence[Event]
+    statements: Sequence[Statement], lines: Sequence[int], events: Sequence[LogEvent]
 ) -> None:
     """Give each event that takes replicas out the last members of ISRs that lines tell after it.
 
@@ -73,13 +73,13 @@ def note_survivors(
         }
 
 
-def _note_order(event: Event, partition: Partition, replica: int) -> None:
+def _note_order(event: LogEvent, partition: Partition, replica: int) -> None:
     """Give a reassignment's end the order in which lines say that it takes replicas out."""
     if event.kind in MOVES:
         event.said.setdefault("order", {}).setdefault(partition, []).append(replica)
 
 
-def records_before(simulation: Simulation, event: Event) -> Before:
+def records_before(simulation: Simulation, event: LogEvent) -> Before:
     """Records of the rows of which an event leaves one member alone."""
     found: Before = {}
     for partition in event.said.get("survivors", ()):
@@ -90,7 +90,7 @@ def records_before(simulation: Simulation, event: Event) -> Before:
     return found
 
 
-def keep_survivors(simulation: Simulation, event: Event, before: Before) -> dict[int, int]:
+def keep_survivors(simulation: Simulation, event: LogEvent, before: Before) -> dict[int, int]:
     """Let those stay whom the log names, where an event took all of an ISR; who, row by row."""
     changed: dict[int, int] = {}
     for row, record in before.items():
@@ -106,7 +106,7 @@ def keep_survivors(simulation: Simulation, event: Event, before: Before) -> dict
     return changed
 
 
-def say_survivors(simulation: Simulation, event: Event, changed: dict[int, int]) -> None:
+def say_survivors(simulation: Simulation, event: LogEvent, changed: dict[int, int]) -> None:
     """What an event says of these rows names those who stay."""
     for row, survivor in changed.items():
         for item in simulation.items.get(row, ()):
@@ -115,7 +115,7 @@ def say_survivors(simulation: Simulation, event: Event, changed: dict[int, int])
                 said["isr"] = (survivor,)
 
 
-def say_in_order(simulation: Simulation, event: Event) -> None:
+def say_in_order(simulation: Simulation, event: LogEvent) -> None:
     """Say in the order of the lines what the end of a reassignment takes out."""
     for partition, order in event.said.get("order", {}).items():
         for row in simulation.rows_of(partition):

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kfast.conversation.talk import Codes, Talk, UndecodableRecord
-from kfast.deciding import NOT_DECIDED, Decider, Occasion
 from kfast.journal import Journal
 from kfast.journal.effects import (
     KIND_ELECTION,
@@ -22,38 +20,40 @@ from kfast.journal.effects import (
     LAYOUT,
 )
 from kfast.kernels import election
+from kfast.policy_runner import NOT_DECIDED, ElectionCause, PolicyRunner
 from kfast.results import Result, online_action
 from kfast.schema import FLAG_HAS_LEADERSHIP, Code, PartitionState, Strategy
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.store import Answer, CallFailed, ControllerMoved, Store
+from kfast.store_machines.session import Codes, StoreSession, UndecodableRecord
 
 Mask = npt.NDArray[np.bool_]
 
 
 def bring_online(
     state: ClusterState, store: Store, journal: Journal, rows: Rows, strategy: Strategy | None,
-    decider: Decider,
+    decider: PolicyRunner,
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (section 3.4)."""
     profile = decider.profile
     store.make_known(rows)
-    talk = Talk(state, store, journal.new_tally(), profile, decider)
+    session = StoreSession(state, store, journal.new_tally(), profile, decider)
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
     states[missing] = PartitionState.NON_EXISTENT
     before = states[rows].copy()
     legal = np.isin(before, np.array(list(profile.partition_previous[PartitionState.ONLINE])))
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
-    refused = talk.begin(rows[~legal], -1, before[~legal], PartitionState.ONLINE)
+    refused = session.begin(rows[~legal], -1, before[~legal], PartitionState.ONLINE)
     refused["code"] = codes[~legal] = Code.ILLEGAL_STATE
-    talk.tell(refused)
+    session.tell(refused)
     new = legal & (before == PartitionState.NEW)
     others = legal & ~new
-    failure = _bring_online(talk, rows, before, new, others, strategy, codes)
-    effects = talk.finish()
+    failure = _bring_online(session, rows, before, new, others, strategy, codes)
+    effects = session.finish()
     journal.add_step(
-        online_action(PartitionState.ONLINE, strategy), talk.tally, effects, replicas=False,
+        online_action(PartitionState.ONLINE, strategy), session.tally, effects, replicas=False,
         strategy=strategy, from_store=True, sent=failure is None,
     )
     if failure is not None:
@@ -63,22 +63,22 @@ def bring_online(
 
 
 def _bring_online(
-    talk: Talk, rows: Rows, before: npt.NDArray[np.int8], new: Mask, others: Mask,
+    session: StoreSession, rows: Rows, before: npt.NDArray[np.int8], new: Mask, others: Mask,
     strategy: Strategy | None, codes: Codes,
 ) -> Code | None:
     """New partitions first, then the others, or one by one; how the call failed as a whole."""
     together = [new, others] if new.any() else [others]
-    if talk.profile.item_by_item:
+    if session.profile.batch_per_partition:
         together = [np.arange(rows.size) == at for at in np.flatnonzero(new | others)]
-    needs_strategy = not talk.profile.writes_back_without_strategy
+    needs_strategy = not session.profile.writes_back_without_strategy
     try:
         for some in together:
             if (new & some).any():
-                codes[some] = _initialize(talk, rows[some])
+                codes[some] = _initialize(session, rows[some])
             elif some.any() and strategy is None and needs_strategy:
                 return Code.ILLEGAL_ARGUMENT
             elif some.any():
-                codes[some] = _elect(talk, rows[some], before[some], strategy)
+                codes[some] = _elect(session, rows[some], before[some], strategy)
     except ControllerMoved:
         return Code.CONTROLLER_MOVED
     except UndecodableRecord:
@@ -86,19 +86,19 @@ def _bring_online(
     return None
 
 
-def _initialize(talk: Talk, rows: Rows) -> Codes:
+def _initialize(session: StoreSession, rows: Rows) -> Codes:
     """Section 3.5: the first records of new partitions."""
-    state = talk.state
+    state = session.state
     proposed = state.records.take(rows)
     codes, recipients = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint64)
     election.propose_initial(
         state.replicas, state.broker_status, rows, proposed, state.controller_epoch, codes,
         recipients,
     )
-    effects = talk.begin(rows, -1, np.full(rows.size, PartitionState.NEW), PartitionState.ONLINE)
+    effects = session.begin(rows, -1, np.full(rows.size, PartitionState.NEW), PartitionState.ONLINE)
     chosen = codes == Code.MOVED
     try:
-        answers = _create(talk, rows[chosen], proposed[chosen])
+        answers = _create(session, rows[chosen], proposed[chosen])
         codes[chosen] = np.array(
             [Code.INITIALIZED if a == Answer.OK
              else Code.NODE_EXISTS if a == Answer.NODE_EXISTS else Code.STORE_ERROR
@@ -108,30 +108,30 @@ def _initialize(talk: Talk, rows: Rows) -> Codes:
         codes[chosen] = Code.CREATE_CALL_FAILED
     except ControllerMoved:
         effects["code"] = codes
-        talk.tell(effects[~chosen])
+        session.tell(effects[~chosen])
         raise
     done = codes == Code.INITIALIZED
-    talk.adopt(rows[done], proposed[done])
-    _set_online(talk, rows[done])
+    session.adopt(rows[done], proposed[done])
+    _set_online(session, rows[done])
     effects["code"] = codes
     effects["kinds"][done] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
     effects["recipients"] = np.where(done, recipients, 0)
-    talk.carry(effects)
-    talk.tell(effects)
+    session.carry(effects)
+    session.tell(effects)
     return codes
 
 
 def _create(
-    talk: Talk, rows: Rows, proposed: npt.NDArray[Any]
+    session: StoreSession, rows: Rows, proposed: npt.NDArray[Any]
 ) -> npt.NDArray[np.uint8]:
     """The call is made even when there is nothing to create, but not item by item (section 3.5)."""
-    if talk.profile.item_by_item and not rows.size:
+    if session.profile.batch_per_partition and not rows.size:
         return np.empty(0, np.uint8)
-    return talk.store.create_states(rows, proposed, guarded=talk.profile.guards_writes)
+    return session.store.create_states(rows, proposed, guarded=session.profile.guards_writes)
 
 
 def _elect(
-    talk: Talk, rows: Rows, before: npt.NDArray[np.int8], strategy: Strategy | None
+    session: StoreSession, rows: Rows, before: npt.NDArray[np.int8], strategy: Strategy | None
 ) -> Codes:
     """Section 3.6: elect, write, and elect again those whose record changed meanwhile.
 
@@ -140,33 +140,33 @@ def _elect(
     """
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
-    told = len(talk.effects)
+    told = len(session.effects)
     elected = np.zeros(rows.size, np.bool_)
     while remaining.size:
         try:
-            answer, retry = _elect_once(talk, rows[remaining], before[remaining], strategy)
+            answer, retry = _elect_once(session, rows[remaining], before[remaining], strategy)
         except (ControllerMoved, UndecodableRecord) as failed:
             # Elected and announced, but the states were still to be set.
             moved = isinstance(failed, ControllerMoved)
-            for effects in talk.effects[told:]:
+            for effects in session.effects[told:]:
                 lost = effects["code"] == Code.ELECTED
                 effects["code"][lost] = Code.CONTROLLER_MOVED if moved else Code.UNDECODABLE
             raise
         codes[remaining] = answer
         elected |= codes == Code.ELECTED
-        again = retry.any() and talk.profile.retries_every_election
+        again = retry.any() and session.profile.retries_every_election
         remaining = remaining if again else remaining[retry]
     codes[elected] = Code.ELECTED
-    if talk.profile.retries_every_election:
-        _note_elected_again(talk, told)
-    _set_online(talk, rows[elected | (codes == Code.MOVED)])
+    if session.profile.retries_every_election:
+        _note_elected_again(session, told)
+    _set_online(session, rows[elected | (codes == Code.MOVED)])
     return codes
 
 
-def _note_elected_again(talk: Talk, told: int) -> None:
+def _note_elected_again(session: StoreSession, told: int) -> None:
     """A partition that was elected twice was Online the second time."""
     seen: set[int] = set()
-    for effects in talk.effects[told:]:
+    for effects in session.effects[told:]:
         done = effects["code"] == Code.ELECTED
         again = done & np.isin(effects["row"], list(seen))
         effects["from_state"][again] = PartitionState.ONLINE
@@ -174,62 +174,62 @@ def _note_elected_again(talk: Talk, told: int) -> None:
 
 
 def _elect_once(
-    talk: Talk, rows: Rows, before: npt.NDArray[np.int8], strategy: Strategy | None
+    session: StoreSession, rows: Rows, before: npt.NDArray[np.int8], strategy: Strategy | None
 ) -> tuple[Codes, Mask]:
-    state, profile = talk.state, talk.profile
-    answer, stored = talk.read(rows, strict=profile.undecodable_fails_call)
-    effects = talk.begin(rows, -1, before, PartitionState.ONLINE)
+    state, profile = session.state, session.profile
+    answer, stored = session.read(rows, strict=profile.undecodable_fails_call)
+    effects = session.begin(rows, -1, before, PartitionState.ONLINE)
     effects["kinds"] |= KIND_ELECTION
     retry = np.zeros(rows.size, np.bool_)
-    skipped = (answer == Code.MOVED) & _needs_no_election(talk, rows, strategy)
+    skipped = (answer == Code.MOVED) & _needs_no_election(session, rows, strategy)
     effects["kinds"][skipped] &= 255 - KIND_ELECTION
     usable = np.flatnonzero((answer == Code.MOVED) & ~skipped)
     if usable.size:
         chosen, told = np.empty(usable.size, np.uint8), np.empty(usable.size, np.uint64)
         unclean = np.empty(usable.size, np.uint8)
         proposed = stored[usable]
-        number, unreadable = profile.kernel_strategy(strategy), talk.store.unreadable_topics()
-        decided = NOT_DECIDED if talk.decider is None else talk.decider.decide(
-            rows[usable], number, Occasion.STORED, records=proposed, unreadable=unreadable
+        number, unreadable = profile.kernel_strategy(strategy), session.store.unreadable_topics()
+        decided = NOT_DECIDED if session.decider is None else session.decider.decide(
+            rows[usable], number, ElectionCause.STORED, records=proposed, unreadable=unreadable
         )
         election.choose(
             state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows[usable],
             proposed, number, state.leader_recovery_supported and profile.marks_recovery,
             unreadable, decided, chosen, told, unclean,
         )
-        talk.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
+        session.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
         try:
-            again = talk.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
+            again = session.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
         except ControllerMoved:
             logged = effects[usable[chosen == Code.CONFIG_LOOKUP_FAILED]]
             logged["code"] = Code.CONFIG_LOOKUP_LOGGED
-            talk.tell(logged)
+            session.tell(logged)
             raise
         done = (chosen == Code.MOVED) & ~again
-        talk.adopt(rows[usable[done]], proposed[done])
+        session.adopt(rows[usable[done]], proposed[done])
         answer[usable] = np.where(done, Code.ELECTED, chosen)
         retry[usable] = again
         marks = np.where(unclean != 0, KIND_LEADER_AND_ISR | KIND_UNCLEAN, KIND_LEADER_AND_ISR)
         effects["kinds"][usable] |= np.where(done, marks, 0).astype(np.uint8)
         effects["recipients"][usable] = np.where(done, told, 0)
     effects["code"] = answer
-    talk.carry(effects)
-    talk.tell(effects[~retry])
+    session.carry(effects)
+    session.tell(effects[~retry])
     return answer, retry
 
 
-def _needs_no_election(talk: Talk, rows: Rows, strategy: Strategy | None) -> Mask:
+def _needs_no_election(session: StoreSession, rows: Rows, strategy: Strategy | None) -> Mask:
     """Where the preferred replica leads already, as the cache says (section 8.1)."""
-    if not talk.profile.skips_leading_preferred or strategy is not Strategy.PREFERRED_REPLICA:
+    if not session.profile.skips_leading_preferred or strategy is not Strategy.PREFERRED_REPLICA:
         return np.zeros(rows.size, np.bool_)
-    records = talk.state.records.take(rows)
+    records = session.state.records.take(rows)
     led = ((records["flags"] & FLAG_HAS_LEADERSHIP) != 0) & (records["n_replicas"] > 0)
-    led &= talk.state.replicas[rows, 0].astype(np.int32) == records["leader"]
+    led &= session.state.replicas[rows, 0].astype(np.int32) == records["leader"]
     leads: Mask = led
     return leads
 
 
-def _set_online(talk: Talk, rows: Rows) -> None:
-    state = talk.state
+def _set_online(session: StoreSession, rows: Rows) -> None:
+    state = session.state
     for row in rows.tolist():
         state.set_partition_state(row, PartitionState.ONLINE)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kfast.log_replay.checks import MISSING, agrees
 from kfast.log_replay.cluster import look_ahead
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.inference import (
     ANSWER,
     COST,
@@ -26,8 +26,8 @@ from kfast.log_replay.inference import (
     go_through,
     judge,
 )
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import row_of, with_states
-from kfast.log_replay.scala import Partition
 from kfast.log_replay.simulation import Ran
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Tried:
     """A hidden event that was tried: what it explains, where it stands, and the world with it."""
 
     gain: float
-    event: Event
+    event: LogEvent
     place: int
     world: World
 
@@ -104,14 +104,14 @@ def _earliest(
 
 def _candidates(
     explorer: Explorer, stretch: Stretch, number: int, partitions: set[Partition]
-) -> list[tuple[Event, int]]:
+) -> list[tuple[LogEvent, int]]:
     """Events that may have happened before a line, each with its place in the stretch."""
     found = []
     events = stretch.events
     place = max(at for at, event in enumerate(events) if event.at <= number)
     if place > 0:
         after = events[place - 1]
-        found.append((Event(
+        found.append((LogEvent(
             "isr_written", max(after.time, events[place].time - 1), events[place].at,
             {"updates": {p: _next_isr(events[place:], p) for p in sorted(partitions)},
              "ahead": look_ahead(explorer.statements, explorer.cluster.lines,
@@ -125,7 +125,7 @@ def _candidates(
         after = events[answered - 1]
         limit = events[answered].at if answered < len(events) else number
         at = min(number, limit)
-        found.append((Event(
+        found.append((LogEvent(
             "dir_answer", min(after.time + 1000, explorer.statements[at].entry.time), at,
             {"broker": leader, "partitions": tuple(sorted(led)), "reason": ANSWER},
             after.term, inferred=True,
@@ -133,7 +133,7 @@ def _candidates(
     return found
 
 
-def _next_isr(events: list[Event], partition: Partition) -> tuple[int, ...] | None:
+def _next_isr(events: list[LogEvent], partition: Partition) -> tuple[int, ...] | None:
     """The next ISR of a partition that the controller is notified of."""
     for event in events:
         if event.kind == "isr" and partition in event.said.get("updates", {}):
@@ -176,7 +176,7 @@ def _after_request(
 
 
 def _try(
-    explorer: Explorer, before: World, stretch: Stretch, event: Event, place: int,
+    explorer: Explorer, before: World, stretch: Stretch, event: LogEvent, place: int,
     partitions: set[Partition], number: int,
 ) -> Tried | None:
     """Simulate partitions with one more event; None where it does not explain what it costs.
@@ -232,7 +232,7 @@ def gains(
     }
 
 
-def _number(events: list[Event], place: int) -> None:
+def _number(events: list[LogEvent], place: int) -> None:
     """Number a new event so that it stands between those around it."""
     before = events[place - 1].number
     after = events[place + 1].number if place + 1 < len(events) else before + 1
@@ -240,7 +240,7 @@ def _number(events: list[Event], place: int) -> None:
 
 
 def begin_again(
-    explorer: Explorer, before: World, point: Event, partitions: set[Partition]
+    explorer: Explorer, before: World, point: LogEvent, partitions: set[Partition]
 ) -> World:
     """The world at the beginning of a stretch, with what was chosen there for some partitions."""
     world = copy_of(before)

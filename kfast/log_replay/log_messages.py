@@ -12,32 +12,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kfast.log_replay import scala
+from kfast.log_replay import log_values
 from kfast.log_replay.reading import Entry
 
 _BRACKETS = r"(?:\w*\([^()]*\)|\[[^\]]*\]|[-\d, ]*)"
 TYPES: dict[str, tuple[str, Callable[[str], Any] | None]] = {
     "int": (r"-?\d+", int),
-    "some_int": (r"(?:Some\()?-?\d+\)?|None", lambda text: (scala.ids(text) or (-1,))[0]),
+    "some_int": (r"(?:Some\()?-?\d+\)?|None", lambda text: (log_values.ids(text) or (-1,))[0]),
     "float": (r"-?[\d.,Ee+-]+|NaN", lambda text: float(text.replace(",", "."))),
     "word": (r"[\w.$-]+", str),
     "bool": (r"true|false", lambda text: text == "true"),
-    "partition": (r"\[[\w.-]+,\s?\d+\]|[\w.-]+-\d+", scala.partition),
-    "ids": (_BRACKETS, scala.ids),
-    "names": (r".*?", scala.names),
-    "partitions": (r".*?", scala.partitions),
-    "epochs": (r"\w*\([^()]*\)", scala.epochs),
-    "record": (r"\(Leader:[^()]*\)", scala.record),
-    "any_record": (r".*", scala.any_record),
-    "leaders": (r".*", scala.leaders),
-    "lists": (r"\w*\(.*\)", scala.lists),
-    "assignment": (r"\w*\([^()]*\)|[\d,]*", scala.assigned),
-    "replica_states": (r"\w*\(.*\)", scala.replica_states),
-    "replicas": (r".*?", scala.replicas),
-    "partition_states": (r"\w*\(.*\)", scala.partition_states),
-    "assignments": (r".*", scala.assignments),
-    "dump": (r".*", scala.request),
-    "received": (r".*", scala.received),
+    "partition": (r"\[[\w.-]+,\s?\d+\]|[\w.-]+-\d+", log_values.partition),
+    "ids": (_BRACKETS, log_values.ids),
+    "names": (r".*?", log_values.names),
+    "partitions": (r".*?", log_values.partitions),
+    "epochs": (r"\w*\([^()]*\)", log_values.epochs),
+    "record": (r"\(Leader:[^()]*\)", log_values.record),
+    "any_record": (r".*", log_values.any_record),
+    "leaders": (r".*", log_values.leaders),
+    "lists": (r"\w*\(.*\)", log_values.lists),
+    "assignment": (r"\w*\([^()]*\)|[\d,]*", log_values.assigned),
+    "replica_states": (r"\w*\(.*\)", log_values.replica_states),
+    "replicas": (r".*?", log_values.replicas),
+    "partition_states": (r"\w*\(.*\)", log_values.partition_states),
+    "assignments": (r".*", log_values.assignments),
+    "dump": (r".*", log_values.request),
+    "received": (r".*", log_values.received),
     "text": (r".*?", None),
     "rest": (r".*", None),
 }

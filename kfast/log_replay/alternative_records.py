@@ -10,10 +10,10 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from kfast.log_replay.checks import MISSING, agrees
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.inference import BETWEEN, HOLE, Stretch, Trace, World, copy_of, go_through
+from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import Possibility
-from kfast.log_replay.scala import Partition
 
 if TYPE_CHECKING:
     from kfast.log_replay.exploring import Explorer
@@ -71,7 +71,7 @@ def _together(
 
 
 def _add_others(
-    explorer: Explorer, world: World, point: Event, parents: dict[Partition, Possibility],
+    explorer: Explorer, world: World, point: LogEvent, parents: dict[Partition, Possibility],
     reason: str,
 ) -> None:
     before = explorer.numbers

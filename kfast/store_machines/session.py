@@ -1,4 +1,4 @@
-"""Talk: one call of a machine with a store, and what it gathers.
+"""StoreSession: one call of a machine with a store, and what it gathers.
 
 Source: docs/controller.md, sections 1.7, 2.6 and 3.6; Kafka 3.9, `KafkaZkClient`.
 """
@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
-from kfast.deciding import Decider
 from kfast.journal import Tally
 from kfast.journal.effects import EFFECT, KIND_ELECTION, KIND_QUEUED, LAYOUT, Effects
 from kfast.kernels import election
+from kfast.policy_runner import PolicyRunner
 from kfast.profiles import ZK_3_9, Profile
 from kfast.schema import Code
 from kfast.state import ClusterState
@@ -30,12 +30,12 @@ class UndecodableRecord(Exception):  # noqa: N818 - it is caught where the rules
     """A record that cannot be decoded makes the whole call fail (section 8.1)."""
 
 
-class Talk:
+class StoreSession:
     """One call of a machine with a store: what it counts and what became of each target."""
 
     def __init__(
         self, state: ClusterState, store: Store, tally: Tally, profile: Profile = ZK_3_9,
-        decider: Decider | None = None,
+        decider: PolicyRunner | None = None,
     ) -> None:
         self.state = state
         self.store = store
