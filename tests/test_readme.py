@@ -19,7 +19,11 @@ from kfast.io import FORMATS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+SESSIONS = (ROOT / "README.md", ROOT / "docs" / "python.md")
+"""Pages whose blocks in Python are one session each, with what it prints."""
+PAGES = sorted(set((ROOT / "docs").glob("*.md")) - set(SESSIONS))
+MOST_README_LINES = 150
 
 
 def blocks(text, language):
@@ -33,8 +37,11 @@ def _in_the_root(monkeypatch):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("block", blocks(README, "console"), ids=lambda b: b.splitlines()[0][2:])
-def test_the_readme_shows_what_the_command_prints(block):
+@pytest.mark.parametrize(
+    "block", blocks(README, "console") + blocks(COMMANDS, "console"),
+    ids=lambda b: b.splitlines()[0][2:],
+)
+def test_the_pages_show_what_the_commands_print(block):
     """A line of three dots stands for any lines."""
     command, shown = block.split("\n", 1)
     program, *args = shlex.split(command.removeprefix("$ "))
@@ -46,11 +53,12 @@ def test_the_readme_shows_what_the_command_prints(block):
 
 @pytest.mark.kernels
 def test_the_examples_in_python_are_right():
-    """Every `>>>` line of the README, in one session; the blocks of the pages, each alone."""
-    examples = "\n".join(blocks(README, "python"))
-    session = doctest.DocTestParser().get_doctest(examples, {}, "README.md", "README.md", 0)
-    assert len(session.examples) > 10
-    assert doctest.DocTestRunner().run(session).failed == 0
+    """Every `>>>` line of a page, in one session; the blocks of other pages, each alone."""
+    for page in SESSIONS:
+        examples = "\n".join(blocks(page.read_text(), "python"))
+        session = doctest.DocTestParser().get_doctest(examples, {}, page.name, page.name, 0)
+        assert len(session.examples) > 5
+        assert doctest.DocTestRunner().run(session).failed == 0
     for page in PAGES:
         for block in blocks(page.read_text(), "python"):
             exec(compile(block, page.name, "exec"), {})
@@ -102,7 +110,8 @@ def test_the_page_of_results_is_of_this_version():
 
 
 def test_the_readme_names_every_command():
-    """And the help lists them."""
+    """And is short."""
+    assert len(README.splitlines()) <= MOST_README_LINES
     for name in commands.places:
         assert f"kfast {name}" in README
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -54,14 +54,14 @@ def test_the_examples_run(spark, tmp_path, capfd):
     assert "offline" in capfd.readouterr().out
 
 
-def test_the_readme_goes_from_exports_to_answers(spark, tmp_path, capfd, monkeypatch):
+def test_the_page_of_commands_goes_from_exports_to_answers(spark, tmp_path, capfd, monkeypatch):
     """`stop` would take the session from the other tests."""
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(
         ROOT / "bench_data", tmp_path / "bench_data", ignore=shutil.ignore_patterns("out")
     )
-    page = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "commands.md").read_text()
     [(command, said, block, table)] = re.findall(
         r"^```console spark\n\$ kfast (.*?)\n(.*?)```.*?"
         r"^```python spark\n(.*?)```\n\n```text\n(.*?)```$",
@@ -73,5 +73,5 @@ def test_the_readme_goes_from_exports_to_answers(spark, tmp_path, capfd, monkeyp
     assert again.stdout == said.replace("4 of them new", "0 of them new")
     capfd.readouterr()
     block = block.replace('"bench_data/', f'"{tmp_path}/bench_data/')
-    exec(compile(block, "README.md", "exec"), {"spark": spark})
+    exec(compile(block, "docs/commands.md", "exec"), {"spark": spark})
     assert capfd.readouterr().out.strip() == table.strip()
