@@ -286,7 +286,8 @@ def find_profile(profile: str | Profile) -> Profile:
     """
     if isinstance(profile, Profile):
         return profile
-    release = str(profile).removeprefix("zk-")
+    name: object = profile
+    release = name.removeprefix("zk-") if isinstance(name, str) else None
     if release not in RELEASES:
         raise ArgumentError(
             f"profile {shown(profile)} is unknown; allowed: {', '.join(PROFILES)}, or a release"

@@ -103,13 +103,13 @@ DAMAGED = {
     "a setting twice": (
         TEXT.replace("Configs: ", "Configs: min.insync.replicas=1,a=b,min.insync.replicas=2"),
         (
-            "line 1 (topic t): found 'min.insync.replicas=2' for 'Configs:', which has another"
+            "line 1 (topic t): found 'min.insync.replicas=2' for 'Configs:', which has a"
             " value for it already; right is each setting once"
         ),
     ),
     "a permission twice": (
         TEXT.replace("Configs: ", "Configs: " + ",".join(2 * [f"{UNCLEAN}=true"])),
-        f"line 1 (topic t): found '{UNCLEAN}=true' for 'Configs:', which has another value",
+        f"line 1 (topic t): found '{UNCLEAN}=true' for 'Configs:', which has a value",
     ),
     "a negative replication factor": (
         TEXT.replace("Factor: 2", "Factor: -1"),

@@ -106,9 +106,10 @@ def test_a_topic_waits_for_the_deletion_of_another_in_another_file(
     from kfast.spark import sharded
 
     learned = []
-    learn = sharded.learn
+    share = sharded.share_between_shards
     monkeypatch.setattr(
-        sharded, "learn", lambda *said: learned.append(learn(*said)) or learned[-1]
+        sharded, "share_between_shards",
+        lambda *said: learned.append(share(*said)) or learned[-1],
     )
     state, folder = lonely(tmp_path, profile, shards)
     deleting = [
