@@ -25,9 +25,15 @@ from kfast.events import (
     reassignment_requests,
     shutdown,
     topics,
-    undo,
 )
 from kfast.events.deletion_status import DeletionHints
+from kfast.events.policy_rollback import (
+    all_or_nothing,
+    asks_a_store,
+    changes_late,
+    completes_reassignments,
+    shuts_down_late,
+)
 from kfast.journal import Journal, Outcome
 from kfast.machines import PartitionStateMachine, ReplicaStateMachine, check_profile
 from kfast.policy import Policy, Rule
@@ -107,7 +113,7 @@ class Controller:
 
     # --- section 6.1 -----------------------------------------------------------------------------
 
-    @undo.all_or_nothing
+    @all_or_nothing
     def on_controller_failover(
         self, preferred_election: Sequence[tuple[str, int]] | None = None,
         reassignments: reassignment_requests.Reassignments | None = None,
@@ -167,7 +173,7 @@ class Controller:
 
     # --- section 6.2 -----------------------------------------------------------------------------
 
-    @functools.partial(undo.all_or_nothing, may_fail_late=undo.changes_late)
+    @functools.partial(all_or_nothing, may_fail_late=changes_late)
     def on_broker_change(
         self, started: Iterable[int] | Mapping[int, int] = (),
         bounced: Iterable[int] | Mapping[int, int] = (), failed: Iterable[int] = (),
@@ -324,27 +330,27 @@ class Controller:
 
     # --- sections 6.3 to 6.12 ---------------------------------------------------------------------
 
-    controlled_shutdown = undo.all_or_nothing(shutdown.controlled_shutdown, undo.shuts_down_late)
-    on_topic_change = undo.all_or_nothing(topics.on_topic_change)
-    on_partition_modifications = undo.all_or_nothing(topics.on_partition_modifications)
-    alter_partition_reassignments = undo.all_or_nothing(
+    controlled_shutdown = all_or_nothing(shutdown.controlled_shutdown, shuts_down_late)
+    on_topic_change = all_or_nothing(topics.on_topic_change)
+    on_partition_modifications = all_or_nothing(topics.on_partition_modifications)
+    alter_partition_reassignments = all_or_nothing(
         reassignment_requests.alter_partition_reassignments
     )
-    reassign_partitions = undo.all_or_nothing(reassignment_requests.reassign_partitions)
-    on_partition_reassignment = undo.all_or_nothing(reassignment_requests.on_partition_reassignment)
+    reassign_partitions = all_or_nothing(reassignment_requests.reassign_partitions)
+    on_partition_reassignment = all_or_nothing(reassignment_requests.on_partition_reassignment)
     list_partition_reassignments = reassignment_requests.list_partition_reassignments
-    elect_leaders = undo.all_or_nothing(leader_election.elect_leaders, undo.asks_a_store)
+    elect_leaders = all_or_nothing(leader_election.elect_leaders, asks_a_store)
     rebalance_leaders = leader_election.rebalance_leaders
-    enable_unclean_leader_election = undo.all_or_nothing(
+    enable_unclean_leader_election = all_or_nothing(
         leader_election.enable_unclean_leader_election
     )
-    alter_partition = undo.all_or_nothing(alteration.alter_partition, undo.completes_reassignments)
-    catch_up = undo.all_or_nothing(alteration.catch_up, undo.completes_reassignments)
-    on_broker_log_dir_failure = undo.all_or_nothing(log_dirs.on_broker_log_dir_failure)
-    on_leader_and_isr_response = undo.all_or_nothing(log_dirs.on_leader_and_isr_response)
-    on_log_dir_failure = undo.all_or_nothing(log_dirs.on_log_dir_failure)
-    on_isr_change_notification = undo.all_or_nothing(
-        alteration.on_isr_change_notification, undo.completes_reassignments
+    alter_partition = all_or_nothing(alteration.alter_partition, completes_reassignments)
+    catch_up = all_or_nothing(alteration.catch_up, completes_reassignments)
+    on_broker_log_dir_failure = all_or_nothing(log_dirs.on_broker_log_dir_failure)
+    on_leader_and_isr_response = all_or_nothing(log_dirs.on_leader_and_isr_response)
+    on_log_dir_failure = all_or_nothing(log_dirs.on_log_dir_failure)
+    on_isr_change_notification = all_or_nothing(
+        alteration.on_isr_change_notification, completes_reassignments
     )
     delete_topics = deletion.delete_topics
     on_stop_replica_response = deletion.on_stop_replica_response
