@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kfast.kernels import bounds, planning, sets
-from kfast.replica_sets import group_sets, list_by_broker, take_standing
+from kfast.replica_sets import group_sets, list_by_broker, take_isr_margins
 
 from . import reference_planning as reference
 from .kernel_calls import LAYOUTS, row_names
@@ -63,7 +63,7 @@ def bits_of(n, limits):
 def test_measure_isrs_counts_what_plain_python_counts(seed, layout):
     """Live ISR members, live replicas and min ISR of every partition; nothing of the others."""
     _, state = random_cluster(seed, layout)
-    standing = take_standing(state)
+    standing = take_isr_margins(state)
     n = state.n_partitions
     out = np.ones(n, np.uint64), np.ones(n, np.uint64), np.ones(n, np.uint8), np.ones(n, np.uint8)
     setting = np.where(state.topic_min_insync_replicas < 0, state.default_min_insync_replicas,
@@ -88,7 +88,7 @@ def test_measure_isrs_counts_what_plain_python_counts(seed, layout):
 def test_group_sets_and_list_sets_of_brokers(seed, layout):
     """Each distinct set once, in order of appearance, with its members, tag and partitions."""
     _, state = random_cluster(seed, layout)
-    standing = take_standing(state)
+    standing = take_isr_margins(state)
     tags = standing.needed
     found = group_sets(state, standing.live_isr, tags)
     keys = [

@@ -8,7 +8,7 @@ from kfast.errors import InputError
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING, Case, View
 from kfast.log_replay.compare import COMPARE
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.last_isr_member import note_survivors
 from kfast.log_replay.reading import read_logs
 from kfast.log_replay.replaying import replay
@@ -77,7 +77,7 @@ def test_a_leader_that_was_put_back_into_the_isr_is_clean(tmp_path, version, fou
 
 def event(kind, time, **said):
     """An event of a controller whose log is not looked at."""
-    return Event(kind, time, 0, said, Term(1, 0, 0, epoch=4), number=time)
+    return LogEvent(kind, time, 0, said, Term(1, 0, 0, epoch=4), number=time)
 
 
 def test_most_lines_say_who_stays_in_an_isr(tmp_path):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfast.log_replay.events import Event
+from kfast.log_replay.events import LogEvent
 from kfast.log_replay.reading import read_logs
 from kfast.log_replay.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.running import run
@@ -93,7 +93,7 @@ def test_a_failed_log_directory_is_found_by_what_it_asks_for(tmp_path):
 
 def event(kind, time, **said):
     """An event of a controller whose log is not looked at."""
-    return Event(kind, time, 0, said, Term(1, 0, 0, epoch=4), number=time)
+    return LogEvent(kind, time, 0, said, Term(1, 0, 0, epoch=4), number=time)
 
 
 @pytest.fixture

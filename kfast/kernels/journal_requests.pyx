@@ -49,7 +49,9 @@ def block_size():
     return BLOCK
 
 
-cdef RequestBuffer new_outbox(const uint8_t[::1] told, int kind, int64_t[::1] counts) noexcept nogil:
+cdef RequestBuffer new_buffer(
+    const uint8_t[::1] told, int kind, int64_t[::1] counts
+) noexcept nogil:
     cdef RequestBuffer box
     box.told = &told[0]
     box.kind = kind
@@ -76,7 +78,7 @@ def count_requests(
     if not effects.shape[0] or not registered.shape[0]:
         return
     for k in range(2):
-        box = new_outbox(registered, STOP_REPLICA if k else LEADER_AND_ISR, counts[k])
+        box = new_buffer(registered, STOP_REPLICA if k else LEADER_AND_ISR, counts[k])
         with nogil:
             if wide:
                 post_all(&box, <const WideKept*> NULL, &effects[0, 0], effects.shape[1], 0,
@@ -94,7 +96,7 @@ def count_values(
                                     #                 in their ISRs, ids in their replicas
 ):
     """Count the values of the lists that LeaderAndIsr requests say."""
-    cdef RequestBuffer box = new_outbox(told, LEADER_AND_ISR, counts[0])
+    cdef RequestBuffer box = new_buffer(told, LEADER_AND_ISR, counts[0])
     box.n_isr = &counts[1, 0]
     box.n_replicas = &counts[2, 0]
     with nogil:
@@ -261,7 +263,7 @@ def deliver(
     """Say what one batch sends in requests of one kind, broker by broker."""
     cdef Delivery to
     cdef const int32_t[::1] column
-    cdef RequestBuffer box = new_outbox(told, kind, counts[0])
+    cdef RequestBuffer box = new_buffer(told, kind, counts[0])
     cdef int k
     box.places = &places[0, 0]
     box.brokers = &places[1, 0]

@@ -64,7 +64,8 @@ cdef inline void post_leaders(
 
 
 cdef inline void post_group(
-    RequestBuffer* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
+    RequestBuffer* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride,
+    Py_ssize_t begin,
     Py_ssize_t end
 ) noexcept nogil:
     """All that effects of one partition send: of each kind and broker the last; flags stay.
@@ -111,7 +112,8 @@ cdef inline Py_ssize_t group_end(
 
 
 cdef inline void post_all(
-    RequestBuffer* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride, Py_ssize_t begin,
+    RequestBuffer* box, const kept_t* kept, const uint8_t* first, Py_ssize_t stride,
+    Py_ssize_t begin,
     Py_ssize_t n
 ) noexcept nogil:
     """Post what some effects send, which are all of their partitions."""

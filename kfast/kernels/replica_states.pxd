@@ -61,66 +61,68 @@ cdef struct TransitionResult:
 
 
 cdef inline void become_new(
-    const record_t* record, int slot, int32_t broker, TransitionResult* deed
+    const record_t* record, int slot, int32_t broker, TransitionResult* result
 ) noexcept nogil:
     """Source: section 2.4, NewReplica."""
     if not record.flags & FLAG_HAS_LEADERSHIP:
         return
     if record.leader == broker:
-        deed.code = LEADER_IS_NEW_REPLICA
+        result.code = LEADER_IS_NEW_REPLICA
         return
-    deed.kinds |= KIND_LEADER_AND_ISR | KIND_IS_NEW
-    deed.recipients = bit(slot)
+    result.kinds |= KIND_LEADER_AND_ISR | KIND_IS_NEW
+    result.recipients = bit(slot)
 
 
 cdef inline void become_online(
-    const record_t* record, int slot, int from_state, TransitionResult* deed
+    const record_t* record, int slot, int from_state, TransitionResult* result
 ) noexcept nogil:
     """Source: section 2.4, OnlineReplica; the caller appends where it is told to."""
     if from_state == R_NEW:
         if slot >= record.n_replicas:
-            deed.code = APPENDED
+            result.code = APPENDED
     elif record.flags & FLAG_HAS_LEADERSHIP:
-        deed.kinds |= KIND_LEADER_AND_ISR
-        deed.recipients = bit(slot)
+        result.kinds |= KIND_LEADER_AND_ISR
+        result.recipients = bit(slot)
 
 
 cdef inline void add_stop(
-    const record_t* record, TransitionResult* deed, bint queued, bint delete
+    const record_t* record, TransitionResult* result, bint queued, bint delete
 ) noexcept nogil:
     """Source: section 5.2, `add_stop_replica`."""
-    deed.kinds |= KIND_STOP | KIND_DELETE if delete else KIND_STOP
+    result.kinds |= KIND_STOP | KIND_DELETE if delete else KIND_STOP
     if queued:
-        deed.stop_epoch = -2
+        result.stop_epoch = -2
     else:
-        deed.stop_epoch = record.leader_epoch if record.flags & FLAG_HAS_LEADERSHIP else -1
+        result.stop_epoch = record.leader_epoch if record.flags & FLAG_HAS_LEADERSHIP else -1
 
 
-cdef inline void stay_leaderless(TransitionResult* deed, bint queued, int without_leadership) noexcept nogil:
+cdef inline void stay_leaderless(
+    TransitionResult* result, bint queued, int without_leadership
+) noexcept nogil:
     """Offline without cached leadership. Source: sections 2.5 and 8.1."""
     if without_leadership == LEADERLESS_MOVED:
-        deed.kinds |= KIND_METADATA
+        result.kinds |= KIND_METADATA
     elif without_leadership == LEADERLESS_REFUSED and not queued:
-        deed.code = NO_RECORD
+        result.code = NO_RECORD
     else:
-        deed.code = DROPPED
+        result.code = DROPPED
 
 
 cdef inline void become_offline(
     record_t* record, int slot, int32_t broker, bint queued, int controller_epoch,
-    bint defer, int without_leadership, bint may_empty, TransitionResult* deed
+    bint defer, int without_leadership, bint may_empty, TransitionResult* result
 ) noexcept nogil:
     """Source: sections 2.5 and 2.6; with `defer` a store decides the rest."""
     cdef Shrunk shrunk
-    add_stop(record, deed, queued, False)
+    add_stop(record, result, queued, False)
     if not record.flags & FLAG_HAS_LEADERSHIP:
-        stay_leaderless(deed, queued, without_leadership)
+        stay_leaderless(result, queued, without_leadership)
         return
     if defer:
-        deed.code = NOT_ASKED
+        result.code = NOT_ASKED
         return
     if record.controller_epoch > controller_epoch:
-        deed.code = NEWER_CONTROLLER
+        result.code = NEWER_CONTROLLER
         return
     shrunk = shrink_one(bit(slot), record.isr, record.leader == broker, may_empty)
     if shrunk.write:
@@ -134,8 +136,8 @@ cdef inline void become_offline(
             record.isr = <uint8_t> shrunk.isr
     record.controller_epoch = controller_epoch
     if not queued:
-        deed.kinds |= KIND_LEADER_AND_ISR
-        deed.recipients = first_slots(record.n_replicas) & ~bit(slot)
+        result.kinds |= KIND_LEADER_AND_ISR
+        result.recipients = first_slots(record.n_replicas) & ~bit(slot)
 
 
 cdef inline TransitionResult change_one(
@@ -144,26 +146,26 @@ cdef inline TransitionResult change_one(
     int without_leadership, bint may_empty
 ) noexcept nogil:
     """Move one replica, if the matrix allows it. Source: section 2.4."""
-    cdef TransitionResult deed
-    deed.recipients = 0
-    deed.stop_epoch = 0
-    deed.code = MOVED
-    deed.kinds = 0
+    cdef TransitionResult result
+    result.recipients = 0
+    result.stop_epoch = 0
+    result.code = MOVED
+    result.kinds = 0
     if not (valid_previous >> states[slot]) & 1:
-        deed.code = ILLEGAL_STATE
-        return deed
+        result.code = ILLEGAL_STATE
+        return result
     if target == R_NEW:
-        become_new(record, slot, broker, &deed)
+        become_new(record, slot, broker, &result)
     elif target == R_ONLINE:
-        become_online(record, slot, states[slot], &deed)
+        become_online(record, slot, states[slot], &result)
     elif target == R_OFFLINE:
         become_offline(record, slot, broker, queued, controller_epoch, defer, without_leadership,
-                       may_empty, &deed)
+                       may_empty, &result)
     elif target == R_DELETION_STARTED:
-        add_stop(record, &deed, queued, True)
-    if deed.code == MOVED or deed.code == APPENDED:
+        add_stop(record, &result, queued, True)
+    if result.code == MOVED or result.code == APPENDED:
         states[slot] = R_NO_ENTRY if target == R_NON_EXISTENT else <uint8_t> target
-    return deed
+    return result
 
 
 cdef inline void move_later(
@@ -195,7 +197,7 @@ cdef inline Py_ssize_t change_row(
     cdef int first_state = 0
     cdef int i, slot, from_state
     cdef int32_t broker
-    cdef TransitionResult deed
+    cdef TransitionResult result
     for i in range(n):
         slot = order[i]
         broker = <int32_t> brokers[slot]
@@ -204,25 +206,25 @@ cdef inline Py_ssize_t change_row(
         from_state = states[slot]
         if effects != NULL:
             begin_effect(&effects[i], record, row, broker, from_state, target, topic_flags)
-        deed = change_one(record, states, slot, broker, target, valid_previous, queued,
-                          controller_epoch, defer, without_leadership, may_empty)
-        codes[i] = deed.code
-        told |= deed.recipients
-        kinds |= deed.kinds
+        result = change_one(record, states, slot, broker, target, valid_previous, queued,
+                            controller_epoch, defer, without_leadership, may_empty)
+        codes[i] = result.code
+        told |= result.recipients
+        kinds |= result.kinds
         if i == 0:
             first_state = from_state
-        if counting and deed.code == MOVED and from_state == first_state:
+        if counting and result.code == MOVED and from_state == first_state:
             run += 1
-            if deed.kinds & KIND_STOP:
+            if result.kinds & KIND_STOP:
                 tally[TALLY_BROKERS + n_brokers + broker] += 1
         elif counting:
-            count_target(tally, n_brokers, broker, from_state, target, &deed)
+            count_target(tally, n_brokers, broker, from_state, target, &result)
         if effects != NULL:
-            keep_deed(&effects[i], record, &deed)
-        if deed.code == APPENDED:
+            keep_result(&effects[i], record, &result)
+        if result.code == APPENDED:
             move_later(order, i + 1, n, slot, record.n_replicas)
             told = append_to_assignment(record, brokers, states, slot, told, effects, i + 1)
-        elif target == R_NON_EXISTENT and deed.code == MOVED:
+        elif target == R_NON_EXISTENT and result.code == MOVED:
             move_later(order, i + 1, n, slot, record.n_slots - 1)
             remove_from_assignment(record, brokers, states, slot)
     if counting:
@@ -241,20 +243,22 @@ cdef inline Py_ssize_t change_row(
 
 cdef inline void count_target(
     int64_t* tally, Py_ssize_t n_brokers, int32_t broker, int from_state, int target,
-    const TransitionResult* deed
+    const TransitionResult* result
 ) noexcept nogil:
     """Count what became of one replica."""
-    tally[TALLY_CODES + deed.code] += 1
-    if deed.code == MOVED or deed.code == APPENDED:
+    tally[TALLY_CODES + result.code] += 1
+    if result.code == MOVED or result.code == APPENDED:
         tally[TALLY_CELLS + 8 * from_state + target] += 1
-    if deed.kinds & KIND_STOP:
+    if result.kinds & KIND_STOP:
         tally[TALLY_BROKERS + n_brokers + broker] += 1
 
 
-cdef inline void keep_deed(Effect* effect, const record_t* record, const TransitionResult* deed) noexcept nogil:
+cdef inline void keep_result(
+    Effect* effect, const record_t* record, const TransitionResult* result
+) noexcept nogil:
     """Complete an effect with what was done and what requests say of the record now."""
-    effect.code = deed.code
-    effect.kinds |= deed.kinds
-    effect.recipients = deed.recipients
-    effect.stop_epoch = deed.stop_epoch
+    effect.code = result.code
+    effect.kinds |= result.kinds
+    effect.recipients = result.recipients
+    effect.stop_epoch = result.stop_epoch
     carry_record(effect, record)
