@@ -192,6 +192,8 @@ class ReplicaStateMachine:
     ) -> Rows:
         """(B,) ranks of brokers in the order in which one call takes their replicas.
 
+        Where neither an ISR nor a journal shows the order, it is that of their ids.
+
         Source: section 2.3, step 3.
 
         Parameters
@@ -205,7 +207,10 @@ class ReplicaStateMachine:
             The replicas of the call. Without slots, those that are assigned to `brokers`.
         """
         state, order = self.state, self.profile.group_order
-        if order is GroupOrder.ASCENDING or (brokers is not None and brokers.size <= 1):
+        shows = target == ReplicaState.OFFLINE or self.journal.keeps_effects
+        if not shows or order is GroupOrder.ASCENDING or (
+            brokers is not None and brokers.size <= 1
+        ):
             return state.broker_id
         sought = np.full(state.n_brokers, brokers is None, np.uint8)
         if brokers is not None:

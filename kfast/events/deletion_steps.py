@@ -5,6 +5,7 @@ Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,13 +64,17 @@ def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas
     return choose(rows, online, online != 0), choose(rows, offline, offline != 0)
 
 
+GONE = f"replicas to {ReplicaState.NON_EXISTENT.label}"
+
+
 def finish_deletion(controller: Controller, topics: Rows) -> None:
     """`finish` of section 6.12: the topics are gone, and their rows are free."""
     state = controller.state
     rows = rows_of(state, topics)
     machine = controller.replica_state_machine
-    for topic in topics:
-        deleted = in_state(state, rows_of(state, topic[None]), ReplicaState.DELETION_SUCCESSFUL)
+    for part, n_calls in _calls(controller, topics, rows):
+        deleted = in_state(state, part, ReplicaState.DELETION_SUCCESSFUL)
+        controller.journal.add_empty_steps(GONE, n_calls - 1)
         controller.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
     if not controller.profile.deletes_partitions_at_start:
         _take_partitions_away(controller, rows)
@@ -81,6 +86,23 @@ def finish_deletion(controller: Controller, topics: Rows) -> None:
     freeing.free(state, np.sort(np.concatenate(parts)))
     for topic in topics.tolist():
         controller.deletion_hints.forget(topic)
+
+
+def _calls(
+    controller: Controller, topics: Rows, rows: Rows
+) -> Iterator[tuple[Rows, int]]:
+    """Rows whose deleted replicas one call takes away, and how many of Kafka's calls that are.
+
+    Kafka makes a call for each topic, which only a journal that keeps effects shows.
+    """
+    state = controller.state
+    if controller.journal.keeps_effects:
+        for topic in topics:
+            yield rows_of(state, topic[None]), 1
+        return
+    deleted = in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
+    if len(deleted):
+        yield rows, np.unique(state.topic_row[deleted.rows]).size
 
 
 # --- sets of rows and replicas ---------------------------------------------------------------

@@ -87,11 +87,13 @@ cdef inline bint start_healthy(
         led |= <int32_t> brokers[s] == record.leader
     if not live & led:
         return False
+    # Bytes may alias anything, so they are written after all else has been read.
+    for s in range(n):
+        healthy[brokers[s]] += 1
     record.offline_dir = 0
     record.partition_state = P_ONLINE
     for s in range(n):
         states[s] = R_ONLINE
-        healthy[brokers[s]] += 1
     return True
 
 
@@ -252,14 +254,15 @@ def count_hosted(
 cdef inline void list_row(
     const broker_t* brokers, int n, Py_ssize_t row, int64_t* position, int32_t* hosted
 ) noexcept nogil:
-    """Append a row to the lists of the n brokers that it tracks."""
+    """Append a row to the lists of the n brokers that it tracks, which are never the same."""
+    cdef int64_t at[64]
     cdef int s
-    cdef int64_t at
     for s in range(n):
-        at = position[brokers[s]]
-        position[brokers[s]] = at + 1
-        kfast_prefetch(&hosted[at + LINE])
-        hosted[at] = <int32_t> row
+        at[s] = position[brokers[s]]
+    for s in range(n):
+        position[brokers[s]] = at[s] + 1
+        kfast_prefetch(&hosted[at[s] + LINE])
+        hosted[at[s]] = <int32_t> row
 
 
 cdef void list_share(
