@@ -45,7 +45,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
-		--allowlist tests/stubtest.txt \
+		--allowlist tests/support/stubtest.txt \
 		$(patsubst kfast/kernels/%.pyx,kfast.kernels.%,$(wildcard kfast/kernels/*.pyx))
 	PATH="$(BIN):$$PATH" cython-lint kfast/kernels
 

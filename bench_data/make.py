@@ -13,8 +13,8 @@ import random
 import re
 from pathlib import Path
 
-from tests.reference_placement import place_kafka, place_kafka_on_racks
-from tests.replay_story import write_logs
+from tests.support.reference_placement import place_kafka, place_kafka_on_racks
+from tests.support.replay_story import write_logs
 
 HERE = Path(__file__).parent
 RACK_OF = {broker: "abc"[(broker - 101) % 3] for broker in range(101, 113)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import cases
-from kfast import policy
+from kfast.controllers.zk import policy
 
 ROUNDS, ROUNDS_ROLLING = 9, 3
 FORMS = [("kfast", 1), ("kfast", 2), ("numpy", 1), ("numba", 1)]

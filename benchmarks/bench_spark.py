@@ -14,8 +14,8 @@ import pytest
 
 import kfast
 from tests.conftest import spark
-from tests.sharded import split
-from tests.worker_memory import workers_with
+from tests.support.sharded import split
+from tests.support.worker_memory import workers_with
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 __all__ = ["spark"]

@@ -11,7 +11,7 @@ import pytest
 
 import kfast
 from kfast.kernels import sweep as kernel
-from kfast.scenarios import Scenarios
+from kfast.sweeps.scenarios import Scenarios
 
 pytest.importorskip("numba")
 from benchmarks import plain_sweep

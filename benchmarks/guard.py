@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import kfast
 from benchmarks import cases
-from kfast import policy
+from kfast.controllers.zk import policy
 
 RECORD = Path(__file__).with_name("ratios.json")
 N_PARTITIONS, N_TINY, N_BROKERS = 40_000, 120, 12

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast.lazily import load_lazily
+from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.analysis.explain import explain
     from kfast.analysis.impact import fail_brokers, impact
+    from kfast.analysis.plan_execution import execute_plan
+    from kfast.analysis.restart_plan import restart_plan
+    from kfast.analysis.restart_readiness import may_restart
     from kfast.analysis.risk import loss_probability, risk
-    from kfast.build import build_digest
-    from kfast.census import take_census
-    from kfast.changes import delete_topics, execute_plan
-    from kfast.controller import Controller
+    from kfast.analysis.topic_deletion import delete_topics
+    from kfast.controllers.zk.controller import Controller
+    from kfast.controllers.zk.state_machines import PartitionStateMachine, ReplicaStateMachine
+    from kfast.controllers.zk.store import UNDECODABLE, Store
     from kfast.errors import (
         ArgumentError,
         InputError,
@@ -30,11 +33,29 @@ if TYPE_CHECKING:
     from kfast.io import read, read_plan, write
     from kfast.journal import Outcome
     from kfast.log_replay import replay
-    from kfast.machines import PartitionStateMachine, ReplicaStateMachine
-    from kfast.planning import restart_plan
-    from kfast.readiness import may_restart
-    from kfast.scenarios import (
-        Scenarios,
+    from kfast.schema import (
+        AlterCode,
+        Code,
+        PartitionState,
+        ReassignmentCode,
+        ReplicaState,
+        Strategy,
+    )
+    from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables
+    from kfast.state import open as open
+    from kfast.state.build import build_digest
+    from kfast.state.census import take_census
+    from kfast.state.generation import generate
+    from kfast.state.settings import override_settings
+    from kfast.sweeps import (
+        SweepPlan,
+        prepare_sweep,
+        sweep,
+        sweep_brokers,
+        sweep_partitions,
+        sweep_reader,
+    )
+    from kfast.sweeps.scenario_makers import (
         bursts,
         every_broker,
         every_rack,
@@ -44,27 +65,7 @@ if TYPE_CHECKING:
         random_brokers,
         scenarios_from_table,
     )
-    from kfast.schema import (
-        AlterCode,
-        Code,
-        PartitionState,
-        ReassignmentCode,
-        ReplicaState,
-        Strategy,
-    )
-    from kfast.settings import override_settings
-    from kfast.state import Assignment, ClusterState, Leadership, Replicas, Tables
-    from kfast.state import open as open
-    from kfast.state.generation import generate
-    from kfast.store import UNDECODABLE, Store
-    from kfast.sweeps import (
-        SweepPlan,
-        prepare_sweep,
-        sweep,
-        sweep_brokers,
-        sweep_partitions,
-        sweep_reader,
-    )
+    from kfast.sweeps.scenarios import Scenarios
 
 __version__ = "0.1.0"
 
@@ -130,28 +131,30 @@ __all__ = [
 load_lazily(__name__, {
     "analysis.explain": "explain",
     "analysis.impact": "fail_brokers impact",
+    "analysis.plan_execution": "execute_plan",
+    "analysis.restart_plan": "restart_plan",
+    "analysis.restart_readiness": "may_restart",
     "analysis.risk": "loss_probability risk",
-    "build": "build_digest",
-    "census": "take_census",
-    "changes": "delete_topics execute_plan",
-    "controller": "Controller",
+    "analysis.topic_deletion": "delete_topics",
+    "controllers.zk.controller": "Controller",
+    "controllers.zk.state_machines": "PartitionStateMachine ReplicaStateMachine",
+    "controllers.zk.store": "UNDECODABLE Store",
     "errors": (
         "ArgumentError InputError InvariantError KfastError MissingExtraError PolicyError RowError"
     ),
     "io": "read read_plan write",
     "journal": "Outcome",
     "log_replay": "replay",
-    "machines": "PartitionStateMachine ReplicaStateMachine",
-    "planning": "restart_plan",
-    "readiness": "may_restart",
-    "scenarios": (
-        "Scenarios bursts every_broker every_rack every_rack_and_broker independent_brokers "
+    "schema": "AlterCode Code PartitionState ReassignmentCode ReplicaState Strategy",
+    "state": "Assignment ClusterState Leadership Replicas Tables open",
+    "state.build": "build_digest",
+    "state.census": "take_census",
+    "state.generation": "generate",
+    "state.settings": "override_settings",
+    "sweeps": "SweepPlan prepare_sweep sweep sweep_brokers sweep_partitions sweep_reader",
+    "sweeps.scenario_makers": (
+        "bursts every_broker every_rack every_rack_and_broker independent_brokers "
         "independent_racks random_brokers scenarios_from_table"
     ),
-    "schema": "AlterCode Code PartitionState ReassignmentCode ReplicaState Strategy",
-    "settings": "override_settings",
-    "state": "Assignment ClusterState Leadership Replicas Tables open",
-    "state.generation": "generate",
-    "store": "UNDECODABLE Store",
-    "sweeps": "SweepPlan prepare_sweep sweep sweep_brokers sweep_partitions sweep_reader",
+    "sweeps.scenarios": "Scenarios",
 })

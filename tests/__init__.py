@@ -1,6 +1,6 @@
 """Tests; `reference*.py` writes the rules again in plain Python, and `cases.py` runs case files."""
 
-from kfast import machines
+from kfast.controllers.zk import state_machines
 
 # The clusters of most tests are small; their rows are to meet several threads all the same.
-machines.ROWS_PER_THREAD = 1
+state_machines.ROWS_PER_THREAD = 1

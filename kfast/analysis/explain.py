@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from kfast.analysis.impact import EventOutcome, Failure, fail_brokers
 from kfast.arguments import check_instance, partition_keys
-from kfast.display import Summary, escape_control, summary_html, summary_text
+from kfast.controllers import DEFAULT_PROFILE, Profile
 from kfast.journal.outcome import FULL_TABLES
-from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.schema import Code
 from kfast.state import ClusterState, Leadership
+from kfast.state.display import Summary, escape_control, summary_html, summary_text
 
 __all__ = ["Explanation", "Section", "explain"]
 

@@ -14,7 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import arguments
-from kfast.census import (
+from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
+from kfast.errors import ArgumentError
+from kfast.journal import Outcome
+from kfast.schema import IMPACT_BROKERS, IMPACT_PARTITIONS, IMPACT_REQUESTS, IMPACT_TOPICS
+from kfast.state import ClusterState
+from kfast.state.census import (
     CENSUS_METRICS,
     Census,
     Flags,
@@ -22,13 +27,7 @@ from kfast.census import (
     take_census,
     topic_table,
 )
-from kfast.controller import Controller
-from kfast.display import Summary, summary_html, summary_text
-from kfast.errors import ArgumentError
-from kfast.journal import Outcome
-from kfast.profiles import DEFAULT_PROFILE, Profile
-from kfast.schema import IMPACT_BROKERS, IMPACT_PARTITIONS, IMPACT_REQUESTS, IMPACT_TOPICS
-from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
 
 __all__ = [
     "CHANGE_METRICS", "EventOutcome", "Failure", "FailureStep", "Impact", "fail_brokers", "impact",

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from kfast.census import CENSUS_METRICS
-from kfast.changes import DELETION_METRICS, REASSIGNMENT_METRICS, delete_topics, execute_plan
+from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
+from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     broker_option,
@@ -25,6 +25,7 @@ from kfast.errors import ArgumentError
 from kfast.io import read_plan
 from kfast.report.deletion import deletion_answer
 from kfast.report.reassignment import reassignment_answer
+from kfast.state.census import CENSUS_METRICS
 
 __all__ = ["delete", "reassign"]
 

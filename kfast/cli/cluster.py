@@ -9,7 +9,6 @@ import click
 
 from kfast.analysis.explain import explain
 from kfast.analysis.impact import CHANGE_METRICS, fail_brokers
-from kfast.census import CENSUS_METRICS, take_census
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     broker_ids,
@@ -31,6 +30,7 @@ from kfast.errors import ArgumentError
 from kfast.report.cluster import cluster_answer
 from kfast.report.failure import failure_answer
 from kfast.state import ClusterState
+from kfast.state.census import CENSUS_METRICS, take_census
 
 __all__ = ["fail", "show"]
 

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 import click
 
-from kfast.display import escape_control
 from kfast.errors import ArgumentError, InputError, MissingExtraError, RowError
+from kfast.state.display import escape_control
 from kfast_command import loading
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import Any
 from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, read, read_tables
-from kfast.settings import override_settings
 from kfast.state import ClusterState
+from kfast.state.settings import override_settings
 
 __all__ = ["take_cluster", "take_tables"]
 

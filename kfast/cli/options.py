@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 import click
 
 from kfast.cli.output import ENDINGS, KINDS, list_endings
+from kfast.controllers import DEFAULT_PROFILE, PROFILES, RELEASES
 from kfast.io import parse_brokers
-from kfast.profiles import DEFAULT_PROFILE, PROFILES, RELEASES
 from kfast.report import LISTS
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
-from kfast.display import escape_control
 from kfast.errors import ArgumentError
 from kfast.io import FORMATS
 from kfast.io.text import writing
+from kfast.state.display import escape_control
 
 if TYPE_CHECKING:
     import pyarrow as pa

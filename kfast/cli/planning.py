@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from kfast.analysis.replica_sets import live_brokers
+from kfast.analysis.restart_plan import restart_plan
+from kfast.analysis.restart_readiness import CAUSES, may_restart
 from kfast.analysis.risk import risk
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
@@ -21,9 +24,6 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, busy
 from kfast.errors import ArgumentError
-from kfast.planning import restart_plan
-from kfast.readiness import CAUSES, may_restart
-from kfast.replica_sets import live_brokers
 from kfast.report.restart import plan_answer, readiness_answer
 from kfast.report.risk import risk_answer
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from kfast import scenarios as makers
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     FilePath,
@@ -25,13 +24,14 @@ from kfast.cli.options import (
     top_option,
 )
 from kfast.cli.output import Destination, RowWriter, echo, progress_bar
+from kfast.controllers import find_profile
 from kfast.errors import ArgumentError, InputError, KfastError
-from kfast.profiles import find_profile
 from kfast.report.answer import plural
 from kfast.report.sweep import WorstScenarios, sweep_answer
-from kfast.scenarios import Scenarios
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
+from kfast.sweeps import scenario_makers as makers
+from kfast.sweeps.scenarios import Scenarios
 
 __all__ = ["sweep_command"]
 

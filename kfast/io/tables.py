@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from kfast import arguments, schema
 from kfast.arguments import config_boolean, config_count
-from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.io.text import some
+from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.flat import SLOT, count_slots, is_flat
 from kfast.state.loading import LISTS
 from kfast.state.queries import how_to_add

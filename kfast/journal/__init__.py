@@ -24,11 +24,11 @@ from kfast.journal.effects import EFFECT, LAYOUT, Effects
 from kfast.journal.kept import EffectBuffer, EffectTable, keep
 from kfast.journal.outcome import Counts, Outcome, Sent, SentSteps, StepTotals, sent_to
 from kfast.journal.steps import CHANGES, SENDS, Step, make_table
-from kfast.profiles import ZK_3_9, Profile
 from kfast.schema import Strategy
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
+    from kfast.controllers import Profile
     from kfast.state import ClusterState
 
 __all__ = ["Counts", "Journal", "Outcome"]
@@ -49,7 +49,7 @@ class Journal:
         Which controller is simulated: what its requests and its error log say.
     """
 
-    def __init__(self, state: ClusterState, level: str, profile: Profile = ZK_3_9) -> None:
+    def __init__(self, state: ClusterState, level: str, profile: Profile) -> None:
         if level not in LEVELS:
             raise ArgumentError(f"journal {level!r} is unknown; allowed: {', '.join(LEVELS)}")
         self.state = state

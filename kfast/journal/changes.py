@@ -6,7 +6,7 @@ Source: docs/controller.md, sections 2.3, 3.4 and 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,11 @@ from kfast.journal.effects import KIND_ELECTION, KIND_UNCLEAN
 from kfast.journal.kept import EffectTable
 from kfast.journal.spread import KEY
 from kfast.kernels import journal_tables
-from kfast.profiles import Profile
 from kfast.schema import ELECTIONS, REFUSALS, TRANSITIONS, Code, PartitionState, Strategy
 from kfast.state.records import EMPTY_ROWS, Rows
+
+if TYPE_CHECKING:
+    from kfast.controllers import Profile
 
 INITIALIZATION = "INITIALIZATION"
 CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))

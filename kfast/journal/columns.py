@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from kfast.journal.memory import room
 from kfast.kernels import journal_columns
+from kfast.state.arrow_views import MOST_BYTES, names_at
 from kfast.state.records import Rows
-from kfast.views import MOST_BYTES, names_at
 
 IDS = pa.list_(pa.int32())
 BLOCK = 1 << 16

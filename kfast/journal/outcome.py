@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.journal.effects import LAYOUT
 from kfast.schema import (
@@ -25,9 +24,10 @@ from kfast.schema import (
     AlterCode,
     Code,
 )
+from kfast.state.arrow_views import names_at
+from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.mutators import REGISTERED
 from kfast.state.records import Rows
-from kfast.views import names_at
 
 Key = TypeVar("Key")
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")

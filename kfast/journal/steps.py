@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ import pyarrow as pa
 from kfast.journal import changes, columns, requests, sending
 from kfast.journal.effects import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP
 from kfast.journal.kept import EffectTable
-from kfast.profiles import Profile
 from kfast.schema import (
     ADDITIONS,
     ELECTIONS,
@@ -26,6 +26,9 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from kfast.controllers import Profile
 
 SCHEMAS = {
     table.name.removeprefix("outcome."): table.schema

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kfast.controllers import Profile
 from kfast.log_replay import inference
 from kfast.log_replay.brokers import BROKER_COMPARE, BrokerSide
 from kfast.log_replay.checks import MISSING, Case, Check, View, agrees
@@ -33,7 +34,6 @@ from kfast.log_replay.rows import Possibility, Start, row_of, with_states
 from kfast.log_replay.simulation import Simulation
 from kfast.log_replay.terms import Term
 from kfast.log_replay.timeline import Timeline
-from kfast.profiles import Profile
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import Leadership
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kfast.controllers import Profile
 from kfast.log_replay.alternative_records import try_others
 from kfast.log_replay.brokers import BrokerSide
 from kfast.log_replay.checks import MISSING
@@ -34,7 +35,6 @@ from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import UNKNOWN_EPOCH, Possibility, row_of, with_states
 from kfast.log_replay.simulation import Simulation
 from kfast.log_replay.unlogged_events import find_hidden
-from kfast.profiles import Profile
 
 IMPOSSIBLE = 3.0
 """Cost of an adopted record that cannot come after the one before."""

@@ -1,7 +1,7 @@
 """Who stays in an ISR whose members all go at once.
 
 The last member of an ISR stays in it without leading. Where several members are taken out by one
-event, the controller takes brokers in the order of a map (`kfast.broker_groups`), which depends on
+event, the controller takes brokers in the order of a map (`broker_groups`), which depends on
 the Scala that Kafka was built with, and before 1.1 on the names of partitions. Where the records
 that the lines tell after the event say that another member stayed, they are believed. Nothing else
 depends on it: every order raises epochs and versions equally often.

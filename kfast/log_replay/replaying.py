@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kfast.display import Summary, summary_html, summary_text
+from kfast.controllers import Profile
 from kfast.errors import InputError
 from kfast.log_replay.checking import SILENT, Checker
 from kfast.log_replay.cluster import split_clusters
@@ -21,7 +21,7 @@ from kfast.log_replay.terms import find_terms
 from kfast.log_replay.timeline import Row, outages_table, timeline_table
 from kfast.log_replay.understanding import NOT_UNDERSTOOD, TALK, understand
 from kfast.log_replay.versions import choose_profile
-from kfast.profiles import Profile
+from kfast.state.display import Summary, summary_html, summary_text
 
 MOST_SHOWN = 20
 """Lines that were not understood and are kept as examples."""

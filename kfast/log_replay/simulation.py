@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.controller import Controller
+from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
 from kfast.log_replay.events import TIE_MS, LogEvent
 from kfast.log_replay.items import Item, Key, Sending, items_of, sendings_of
 from kfast.log_replay.log_values import Partition
 from kfast.log_replay.rows import Possibility, brokers_table, plain_topic
 from kfast.log_replay.stored import note_epochs, read_all, stored
-from kfast.profiles import Profile
 from kfast.state import ClusterState, Leadership, mutators
 
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kfast.controller import Controller
+from kfast.controllers import Controller
+from kfast.controllers.zk.store import Store
 from kfast.log_replay.events import LogEvent
 from kfast.schema import FLAG_BEING_REASSIGNED
 from kfast.state import Leadership
-from kfast.store import Store
 
 if TYPE_CHECKING:
     from kfast.log_replay.simulation import Simulation

@@ -14,10 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from kfast.controllers import PROFILES, RELEASES, Profile, find_profile, profile_of
 from kfast.errors import InputError
 from kfast.log_replay.log_messages import Form
 from kfast.log_replay.reading import Logs
-from kfast.profiles import PROFILES, RELEASES, Profile, find_profile, profile_of
 
 NEAREST: Mapping[str, str] = {
     "0.10": "zk-0.10", "0.11": "zk-0.10", "1.0": "zk-1.0", "1.1": "zk-1.1", "2.0": "zk-2.0",

@@ -7,7 +7,6 @@ from functools import partial
 
 from rich.console import Console
 
-from kfast.census import CENSUS_METRICS, Census
 from kfast.report.answer import (
     Answer,
     Document,
@@ -28,6 +27,7 @@ from kfast.report.answer import (
 from kfast.report.tables import TextTable, text_column
 from kfast.report.topics import draw_topics
 from kfast.state import ClusterState
+from kfast.state.census import CENSUS_METRICS, Census
 
 __all__ = ["cluster_answer"]
 

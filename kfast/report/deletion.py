@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 from rich.console import Console
 
-from kfast.changes import Deletion
+from kfast.analysis.topic_deletion import Deletion
 from kfast.report.answer import (
     Answer,
     Document,

@@ -7,7 +7,7 @@ from functools import partial
 
 from rich.console import Console
 
-from kfast.changes import Reassignment
+from kfast.analysis.plan_execution import Reassignment
 from kfast.report.answer import (
     Answer,
     Document,

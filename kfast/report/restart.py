@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from kfast.planning import RestartPlan
-from kfast.readiness import CAUSES, TOGETHER, Readiness
+from kfast.analysis.restart_plan import RestartPlan
+from kfast.analysis.restart_readiness import CAUSES, TOGETHER, Readiness
 from kfast.report.answer import (
     FEWEST_BROKERS,
     Answer,

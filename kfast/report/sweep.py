@@ -11,7 +11,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from kfast.analysis.impact import Failure, fail_brokers
-from kfast.profiles import Profile
+from kfast.controllers import Profile
 from kfast.report.answer import (
     Answer,
     Document,
@@ -25,9 +25,9 @@ from kfast.report.answer import (
     plural,
 )
 from kfast.report.tables import TextTable, plain, text_column
-from kfast.scenarios import Scenarios
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, sweep_schema
+from kfast.sweeps.scenarios import Scenarios
 
 __all__ = ["WorstScenarios", "sweep_answer"]
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kfast.display import escape_control
+from kfast.state.display import escape_control
 
 __all__ = ["TableColumn", "TextTable", "plain", "text_column"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kfast.errors import require_extra
-from kfast.lazily import load_lazily
+from kfast.lazy_names import load_lazily
 
 # Looked for, not imported: a worker that never uses pandas starts twice as fast without it.
 require_extra("spark", "kfast.spark")

@@ -17,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.census import key_columns
-from kfast.scenarios import Scenarios
 from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS, ResultTable, columns_of
 from kfast.spark.columns import spark_schema
 from kfast.spark.mapped import open_batches, open_plan, send_batches, send_plan
@@ -27,9 +25,11 @@ from kfast.spark.ranges import slice_of
 from kfast.spark.sweeps import Cluster, choose_tasks, plan_of
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import for_workers
+from kfast.state.census import key_columns
 from kfast.sweeps.counting import words_of
 from kfast.sweeps.details import checked, count_leaders, count_partitions, load_table
 from kfast.sweeps.leaders import FailoverOrder
+from kfast.sweeps.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

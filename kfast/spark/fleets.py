@@ -23,7 +23,6 @@ from kfast.arguments import shown
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import SourceTables, read
 from kfast.io.tables import add_defaults
-from kfast.scenarios import Scenarios
 from kfast.schema import FLEET, SWEEP
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
@@ -41,6 +40,7 @@ from kfast.spark.workers import collect, for_workers
 from kfast.state import ClusterState
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps.counting import check_counts, words_of
+from kfast.sweeps.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

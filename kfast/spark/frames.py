@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_instance
-from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,11 +21,10 @@ from pyspark.sql import Column, functions
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
-from kfast.controller import Controller
+from kfast.controllers import DEFAULT_PROFILE, Controller, find_profile
+from kfast.controllers.zk.state_machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import tables as kernels
-from kfast.machines import PartitionStateMachine, ReplicaStateMachine
-from kfast.profiles import DEFAULT_PROFILE, find_profile
 from kfast.schema import NO_LEADER, PARTITION_STATE_NAMES, PartitionState, Strategy
 from kfast.spark.columns import spark_schema
 from kfast.spark.workers import for_workers
@@ -78,7 +77,7 @@ def elect(
     strategy : Strategy or str
         How leaders are elected; a string is its name in lower case.
     profile : str
-        Which controller is simulated: a name in `kfast.profiles.PROFILES`.
+        Which controller is simulated: a name in `kfast.controllers.PROFILES`.
 
     Returns
     -------

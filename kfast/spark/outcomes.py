@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.events.fused_events import ANNOUNCEMENT
+from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
 from kfast.schema import (

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.controller import Controller
+from kfast.controllers import Controller, Profile
+from kfast.controllers.zk import topic_changes
 from kfast.errors import ArgumentError
-from kfast.events import topics
 from kfast.journal import Outcome
-from kfast.profiles import Profile
 from kfast.schema import SHARDED_REASSIGNMENTS, SHARDED_REPLIES, ReassignmentCode
 from kfast.spark.dataset import digest_names
 from kfast.spark.shards import ALTER, CREATE, DELETE, ELECT, EXTEND, REASSIGN, UNCLEAN, EventCall
@@ -80,8 +79,8 @@ def rehearse(state: ClusterState, events: Iterable[EventCall], profile: Profile)
     for event in events:
         named = event.argument
         if event.name in (CREATE, EXTEND):
-            new = topics.as_table(named)
-            topics.check_created(state, new, exists=False)
+            new = topic_changes.as_table(named)
+            topic_changes.check_created(state, new, exists=False)
             state.find_brokers(_broker_ids(new))
             outcomes.append(None)
             continue

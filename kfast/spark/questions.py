@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kfast import scenarios as makers
 from kfast.arguments import MAX_BROKER_ID, number, shown, whole
 from kfast.errors import ArgumentError
-from kfast.scenarios import Scenarios
-from kfast.scenarios.makers import MOST_SCENARIOS
 from kfast.state import ClusterState
+from kfast.sweeps import scenario_makers as makers
+from kfast.sweeps.scenario_makers import MOST_SCENARIOS
+from kfast.sweeps.scenarios import Scenarios
 
 __all__ = ["MAKERS", "Question", "check_question", "make_scenarios", "maker_of", "what_is"]
 

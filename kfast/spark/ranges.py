@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from kfast.scenarios import Scenarios
 from kfast.spark.mapped import open_plan
 from kfast.sweeps.counting import SweepWork, words_of
+from kfast.sweeps.scenarios import Scenarios
 
 __all__ = ["list_range", "merged", "slice_of", "sweep_range"]
 

@@ -3,7 +3,7 @@
 A topic that waits for its deletion is looked at again whenever the deletion of any topic goes on,
 in whatever shard. So each shard says where, in an event, it resumed deletions, and whether one of
 its own waits. And a call of the replica machine takes brokers in an order that depends on all the
-brokers that have replicas in it (`kfast.broker_groups`), in whatever shard; so each says which
+brokers that have replicas in it (`broker_groups`), in whatever shard; so each says which
 these are. Where a shard acted without what another one knows, the events happen again.
 
 Source: docs/controller.md, sections 2.3 and 6.12; Kafka 3.9,
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import msgspec
 
-from kfast.controller import Controller
+from kfast.controllers import Controller
 from kfast.errors import InputError
 from kfast.spark.shards import EventCall
 

@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kfast import scenarios as makers
 from kfast.errors import ArgumentError
-from kfast.scenarios import Scenarios
 from kfast.spark.columns import batches_of, with_source
 from kfast.spark.paths import deal, find_files
 from kfast.spark.questions import MAKERS, make_scenarios
 from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState, generate
+from kfast.sweeps import scenario_makers as makers
+from kfast.sweeps.scenarios import Scenarios
 
 __all__ = ["CLUSTER_OPTIONS", "SCENARIO_OPTIONS", "ScenarioReader"]
 

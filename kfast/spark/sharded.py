@@ -24,13 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import arguments
-from kfast.census import CENSUS_METRICS
-from kfast.display import Summary, summary_html, summary_text
+from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile
+from kfast.controllers.zk.leader_election import count_reassigned, count_without_leadership
 from kfast.errors import ArgumentError, InvariantError
-from kfast.events.leader_election import count_reassigned, count_without_leadership
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
-from kfast.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at
 from kfast.spark.folders import empty_folder, output_folder
 from kfast.spark.joining import join_errors, read_requests, sum_counts
@@ -62,7 +60,9 @@ from kfast.spark.shards import (
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
+from kfast.state.census import CENSUS_METRICS
 from kfast.state.compare import DigestParts, join_digests
+from kfast.state.display import Summary, summary_html, summary_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +80,7 @@ class ShardedOutcome:
         That of the whole cluster afterwards, as `ClusterState.digest` on one machine.
     partitions : int
     census : dict of str to int
-        `kfast.census.CENSUS_METRICS` of the whole cluster afterwards.
+        `kfast.state.census.CENSUS_METRICS` of the whole cluster afterwards.
     counts : pa.Table
         event (number), name, kind (transition, code, reply, total), item, count.
     errors : tuple of str or None

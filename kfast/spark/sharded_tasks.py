@@ -16,9 +16,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kfast.census import CensusSums
-from kfast.events.deletion import would_resume
-from kfast.events.leader_election import count_preferred
+from kfast.controllers.zk.leader_election import count_preferred
+from kfast.controllers.zk.topic_deletion import would_resume
 from kfast.io import SourceTables
 from kfast.io.arrow import metadata_of
 from kfast.io.flat_pages import PAGE_ROWS, StatePages
@@ -37,6 +36,7 @@ from kfast.spark.parts import Part, part_of, said_of
 from kfast.spark.resuming import BrokerGroups, Resumes, groups_of
 from kfast.spark.shards import FLAT, EventCall, Run
 from kfast.state import ClusterState
+from kfast.state.census import CensusSums
 from kfast.state.compare import DigestParts, RowDigest, join_digests
 from kfast.state.flat import Arena, can_be_flat, place_topics, without_free_rows
 from kfast.state.tables import small_tables

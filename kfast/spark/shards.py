@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.arguments import broker_ids
-from kfast.broker_groups import SharedGroups
-from kfast.controller import Controller
+from kfast.controllers import Controller, SharedGroups
+from kfast.controllers.zk.reassignment_requests import Reassignments, as_table
+from kfast.controllers.zk.topic_changes import as_table as new_partitions
 from kfast.errors import ArgumentError
-from kfast.events.reassignment_requests import Reassignments, as_table
-from kfast.events.topics import as_table as new_partitions
 from kfast.io import gather
 from kfast.io.flat_reader import open_pages
 from kfast.journal import Outcome

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast import __version__
-from kfast.build import build_digest
 from kfast.errors import KfastError
 from kfast.io.text import writing
 from kfast.spark.fleets import Exports, fleet_schema, labelled
@@ -30,6 +29,7 @@ from kfast.spark.folders import locked
 from kfast.spark.questions import Question, make_scenarios, maker_of
 from kfast.spark.tallies import ALERTS, SUMMARY, Sweep, Tally, say
 from kfast.state import ClusterState
+from kfast.state.build import build_digest
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
 
 __all__ = ["Job", "label_of", "run_snapshot"]

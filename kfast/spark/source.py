@@ -25,7 +25,6 @@ from pyspark.sql.types import StructType
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, complete, parse_brokers, read
 from kfast.io.tables import add_defaults
-from kfast.scenarios import SCENARIO_TABLE
 from kfast.spark.columns import TABLES, batches_of, sourced, spark_schema, with_source
 from kfast.spark.made_source import MADE_OPTIONS, MadeReader
 from kfast.spark.paths import find_files
@@ -33,6 +32,7 @@ from kfast.spark.portions import MOST_TASKS, Portion, deal_portions, read_portio
 from kfast.spark.scenario_source import CLUSTER_OPTIONS, SCENARIO_OPTIONS, ScenarioReader
 from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState
+from kfast.sweeps.scenarios import SCENARIO_TABLE
 
 __all__ = ["KfastSource"]
 

@@ -23,7 +23,6 @@ from pyspark.sql.utils import is_remote
 
 from kfast.errors import ArgumentError
 from kfast.io import read
-from kfast.scenarios import SCENARIO_TABLE, Scenarios
 from kfast.spark.mapped import send_plan
 from kfast.spark.paths import check_tasks
 from kfast.spark.questions import Question, check_question, make_scenarios, what_is
@@ -33,6 +32,7 @@ from kfast.state import ClusterState
 from kfast.sweeps import SweepPlan, prepare_sweep, sweep_schema
 from kfast.sweeps.counting import SweepWork, check_counts, words_of
 from kfast.sweeps.running import check_same_brokers
+from kfast.sweeps.scenarios import SCENARIO_TABLE, Scenarios
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,9 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from kfast import __version__
-from kfast.build import build_digest
 from kfast.errors import KfastError
 from kfast.spark.tasks import over_hands
+from kfast.state.build import build_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast.lazily import load_lazily
+from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics
-from kfast.display import Summary, summary_html, summary_text
 from kfast.kernels import census, hosting
 from kfast.state import adding, freeing, mutators, names, queries, saving, survey
+from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.flat import is_flat
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment, Replicas, Rows, Tables

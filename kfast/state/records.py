@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.display import Summary, summary_html, summary_text
+from kfast.state.display import Summary, summary_html, summary_text
 
 Rows = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.uint64]

@@ -11,9 +11,9 @@ import pyarrow as pa
 from kfast import schema
 from kfast.kernels import tables as kernels
 from kfast.state import freeing
+from kfast.state.arrow_views import names_at
 from kfast.state.flat import Arena, to_flat
 from kfast.state.records import Rows, Slots, Tables
-from kfast.views import names_at
 
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState

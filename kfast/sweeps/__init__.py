@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfast.lazily import load_lazily
+from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.sweeps.counting import SWEEP_COUNTS, Progress, sweep_schema

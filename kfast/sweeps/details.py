@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.arguments import check_threads
-from kfast.census import key_columns
 from kfast.kernels import sweep as kernel
-from kfast.scenarios import Scenarios
 from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS
+from kfast.state.census import key_columns
 from kfast.sweeps.counting import RANGE_SCENARIOS, words_of
 from kfast.sweeps.leaders import FailoverOrder
 from kfast.sweeps.plan import SweepPlan
 from kfast.sweeps.preparing import prepare_sweep
 from kfast.sweeps.running import Source, check_same_brokers
+from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.tiles import new_tile, padded
 
 __all__ = [

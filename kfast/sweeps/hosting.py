@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from kfast.kernels import sparse
 from kfast.kernels import sweep as dense
-from kfast.scenarios import Offsets
 from kfast.state.records import Rows
 from kfast.sweeps.plan import SweepPlan
+from kfast.sweeps.scenarios import Offsets
 from kfast.sweeps.tiles import new_tile, padded
 
 __all__ = ["MOST_WIDTH", "Hosting"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kfast.display import Summary, summary_html, summary_text
+from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:

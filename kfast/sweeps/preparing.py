@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.arguments import check_instance
-from kfast.controller import Controller
+from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
 from kfast.errors import ArgumentError, InvariantError
 from kfast.kernels import sweep as kernel
-from kfast.profiles import DEFAULT_PROFILE, Profile
 from kfast.schema import FLAG_HAS_LEADERSHIP, PartitionState
 from kfast.state import ClusterState
 from kfast.state.records import Rows

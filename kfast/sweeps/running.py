@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from kfast.arguments import check_instance, check_threads
 from kfast.errors import ArgumentError
-from kfast.scenarios import Scenarios
 from kfast.state import ClusterState
 from kfast.sweeps.counting import (
     Progress,
@@ -21,6 +20,7 @@ from kfast.sweeps.counting import (
 )
 from kfast.sweeps.plan import SweepPlan
 from kfast.sweeps.preparing import prepare_sweep
+from kfast.sweeps.scenarios import Scenarios
 
 __all__ = ["SWEEP_METHODS", "Source", "check_same_brokers", "sweep", "sweep_reader"]
 

@@ -17,16 +17,16 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 
+from kfast.analysis.replica_sets import BrokerSets, Counts, assigned_masks, group_sets
+from kfast.analysis.restart_readiness import may_restart
 from kfast.analysis.risk.chance import Chance, any_lost, if_random, mean_lost
 from kfast.analysis.risk.failures import RISK_METRICS, Failures
 from kfast.arguments import check_instance, number, whole, whole_numbers
-from kfast.display import Summary, summary_html, summary_text
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
-from kfast.readiness import may_restart
-from kfast.replica_sets import BrokerSets, Counts, assigned_masks, group_sets
 from kfast.schema import RISK_BROKERS, RISK_CHANCES, RISK_COPYSETS
 from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
 
 __all__ = ["Risk", "risk"]
 

@@ -19,10 +19,10 @@ from math import comb, expm1, inf, log1p
 
 import numpy as np
 
+from kfast.analysis.replica_sets import Counts, list_by_broker
 from kfast.arguments import MAX_INT, number, whole
 from kfast.errors import require_extra
 from kfast.kernels import risk as kernel
-from kfast.replica_sets import Counts, list_by_broker
 from kfast.schema import MAX_SLOTS
 from kfast.state.records import Rows
 

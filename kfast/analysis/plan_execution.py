@@ -1,0 +1,343 @@
+"""What executing a reassignment plan does: who is refused, what moves, what stays under way.
+
+Only replicas of partitions that are being reassigned catch up here, so that whatever differs
+afterwards is due to the plan.
+
+Source: docs/controller.md, sections 6.7 and 6.10; Kafka 3.9, `ReassignPartitionsCommand`,
+`executeAssignment`, for what the tool itself refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.analysis.changed_partitions import (
+    RequestedPlan,
+    live_slots,
+    partition_table,
+    placed,
+    target_slots,
+)
+from kfast.analysis.impact import CHANGE_METRICS, EventOutcome, Impact, impact
+from kfast.analysis.whatif import Run, brokers_are
+from kfast.arguments import check_instance
+from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
+from kfast.controllers.zk.reassignment_requests import Reassignments
+from kfast.journal import Outcome
+from kfast.schema import REASSIGNMENT_BROKERS, REASSIGNMENT_TOPICS, columns_of
+from kfast.state import ClusterState
+from kfast.state.census import CENSUS_METRICS, Census, take_census
+from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.queries import how_to_add
+from kfast.state.tables import id_lists
+
+__all__ = ["REASSIGNMENT_METRICS", "Reassignment", "execute_plan"]
+
+REASSIGNMENT_METRICS: Mapping[str, str] = {
+    "refused": "partitions of the plan that the controller refuses to reassign",
+    "completed": "partitions whose reassignment is complete",
+    "pending": "partitions whose reassignment is still under way",
+    "replicas_added": "replicas that are assigned to a broker and were not before",
+    "replicas_removed": "replicas that are not assigned to a broker any more",
+    "leader_epoch_bumps": "by how much the leader epochs of these partitions rise, taken together",
+    **{
+        name: meaning
+        for name, meaning in CHANGE_METRICS.items()
+        if name not in ("back_online", "isr_shrunk")
+    },
+}
+"""What a reassignment counts besides `CENSUS_METRICS`, and what each count means."""
+
+
+@dataclass(frozen=True)
+class Reassignment:
+    """What executing a reassignment plan does.
+
+    Attributes
+    ----------
+    title : str
+        Name of the controller that is simulated.
+    broker_ids : tuple of int
+        Who failed while the plan was under way.
+    pending : bool
+        The end is before any new replica has caught up.
+    state : ClusterState
+        The cluster in the end.
+    notes : tuple of str
+        What the tool would say to the plan.
+    start : Impact
+        What the controller's start alone did.
+    before, after : Census
+        After the controller's start, and in the end.
+    under_way : mapping of str to int
+        Once the plan is accepted, before any new replica has caught up: `CENSUS_METRICS`, and how
+        many partitions are newly_offline and newly_under_min_isr then.
+    partitions : pa.Table
+        A row for each partition of the plan, then for each that was being reassigned before
+        (`schema.REASSIGNMENT_PARTITIONS`). `partition_row` is its row in `before.state`, in
+        `state`, and in the state that was given.
+    events : tuple of EventOutcome
+        The start, the request, the failure if there is one, and what leaders reported.
+    """
+
+    title: str
+    broker_ids: tuple[int, ...]
+    pending: bool
+    state: ClusterState
+    notes: tuple[str, ...]
+    start: Impact
+    before: Census
+    under_way: Mapping[str, int]
+    after: Census
+    partitions: pa.Table
+    events: tuple[EventOutcome, ...]
+    rows: npt.NDArray[np.int32]
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Every metric of `CENSUS_METRICS` (in the end) and of `REASSIGNMENT_METRICS`."""
+        added, removed = self._moved()
+        counts = self.partitions["status"].combine_chunks().value_counts().to_pylist()
+        rise = self._epochs(self.after.state) - self._epochs(self.before.state)
+        found = {
+            **self._impact.summary,
+            **dict.fromkeys(("refused", "completed", "pending"), 0),
+            **{row["values"]: row["counts"] for row in counts},
+            "replicas_added": int(added.sum()),
+            "replicas_removed": int(removed.sum()),
+            "leader_epoch_bumps": int(rise.sum()),
+        }
+        return {name: found[name] for name in (*CENSUS_METRICS, *REASSIGNMENT_METRICS)}
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why the plan is not safe: partitions by reason, the worst first; empty if it is safe.
+
+        A plan is safe if none of it is refused, all of it completes, nothing goes offline or falls
+        under min ISR on the way or in the end, and no leader is elected outside the ISR. With
+        `pending` there is no end yet.
+        """
+        counts, on_the_way = self.summary, self.under_way
+        found = {
+            f"{name}_on_the_way": on_the_way[name] for name in ("newly_offline",
+                                                                "newly_under_min_isr")
+        }
+        in_the_end = ("newly_offline", "newly_under_min_isr", "pending")
+        found |= {name: 0 if self.pending else counts[name] for name in in_the_end}
+        found |= {name: counts[name] for name in ("unclean", "refused")}
+        return {name: n for name, n in found.items() if n}
+
+    @property
+    def requests(self) -> pa.Table:
+        """Per kind: how many requests are sent, and the partitions in them, over all brokers."""
+        return self._impact.requests
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: replicas before, added, removed and now; leaders; requests sent to it.
+
+        `preferred` counts the partitions whose preferred replica the broker holds.
+        """
+        added, removed = self._moved()
+        records = self.state.records
+        first = self.state.replicas[:, 0][records["n_replicas"] > 0]
+        preferred = np.bincount(first, minlength=self.state.n_brokers)
+        return REASSIGNMENT_BROKERS.table(columns_of(self._impact.brokers) | {
+            "replicas_before": self.before.per_broker[:, 1].copy(), "added": added,
+            "removed": removed, "preferred": preferred,
+        })
+
+    @property
+    def topics(self) -> pa.Table:
+        """Topics of these partitions, the worst first: refused, then pending, then moved."""
+        columns = {"partitions": pa.array(np.ones(self.partitions.num_rows, np.int64))}
+        status = self.partitions["status"].to_numpy()
+        for name in ("refused", "pending", "completed"):
+            columns[name] = pa.array((status == name).astype(np.int64))
+        for name, flags in (("leaders_moved", "leader_moved"), ("not_preferred",) * 2):
+            columns[name] = self.partitions[flags].cast(pa.int64())
+        table = pa.table({"topic": self.partitions["topic"], **columns})
+        counted = table.group_by("topic", use_threads=False).aggregate(
+            [(name, "sum") for name in columns]
+        )
+        counted = counted.select(["topic", *(f"{name}_sum" for name in columns)])
+        counted = counted.rename_columns(["topic", *columns])
+        worst = ("refused", "pending", "leaders_moved", "partitions")
+        order = [(name, "descending") for name in worst] + [("topic", "ascending")]
+        return REASSIGNMENT_TOPICS.table(columns_of(counted.sort_by(order)))
+
+    def _summary(self) -> Summary:
+        counts = self.summary
+        return "Reassignment", {
+            "partitions": self.partitions.num_rows,
+            **{name: counts[name] for name in (*REASSIGNMENT_METRICS, *CENSUS_METRICS)},
+            "failed broker_ids": ",".join(map(str, self.broker_ids)) or None,
+            "controller": self.title,
+            "notes": len(self.notes),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+    @property
+    def _impact(self) -> Impact:
+        outcomes = [event.outcome for event in self.events[1:]]
+        return impact(self.before, self.after, outcomes)
+
+    def _epochs(self, state: ClusterState) -> npt.NDArray[np.int64]:
+        return state.records["leader_epoch"][self.rows].astype(np.int64)
+
+    def _moved(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(B,) replicas that each broker won and lost."""
+        then, now = placed(self.before.state, self.rows), placed(self.state, self.rows)
+        n = self.state.n_brokers
+        won = np.setdiff1d(now, then, assume_unique=True)
+        lost = np.setdiff1d(then, now, assume_unique=True)
+        return np.bincount(won % n, minlength=n), np.bincount(lost % n, minlength=n)
+
+
+def execute_plan(
+    state: ClusterState,
+    plan: Reassignments,
+    *,
+    broker_ids: Iterable[int] = (),
+    pending: bool = False,
+    journal: str = "counts",
+    threads: int = 1,
+    profile: str | Profile = DEFAULT_PROFILE,
+) -> Reassignment:
+    """Start a controller on a copy of the cluster, and execute a reassignment plan.
+
+    Each live target of a partition that is being reassigned catches up, and its leader reports it;
+    so what can complete does. What cannot, because a target or the leader is down, stays pending.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    plan : mapping of (topic, partition) to broker ids or None, or pa.Table
+        As for `Controller.alter_partition_reassignments`: None cancels. `kfast.read_plan` reads
+        one from a file.
+    broker_ids : iterable of int
+        Registered brokers that fail, all at once, before any new replica has caught up.
+    pending : bool
+        Stop there: nobody catches up.
+    journal : {"off", "counts", "full"}
+        Requests are counted from "counts" on.
+    threads : int
+        Threads to use; results do not depend on it.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`. Before 2.7 leaders do not
+        ask the controller, and all that lags on the brokers that catch up catches up with it.
+
+    Raises
+    ------
+    ArgumentError
+        A partition stands twice in the plan; a broker that is to fail is unknown or not registered;
+        an unknown broker is in a plan for a controller that would not check it (before 2.5), or a
+        partition is to be cancelled by one that cannot (before 2.4).
+    """
+    check_instance("state", state, ClusterState)
+    run = Run(state, broker_ids, journal, threads, profile)
+    requested = RequestedPlan.of(run.before.state, plan)
+    outcome = run.record(_ask(run.controller, requested.plan))
+    run.fail()
+    meanwhile = impact(run.before, take_census(run.state))
+    under_way = {
+        **meanwhile.after.counts,
+        "newly_offline": int(meanwhile.newly("offline").sum()),
+        "newly_under_min_isr": int(meanwhile.newly("under_min_isr").sum()),
+    }
+    if not pending:
+        for report in _catch_up(run):
+            run.record(report)
+    after = take_census(run.state)
+    flags = {
+        "leader_moved": impact(run.before, after).leaders_moved,
+        "not_preferred": after.flags("not_preferred"),
+    }
+    table = partition_table(requested, run.before.state, run.state, outcome, pending, flags)
+    return Reassignment(
+        run.controller.title,
+        run.broker_ids,
+        pending,
+        run.state,
+        tuple(_notes(requested, run.before.state)),
+        run.start,
+        run.before,
+        under_way,
+        after,
+        table,
+        tuple(run.events),
+        requested.rows[requested.rows >= 0],
+    )
+
+
+def _ask(controller: Controller, plan: pa.Table) -> Outcome:
+    """Ask for a plan as the tool does: through the API, or before 2.4 through the node."""
+    if not controller.profile.checks_added_replicas:
+        controller.state.find_brokers(np.unique(_named(plan)).tolist())
+    if not controller.profile.cancels_reassignments:
+        return controller.reassign_partitions(plan)
+    return controller.alter_partition_reassignments(plan)
+
+
+def _named(plan: pa.Table) -> npt.NDArray[np.int32]:
+    """Broker ids that a plan names."""
+    ids: npt.NDArray[np.int32] = plan["replicas"].combine_chunks().flatten().to_numpy()
+    return ids
+
+
+def _catch_up(run: Run) -> Iterator[Outcome]:
+    """Leaders report that the live targets of what is being reassigned are in sync."""
+    state, controller = run.state, run.controller
+    flagged = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
+    rows = np.flatnonzero(flagged).astype(np.int32)
+    records = state.records.take(rows)
+    live, isr = live_slots(state, rows), records["isr"].astype(np.uint64)
+    joining = live & target_slots(state, rows) & ~isr
+    led = records["leader"] >= 0
+    led[led] = state.registered[records["leader"][led]]
+    some = led & (joining != 0)
+    if not some.any():
+        return
+    if not controller.profile.has_alter_partition:
+        brokers = np.unique(id_lists(state, rows[some], joining[some]).values.to_numpy())
+        yield controller.catch_up(brokers.tolist())
+        return
+    leaders = records["leader"]
+    for leader in np.unique(leaders[some]).tolist():
+        at = np.flatnonzero(some & (leaders == leader))
+        yield controller.alter_partition(
+            int(state.broker_id[leader]), int(state.broker_epoch[leader]), rows[at],
+            records["leader_epoch"][at],
+            id_lists(state, rows[at], (isr | joining)[at]).to_pylist(), records["version"][at],
+        )
+
+
+def _notes(requested: RequestedPlan, before: ClusterState) -> Iterator[str]:
+    """What an operator should know besides."""
+    tool = "kafka-reassign-partitions"
+    named = np.unique(_named(requested.plan))
+    rows = before.broker_rows(named)
+    down = named[(rows < 0) | ~before.registered[rows]].tolist()
+    if down:
+        yield (
+            f"{brokers_are(down[:10], 'in the plan and not up')}; {tool} refuses such a plan as a "
+            "whole, so this is what the controller itself would answer"
+        )
+    unknown = named[rows < 0].tolist()
+    if unknown:
+        yield f"{brokers_are(unknown[:10], 'unknown')}: {how_to_add(unknown[0])}"
+    flagged = int(np.count_nonzero(before.records["flags"] & schema.FLAG_BEING_REASSIGNED))
+    if flagged and requested.plan.num_rows:
+        yield (
+            f"{flagged} partitions are being reassigned already; {tool} adds a plan to them only "
+            "with --additional"
+        )

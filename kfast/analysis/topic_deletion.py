@@ -1,0 +1,253 @@
+"""What deleting topics does: which are gone, which wait, and for whom.
+
+Source: docs/controller.md, sections 5.4 and 6.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast import schema
+from kfast.analysis.impact import CHANGE_METRICS, EventOutcome, Impact, impact
+from kfast.analysis.whatif import Run, brokers_are
+from kfast.arguments import check_instance, check_topics
+from kfast.controllers import DEFAULT_PROFILE, Profile
+from kfast.errors import ArgumentError
+from kfast.schema import DELETION_BROKERS, DELETION_TOPICS, ReplicaState, columns_of
+from kfast.state import ClusterState
+from kfast.state.census import Census, take_census
+from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.records import Rows
+
+__all__ = ["DELETION_METRICS", "Deletion", "delete_topics"]
+
+DELETION_METRICS: Mapping[str, str] = {
+    "topics_deleted": "topics that are gone",
+    "topics_waiting": "topics that are marked for deletion and cannot be deleted yet",
+    "partitions_deleted": "partitions that are gone",
+    "replicas_deleted": "replicas of the topics that are gone",
+    "replicas_told": "replicas that brokers are told to delete",
+    "replicas_waiting": "replicas of topics that wait, on brokers that are not live",
+    "unclean": CHANGE_METRICS["unclean"],
+    **{name: meaning for name, meaning in CHANGE_METRICS.items() if "requests" in name},
+}
+"""What a deletion counts, and what each count means."""
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What deleting topics does.
+
+    Attributes
+    ----------
+    title : str
+        Name of the controller that is simulated.
+    broker_ids : tuple of int
+        Who failed before any broker had answered.
+    state : ClusterState
+        The cluster in the end. Rows of topics that are gone are free.
+    notes : tuple of str
+    start : Impact
+        What the controller's start alone did.
+    before, after : Census
+        After the controller's start, and in the end.
+    topics : pa.Table
+        The topics that were to be deleted, those marked before among them; those that wait come
+        first. Columns topic, partitions, replicas, status (waiting, deleted, kept), waiting_for
+        (broker ids), reason.
+    told, waiting : (B,) int64
+        Replicas that each broker was told to delete, and those that wait for it.
+    events : tuple of EventOutcome
+        The start, the markers, the failure if there is one, the brokers' answers.
+    """
+
+    title: str
+    broker_ids: tuple[int, ...]
+    state: ClusterState
+    notes: tuple[str, ...]
+    start: Impact
+    before: Census
+    after: Census
+    topics: pa.Table
+    told: Counts
+    waiting: Counts
+    events: tuple[EventOutcome, ...]
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Every metric of `DELETION_METRICS`."""
+        gone = self.topics.filter(pa.array(self.topics["status"].to_numpy() == "deleted"))
+        found = {
+            **self._impact.summary,
+            "topics_deleted": gone.num_rows,
+            "topics_waiting": self.topics["status"].to_pylist().count("waiting"),
+            "partitions_deleted": int(gone["partitions"].to_numpy().sum()),
+            "replicas_deleted": int(gone["replicas"].to_numpy().sum()),
+            "replicas_told": int(self.told.sum()),
+            "replicas_waiting": int(self.waiting.sum()),
+        }
+        return {name: found[name] for name in DELETION_METRICS}
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why the deletion is not safe: topics or partitions by reason; empty if it is safe.
+
+        It is safe if every topic is deleted, no partition of another one goes offline or falls
+        under min ISR meanwhile, and no leader is elected outside the ISR.
+        """
+        status = self.topics["status"].to_pylist()
+        found = {"topics_waiting": status.count("waiting"), "topics_kept": status.count("kept")}
+        stays = ~self.state.topic_queued_for_deletion[self.state.topic_row]
+        for metric in ("offline", "under_min_isr"):
+            found[f"newly_{metric}"] = int((self._impact.newly(metric) & stays).sum())
+        found["unclean"] = self._impact.summary["unclean"]
+        return {name: n for name, n in found.items() if n}
+
+    @property
+    def requests(self) -> pa.Table:
+        """Per kind: how many requests are sent, and the partitions in them, over all brokers."""
+        return self._impact.requests
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: replicas before, told to be deleted, waiting and now; leaders; requests."""
+        return DELETION_BROKERS.table(columns_of(self._impact.brokers) | {
+            "replicas_before": self.before.per_broker[:, 1].copy(),
+            "told_to_delete": self.told,
+            "waiting": self.waiting,
+        })
+
+    def _summary(self) -> Summary:
+        return "Deletion", {
+            **self.summary,
+            "failed broker_ids": ",".join(map(str, self.broker_ids)) or None,
+            "controller": self.title,
+            "notes": len(self.notes),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+    @property
+    def _impact(self) -> Impact:
+        return impact(self.before, self.after, [event.outcome for event in self.events[1:]])
+
+
+def delete_topics(
+    state: ClusterState,
+    topics: Iterable[str],
+    *,
+    broker_ids: Iterable[int] = (),
+    journal: str = "counts",
+    threads: int = 1,
+    profile: str | Profile = DEFAULT_PROFILE,
+) -> Deletion:
+    """Start a controller on a copy of the cluster, and delete topics.
+
+    Each live broker deletes what it is told to delete, and says so. Topics with a replica on a
+    broker that is not live wait for it.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    topics : iterable of str
+    broker_ids : iterable of int
+        Registered brokers that fail, all at once, before any broker has answered.
+    journal : {"off", "counts", "full"}
+        Requests are counted from "counts" on.
+    threads : int
+        Threads to use; results do not depend on it.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
+
+    Raises
+    ------
+    ArgumentError
+        A topic is unknown; a broker that is to fail is unknown or not registered.
+    """
+    check_instance("state", state, ClusterState)
+    names = list(dict.fromkeys(check_topics("topics", topics)))
+    rows = state.lookup.topics(names)
+    exists = rows >= 0
+    exists[exists] = state.topic_exists[rows[exists]]
+    unknown = [name for name, found in zip(names, exists.tolist(), strict=True) if not found]
+    if unknown:
+        raise ArgumentError(f"topic {', '.join(unknown)} is unknown")
+    run = Run(state, broker_ids, journal, threads, profile)
+    marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
+    others = np.setdiff1d(marked, rows)
+    outcome = run.record(run.controller.delete_topics(names))
+    requested = np.concatenate([rows, others])
+    told = _per_broker(run.state, _rows_of(run.state, requested), ReplicaState.DELETION_STARTED)
+    run.fail()
+    run.record(run.controller.acknowledge_deletions())
+    waiting = _rows_of(run.state, requested[run.state.topic_queued_for_deletion[requested]])
+    notes = list(outcome.notes)
+    if others.size:
+        notes.append(f"topics that were marked for deletion already: {others.size}")
+    return Deletion(
+        run.controller.title,
+        run.broker_ids,
+        run.state,
+        tuple(notes),
+        run.start,
+        run.before,
+        take_census(run.state),
+        _topic_table(run.before.state, run.state, requested),
+        told,
+        np.where(run.state.registered, 0, _per_broker(run.state, waiting)),
+        tuple(run.events),
+    )
+
+
+def _rows_of(state: ClusterState, topics: Rows) -> Rows:
+    """Partition rows of some topic rows."""
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    return np.concatenate([*parts, np.empty(0, np.int32)]).astype(np.int32)
+
+
+def _per_broker(state: ClusterState, rows: Rows, wanted: ReplicaState | None = None) -> Counts:
+    """(B,) assigned replicas of some partitions, or those of them in a state."""
+    n = state.records["n_replicas"][rows]
+    chosen = np.arange(state.n_slots) < n[:, np.newaxis]
+    if wanted is not None:
+        chosen &= state.replica_state[rows] == wanted
+    return np.bincount(state.replicas[rows][chosen], minlength=state.n_brokers).astype(np.int64)
+
+
+def _topic_table(before: ClusterState, after: ClusterState, topics: Rows) -> pa.Table:
+    """What became of each topic; rows of topics stay where they are."""
+    table: dict[str, list[object]] = {
+        name: [] for name in ("partitions", "replicas", "status", "waiting_for", "reason")
+    }
+    queued, moving = after.topic_queued_for_deletion, after.records["flags"]
+    for topic in topics.tolist():
+        rows = before.lookup.rows_of_topic(topic)
+        table["partitions"].append(rows.size)
+        table["replicas"].append(int(before.records["n_replicas"][rows].sum(dtype=np.int64)))
+        dead: list[int] = []
+        reason = None
+        if queued[topic]:
+            held = _per_broker(after, rows) > 0
+            dead = after.broker_id[held & ~after.registered].tolist()
+            if dead:
+                reason = brokers_are(dead, "down")
+            elif (moving[rows] & schema.FLAG_BEING_REASSIGNED).any():
+                reason = "partitions of it are being reassigned"
+        elif after.topic_exists[topic]:
+            reason = "topic deletion is disabled"
+        kept = "waiting" if queued[topic] else "kept"
+        table["status"].append(kept if queued[topic] or after.topic_exists[topic] else "deleted")
+        table["waiting_for"].append(dead)
+        table["reason"].append(reason)
+    found = DELETION_TOPICS.table({"topic": before.topic.take(pa.array(topics)), **table})
+    waits = found["status"].to_numpy() == "waiting"
+    return found.take(pa.array(np.argsort(~waits, kind="stable")))

@@ -1,0 +1,288 @@
+"""Events that visit each partition once: the steps of an event, fused.
+
+Where the cache is the store and no topic is queued for deletion, partitions have nothing to do with
+each other, so all steps of an event can be taken on one partition before the next. What happens,
+and what the journal says, is the same as step by step.
+
+Source: docs/controller.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.controllers.zk.policy_runner import ElectionCause
+from kfast.controllers.zk.results import online_action
+from kfast.controllers.zk.state_machines import threads_for
+from kfast.controllers.zk.transitions import previous_mask
+from kfast.errors import PolicyError
+from kfast.journal.effects import LAYOUT
+from kfast.kernels import election, failures, hosting, isr, startup, visits
+from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.state.mutators import REGISTERED, SHUTTING_DOWN
+from kfast.state.records import EMPTY_ROWS, Rows
+
+if TYPE_CHECKING:
+    from kfast.controllers.zk.controller import Controller
+    from kfast.state import ClusterState
+
+FEW = 4096
+"""Rows without a live leader that are listed with others in one pass; more take two."""
+ANNOUNCEMENT = "announce the ISRs"
+"""Action that tells all brokers what one leader reported."""
+MANY = 6
+"""Where this fraction (1/6) of all brokers fail or start, reading all rows finds theirs sooner."""
+
+
+def can_visit(controller: Controller) -> bool:
+    """Whether partitions have nothing to do with each other."""
+    state, profile = controller.state, controller.profile
+    return not (
+        controller.store is not None or state.any_queued
+        or profile.batch_per_partition or profile.offlines_only_of_failed
+    )
+
+
+def can_start(controller: Controller) -> bool:
+    """Whether both machines may start on one partition before the next."""
+    return controller.store is None and not controller.journal.keeps_effects
+
+
+def start_machines(controller: Controller) -> None:
+    """Start a new controller's machines (sections 2.2 and 3.2), as far as nobody is elected."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    threads = threads_for(state.n_partitions, controller.replica_state_machine.threads)
+    online, offline, first = (journal.new_tally(threads) for _ in range(3))
+    healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
+    moving = profile.offlines_dead_at_startup
+    startup.start_machines(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.topic_flags, state.leader_offline, state.pending,
+        controller.replica_state_machine.rank_startup(online=False),
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), state.controller_epoch,
+        moving, state.any_queued, journal.counting, online, offline, first, healthy, hosted,
+    )
+    state.n_reassigned = int(online[:, LAYOUT["reassigned"]].sum())
+    empty = journal.new_effects(0)
+    journal.add_step("replicas to OnlineReplica", online, empty, replicas=True)
+    if moving:
+        journal.add_step("replicas to OfflineReplica", offline, empty, replicas=True)
+    state.index_hosting(hosted)
+    journal.add_step("partition states at startup", first, empty, replicas=False)
+
+
+def fail_brokers(controller: Controller, brokers: Rows) -> None:
+    """`onBrokerFailure` for some broker rows that are still registered."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    before = state.broker_status[brokers]
+    state.broker_status[brokers] &= 255 - REGISTERED - SHUTTING_DOWN
+    state.clear_offline_dir(brokers)
+    chosen = _chosen(state, brokers)
+    rows = _concerned(controller, brokers, chosen)
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    offline, online, gone = (journal.new_tally(threads) for _ in range(3))
+    counts = np.zeros((threads, 8), np.int64)
+    room = journal.new_room(rows.size, 3, brokers.size)
+    strategy = profile.kernel_strategy(Strategy.OFFLINE)
+    decider = controller.partition_state_machine.decider
+    try:
+        decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
+    except PolicyError:
+        state.broker_status[brokers] = before
+        raise
+    ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
+    recovers = state.leader_recovery_supported and profile.marks_recovery
+    valid = profile.partition_previous
+    state.mark_led(rows)
+    failures.fail_hosted(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, ranks,
+        rows, previous_mask(valid[PartitionState.OFFLINE]),
+        previous_mask(valid[PartitionState.ONLINE]),
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
+        state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
+        recovers, journal.counting, decided, offline, online, gone, counts, room.as_bytes,
+        np.zeros(chosen.size, np.uint32), np.zeros((threads, chosen.size), np.uint64),
+    )
+    n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
+    if n[0]:
+        action = f"partitions to {PartitionState.OFFLINE.label}"
+        journal.add_step(action, offline, kept[0], replicas=False)
+    if n[1]:
+        action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
+        journal.add_step(action, online, kept[1], replicas=False, strategy=Strategy.OFFLINE)
+    if n[2]:
+        action = f"replicas to {ReplicaState.OFFLINE.label}"
+        journal.add_step(action, gone, kept[2], replicas=True)
+    if profile.announces_unless_elected:
+        announced = not n[2] and not online[:, LAYOUT["codes"] + Code.ELECTED].any()
+    else:
+        announced = not n[0]
+    if announced:
+        controller.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
+
+
+def start_brokers(controller: Controller, brokers: Rows) -> None:
+    """Steps 4 and 5 of `onBrokerStartup`, for broker rows that are registered now."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    chosen = _chosen(state, brokers)
+    rows = _concerned(controller, brokers, chosen)
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    back, online = journal.new_tally(threads), journal.new_tally(threads)
+    counts = np.zeros((threads, 8), np.int64)
+    room = journal.new_room(rows.size, 2, brokers.size)
+    state.mark_led(rows)
+    visits.start_hosted(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen,
+        controller.replica_state_machine.rank_groups(ReplicaState.ONLINE, brokers, rows),
+        rows, previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
+        previous_mask(profile.partition_previous[PartitionState.ONLINE]),
+        profile.kernel_strategy(Strategy.OFFLINE), state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting,
+        back, online, counts, room.as_bytes,
+    )
+    n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
+    if n[1]:
+        action = f"replicas to {ReplicaState.ONLINE.label}"
+        journal.add_step(action, back, kept[1], replicas=True)
+    if n[0]:
+        action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
+        journal.add_step(action, online, kept[0], replicas=False, strategy=Strategy.OFFLINE)
+
+
+def shut_down_broker(controller: Controller, broker: int) -> Rows:
+    """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    before = state.broker_status[broker]
+    state.broker_status[broker] |= SHUTTING_DOWN
+    rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    led, followed = journal.new_tally(threads), journal.new_tally(threads)
+    counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
+    number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
+    decider = controller.partition_state_machine.decider
+    try:
+        decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
+    except PolicyError:
+        state.broker_status[broker] = before
+        raise
+    state.mark_led(rows)
+    left = visits.shut_down_hosted(
+        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
+        state.topic_flags, state.leader_offline, state.pending, broker, rows,
+        previous_mask(profile.partition_previous[PartitionState.ONLINE]),
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]),
+        number, state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting, decided, led,
+        followed, counts, remaining,
+    )
+    empty = journal.new_effects(0)
+    n_led, n_followed = counts.sum(axis=0)[:2].tolist()
+    if n_led:
+        strategy = Strategy.CONTROLLED_SHUTDOWN
+        action = online_action(PartitionState.ONLINE, strategy)
+        journal.add_step(action, led, empty, replicas=False, strategy=strategy)
+    if n_followed:
+        journal.add_stop_count("stop followed replicas", broker, n_followed)
+        action = f"replicas to {ReplicaState.OFFLINE.label}"
+        journal.add_step(action, followed, empty, replicas=True)
+    return remaining[:left]
+
+
+def _concerned(
+    controller: Controller, brokers: Rows, chosen: npt.NDArray[np.uint8]
+) -> Rows:
+    """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
+    state = controller.state
+    if brokers.size * MANY >= max(state.n_brokers, 1):
+        room = np.empty(state.n_partitions, np.int32)
+        threads = threads_for(room.size, controller.replica_state_machine.threads)
+        n = hosting.list_concerned(
+            state.replicas, chosen, state.leader_offline, state.pending, room, threads
+        )
+        return room[:n]
+    rows = state.index_hosting().candidates(state, brokers)
+    room = np.empty(rows.size + FEW, np.int32)
+    n = hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
+    if n > room.size:
+        room = np.empty(n, np.int32)
+        hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
+    return rows if n == rows.size else room[:n]
+
+
+def _chosen(state: ClusterState, brokers: Rows) -> npt.NDArray[np.uint8]:
+    """(B+1,) 1 for some broker rows; the last stands for a slot without a broker."""
+    chosen = np.zeros(state.n_brokers + 1, np.uint8)
+    chosen[brokers] = 1
+    return chosen
+
+
+def can_rebalance(controller: Controller) -> bool:
+    """Whether the elections of all brokers may be held in one pass, and no row is kept."""
+    ruled = controller.partition_state_machine.decider.policy is not None
+    return can_visit(controller) and not (controller.journal.full or ruled)
+
+
+def rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]:
+    """The elections of section 6.8, auto, step 3; returns the broker rows with something to elect.
+
+    `unbalanced` are broker rows, `rows` all partitions that another than the preferred replica
+    leads: those that the survey has marked, so that none needs to be marked again.
+    """
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    step = np.full(state.n_brokers, -1, np.int32)
+    step[unbalanced] = np.arange(unbalanced.size)
+    threads = threads_for(rows.size, controller.replica_state_machine.threads)
+    width = journal.new_tally().shape[1]
+    asked = np.zeros((threads, unbalanced.size), np.int64)
+    tally = np.zeros((threads, unbalanced.size, width), np.int64)
+    election.rebalance(
+        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
+        state.leader_offline, state.pending, rows, step, profile.rebalances_in_isr,
+        profile.kernel_strategy(Strategy.PREFERRED_REPLICA),
+        previous_mask(profile.partition_previous[PartitionState.ONLINE]), state.controller_epoch,
+        state.leader_recovery_supported and profile.marks_recovery, journal.counting, asked, tally,
+    )
+    empty, strategy = journal.new_effects(0), Strategy.PREFERRED_REPLICA
+    action = online_action(PartitionState.ONLINE, strategy)
+    steps = np.flatnonzero(asked.sum(axis=0))
+    for at in steps.tolist():
+        journal.add_step(action, tally[:, at], empty, replicas=False, strategy=strategy)
+    found: list[int] = unbalanced[steps].tolist()
+    return found
+
+
+def can_catch_up(controller: Controller) -> bool:
+    """Whether what one leader reports concerns no other, completes nothing, and no row is kept."""
+    state = controller.state
+    return not (
+        controller.store is not None or controller.journal.full or state.any_queued
+        or state.n_reassigned
+    )
+
+
+def catch_up_brokers(
+    controller: Controller, brokers: Rows
+) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Leaders report ISRs with some broker rows (section 6.10).
+
+    Returns the rows reported, the answers, and the broker rows of the leaders that report.
+    """
+    state, journal, profile = controller.state, controller.journal, controller.profile
+    rows = state.index_hosting().candidates(state, brokers)
+    chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
+    chosen[brokers] = 1
+    sizes, tally = np.zeros(state.n_brokers, np.int64), journal.new_tally()
+    reported, codes = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint8)
+    n = isr.catch_up_hosted(
+        state.records, state.replicas, state.broker_status, chosen, rows, state.leader_offline,
+        state.controller_epoch, profile.has_alter_partition, sizes, reported, codes, tally[0],
+    )
+    journal.take_counters(tally)
+    senders = np.flatnonzero(sizes)
+    journal.add_metadata_counts(ANNOUNCEMENT, state.registered, sizes[senders].tolist())
+    return reported[:n], codes[:n], senders

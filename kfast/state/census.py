@@ -1,0 +1,267 @@
+"""A census: how many partitions of a cluster are offline, under min ISR, led elsewhere.
+
+The words mean what they mean in a sweep (docs/sweeps.md).
+
+Source: docs/controller.md, sections 1.5 and 1.6; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.arguments import check_instance
+from kfast.kernels import census as kernel
+from kfast.schema import (
+    CENSUS_BROKERS,
+    CENSUS_METRICS,
+    CENSUS_PARTITIONS,
+    CENSUS_TOPICS,
+    ResultTable,
+)
+from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.freeing import used_rows
+from kfast.state.records import Rows
+from kfast.state.tables import broker_ids, first_slots, id_lists, row_keys
+
+__all__ = [
+    "CENSUS_METRICS",
+    "Census",
+    "CensusSums",
+    "Flags",
+    "key_columns",
+    "partition_table",
+    "take_census",
+    "topic_table",
+]
+
+_OFFLINE, _UNDER, _AT = 1, 2, 4
+Marks = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Census:
+    """A cluster counted at one moment; later changes of the state do not change it.
+
+    Attributes
+    ----------
+    state : ClusterState
+        Whose names and ids the rows below are.
+    marks : (P,) uint8
+        Bit k set: the k-th of `CENSUS_METRICS` holds for this partition.
+    leader : (P,) int32
+        Broker row of each leader, -1 for none.
+    isr : (P,) uint8 or uint64
+        Masks of the in-sync replicas.
+    replicas : (P, S) uint16 or int32
+        Broker row of each slot that the masks speak of.
+    per_broker : (B, 3) int64
+        Leaders, replicas, and replicas in sync and live.
+    registered : (B,) bool
+    unclean_elections : int
+        The cluster's counter.
+    """
+
+    state: ClusterState
+    marks: Marks
+    leader: Rows
+    isr: npt.NDArray[Any]
+    replicas: npt.NDArray[Any]
+    per_broker: npt.NDArray[np.int64]
+    registered: Flags
+    unclean_elections: int
+
+    def flags(self, metric: str) -> Flags:
+        """(P,) whether a metric of `CENSUS_METRICS` holds for each partition."""
+        bit = list(CENSUS_METRICS).index(metric)
+        return (self.marks >> np.uint8(bit) & np.uint8(1)).astype(np.bool_)
+
+    @property
+    def leader_ids(self) -> pa.Array:
+        """(P,) broker id of each leader, -1 for none."""
+        return pa.array(broker_ids(self.state, self.leader))
+
+    @property
+    def isr_ids(self) -> pa.ListArray:
+        """(P,) broker ids of each ISR, in AR order."""
+        rows = np.arange(self.isr.size, dtype=np.int32)
+        return id_lists(self.state, rows, self.isr, replicas=self.replicas)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions each metric holds for."""
+        return {name: int(self.flags(name).sum()) for name in CENSUS_METRICS}
+
+    @property
+    def topics(self) -> pa.Table:
+        """Topics of which some metric holds: topic, partitions and one count per metric.
+
+        The worst come first: most partitions offline, then most under min ISR, and so on.
+        """
+        return topic_table(
+            CENSUS_TOPICS, self, {name: self.flags(name) for name in CENSUS_METRICS}
+        )
+
+    @property
+    def brokers(self) -> pa.Table:
+        """Every broker: broker_id, rack, registered, leaders, replicas, in_sync."""
+        leaders, replicas, in_sync = (pa.array(c.copy()) for c in self.per_broker.T)
+        return CENSUS_BROKERS.table(
+            {
+                "broker_id": pa.array(self.state.broker_id),
+                "rack": self.state.rack,
+                "registered": pa.array(self.registered),
+                "leaders": leaders,
+                "replicas": replicas,
+                "in_sync": in_sync,
+            }
+        )
+
+    @property
+    def partitions(self) -> pa.Table:
+        """Every partition: replicas, leader, isr, min_isr, and each metric as a bool.
+
+        Its key is topic and partition, and `partition_row`, its row in `state`.
+        """
+        return partition_table(
+            CENSUS_PARTITIONS, self.state,
+            {"leader": self.leader_ids, "isr": self.isr_ids}
+            | {name: pa.array(self.flags(name)) for name in CENSUS_METRICS},
+        )
+
+    def _summary(self) -> Summary:
+        sizes = {"brokers": self.registered.size, "partitions": self.marks.size}
+        return "Census", {**sizes, **self.counts}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+def take_census(state: ClusterState) -> Census:
+    """Count a cluster as it is.
+
+    The min ISR in force is the topic's override or the brokers' default, and at most the number
+    of assigned replicas. ISR members count where they are live; an offline partition counts as
+    under min ISR, never as at it.
+    """
+    check_instance("state", state, ClusterState)
+    marks = np.empty(state.n_partitions, np.uint8)
+    per_broker = np.zeros((state.n_brokers, 3), np.int64)
+    kernel.take_census(
+        state.records,
+        state.replicas,
+        state.broker_status,
+        state.topic_row,
+        _min_isr(state),
+        marks,
+        per_broker,
+    )
+    _settle(marks)
+    return Census(
+        state,
+        marks,
+        state.records["leader"].copy(),
+        state.records["isr"].copy(),
+        state.replicas.copy(),
+        per_broker,
+        state.registered,
+        state.unclean_elections,
+    )
+
+
+class CensusSums:
+    """`counts` and `per_broker` of a census, some rows at a time and without marks: 3 times faster.
+
+    Attributes
+    ----------
+    per_broker : (B, 3) int64
+        As in `Census`, over the rows so far.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._min_isr = _min_isr(state)
+        self._marks = np.zeros(64, np.int64)
+        self._missing = np.zeros(state.n_brokers, np.int64)
+        self.per_broker = np.zeros((state.n_brokers, 3), np.int64)
+
+    def add(self, start: int, stop: int) -> None:
+        """Count rows."""
+        state, part = self._state, slice(start, stop)
+        kernel.count_census(
+            state.records[part],
+            state.replicas[part],
+            state.broker_status,
+            state.topic_row[part],
+            self._min_isr,
+            self._marks,
+            self.per_broker,
+            self._missing,
+        )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions each metric holds for, of the rows so far."""
+        marks = np.arange(64, dtype=np.uint8)
+        _settle(marks)
+        return {
+            name: int(self._marks @ (marks >> bit & 1).astype(np.int64))
+            for bit, name in enumerate(CENSUS_METRICS)
+        }
+
+
+def _min_isr(state: ClusterState) -> Rows:
+    """(T,) min.insync.replicas in force."""
+    override = state.topic_min_insync_replicas
+    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
+    return np.ascontiguousarray(min_isr, np.int32)
+
+
+def _settle(marks: Marks) -> None:
+    """Count offline partitions as under min ISR, never as at it."""
+    offline = (marks & _OFFLINE) != 0
+    marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
+
+
+def topic_table(
+    result: ResultTable, census: Census, columns: Mapping[str, Flags]
+) -> pa.Table:
+    """Topics that some column holds of, the worst first: in the order of the columns."""
+    state = census.state
+    counts = {name: _per_topic(state, flags) for name, flags in columns.items()}
+    order = np.lexsort([-values for values in reversed(counts.values())])
+    some = order[np.sum([values[order] for values in counts.values()], axis=0) > 0]
+    partitions = _per_topic(state, state.partition >= 0)
+    return result.table(
+        {"topic": state.topic.take(pa.array(some)), "partitions": pa.array(partitions[some])}
+        | {name: pa.array(values[some]) for name, values in counts.items()}
+    )
+
+
+def _per_topic(state: ClusterState, flags: Flags) -> npt.NDArray[np.int64]:
+    """(T,) how many partitions of each topic a flag is set for."""
+    return np.bincount(state.topic_row[flags], minlength=state.n_topics).astype(np.int64)
+
+
+def partition_table(
+    result: ResultTable, state: ClusterState, columns: Mapping[str, pa.Array]
+) -> pa.Table:
+    """Every partition, with columns of all rows; rows that are free are left out."""
+    rows = np.arange(state.n_partitions, dtype=np.int32)
+    needed = np.minimum(_min_isr(state)[state.topic_row], state.records["n_replicas"])
+    keys = key_columns(state, rows) | {"min_isr": needed.astype(np.int32)}
+    table = result.table(keys | dict(columns))
+    return table.take(pa.array(used_rows(state))) if state.free_rows.size else table
+
+
+def key_columns(state: ClusterState, rows: Rows) -> dict[str, Any]:
+    """Columns topic, partition, partition_row and replicas of some rows."""
+    assigned = first_slots(state.records["n_replicas"][rows])
+    return {**row_keys(state, rows), "replicas": id_lists(state, rows, assigned)}

@@ -1,0 +1,1 @@
+"""Questions: what-ifs, sweeps, risk and restarts."""

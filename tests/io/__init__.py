@@ -1,0 +1,1 @@
+"""Formats that kfast reads and writes."""

@@ -1,0 +1,1 @@
+"""What the controller records, and the tables made of it."""

@@ -1,0 +1,1 @@
+"""What real controllers logged, run again."""

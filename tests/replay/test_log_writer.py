@@ -1,0 +1,168 @@
+"""Synthetic logs of several versions: they read as real ones do, and they replay."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+
+from kfast.log_replay import replay
+from tests.support.log_events import LoggedController
+from tests.support.log_forms import FORMS, VERSIONS
+from tests.support.log_texts import Wording
+from tests.support.states import read_state
+
+BEFORE = """
+    partition  ar   isr  leader  epoch  state
+    risky-0    1,2  1,2  1       4      ONLINE
+    calm-0     3,4  3,4  3       2      ONLINE
+"""
+LINE = re.compile(
+    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (TRACE|DEBUG|INFO|ERROR) .* "
+    r"\((kafka\.controller\.[A-Za-z$]+|state\.change\.logger)\)"
+)
+MARKS = {
+    "0.10": (["changed partition [wide,0] from", "with leader 1", "Controller 4 incremented"],
+             ["[Controller id=", "bounced brokers"]),
+    "2.0": (["Epoch incremented to 4 (", "all live brokers: 1,2,3,4 ("],
+            ["bounced brokers", "ZkReplica", "Invoking state change"]),
+    "2.4": (["bounced brokers: 2,", "ZkReplicaStateMachine", "Sending UpdateMetadata request Upd"],
+            ["Updating ISRs", "become-follower partitions"]),
+    "2.8": (["Updating ISRs", "become-leader and", "zkVersion updated to"],
+            ["leaderRecoveryState", "Changed state of replica"]),
+    "3.9": (["isrWithBrokerEpoch=List(BrokerState(", "LeaderRecoveryState:RECOVERED"],
+            ["zkVersion updated to", "Changed state of replica"]),
+}
+"""Words that tell each version, and words that it never writes; from its real logs."""
+
+
+def tell_story(version, trace=None, unclean=True, bounced=True):
+    """Ten minutes of a cluster with everything that the two real logs lack."""
+    state = read_state(
+        BEFORE, brokers=[1, 2, 3, 4], unclean={"risky": True}, controller_id=-1,
+        leader_recovery_supported=version == "3.9",
+    )
+    told = LoggedController(state, version, trace)
+    told.fail_over(4)
+    told.create_topics({
+        "wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "pair": [[1, 2], [2, 3]], "solo": [[1], [2]],
+    })
+    told.change_brokers(failed=[3])
+    told.change_brokers(started=[3])
+    told.catch_up([3])
+    told.rebalance()
+    told.shut_down(2)
+    told.change_brokers(failed=[2])
+    told.change_brokers(started=[2])
+    told.catch_up([2])
+    told.elect([("wide", 1)])
+    told.rebalance()
+    told.reassign("pair", 0, [3, 1])
+    told.catch_up([3], reassigned=(("pair", 0), [3, 1]))
+    told.reassign("pair", 1, [1])
+    told.catch_up([1], reassigned=(("pair", 1), [1]))
+    if bounced and told.log.words.since("2.4"):
+        told.change_brokers(bounced=[2])
+        told.catch_up([2])
+    told.change_brokers(failed=[1])
+    told.change_brokers(started=[1])
+    if unclean:
+        told.change_brokers(failed=[2])
+        told.change_brokers(started=[2])
+    told.catch_up([1, 2])
+    told.delete(["pair"])
+    told.acknowledge(["pair"])
+    told.die(4)
+    told.fail_over(3)
+    told.change_brokers(started=[4])
+    return told
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_line_reads_as_a_line_of_such_a_log(version):
+    """The default layout of log4j; nothing is left open in any message."""
+    told = tell_story(version)
+    lines = [line for text in told.log.files.values() for item in text for line in item.split("\n")]
+    assert len(lines) > 300
+    for line in lines:
+        exception = re.match(r"\tat |[a-z.]+\.[A-Z]\w+(Exception|Error): ", line)
+        assert exception or LINE.fullmatch(line), line
+        assert not re.search(r"\{[a-z_]+\}", line), line
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_version_has_the_words_that_tell_it(version):
+    """What tells one version from another in real logs tells them here."""
+    text = "\n".join(line for lines in tell_story(version).log.files.values() for line in lines)
+    present, absent = MARKS[version]
+    for word in present:
+        assert word in text
+    for word in absent:
+        assert word not in text
+
+
+def test_the_story_has_every_event_that_the_real_logs_lack():
+    """A reassignment to its end, a deletion to its end, a bounce, an unclean election."""
+    told = tell_story("3.9", trace=True)
+    text = "\n".join(line for lines in told.log.files.values() for line in lines)
+    for word in (
+        "updated assignment of partition pair-0 to ReplicaAssignment(replicas=3,1, addingR",
+        "Deletion of topic pair successfully completed", "bounced brokers: 2,",
+        "leaderRecoveryState=RECOVERING", "Failed to elect leader for partition solo-",
+        "from ReplicaDeletionSuccessful to NonExistentReplica",
+        "3 successfully elected as the controller. Epoch incremented to 5",
+    ):
+        assert word in text
+
+
+def test_forms_are_in_the_order_of_versions():
+    """The last wording that is not younger than a version is that version's."""
+    for name, forms in FORMS.items():
+        ages = [VERSIONS.index(form.since) for form in forms]
+        assert ages == sorted(set(ages)), name
+    assert Wording("2.0").form("elected").text == "{id} successfully elected as the controller"
+    assert Wording("0.10").form("elected") is None
+    assert Wording("3.9").form("become") is None
+
+
+def for_replay(version):
+    """The story without what a replay cannot know yet.
+
+    Nothing in a log says that a topic allows unclean elections; a bounced broker is found where
+    each transition is logged, which it is by default up to 2.5.
+    """
+    return tell_story(version, unclean=False, bounced=version == "2.4")
+
+
+REPLAYED = ("0.10", "2.0", "2.4", "3.9")
+
+
+@pytest.mark.parametrize("version", REPLAYED)
+def test_what_was_written_replays_without_a_contradiction(version, tmp_path):
+    """The replay reads the events from the text alone and predicts what kfast had done."""
+    for_replay(version).log.save(tmp_path)
+    found = replay(tmp_path)
+    assert [str(contradiction) for contradiction in found.contradictions] == []
+    assert found.counts["predicted"] > 500
+    assert found.lines["not understood"] == 0
+
+
+ONE_NUMBER = re.compile(r"(?:leader=|leaderEpoch=|Leader:|LeaderEpoch:|with leader )(-?\d+)")
+
+
+@pytest.mark.parametrize("version", REPLAYED)
+def test_one_changed_leader_or_epoch_is_contradicted(version, tmp_path):
+    """A number changed in the controller's state changes does not pass unseen."""
+    told = for_replay(version)
+    lines = told.log.files["broker-4/state-change.log"]
+    places = [i for i, line in enumerate(lines) if ONE_NUMBER.search(line)]
+    rng = Random(17)
+    for place in rng.sample(places, 3):
+        before = lines[place]
+        found = rng.choice(list(ONE_NUMBER.finditer(before)))
+        begin, end = found.span(1)
+        lines[place] = f"{before[:begin]}{int(found[1]) + 1}{before[end:]}"
+        told.log.save(tmp_path)
+        assert replay(tmp_path).contradictions, f"{before} became {lines[place]}"
+        lines[place] = before

@@ -1,0 +1,1 @@
+"""The rules of docs/controller.md: kernels, events and machines beside plain Python and Kafka."""

@@ -1,0 +1,304 @@
+"""What brokers report: AlterPartition, ISR notifications, log directories that fail.
+
+Sections are those of docs/controller.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kfast import AlterCode, ArgumentError, Controller, ReplicaState, RowError, Store
+from tests.support.states import QUIET, assert_reads, read_state
+
+LED = """
+    partition  ar         isr  leader  epoch  version  recovery  state
+    t-0        1,2,3,4,5  1,2  1       7      4        0         ONLINE
+    t-1        1,2        -    -       -      0        0         NEW
+    t-2        1,2,3      1    1       7      4        1         ONLINE
+"""
+
+
+def rows(*numbers):
+    """Partition rows."""
+    return np.array(numbers, np.int32)
+
+
+def led(**options):
+    """Broker 4 is down, broker 5 shuts down, broker 1 has epoch 6."""
+    return read_state(LED, down=[4], shutting_down=[5], epochs={1: 6, 3: 8}, **options)
+
+
+# --- AlterPartition (section 6.10) --------------------------------------------------------------
+
+A = AlterCode
+TABLE = (
+    ("1", 1, {}, A.UNKNOWN_TOPIC_OR_PARTITION),
+    ("2", 0, {"version": 5}, A.NOT_CONTROLLER),
+    ("2", 0, {"leader_epoch": 8}, A.NOT_CONTROLLER),
+    ("3", 0, {"leader_epoch": 6}, A.FENCED_LEADER_EPOCH),
+    ("4", 0, {}, A.UNCHANGED),
+    ("4, stale version", 0, {"version": 2}, A.UNCHANGED),
+    ("4, as a set", 0, {"isr": [[2, 1]]}, A.UNCHANGED),
+    ("5", 0, {"version": 3, "isr": [[1]]}, A.INVALID_UPDATE_VERSION),
+    ("6", 2, {"isr": [[1, 2]], "recovery": 1}, A.INVALID_REQUEST),
+    ("7", 0, {"isr": [[1]], "recovery": 1}, A.INVALID_REQUEST),
+    ("8, dead", 0, {"isr": [[1, 4]]}, A.INELIGIBLE_REPLICA),
+    ("8, shutting down", 0, {"isr": [[1, 5]]}, A.INELIGIBLE_REPLICA),
+    ("8, unknown", 0, {"isr": [[1, 77]]}, A.INELIGIBLE_REPLICA),
+    ("9", 0, {"isr": [[1, 2, 3]]}, A.WRITTEN),
+    ("9, recovered", 2, {"isr": [[1, 2]]}, A.WRITTEN),
+    ("9, empty", 0, {"isr": [[]]}, A.WRITTEN),
+)
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+@pytest.mark.parametrize(("line", "row", "asked", "answer"), TABLE)
+def test_every_row_of_the_table(line, row, asked, answer, with_store):
+    """Section 6.10: version rises by 1, the leader epoch never."""
+    state = led()
+    controller = Controller(state, store=Store(state) if with_store else None)
+    before = [state.leadership(r) for r in range(3)]
+    proposal = {"leader_epoch": 7, "isr": [[1, 2]], "version": 4, "recovery": 0, **asked}
+    outcome = controller.alter_partition(1, 6, rows(row), **proposal)
+    assert outcome.alterations() == [answer]
+    after = state.leadership(row)
+    if answer == AlterCode.WRITTEN:
+        assert set(after.isr) == set(proposal["isr"][0])
+        assert (after.leader, after.leader_epoch, after.version) == (1, 7, 5)
+        assert after.recovery == proposal["recovery"]
+    else:
+        assert after == before[row]
+    assert [state.leadership(r) for r in range(3) if r != row] == [
+        before[r] for r in range(3) if r != row
+    ]
+
+
+def test_the_sender_becomes_the_leader():
+    """Section 6.10, note: equality of the leader epoch is trusted."""
+    state = led()
+    outcome = Controller(state).alter_partition(3, 8, rows(0), 7, [[1, 2]], 4)
+    assert outcome.alterations() == [AlterCode.WRITTEN]
+    assert state.leadership(0).leader == 3
+
+
+@pytest.mark.parametrize(("broker", "epoch"), [(1, 5), (1, 7), (4, 0), (99, 0)])
+def test_a_sender_needs_its_own_epoch(broker, epoch):
+    """Section 6.10, whole-request checks."""
+    state = led()
+    before = state.copy()
+    outcome = Controller(state).alter_partition(broker, epoch, rows(0), 7, [[1]], 4)
+    assert outcome.error == "STALE_BROKER_EPOCH"
+    assert state == before
+
+
+def test_all_requested_known_partitions_are_announced():
+    """Section 6.10, after the writes: also those that were refused."""
+    state = led()
+    outcome = Controller(state, journal="full").alter_partition(
+        1, 6, rows(2, 0, 1), [7, 7, 7], [[1, 2], [1, 4], [1]], [4, 4, 0], [0, 0, 0]
+    )
+    assert outcome.alterations() == [
+        AlterCode.WRITTEN, AlterCode.INELIGIBLE_REPLICA, AlterCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert outcome.update_metadata.column("partition").to_pylist() == [0, 2]
+    assert outcome.update_metadata_brokers.column("broker_id").to_pylist() == [1, 2, 3, 5]
+
+
+def test_a_conflict_in_the_store_is_an_invalid_version():
+    """Section 6.10, row 9; any other error of one partition is mapped."""
+    for fault, answer in (
+        ("BADVERSION", AlterCode.INVALID_UPDATE_VERSION), ("NONODE", AlterCode.STORE_ERROR),
+        ("throw", AlterCode.STORE_ERROR),
+    ):
+        state = led()
+        store = Store(state)
+        store.fail("update_states", fault)
+        controller = Controller(state, store=store)
+        outcome = controller.alter_partition(1, 6, rows(0), 7, [[1]], 4)
+        assert outcome.alterations() == [answer]
+        assert state.leadership(0).isr == store.get("t", 0).isr == (1, 2)
+
+
+def test_any_exception_is_an_unknown_server_error():
+    """Section 6.10: for the whole request; the controller stays active."""
+    state = led()
+    store = Store(state)
+    store.elect_controller()
+    controller = Controller(state, store=store)
+    outcome = controller.alter_partition(1, 6, rows(0), 7, [[1]], 4)
+    assert (outcome.error, controller.active) == ("UNKNOWN_SERVER_ERROR", True)
+
+
+def test_wrong_arguments_are_refused():
+    """A caller's mistake: raised before anything changes."""
+    state = led()
+    with pytest.raises(ArgumentError, match="isr has 2 lists for 1 partitions"):
+        Controller(state).alter_partition(1, 6, rows(0), 7, [[1], [2]], 4)
+    with pytest.raises(RowError):
+        Controller(state).alter_partition(1, 6, rows(3), 7, [[1]], 4)
+
+
+def test_a_queued_topic_may_alter_its_isr():
+    """Section 6.10 knows no deletion; the marker goes out (section 5.2)."""
+    state = led(queued=["t"])
+    outcome = Controller(state, journal="full").alter_partition(1, 6, rows(0), 7, [[1]], 4)
+    assert outcome.alterations() == [AlterCode.WRITTEN]
+    entry = outcome.update_metadata.to_pylist()[0]
+    assert (entry["leader"], entry["leader_epoch"], entry["isr"]) == (-2, 0, [1])
+
+
+# --- catching up --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_brokers_that_catch_up_join_every_isr(with_store):
+    """`catch_up`: where the leader is live and the replica assigned and online."""
+    state = read_state("""
+        partition  ar     isr  leader  epoch  version  offline_dir  recovery  state
+        t-0        1,2,3  1    1       7      4        -            1         ONLINE
+        t-1        2,3,1  2    2       7      4        3            0         ONLINE
+        t-2        4,3    4    4       7      4        -            0         ONLINE
+        t-3        1,2    1    1       7      4        -            0         ONLINE
+        t-4        3,1    3    3       7      4        -            0         ONLINE
+    """, down=[4])
+    store = Store(state) if with_store else None
+    outcome = Controller(state, store=store).catch_up([3])
+    assert_reads(state, """
+        partition  ar     isr  leader  epoch  version  offline_dir  recovery  state
+        t-0        1,2,3  1,3  1       7      5        -            0         ONLINE
+        t-1        2,3,1  2    2       7      4        3            0         ONLINE
+        t-2        4,3    4    4       7      4        -            0         ONLINE
+        t-3        1,2    1    1       7      4        -            0         ONLINE
+        t-4        3,1    3    3       7      4        -            0         ONLINE
+    """)
+    assert outcome.altered.tolist() == [0]
+    assert outcome.alterations() == [AlterCode.WRITTEN]
+
+
+def test_failure_start_and_catching_up_is_a_round_trip():
+    """All but leaders and epochs is as it was before."""
+    state = read_state(QUIET.replace("2,3    2", "2,3,1  2").replace("3      3", "3,1    3"))
+    controller = Controller(state)
+    controller.on_broker_failure([1])
+    controller.on_broker_startup([1])
+    outcome = controller.catch_up([1])
+    assert sorted(outcome.altered.tolist()) == [0, 1, 2]
+    assert_reads(state, """
+        partition  ar     isr    leader  epoch  version  state
+        t-0        1,2,3  1,2,3  2       8      9        ONLINE
+        t-1        2,3,1  1,2,3  2       6      7        ONLINE
+        u-0        3,1    1,3    3       2      3        ONLINE
+    """)
+    controller.rebalance_leaders()
+    assert state.preferred_imbalance_count == 0
+
+
+def test_notified_isr_changes_are_read_from_the_store():
+    """Section 6.10, legacy path: reload, then announce those partitions."""
+    state = led()
+    store = Store(state)
+    store.put("t", 0, leader=1, leader_epoch=7, isr=[1], version=5, controller_epoch=3)
+    outcome = Controller(state, store=store, journal="full").on_isr_change_notification(rows(0))
+    assert (state.leadership(0).isr, state.leadership(0).version) == ((1,), 5)
+    assert outcome.update_metadata.column("isr").to_pylist() == [[1]]
+
+
+# --- log directories (section 6.9) --------------------------------------------------------------
+
+
+def test_a_failed_log_directory_moves_its_leaders_only():
+    """Section 6.9: the broker is up, its replicas of these partitions are not."""
+    state = read_state(QUIET)
+    controller = Controller(state, journal="full")
+    outcome = controller.on_log_dir_failure(1, rows(0))
+    assert_reads(state, """
+        partition  ar     isr  leader  epoch  offline_dir  state   replicas
+        t-0        1,2,3  2,3  2       8      1            ONLINE  1:OFFLINE,2:ONLINE,3:ONLINE
+        t-1        2,3,1  2,3  2       5      -            ONLINE  1:ONLINE,2:ONLINE,3:ONLINE
+        u-0        3,1    3    3       1      -            ONLINE  1:ONLINE,3:ONLINE
+    """)
+    probed = [r for r in outcome.requests.to_pylist() if r["step"] == 0]
+    assert {(r["broker_id"], r["kind"], r["is_new"]) for r in probed} == {
+        (1, "LeaderAndIsr", False),
+    }
+    assert len(probed) == 3
+
+
+def test_recovery_of_a_log_directory_only_edits_the_set():
+    """Section 6.9, step 2, note: nothing is elected or moved back Online."""
+    state = read_state(QUIET)
+    controller = Controller(state, journal="full")
+    controller.on_log_dir_failure(1, rows(0))
+    before = state.copy()
+    outcome = controller.on_leader_and_isr_response(1, online=rows(0, 1))
+    assert outcome.steps.num_rows == 0
+    assert not state.records["offline_dir"].any()
+    before.set_offline_dir(1, rows(0), offline=False)
+    assert state == before
+    assert state.replica_states_of(0)[1].name == "OFFLINE"
+
+
+def test_a_directory_that_is_known_to_be_offline_is_no_news():
+    """Section 6.9, step 2: only what is newly offline is acted on."""
+    state = read_state(QUIET)
+    controller = Controller(state, journal="full")
+    controller.on_leader_and_isr_response(1, offline=rows(0))
+    before = state.copy()
+    outcome = controller.on_leader_and_isr_response(1, offline=rows(0))
+    assert outcome.steps.num_rows == 0
+    assert state == before
+
+
+def test_a_probe_changes_nothing():
+    """Section 6.9, step 1: LeaderAndIsr again, purely to ask."""
+    state = read_state(QUIET, queued=["u"])
+    before = state.copy()
+    outcome = Controller(state, journal="full").on_broker_log_dir_failure([1, 2])
+    assert state == before
+    told = {(r["broker_id"], r["topic"]) for r in outcome.requests.to_pylist()}
+    assert told == {(1, "t"), (2, "t"), (1, "u")}
+
+
+def test_queued_topics_and_log_directories():
+    """Section 6.9 by sections 6.2 and 6.12: their replicas are ineligible, nobody is elected.
+
+    As nothing else of the topic is being deleted they are reset to Offline at once.
+    """
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state   replicas
+        q-0        1,2  1,2  1       4      ONLINE  1:DELETION_STARTED,2:ONLINE
+    """, queued=["q"])
+    outcome = Controller(state, journal="full").on_leader_and_isr_response(1, offline=rows(0))
+    assert_reads(state, """
+        partition  ar   isr  leader  epoch  state   offline_dir  replicas
+        q-0        1,2  2    -       5      ONLINE  1            1:OFFLINE,2:ONLINE
+    """)
+    assert state.topic_ineligible.tolist() == [True]
+    assert outcome.elections.num_rows == 0
+    moved = [t["to_state"] for t in outcome.transitions.to_pylist()]
+    assert moved == ["ReplicaDeletionIneligible", "OfflineReplica"]
+
+
+def test_a_directory_that_fails_while_others_are_deleted_is_not_retried():
+    """Section 6.12, note: while any replica is DelStarted, nothing is."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state         replicas
+        q-0        1,2  1,2  1       4      NON_EXISTENT  1:DELETION_STARTED,2:DELETION_STARTED
+    """, started=["q"])
+    Controller(state).on_leader_and_isr_response(1, offline=rows(0))
+    assert state.replica_states_of(0) == {
+        1: ReplicaState.DELETION_INELIGIBLE, 2: ReplicaState.DELETION_STARTED,
+    }
+    assert state.leadership(0).isr == (1, 2)
+
+
+def test_offline_directories_are_forgotten_when_the_broker_restarts():
+    """Section 1.4: dropped when a broker starts or fails."""
+    state = read_state(QUIET)
+    controller = Controller(state)
+    controller.on_log_dir_failure(1, rows(0))
+    controller.on_broker_failure([1])
+    assert not state.records["offline_dir"].any()
+    controller.on_broker_startup([1])
+    assert state.is_replica_online(1, 0)

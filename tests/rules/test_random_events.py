@@ -1,0 +1,160 @@
+"""Random clusters and random events: after each one, kfast and its plain Python twin are equal.
+
+    python -m tests.rules.test_random_events --seed 17 --events 43
+
+repeats one sequence and prints its events. What must hold after every event: the whole state,
+the counters, the gauges, the store, the answers and the journal are the twin's; digests do not
+depend on layout, threads or journal level; the invariants of docs/controller.md, section 9, hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kfast.schema import (
+    AlterCode,
+    Code,
+    PartitionState,
+    ReassignmentCode,
+    ReplicaState,
+    Strategy,
+)
+from tests.support.event_run import Coverage, DifferenceError, Sequence
+from tests.support.random_faults import FAULTS
+from tests.support.reference_profiles import PROFILES
+
+EVENTS = 200
+SEEDS = range(1, 13)
+
+MARKS = (
+    "reassignment", "reassignment of a queued topic", "reassignment begun",
+    "reassignment completed", "reassignment dropped replicas", "reassignment kept the leader",
+    "reassignment moved the leader", "reassignment raised IllegalState",
+    "reassignment raised NoSuchElement", "reassignment raised StateChangeFailed",
+    "reassignment raised StoreError", "deletion started", "deletion finished",
+    "deletion tried again", "deletion failed for a replica",
+    "deletion of a topic being reassigned", "topic created again",
+)
+"""What reassignments and deletions have to come to (sections 6.7 and 6.12)."""
+
+UNREACHABLE: dict[str, str] = {
+    "code CONFIG_LOOKUP_LOGGED": "a mark inside kfast; its log row says FAILED",
+    "code UNDECODABLE": "only versions from 1.1 to 2.3 fail a call for a record",
+    "election OFFLINE_ALLOW_UNCLEAN CONFIG_LOOKUP_FAILED": "the argument permits; nothing is read",
+    "election REASSIGN unclean": "only the offline strategy may leave the ISR",
+    "election PREFERRED_REPLICA unclean": "only the offline strategy may leave the ISR",
+    "election CONTROLLED_SHUTDOWN unclean": "only the offline strategy may leave the ISR",
+    "election REASSIGN CONFIG_LOOKUP_FAILED": "only the offline strategy reads configurations",
+    "election PREFERRED_REPLICA CONFIG_LOOKUP_FAILED":
+        "only the offline strategy reads configurations",
+    "election CONTROLLED_SHUTDOWN CONFIG_LOOKUP_FAILED":
+        "only the offline strategy reads configurations",
+}
+"""What cannot happen, and why."""
+
+
+def everything() -> set[str]:
+    """What the runs have to meet at least once."""
+    states = [s for s in ReplicaState if s != ReplicaState.NO_ENTRY]
+    partition_states = [s for s in PartitionState if s != PartitionState.NO_ENTRY]
+    things = {f"cell {a.label} -> {b.label}" for a in states for b in states}
+    things |= {f"cell {a.label} -> {b.label}" for a in partition_states for b in partition_states}
+    outcomes = ("ELECTED", "unclean", "NO_ELIGIBLE_LEADER", "CONFIG_LOOKUP_FAILED", "STORE_ERROR")
+    things |= {f"election {s.name} {outcome}" for s in Strategy for outcome in outcomes}
+    firsts = ("INITIALIZED", "NO_LIVE_REPLICA", "NODE_EXISTS", "STORE_ERROR", "CREATE_CALL_FAILED")
+    things |= {f"election INITIALIZATION {outcome}" for outcome in firsts}
+    things |= {f"code {code.name}" for code in Code}
+    things |= {f"alter {code.name}" for code in AlterCode}
+    things |= {f"reassignment code {code.name}" for code in ReassignmentCode}
+    things |= {f"mark {mark}" for mark in MARKS}
+    things |= {f"fault {op} {fault}" for op, fault in FAULTS}
+    return things - set(UNREACHABLE)
+
+
+def seen(coverage: Coverage) -> Counter[str]:
+    """How often each thing was met, by the same names."""
+    counts: Counter[str] = Counter()
+    for label, table in (("cell", coverage.cells), ("election", coverage.elections),
+                         ("fault", coverage.faults)):
+        for key, count in table.items():
+            text = f"{key[0]} -> {key[1]}" if label == "cell" else f"{key[0]} {key[1]}"
+            counts[f"{label} {text}"] += count
+    counts.update({f"code {name}": count for name, count in coverage.codes.items()})
+    counts.update({f"alter {name}": count for name, count in coverage.alter_codes.items()})
+    counts.update({
+        f"reassignment code {name}": count
+        for name, count in coverage.reassignment_codes.items()
+    })
+    counts.update({f"mark {name}": count for name, count in coverage.marks.items()})
+    counts.update({f"event {name}": count for name, count in coverage.events.items()})
+    return counts
+
+
+@pytest.fixture(scope="module")
+def met() -> Counter[str]:
+    """What all sequences of this file met, summed."""
+    return Counter()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("with_store", [False, True], ids=["cache", "store"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kfast_and_its_twin_agree_after_every_event(seed, with_store, met):
+    """200 random events on a random cluster, in both layouts, 1 and 2 threads, every journal."""
+    met.update(seen(Sequence(seed, with_store).run(EVENTS)))
+    met["sequences"] += 1
+
+
+def test_everything_that_can_happen_did_happen(met):
+    """Both matrices, every election outcome, refusal and fault were met by the sequences above."""
+    if met["sequences"] < 2 * len(SEEDS):
+        pytest.skip("only meaningful after all sequences of this file")
+    for thing in sorted({*everything(), *met}):
+        print(f"{met[thing]:8} {thing}")
+    assert sorted(thing for thing in everything() if met[thing] == 0) == []
+    assert sorted(thing for thing in UNREACHABLE if met[thing]) == []
+
+
+@pytest.mark.kernels
+@settings(
+    max_examples=25, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(seed=st.integers(100, 2**31), with_store=st.booleans(), events=st.integers(1, 40))
+def test_no_counterexample_is_found(seed, with_store, events):
+    """Hypothesis picks clusters and lengths, and shrinks to the shortest sequence that differs."""
+    Sequence(seed, with_store).run(events)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Repeat one sequence and print its events."""
+    parser = argparse.ArgumentParser(prog="python -m tests.rules.test_random_events")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--no-store", action="store_true", help="the cache is the store")
+    parser.add_argument("--profile", default="zk-3.9", choices=sorted(PROFILES))
+    parser.add_argument("--counts", action="store_true", help="print what was met, how often")
+    options: Any = parser.parse_args(arguments)
+    sequence = Sequence(options.seed, not options.no_store, options.profile)
+    try:
+        sequence.run(options.events)
+    except DifferenceError as error:
+        print("\n".join(sequence.log))
+        print(error)
+        return 1
+    print("\n".join(sequence.log))
+    if options.counts:
+        for thing, count in sorted(seen(sequence.coverage).items()):
+            print(f"{count:8} {thing}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The pipeline: results as kfast gives them, nothing lost or doubled, whatever was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import kfast
+import kfast_command
+from kfast.cli import pipeline as command
+from kfast.cli.app import commands
+from tests.support.spark_session import SETTINGS, need_java, set_environment
+
+pytestmark = pytest.mark.spark
+CONFIG = """
+exports = "fleet"
+output = "out"
+defaults = {"min.insync.replicas" = 2}
+
+[[sweep]]
+name = "racks"
+scenarios = "every_rack"
+fail_on = ["offline>0", "at_min_isr < 1"]
+
+[[sweep]]
+name = "pairs"
+scenarios = "random_brokers"
+arguments = {k = 2, n = 50, seed = 4}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A fleet of two clusters with two snapshots each, and one export that is damaged."""
+    need_java()
+    for seed, name in enumerate(("east", "west")):
+        (tmp_path / "fleet" / name).mkdir(parents=True)
+        for time in ("20261120T0600", "20261121T0600"):
+            state = kfast.generate(
+                brokers=6, partitions=80, replication_factor=2, racks=2, seed=seed,
+                placement="uniform",
+            )
+            if time.startswith("20261121"):
+                kfast.Controller(state).on_broker_failure([1])
+            kfast.write(state, tmp_path / "fleet" / name / f"{time}.arrow")
+    (tmp_path / "fleet" / "west" / "20261122T0600.parquet").write_bytes(b"PAR1 cut")
+    (tmp_path / "pipeline.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def files(folder) -> dict[str, bytes]:
+    """Everything that the pipeline has made; nothing unfinished may be among it."""
+    out = folder / "out"
+    assert not list(out.rglob("*.part"))
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in sorted(out.rglob("*")) if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def check_results(folder) -> None:
+    """What is in the files is what kfast says of each export."""
+    for cluster in ("east", "west"):
+        for time in ("20261120T0600", "20261121T0600"):
+            label = f"cluster={cluster}/captured={time}"
+            path = folder / "fleet" / cluster / f"{time}.arrow"
+            state = kfast.read(path, defaults={"min.insync.replicas": 2})
+            manifest = json.loads((folder / "out/manifests" / label / "manifest.json").read_text())
+            assert manifest["digest"] == f"{state.digest():016x}"
+            assert manifest["error"] is None
+
+            def read(name, label=label):
+                return pq.ParquetFile(folder / "out" / name / label / "part.parquet").read()
+
+            tables = state.to_tables()
+            assert read("tables/partitions").equals(tables.partitions)
+            sweep = kfast.sweep(state, kfast.every_rack(state))
+            seen = read("sweeps/racks")
+            assert seen.select(sweep.column_names).cast(sweep.schema).equals(sweep)
+            assert manifest["rows"]["sweeps/racks"] == sweep.num_rows
+            summary = read("summaries").to_pylist()
+            offline = sweep["offline"].to_pylist()
+            [row] = [r for r in summary if (r["sweep"], r["metric"]) == ("racks", "offline")]
+            assert (row["baseline"], row["worst"]) == (offline[0], max(offline))
+            assert row["worst_scenario"] == offline.index(max(offline))
+            alerts = {r["condition"]: r for r in read("alerts").to_pylist()}
+            assert ("offline>0" in alerts) == any(offline)
+            if any(offline):
+                assert alerts["offline>0"]["scenarios"] == sum(n > 0 for n in offline)
+                assert alerts["offline>0"]["worst"] == max(offline)
+            low = pc.less(sweep["at_min_isr"], 1)
+            assert ("at_min_isr<1" in alerts) == pc.any(low).as_py()
+    bad = folder / "out/manifests/cluster=west/captured=20261122T0600/manifest.json"
+    assert "damaged Parquet" in json.loads(bad.read_text())["error"]
+
+
+def test_the_command_makes_everything_once(spark, folder, monkeypatch):
+    """The session is the tests': `stop` would take it from the others."""
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    runner = CliRunner()
+    config = str(folder / "pipeline.toml")
+    first = runner.invoke(commands, ["pipeline", config])
+    assert first.exit_code == 4, first.output
+    assert "5 exports, 5 of them new; 1 cannot be read; " in first.output
+    check_results(folder)
+    before = files(folder)
+    again = runner.invoke(commands, ["pipeline", config])
+    assert "5 exports, 0 of them new" in again.output
+    assert files(folder) == before
+    frame = spark.read.parquet(str(folder / "out" / "tables" / "brokers"))
+    seen = {(r.cluster, r["count"]) for r in frame.groupBy("cluster").count().collect()}
+    assert seen == {("east", 12), ("west", 12)}
+    fresh = kfast.generate(brokers=6, partitions=9, racks=2, seed=7)
+    kfast.write(fresh, folder / "fleet/west/20261122T0600.parquet")
+    (folder / "pipeline.toml").write_text(CONFIG.replace('name = "pairs"', 'name = "twos"'))
+    third = runner.invoke(commands, ["pipeline", config])
+    assert "5 exports, 5 of them new; 0 cannot be read" in third.output
+    assert not [name for name in files(folder) if name.startswith("sweeps/pairs")]
+
+
+@pytest.mark.slow
+def test_the_job_is_submitted(folder):
+    """As docs/spark.md says, in a folder that has nothing to do with the checkout."""
+    import pyspark
+
+    environ = dict(os.environ)
+    set_environment(environ)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    settings = [part for item in SETTINGS.items() for part in ("--conf", "=".join(item))]
+    done = subprocess.run(
+        [submit, "--master", "local[2]", *settings, kfast_command.__file__, "pipeline",
+         "pipeline.toml"],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == 4, done.stderr[-2000:]
+    assert "5 exports, 5 of them new; 1 cannot be read; " in done.stdout
+    check_results(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('exports = "fleet"', "", "missing required field `exports`"),
+        ('scenarios = "every_rack"', 'senarios = "x"', "unknown field `senarios`"),
+        ("offline>0", "onfline>0", "metric 'onfline' is unknown"),
+        ('exports = "fleet"', 'exports = "nothing"', "no file is there"),
+        ('"every_rack"', '"every_racks"', "scenarios 'every_racks' are unknown; allowed: bursts"),
+        ("n = 50", "m = 50", "required argument: 'n'; its arguments are k, n, seed"),
+        ('name = "pairs"', 'name = "racks"', "two sweeps have one name"),
+        ('name = "pairs"', 'name = "../pairs"', "a name is a letter or digit, then"),
+        ("min.insync.replicas", "min.isr", "default 'min.isr' is not one that kfast uses"),
+        ('output = "out"', 'output = "fleet/east"', "lies in"),
+        ('"fleet"\noutput = "out"', '"fleet/*/*"\noutput = "fleet/east"', "holds the export"),
+        ("[[sweep]]", "spark.tasks = 0\n[[sweep]]", "Expected `int` >= 1 - at `$.spark.tasks`"),
+    ],
+)
+def test_wrong_configurations_are_told(folder, old, new, message):
+    (folder / "pipeline.toml").write_text(CONFIG.replace(old, new, 1))
+    result = CliRunner().invoke(commands, ["pipeline", str(folder / "pipeline.toml")])
+    assert result.exit_code == 3
+    assert "pipeline.toml: " in result.output or "no file is there" in message
+    assert message in result.output
+
+
+def test_an_export_that_is_replaced_or_moved_while_it_is_read(folder, monkeypatch):
+    """No manifest says that results are of other bytes; results of what was moved away stay."""
+    from kfast.spark import snapshots
+
+    config = command.read_config(folder / "pipeline.toml")
+    job = command._job(config, folder)
+    source = folder / "fleet" / "east" / "20261120T0600.arrow"
+    place = folder / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
+    later = (folder / "fleet" / "east" / "20261121T0600.arrow").read_bytes()
+    make = snapshots._make
+
+    def replaced(*arguments):
+        source.write_bytes(later)
+        return make(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshots, "_make", replaced)
+        row = snapshots.run_snapshot(job, str(source))
+    assert "was replaced while it was read; the next run reads it again" in row["error"]
+    assert not place.exists()
+    row = snapshots.run_snapshot(job, str(source))
+    assert (row["error"], row["fresh"]) == (None, True)
+    before = files(folder)
+    source.unlink()
+    assert snapshots.run_snapshot(job, str(source)) == row | {"fresh": False}
+    assert files(folder) == before
+    row = snapshots.run_snapshot(job, str(source.with_name("20261119T0600.arrow")))
+    assert row["error"].endswith("20261119T0600.arrow: is not there any more")
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (('output = "out"', 'output = "fleet/out"'), "lies in .*fleet, so results would be taken for"),
+    (('exports = "fleet"', 'exports = "s3a://a/b"'), "exports is 's3a://a/b'; right is a path"),
+    (('output = "out"', 'output = "hdfs://a/b"'), "output is 'hdfs://a/b'; right is a path on a"),
+    (("n = 50, seed = 4}", 'n = 50, seed = 4}\n[spark]\nremote = "localhost"'),
+     "remote is 'localhost'; right is sc://HOST, sc://HOST:PORT"),
+])
+def test_places_that_cannot_be_are_refused_before_spark_starts(folder, change, said):
+    (folder / "pipeline.toml").write_text(CONFIG.replace(*change))
+    done = CliRunner().invoke(commands, ["pipeline", str(folder / "pipeline.toml")])
+    assert done.exit_code == 3
+    assert re.search(said, done.stderr)
+    assert sorted(p.name for p in folder.iterdir()) == ["fleet", "pipeline.toml"]
+
+
+@pytest.mark.parametrize("junk", [b"", b"{", b"null", b"\xff\xfe", b'{"cluster": "\xff"}'])
+def test_a_damaged_manifest_is_none(folder, junk):
+    from kfast.spark.snapshots import run_snapshot
+
+    job = command._job(command.read_config(folder / "pipeline.toml"), folder)
+    source = str(folder / "fleet" / "east" / "20261120T0600.arrow")
+    row = run_snapshot(job, source)
+    before = files(folder)
+    place = folder / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
+    place.write_bytes(junk)
+    assert run_snapshot(job, source) == row
+    assert files(folder) == before
+
+
+def test_a_configuration_that_is_no_text_is_refused(folder):
+    (folder / "pipeline.toml").write_bytes(b'exports = "\xff"')
+    with pytest.raises(kfast.InputError, match=r"pipeline.toml: .*can't decode byte 0xff"):
+        command.read_config(folder / "pipeline.toml")

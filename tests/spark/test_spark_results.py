@@ -1,0 +1,135 @@
+"""What Spark gives has the schemas of `kfast.schema` too, and rows that a join can use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import kfast
+from tests.conftest import ROOT
+from tests.journal.test_results import BY_NAME, NAMES, SPARK, check_schema, cluster, named
+
+pytestmark = pytest.mark.spark
+
+READ_BACK = ("sharded.requests", "sharded.transitions", "sharded.elections")
+"""Spark takes every column of a file for nullable."""
+
+
+@pytest.fixture(scope="module")
+def results(spark, tmp_path_factory):
+    """DataFrames, and tables that are made of some, by name."""
+    import kfast.spark
+
+    state, folder = cluster(), tmp_path_factory.mktemp("results")
+    every = kfast.every_broker(state)
+    (folder / "exports").mkdir()
+    kfast.write(state, folder / "exports" / "a.parquet")
+    (folder / "exports" / "b.txt").write_text("cut off")
+    frames = {
+        "sweep": kfast.spark.sweep(spark, state, every),
+        "sweep_partitions": kfast.spark.sweep_partitions(spark, state, every),
+        "sweep_brokers": kfast.spark.sweep_brokers(spark, state, every),
+        "scenarios": kfast.spark.scenario_rows(spark, every),
+        "fleet": kfast.spark.fleet(spark, folder / "exports", "every_rack"),
+    }
+    for name in ("brokers", "topics", "partitions", "cluster", "replicas", "assumptions"):
+        reader = spark.read.format("kfast").option("table", name)
+        assumes = ROOT / "bench_data" / "describe.txt"
+        export = assumes if name == "assumptions" else folder / "exports" / "a.parquet"
+        frames[f"source {name}"] = reader.load(str(export))
+    outcome = sharded(spark, state, folder)
+    for name in ("requests", "transitions", "elections"):
+        frames[f"sharded.{name}"] = getattr(outcome, name)
+    tables = {"sharded.counts": outcome.counts, "sharded.brokers": outcome.brokers}
+    tables["sharded.imbalance"], = outcome.imbalance
+    tables["sharded.replies"], tables["sharded.reassignments"] = (
+        table for table in outcome.replies if table is not None
+    )
+    shards = [kfast.read(path) for path in sorted((folder / "shards").glob("shard-*"))]
+    return frames, tables | pipeline(spark, folder), state, shards
+
+
+def sharded(spark, state, folder):
+    """Events of a cluster in three files, one of each kind of answer."""
+    import kfast.spark
+
+    kfast.spark.split(state, folder / "shards", shards=3)
+    plan = {named(state, 5): [2, 3, 4], ("nothing", 0): [1]}
+    return kfast.spark.fail(
+        spark, folder / "shards", output=folder / "out", journal="full", events=[
+            "on_controller_failover", ("on_broker_failure", [1]), ("rebalance_leaders", 10),
+            ("elect_leaders", {"partitions": [named(state, 3), ("nothing", 0)]}),
+            ("alter_partition_reassignments", plan),
+        ],
+    )
+
+
+def pipeline(spark, folder):
+    """What the pipeline reports, and what it writes."""
+    from kfast.spark.fleets import Exports
+    from kfast.spark.pipeline import run_pipeline
+    from kfast.spark.snapshots import Job
+    from kfast.spark.tallies import Alert, Sweep
+
+    alert = Alert("offline>=0", "offline", np.greater_equal, 0)
+    sweeps = (Sweep("racks", "every_rack", (alert,)),)
+    job = Job(Exports({}, "brokers.csv"), sweeps, str(folder / "results"))
+    tables = {"pipeline": run_pipeline(spark, folder / "exports", job)}
+    for name in ("summaries", "alerts"):
+        path, = (folder / "results" / name).rglob("*.parquet")
+        tables[f"pipeline.{name}"] = pq.ParquetFile(path).read()
+    return tables
+
+
+def test_every_result_of_spark_is_made(results):
+    frames, tables, *_ = results
+    names = {name.removeprefix("source ") for name in (*frames, *tables)}
+    assert names >= SPARK
+    assert names - SPARK <= set(NAMES)
+
+
+def test_a_frame_has_the_types_that_the_schema_says(results):
+    """The same names, order, types and nullability; and no null where there may be none."""
+    from kfast.spark.columns import sourced, spark_schema
+
+    for name, frame in results[0].items():
+        expected = BY_NAME[name.removeprefix("source ")].schema
+        expected = sourced(expected) if name.startswith("source ") else expected
+        types = spark_schema(expected)
+        if name in READ_BACK:
+            assert frame.schema.fieldNames() == types.fieldNames()
+            assert all(field.nullable for field in frame.schema)
+        else:
+            assert frame.schema == types, name
+        table = frame.toArrow()
+        assert table.num_rows > 0, name
+        check_schema(table.cast(expected), expected)
+
+
+def test_a_table_is_what_the_schema_says(results):
+    for name, table in results[1].items():
+        assert table.num_rows > 0, name
+        check_schema(table, BY_NAME[name].schema)
+
+
+def test_partition_row_of_a_sweep_is_the_row_of_the_state(results):
+    frames, _, state, _ = results
+    table = frames["sweep_partitions"].toArrow().sort_by("partition_row")
+    rows = table["partition_row"].to_numpy()
+    assert rows.tolist() == list(range(state.n_partitions))
+    assert table["partition"].to_pylist() == state.partition[rows].tolist()
+    assert table.equals(kfast.sweep_partitions(state, kfast.every_broker(state)).cast(table.schema))
+
+
+def test_partition_row_of_a_shard_is_the_row_of_its_file(results):
+    """The files in their order are the shards; each is a cluster of its own."""
+    frames, _, _, files = results
+    table = frames["sharded.transitions"].toArrow()
+    assert set(table["shard"].to_pylist()) == {0, 1, 2}
+    for number, part in enumerate(files):
+        mine = table.filter(pc.equal(table["shard"], number))
+        keys = [named(part, row) for row in mine["partition_row"].to_pylist()]
+        assert keys == list(zip(mine["topic"].to_pylist(), mine["partition"].to_pylist(),
+                                strict=True))

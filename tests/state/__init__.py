@@ -1,0 +1,1 @@
+"""The state of a cluster: columns, names, copies, digests."""

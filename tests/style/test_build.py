@@ -1,0 +1,49 @@
+"""The digest of a build: of what runs, wherever it lies."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+
+import pytest
+
+import kfast
+from kfast.kernels.sources import sources_digest
+from tests.conftest import ROOT
+from tests.support.other_python import other_kfast
+
+
+def digest_of(place):
+    """Digest of the kfast that a place has, as a process of its own says it."""
+    code = "import kfast; print(kfast.__file__, kfast.build_digest())"
+    said = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(place)}, cwd=place, check=True,
+        capture_output=True, text=True,
+    )
+    file, digest = said.stdout.split()
+    assert file == str(place / "kfast" / "__init__.py")
+    return digest
+
+
+@pytest.mark.kernels
+def test_the_kernels_are_compiled_from_the_sources_that_are_here():
+    """Where this fails, build them: `python setup.py build_ext --inplace`."""
+    made = importlib.util.spec_from_file_location("setup_of_kfast", ROOT / "setup.py")
+    setup = importlib.util.module_from_spec(made)
+    made.loader.exec_module(setup)
+    assert sources_digest() == setup.digest_sources()
+
+
+def test_the_digest_is_the_same_wherever_it_lies(tmp_path):
+    copy = other_kfast(tmp_path, "errors.py", "kfast", "kfast")
+    assert digest_of(copy) == kfast.build_digest()
+    assert re.fullmatch("[0-9a-f]{16}", kfast.build_digest())
+
+
+@pytest.mark.parametrize(
+    ("file", "old"), [("__init__.py", '__version__ = "0'), ("spark/shards.py", "REBALANCE, ELECT")]
+)
+def test_another_version_and_another_python_file_change_it(tmp_path, file, old):
+    assert digest_of(other_kfast(tmp_path, file, old, f"\n{old}")) != kfast.build_digest()

@@ -1,0 +1,308 @@
+"""Where kfast's journal of an event differs from the twin's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from kfast.schema import LEADER_DURING_DELETE
+from tests.support.reference import Journal, Partition, Row
+from tests.support.reference_profiles import ZK_3_9, Profile
+
+RECORD = ("leader", "leader_epoch", "isr", "recovery", "version", "controller_epoch", "replicas",
+          "adding", "removing", "is_new")
+SETS = ("isr", "isr_before", "adding", "removing")
+
+
+def plain(value: Any, key: str = "") -> Any:
+    """A value in which a set's order no longer shows."""
+    if isinstance(value, list | tuple) and key in SETS:
+        return tuple(sorted(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def pick(row: Row, keys: Iterable[str]) -> dict[str, Any]:
+    """Some values of a row."""
+    return {key: plain(row.get(key), key) for key in keys}
+
+
+class Steps:
+    """Numbers the steps that left a trace, so that a step with nothing to say does not count.
+
+    Where kfast takes a step for many partitions that Kafka takes one after another, the steps of
+    each partition are numbered by themselves (`apart`).
+    """
+
+    def __init__(self, traces: Iterable[tuple[Partition | None, int]], apart: bool) -> None:
+        self.apart = apart
+        steps: dict[Partition | None, set[int]] = {}
+        for p, step in traces:
+            steps.setdefault(p if apart else None, set()).add(step)
+        self.ranks = {
+            p: {step: at for at, step in enumerate(sorted(some))} for p, some in steps.items()
+        }
+
+    def of(self, p: Partition | None, step: int) -> int:
+        """The number of a step; -1 where it left no trace."""
+        return self.ranks.get(p if self.apart else None, {}).get(step, -1)
+
+
+def group(rows: Iterable[tuple[Partition, Any]]) -> dict[Partition, list[Any]]:
+    """Rows by partition, in order within each."""
+    groups: dict[Partition, list[Any]] = {}
+    for p, row in rows:
+        groups.setdefault(p, []).append(row)
+    return groups
+
+
+def name(row: Row) -> Partition:
+    """The partition of a row of kfast's tables."""
+    return row["topic"], row["partition"]
+
+
+class TwinView:
+    """The twin's journal as comparable tables."""
+
+    def __init__(
+        self, journal: Journal, apart: bool = False, profile: Profile = ZK_3_9
+    ) -> None:
+        self.journal = journal
+        self.apart, self.profile = apart, profile
+        self.without_deleted = apart and profile.metadata_has_deleted
+        self.tables: dict[str, Any] = {}
+        self.added = [row for row in journal.additions if row["kind"] != "UpdateMetadata"]
+        traces: list[tuple[Partition | None, int]] = [
+            (row["partition"], row["step"]) for row in (
+                *journal.transitions, *journal.elections, *journal.refusals, *self.added
+            )
+        ]
+        for step, sent in journal.sent:
+            parts = [*sent.leader_and_isr.values(), *sent.stop_replica.values()]
+            traces += [(p, step) for part in parts for p in part]
+            traces += [(p, step) for p, _ in self._metadata(sent.update_metadata)]
+            if sent.update_metadata_brokers:
+                traces.append((None, step))
+        self.steps = Steps(traces, apart)
+
+    def table(self, which: str) -> Any:
+        """One table; made once."""
+        if which not in self.tables:
+            self.tables[which] = getattr(self, which)()
+        return self.tables[which]
+
+    def _rows(self, rows: list[Row], keys: tuple[str, ...]) -> dict[Partition, list[Any]]:
+        return group(
+            (row["partition"], (self._step(row), pick(row, keys))) for row in rows
+        )
+
+    def _step(self, row: Row) -> int:
+        return self.steps.of(row["partition"], row["step"])
+
+    def transitions(self) -> dict[Partition, list[Any]]:
+        return self._rows(self.journal.transitions, ("broker_id", "from_state", "to_state"))
+
+    def refusals(self) -> dict[Partition, list[Any]]:
+        keys = ("broker_id", "from_state", "to_state", "code", "error")
+        return self._rows(self.journal.refusals, keys)
+
+    def elections(self) -> dict[Partition, list[Any]]:
+        return group(
+            (row["partition"], (self._step(row), election(row)))
+            for row in self.journal.elections
+        )
+
+    def additions(self) -> dict[Partition, list[Any]]:
+        return group(
+            (row["partition"], (self._step(row), addition(row, self.profile)))
+            for row in self.added
+        )
+
+    def requests(self) -> dict[Partition, list[Any]]:
+        rows = []
+        for step, sent in self.journal.sent:
+            for kind, part in (("LeaderAndIsr", sent.leader_and_isr),
+                               ("StopReplica", sent.stop_replica)):
+                for b, entries in part.items():
+                    for p, entry in entries.items():
+                        head = (self.steps.of(p, step), kind, b, sent.broker_epochs[b])
+                        rows.append((p, (*head, request(kind, entry))))
+        return in_order(group(rows))
+
+    def update_metadata(self) -> dict[Partition, list[Any]]:
+        return group(
+            (p, (self.steps.of(p, step), pick(entry, METADATA)))
+            for step, sent in self.journal.sent
+            for p, entry in self._metadata(sent.update_metadata)
+        )
+
+    def _metadata(self, entries: dict[Partition, Row]) -> list[tuple[Partition, Row]]:
+        return [(p, e) for p, e in entries.items() if not (self.without_deleted and deleted(e))]
+
+    def update_metadata_brokers(self) -> list[Any]:
+        told = [(step, b) for step, sent in self.journal.sent for b in sent.update_metadata_brokers]
+        return told_brokers(self.steps, told)
+
+
+def deleted(row: Row) -> bool:
+    """Whether an entry of UpdateMetadata says that its topic is queued.
+
+    Before 2.0 every batch names all such partitions, so that their steps are those of others.
+    """
+    return bool(row["leader"] == LEADER_DURING_DELETE)
+
+
+def told_brokers(steps: Steps, told: list[tuple[int, int]]) -> list[Any]:
+    """(step, broker) of UpdateMetadata; brokers alone where steps are of partitions."""
+    if steps.apart:
+        return sorted({b for _, b in told})
+    return sorted((steps.of(None, step), b) for step, b in told)
+
+
+METADATA = ("controller_epoch", "leader", "leader_epoch", "isr", "version", "replicas",
+            "offline_replicas")
+
+
+def in_order(groups: dict[Partition, list[Any]]) -> dict[Partition, list[Any]]:
+    """Rows of each partition in the order (step, kind, broker)."""
+    return {p: sorted(rows, key=lambda row: row[:3]) for p, rows in groups.items()}
+
+
+def addition(row: Row, profile: Profile) -> dict[str, Any]:
+    """What is compared of an addition to a batch; before 2.4 a bump told a set of replicas."""
+    keys = ("kind", "to", *RECORD) if row["kind"] == "LeaderAndIsr" else ("kind", "to", "delete")
+    seen = pick(row, keys)
+    if not profile.cancels_reassignments:
+        seen["to"] = tuple(sorted(seen["to"]))
+    return seen
+
+
+def request(kind: str, row: Row) -> dict[str, Any]:
+    """What is compared of a partition in a request."""
+    return pick(row, RECORD if kind == "LeaderAndIsr" else ("leader_epoch", "delete"))
+
+
+def election(row: Row) -> dict[str, Any]:
+    """What is compared of an election: how it went, and the new record if there is one."""
+    seen = pick(row, ("strategy", "code", "unclean"))
+    if row["code"] in ("ELECTED", "INITIALIZED"):
+        seen |= pick(row, ("leader", "isr", "leader_epoch", "version", "recovery"))
+    if row["strategy"] != "INITIALIZATION":
+        seen |= pick(row, ("leader_before", "isr_before"))
+    return seen
+
+
+class KfastView:
+    """kfast's journal as comparable tables."""
+
+    TABLES = ("transitions", "elections", "refusals", "additions", "requests",
+              "update_metadata_brokers")
+
+    def __init__(
+        self, outcome: Any, apart: bool = False, profile: Profile = ZK_3_9
+    ) -> None:
+        self.profile = profile
+        self.rows = {
+            table: getattr(outcome, table).to_pylist()
+            for table in (*self.TABLES, "update_metadata")
+        }
+        self.rows["additions"] = [
+            row for row in self.rows["additions"] if row["kind"] != "UpdateMetadata"
+        ]
+        if apart and profile.metadata_has_deleted:
+            told = self.rows["update_metadata"]
+            self.rows["update_metadata"] = [row for row in told if not deleted(row)]
+        self.steps = Steps((
+            (name(row) if "topic" in row else None, row["step"])
+            for rows in self.rows.values() for row in rows
+        ), apart)
+
+    def table(self, which: str) -> Any:
+        """One table."""
+        rows = self.rows[which]
+        if which == "update_metadata_brokers":
+            return told_brokers(self.steps, [(row["step"], row["broker_id"]) for row in rows])
+        groups = group((name(row), self._comparable(which, row)) for row in rows)
+        return in_order(groups) if which == "requests" else groups
+
+    def _comparable(self, which: str, row: Row) -> Any:
+        step = self.steps.of(name(row), row["step"])
+        if which == "transitions":
+            return step, pick(row, ("broker_id", "from_state", "to_state"))
+        if which == "refusals":
+            return step, pick(row, ("broker_id", "from_state", "to_state", "code", "error"))
+        if which == "elections":
+            return step, election(row)
+        if which == "additions":
+            return step, addition(row, self.profile)
+        if which == "update_metadata":
+            return step, pick(row, METADATA)
+        head = (step, row["kind"], row["broker_id"], row["broker_epoch"])
+        return (*head, request(row["kind"], row))
+
+
+def journals_differ(twin: TwinView, outcome: Any) -> str | None:
+    """The first table, partition and row in which two journals differ."""
+    kfast = KfastView(outcome, twin.apart, twin.profile)
+    for which in (*KfastView.TABLES, "update_metadata"):
+        wanted, found = twin.table(which), kfast.table(which)
+        if wanted == found:
+            continue
+        if isinstance(wanted, list):
+            return f"{which}: the twin has {wanted}, kfast has {found}"
+        for p in sorted({*wanted, *found}):
+            if wanted.get(p) != found.get(p):
+                return (
+                    f"{which} of {p[0]}-{p[1]}:\n  twin  {wanted.get(p)}\n"
+                    f"  kfast {found.get(p)}"
+                )
+    return counts_differ(twin.journal, outcome)
+
+
+def counts_differ(journal: Journal, outcome: Any) -> str | None:
+    """Where the counts of an outcome are not those of the twin's rows."""
+    cells = Counter((row["from_state"], row["to_state"]) for row in journal.transitions)
+    if cells != Counter(outcome.counts.transitions):
+        return f"counts.transitions: the twin has {cells}, kfast has {outcome.counts.transitions}"
+    sent, named = told_by(journal)
+    requests, partitions = outcome.counts.requests, outcome.counts.request_partitions
+    for which, wanted, found in (("requests", sent, requests),
+                                 ("request_partitions", named, partitions)):
+        totals = Counter(dict.fromkeys(KINDS, 0))
+        for (kind, _), count in wanted.items():
+            totals[kind] += count
+        if totals != Counter(found):
+            return f"counts.{which}: the twin has {totals}, kfast has {found}"
+    return None
+
+
+KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+
+
+def told_by(journal: Journal) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
+    """By kind and broker: requests, and the partitions that they name."""
+    sent: Counter[tuple[str, int]] = Counter()
+    named: Counter[tuple[str, int]] = Counter()
+    for _, batch in journal.sent:
+        shared = dict.fromkeys(batch.update_metadata_brokers, batch.update_metadata)
+        for kind, parts in zip(
+            KINDS, (batch.leader_and_isr, shared, batch.stop_replica), strict=True
+        ):
+            for b, part in parts.items():
+                sent[kind, b] += 1
+                named[kind, b] += len(part)
+    return sent, named
+
+
+def request_counts_differ(journal: Journal, outcome: Any) -> str | None:
+    """Where the requests of some broker are not as many as the twin's, or name fewer."""
+    sent, named = told_by(journal)
+    found: Counter[tuple[str, int]] = Counter()
+    naming: Counter[tuple[str, int]] = Counter()
+    for row in outcome.request_counts.to_pylist():
+        found[row["kind"], row["broker_id"]] += row["requests"]
+        naming[row["kind"], row["broker_id"]] += row["partitions"]
+    for what, wanted, ours in (("requests", sent, found), ("partitions named", named, naming)):
+        if wanted != ours:
+            return f"{what} by broker: the twin has {+wanted}, kfast has {+ours}"
+    return None

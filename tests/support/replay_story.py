@@ -1,0 +1,45 @@
+"""A short story of a small cluster, logged by a controller of any version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.log_events import LoggedController
+from tests.support.states import read_state
+
+BEFORE = """
+    partition  ar   isr  leader  epoch  state
+    calm-0     2,3  2,3  2       2      ONLINE
+"""
+CONTROLLER_LOG = "broker-1/controller.log"
+STATE_CHANGE_LOG = "broker-1/state-change.log"
+OF_ANY_RELEASE = """\
+[2021-05-01 10:00:00,001] INFO [Controller id=1] Ready to serve as the new controller with \
+epoch 4 (kafka.controller.KafkaController)
+[2021-05-01 10:00:09,001] INFO [Controller id=1] Processing automatic preferred replica leader \
+election (kafka.controller.KafkaController)
+"""
+"""What every release from 2.3 on would write."""
+
+
+def short_story(version: str) -> LoggedController:
+    """Tell how broker 1 becomes controller, 3 fails and comes back, and 2 shuts down."""
+    state = read_state(
+        BEFORE, brokers=[1, 2, 3], controller_id=-1, leader_recovery_supported=version == "3.9"
+    )
+    told = LoggedController(state, version)
+    told.fail_over(1)
+    told.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "solo": [[3]]})
+    told.change_brokers(failed=[3])
+    told.change_brokers(started=[3])
+    told.catch_up([3])
+    told.rebalance()
+    told.shut_down(2)
+    told.change_brokers(failed=[2])
+    return told
+
+
+def write_logs(directory: Path, version: str = "2.4") -> Path:
+    """Write the story's files below a directory."""
+    short_story(version).log.save(directory)
+    return directory
