@@ -44,7 +44,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def spark():
     """Give a session of two tasks, four tries each; skip without Java, but fail in CI."""
-    from tests import spark_session
+    from tests.support import spark_session
 
     spark_session.need_java()
     spark_session.set_environment(os.environ)

@@ -100,7 +100,7 @@ def test_the_same_version_of_another_build_is_refused(folder):
 
     sent = packed(for_workers(partial(sum, [1, 2])))
     assert unpickle(python_with(folder, ROOT), sent) == "3\n"
-    place = other_kfast(folder / "edited", "scenarios/kinds.py", "TABLE_SCENARIOS = 65_536",
+    place = other_kfast(folder / "edited", "sweeps/scenarios.py", "TABLE_SCENARIOS = 65_536",
                         "TABLE_SCENARIOS = 65_535")
     line = unpickle(python_with(folder, place), sent)
     assert re.fullmatch(
@@ -123,7 +123,7 @@ def test_a_kfast_without_kernels_is_refused(folder):
 def test_an_older_kfast_that_cannot_say_its_build_is_refused(folder):
     from kfast.spark.workers import for_workers
 
-    place = other_kfast(folder / "oldest", "__init__.py", '    "build": "build_digest",\n', "")
+    place = other_kfast(folder / "oldest", "__init__.py", '    "state.build": "build_digest",\n', "")
     line = unpickle(python_with(folder, place), packed(for_workers(partial(sum, [1, 2]))))
     assert "(build unknown), the driver" in line
 
