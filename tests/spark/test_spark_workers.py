@@ -123,7 +123,8 @@ def test_a_kfast_without_kernels_is_refused(folder):
 def test_an_older_kfast_that_cannot_say_its_build_is_refused(folder):
     from kfast.spark.workers import for_workers
 
-    place = other_kfast(folder / "oldest", "__init__.py", '    "state.build": "build_digest",\n', "")
+    listed = '    "state.build": "build_digest",\n'
+    place = other_kfast(folder / "oldest", "__init__.py", listed, "")
     line = unpickle(python_with(folder, place), packed(for_workers(partial(sum, [1, 2]))))
     assert "(build unknown), the driver" in line
 
