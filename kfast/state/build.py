@@ -9,7 +9,6 @@ import functools
 import hashlib
 from pathlib import Path
 
-from kfast import __version__
 from kfast.kernels.sources import sources_digest
 
 __all__ = ["build_digest"]
@@ -19,11 +18,11 @@ __all__ = ["build_digest"]
 def build_digest() -> str:
     """Digest of the code of this process: 16 hexadecimal digits.
 
-    It stands for the version, for the sources of the kernels as they were compiled (an edited
-    kernel counts when it is built), and for every Python file of the package as it lies there when
-    this is first asked.
+    It stands for the sources of the kernels as they were compiled (an edited kernel counts when it
+    is built), and for every Python file of the package, that with the version among them, as it
+    lies there when this is first asked.
     """
-    digest = hashlib.sha256(f"{__version__}\0{sources_digest()}\0".encode())
+    digest = hashlib.sha256(f"{sources_digest()}\0".encode())
     root = Path(__file__).parent.parent
     for path in sorted(root.rglob("*.py")):
         digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
