@@ -18,8 +18,9 @@ from tests.support.every_state import (
     every_partition,
     every_reassignment,
     every_replica,
+    run_partitions,
+    run_replicas,
 )
-from tests.support.twin_machines import run_partitions, run_replicas
 from tests.support.twin_state import tables_of
 
 pytestmark = pytest.mark.kernels
