@@ -11,17 +11,9 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
+from tests.style.places import FOLDERS, PAGES, ROOT, SOURCES, assert_none, name_of
 
-ROOT = Path(__file__).resolve().parents[2]
 RULES = "docs/controller.md"
-FOLDERS = ("kfast", "pyspark_kfast", "tests", "benchmarks", "bench_data", "docs")
-SOURCES = sorted(
-    path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
-    if path.suffix in {".py", ".pyx", ".pxd", ".pyi", ".h"}
-)
-PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "bench_data" / "README.md",
-         *sorted((ROOT / "docs").glob("*.md"))]
 MADE = [
     line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if "/" in line[1:-1]
 ]
@@ -38,11 +30,6 @@ PART = re.compile(
 ALONE = re.compile(rf"(?<![\w`\])])\({DOTTED}(?:(?:, | and | to ){DOTTED})*\)|^{DOTTED}[,:;]")
 ELSEWHERE = {"Encodings.md", "thrift-compact-protocol.md", "growth.md"}
 """Pages of others, and one that a benchmark writes."""
-
-
-def name_of(path):
-    """A file's name in messages and test ids."""
-    return path.relative_to(ROOT).as_posix()
 
 
 def one_line(text):
@@ -66,6 +53,7 @@ def headings(page):
     return {part.split("\n", 1)[0]: part for part in parts[1:]}
 
 
+@functools.cache
 def sections(page):
     """The text of each section, by its number and by its name; a chapter has its sections'."""
     found = {}
@@ -78,6 +66,7 @@ def sections(page):
     return found
 
 
+@functools.cache
 def anchors(page):
     """What links to a page's headings end with."""
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(page)}
@@ -91,16 +80,23 @@ def citations(text):
                 yield found[1], section
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_every_section_that_a_source_cites_is_there(path):
+def test_every_section_that_a_source_cites_is_there():
     """And so are the steps, the rows and the names that it cites of a section."""
-    for text in prose(path):
+
+    def missing(text):
         for page, section in citations(text):
-            assert section in sections(ROOT / (page or RULES)), f"{section}: {text}"
+            if section not in sections(ROOT / (page or RULES)):
+                yield section
         for before, number, other, name, step in PART.findall(text):
             body = sections(ROOT / RULES)[number or other]
             wanted = rf"^ *{step}\. |- {step}:|\| {step} \|" if step else rf"\b{before or name}\b"
-            assert re.search(wanted, body, re.MULTILINE), f"section {number or other}: {text}"
+            if not re.search(wanted, body, re.MULTILINE):
+                yield f"section {number or other}, {step or before or name}"
+
+    assert_none(
+        f"{name_of(path)}: {what}: {text}"
+        for path in SOURCES for text in prose(path) for what in missing(text)
+    )
 
 
 def test_the_rules_refer_to_sections_that_are_there():
@@ -111,65 +107,89 @@ def test_the_rules_refer_to_sections_that_are_there():
     assert {number for some in found for number in re.findall(DOTTED, some)} <= set(sections(page))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_a_source_says_whose_sections_it_cites(path):
+def test_a_source_says_whose_sections_it_cites():
     """A section without a page is one of docs/controller.md, and the head of the file says so."""
-    texts = prose(path)
-    for text in texts:
-        if any(page is None for page, _ in citations(text)):
-            assert RULES in texts[0], f"the head does not name {RULES}: {text}"
+    assert_none(
+        f"{name_of(path)}: the head does not name {RULES}: {text}"
+        for path in SOURCES
+        for text in prose(path)
+        if RULES not in prose(path)[0] and any(page is None for page, _ in citations(text))
+    )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_number_stands_alone(path):
+def test_no_number_stands_alone():
     """A number by itself may be a section or a version of Kafka: a word says which."""
-    for text in prose(path):
-        assert not ALONE.search(text), text
+    assert_none(
+        f"{name_of(path)}: {text}"
+        for path in SOURCES for text in prose(path) if ALONE.search(text)
+    )
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=name_of)
-def test_nobody_cites_what_is_not_here(path):
+def test_nobody_cites_what_is_not_here():
     """No other specification, and no page that has another name or place."""
-    text = path.read_text("utf-8")
-    if path != Path(__file__):
-        assert not re.search(r"\bspecification\b|shared/spec|\bspec/", text, re.IGNORECASE)
-    for found in re.findall(r"[\w./-]+\.md\b", "" if path in PAGES else " ".join(prose(path))):
-        assert found in ELSEWHERE or (ROOT / found).exists() or found.startswith("../shared/data/")
+    assert_none(
+        f"{name_of(path)}: {match[0]}"
+        for path in [*SOURCES, *PAGES]
+        if path != Path(__file__)
+        for match in re.finditer(
+            r"\bspecification\b|shared/spec|\bspec/", path.read_text("utf-8"), re.IGNORECASE
+        )
+    )
+    assert_none(
+        f"{name_of(path)}: {page}"
+        for path in SOURCES
+        for page in re.findall(r"[\w./-]+\.md\b", " ".join(prose(path)))
+        if page not in ELSEWHERE and not page.startswith("../shared/data/")
+        and not (ROOT / page).exists()
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_leads_somewhere(page):
+def test_every_link_leads_somewhere():
     """To a file, and to a heading of it."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
-        if "://" in target:
-            continue
+
+    def leads(page, target):
         name, _, anchor = target.partition("#")
         file = page.parent / name if name else page
-        assert file.exists(), target
-        assert not anchor or anchor in anchors(file), target
+        return file.exists() and (not anchor or anchor in anchors(file))
+
+    assert_none(
+        f"{name_of(page)}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8"))
+        if "://" not in target and not leads(page, target)
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_file_that_a_page_names_is_there(page):
+def test_every_file_that_a_page_names_is_there():
     """Wherever a path begins with a folder of the repository, but for what commands make."""
     pattern = rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*-]*"
-    for name in re.findall(pattern, page.read_text("utf-8")):
-        path = name.rstrip("./")
-        made = any(path.startswith(folder) for folder in MADE)
-        assert made or any(ROOT.glob(path)), name
+    assert_none(
+        f"{name_of(page)}: {name}"
+        for page in PAGES
+        for name in re.findall(pattern, page.read_text("utf-8"))
+        if not name.startswith(tuple(MADE)) and not any(ROOT.glob(name.rstrip("./")))
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_examples_that_show_an_answer_read_what_is_there(page):
+def test_the_examples_that_show_an_answer_read_what_is_there():
     """What a command is given is in the repository, or a command of the page has made it."""
-    text = page.read_text("utf-8")
-    made = " ".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    for line in re.findall(r"^```console.*\n\$ (.*)$", text, re.MULTILINE):
-        _, _, *words = shlex.split(line)
-        given = [word for at, word in enumerate(words)
-                 if "/" in word or (at == 0 and not word.startswith("-"))]
-        for word in given:
-            assert (ROOT / word).exists() or word in made.split(), line
+
+    def inputs(text):
+        for line in re.findall(r"^```console.*\n\$ (.*)$", text, re.MULTILINE):
+            _, _, *words = shlex.split(line)
+            yield from (word for at, word in enumerate(words)
+                        if "/" in word or (at == 0 and not word.startswith("-")))
+
+    def made(text):
+        return " ".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)).split()
+
+    texts = {page: page.read_text("utf-8") for page in PAGES}
+    assert_none(
+        f"{name_of(page)}: {word}"
+        for page, text in texts.items()
+        for word in inputs(text)
+        if not (ROOT / word).exists() and word not in made(text)
+    )
 
 
 def test_the_table_of_modules_names_modules():
