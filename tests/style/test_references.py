@@ -6,23 +6,19 @@ its section: docs/formats.md, section "Describe text".
 
 from __future__ import annotations
 
-import functools
 import re
 import shlex
 from pathlib import Path
 
+from docs import rules_table
+from tests.style.citations import DOTTED, NUMBER, RULES, anchors, citations, prose, sections
 from tests.style.places import FOLDERS, PAGES, ROOT, SOURCES, assert_none, name_of
 
-RULES = "docs/controller.md"
 MADE = [
     line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if "/" in line[1:-1]
 ]
 """Folders that commands of the pages fill: they are in no checkout."""
 
-NUMBER = r"[1-9](?:\.\d{1,2})?"
-DOTTED = r"[1-9]\.\d{1,2}"
-NUMBERS = rf"{NUMBER}(?:(?:, |,? and | to ){NUMBER})*(?![\w%])"
-CITED = re.compile(rf'(?:(docs/\w+\.md), |\d{{4}}, )?\b[Ss]ections? ({NUMBERS}|"[^"]+")')
 PART = re.compile(
     rf"`(\w+)[^`]*` of section ({NUMBER})"
     rf"|[Ss]ection ({NUMBER}), (?:`(\w+)|(?:steps?|rows?) ([A-Z]?\d+))"
@@ -32,63 +28,15 @@ ELSEWHERE = {"Encodings.md", "thrift-compact-protocol.md", "growth.md"}
 """Pages of others, and one that a benchmark writes."""
 
 
-def one_line(text):
-    """A text without line breaks, and without what comments begin with."""
-    return re.sub(r"\s*\n[\s#*]*", " ", text)
-
-
-@functools.cache
-def prose(path):
-    """Docstrings and comments of a source, each on one line; the first is its head."""
-    found = re.findall(r'"""(.*?)"""|/\*(.*?)\*/|((?:^[ \t]*#[^\n]*\n)+|#[^\n]*)',
-                       path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    return [one_line(next(filter(None, parts), "")).strip(" #") for parts in found]
-
-
-@functools.cache
-def headings(page):
-    """Headings of a page, and each with the text below it."""
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    parts = re.split(r"^#+ +(?=.)", text, flags=re.MULTILINE)
-    return {part.split("\n", 1)[0]: part for part in parts[1:]}
-
-
-@functools.cache
-def sections(page):
-    """The text of each section, by its number and by its name; a chapter has its sections'."""
-    found = {}
-    for heading, text in headings(page).items():
-        found[f'"{heading}"'] = text
-        number = re.match(rf"({NUMBER})\.? ", heading)
-        if number:
-            found[number[1]] = text
-            found[number[1][0]] += text
-    return found
-
-
-@functools.cache
-def anchors(page):
-    """What links to a page's headings end with."""
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(page)}
-
-
-def citations(text):
-    """(page, section) of everything that a text cites; the page is None where it is not named."""
-    for found in CITED.finditer(text):
-        if not re.match(r"\d{4}, ", found[0]):  # what follows a year is a paper's
-            for section in re.findall(rf'"[^"]+"|{NUMBER}', found[2]):
-                yield found[1], section
-
-
 def test_every_section_that_a_source_cites_is_there():
     """And so are the steps, the rows and the names that it cites of a section."""
 
     def missing(text):
         for page, section in citations(text):
-            if section not in sections(ROOT / (page or RULES)):
+            if section not in sections(ROOT / page if page else RULES):
                 yield section
         for before, number, other, name, step in PART.findall(text):
-            body = sections(ROOT / RULES)[number or other]
+            body = sections(RULES)[number or other]
             wanted = rf"^ *{step}\. |- {step}:|\| {step} \|" if step else rf"\b{before or name}\b"
             if not re.search(wanted, body, re.MULTILINE):
                 yield f"section {number or other}, {step or before or name}"
@@ -101,19 +49,18 @@ def test_every_section_that_a_source_cites_is_there():
 
 def test_the_rules_refer_to_sections_that_are_there():
     """On docs/controller.md itself a number in parentheses is one of its sections."""
-    page = ROOT / RULES
-    found = re.findall(rf"\(({DOTTED}(?:(?:, | and ){DOTTED})*)[,)]", page.read_text("utf-8"))
+    found = re.findall(rf"\(({DOTTED}(?:(?:, | and ){DOTTED})*)[,)]", RULES.read_text("utf-8"))
     assert len(found) > 50
-    assert {number for some in found for number in re.findall(DOTTED, some)} <= set(sections(page))
+    assert {number for some in found for number in re.findall(DOTTED, some)} <= set(sections(RULES))
 
 
 def test_a_source_says_whose_sections_it_cites():
     """A section without a page is one of docs/controller.md, and the head of the file says so."""
     assert_none(
-        f"{name_of(path)}: the head does not name {RULES}: {text}"
+        f"{name_of(path)}: the head does not name {name_of(RULES)}: {text}"
         for path in SOURCES
         for text in prose(path)
-        if RULES not in prose(path)[0] and any(page is None for page, _ in citations(text))
+        if name_of(RULES) not in prose(path)[0] and any(page is None for page, _ in citations(text))
     )
 
 
@@ -198,3 +145,20 @@ def test_the_table_of_modules_names_modules():
     assert len(rows) > 10
     for name in re.findall(r"`([^`]+)`", " ".join(rows)):
         assert (ROOT / "kfast" / name).exists(), name
+
+
+def test_the_table_of_rules_is_current():
+    """docs/rules.md is what `python -m docs.rules_table` writes."""
+    assert rules_table.PAGE.read_text("utf-8") == rules_table.page(), (
+        "write docs/rules.md anew: python -m docs.rules_table"
+    )
+
+
+def test_every_section_has_a_rule_and_a_test():
+    """Of chapters 2 to 8 of docs/controller.md."""
+    assert_none(
+        f"section {heading} has no {wanted}"
+        for heading, row in rules_table.table().items()
+        for wanted, files in (("rule", row["rules"] + row["kernels"]), ("test", row["tests"]))
+        if not files
+    )
