@@ -8,9 +8,8 @@ from random import Random
 import pytest
 
 from kfast.log_replay import replay
-from tests.support.log_events import LoggedController
-from tests.support.log_forms import FORMS, VERSIONS
-from tests.support.log_texts import Wording
+from tests.support.log_forms import FORMS, VERSIONS, Wording
+from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
 BEFORE = """

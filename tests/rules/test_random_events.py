@@ -27,7 +27,7 @@ from kfast.schema import (
     Strategy,
 )
 from tests.support.event_run import Coverage, DifferenceError, Sequence
-from tests.support.random_faults import FAULTS
+from tests.support.random_events import FAULTS
 from tests.support.reference_profiles import PROFILES
 
 EVENTS = 200

@@ -1,11 +1,17 @@
-"""How a partition moves (docs/controller.md, sections 6.6 and 6.7); one claim per test."""
+"""How a partition moves: who asks, what is checked, each step, and stores that fail on the way.
+
+Source: docs/controller.md, sections 6.6 and 6.7; 6.1, 6.2 and 6.10 for when moves go on.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from kfast import Controller, Store
+from kfast import ArgumentError, Code, Controller, ReplicaState, RowError, Store
 from kfast.schema import FLAG_BEING_REASSIGNED
 from kfast.testing import invariants
 from tests.support.readings import announced, answers, lines, moves, refused, sent
@@ -392,3 +398,646 @@ def test_asking_again_for_the_same_targets_begins_again():
         A2 t-0/4 NewReplica to NewReplica: IllegalState
         A2 t-0/5 NewReplica to NewReplica: IllegalState
     """)
+
+
+CLUSTER = """
+    partition  ar     adding  removing  isr    leader  epoch  state
+    t-0        1,2,3  -       -         1,2,3  1       7      ONLINE
+    t-1        1,5    -       -         1      1       7      ONLINE
+    t-2        4,1,2  4       1         1,2    1       7      ONLINE
+    t-3        -      -       -         -      -       -      -
+    q-0        1,2    -       -         1,2    1       7      ONLINE
+"""
+INVALID, UNKNOWN, NOTHING = (
+    "INVALID_REPLICA_ASSIGNMENT", "UNKNOWN_TOPIC_OR_PARTITION", "NO_REASSIGNMENT_IN_PROGRESS",
+)
+
+
+def cluster(**options):
+    """Brokers 1 to 4 are up, 5 is down, 6 shuts down; q is queued for deletion."""
+    return read_state(CLUSTER, down=[5], shutting_down=[6], queued=["q"], **options)
+
+
+# --- what is checked ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("partition", "targets", "code"),
+    [
+        (("t", 0), [], INVALID),
+        (("t", 0), [1, 2, 1], INVALID),
+        (("t", 0), [1, -2], INVALID),
+        (("t", 0), [1, 5], INVALID),
+        (("t", 0), [6], INVALID),
+        (("t", 0), [77], INVALID),
+        (("t", 0), None, NOTHING),
+        (("q", 0), None, NOTHING),
+        (("n", 0), None, NOTHING),
+        (("q", 0), [1, 3], UNKNOWN),
+        (("t", 3), [1, 3], UNKNOWN),
+        (("t", 9), [1, 3], UNKNOWN),
+        (("n", 0), [1, 3], UNKNOWN),
+        (("q", 0), [1, 1], INVALID),
+        (("n", 0), [], INVALID),
+        (("n", 0), [1, 5], INVALID),
+        (("q", 0), [5], INVALID),
+    ],
+)
+def test_every_line_of_the_table_of_checks_in_its_order(partition, targets, code):
+    """Section 6.7, requests: list, live, nothing in progress, topic and assignment."""
+    state = cluster()
+    before = state.copy()
+    outcome = Controller(state).alter_partition_reassignments({partition: targets})
+    assert answers(outcome) == [code]
+    assert (outcome.error, outcome.failure, outcome.actions) == (None, None, ())
+    assert state == before
+
+
+def test_only_added_replicas_must_be_live():
+    """Section 6.7, note: existing dead ones may be kept."""
+    controller = Controller(cluster())
+    assert answers(controller.alter_partition_reassignments({("t", 1): [5, 4]})) == ["STARTED"]
+
+
+def test_a_half_added_replica_must_be_live_to_stay():
+    """Section 6.7: `reassign_to(list).adding` starts from the origin; cancelling asks nobody."""
+    controller = Controller(cluster())
+    controller.on_broker_failure([4])
+    again = controller.alter_partition_reassignments({("t", 2): [4, 2]})
+    assert answers(again) == [INVALID]
+    assert answers(controller.alter_partition_reassignments({("t", 2): None})) == ["STARTED"]
+    assert controller.state.assignment(2).replicas == (1, 2)
+
+
+def test_legal_partitions_move_beside_the_others():
+    """Each partition has its own answer, in the order asked."""
+    state = cluster()
+    outcome = Controller(state).alter_partition_reassignments({
+        ("t", 2): None, ("t", 9): [1], ("t", 0): [4, 2], ("t", 1): [5, 6],
+    })
+    assert answers(outcome) == ["STARTED", UNKNOWN, "STARTED", INVALID]
+    assert state.assignment(0).adding == (4,)
+    assert not state.assignment(2).being_reassigned
+    invariants.check(state)
+
+
+def test_a_table_asks_the_same():
+    """Columns topic, partition and replicas of whatever integers; a null list cancels."""
+    state, other = cluster(), cluster()
+    asked = {("t", 2): None, ("t", 0): [4, 2], ("t", 1): [1, 5, 3]}
+    table = pa.table({
+        "topic": [t for t, _ in asked], "partition": [p for _, p in asked],
+        "replicas": pa.array(asked.values(), pa.list_(pa.int64())),
+    })
+    by_table = Controller(state).alter_partition_reassignments(table)
+    by_mapping = Controller(other).alter_partition_reassignments(asked)
+    assert answers(by_table) == answers(by_mapping) == ["STARTED", "STARTED", "STARTED"]
+    assert state == other
+
+
+def test_a_partition_that_stands_twice_is_a_mistake():
+    """A caller's mistake: raised before anything changes."""
+    state = cluster()
+    before = state.copy()
+    table = pa.table({"topic": ["t", "t"], "partition": [0, 0], "replicas": [[4], [3]]})
+    with pytest.raises(ArgumentError, match="partition t-0 is listed twice; nothing was changed"):
+        Controller(state).alter_partition_reassignments(table)
+    with pytest.raises(RowError, match="partition row 5 "):
+        Controller(state).on_partition_reassignment([5])
+    assert state == before
+
+
+@pytest.mark.parametrize("event", ["alter_partition_reassignments", "reassign_partitions"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {("t", 0): [2**40]}, {("t", 0): ["a"]}, {("t", 0): [1.5]}, {("t", 0): [None, 1]},
+        {("t", 0): 5}, {("t", 2**33): [1]}, {(5, 0): [1]},
+    ],
+)
+def test_what_is_no_list_of_ids_is_a_mistake(event, asked):
+    """A caller's mistake, whatever its type: raised before anything changes."""
+    state = cluster()
+    before = state.copy()
+    with pytest.raises(ArgumentError, match=r"^reassignments has"):
+        getattr(Controller(state), event)(asked)
+    assert state == before
+
+
+def test_nothing_asked_is_nothing_done():
+    """An empty request is answered with nothing."""
+    state = cluster()
+    before = state.copy()
+    outcome = Controller(state).alter_partition_reassignments({})
+    assert (answers(outcome), outcome.actions) == ([], ())
+    assert state == before
+
+
+# --- the legacy node ----------------------------------------------------------------------------
+
+
+def test_the_node_is_not_checked_as_the_api_is():
+    """Section 6.7: targets may be dead, unknown or named twice; the first occurrence wins."""
+    controller = Controller(cluster(), journal="full")
+    outcome = controller.reassign_partitions({("t", 0): [9, 2, 9, 5]})
+    assert answers(outcome) == ["STARTED"]
+    assert_reads_first(controller.state, "9,2,5,1,3  9,5     1,3       1,2,3  1       8")
+    assert {line.split(":")[0] for line in sent(outcome)} == {"A1 LeaderAndIsr to 1,2,3"}
+    states = controller.state.replica_states_of(0)
+    assert (states[9], states[5]) == (ReplicaState.NEW, ReplicaState.NEW)
+
+
+def assert_reads_first(state, line):
+    """Compare the first partition."""
+    assert_reads(state, CLUSTER.replace("1,2,3  -       -         1,2,3  1       7", line))
+
+
+def test_partitions_that_fail_are_named_by_their_codes():
+    """Section 6.7: Kafka removes them from the node."""
+    outcome = Controller(cluster()).reassign_partitions({
+        ("q", 0): [3], ("t", 0): [2, 1], ("t", 3): [1], ("t", 2): [1, 2],
+    })
+    assert answers(outcome) == [UNKNOWN, "STARTED", UNKNOWN, "STARTED"]
+
+
+@pytest.mark.parametrize("targets", [None, [], [1, -1]])
+def test_a_node_that_kafka_could_not_hold_is_refused(targets):
+    """A caller's mistake: raised before anything changes."""
+    state = cluster()
+    before = state.copy()
+    with pytest.raises(ArgumentError, match="the reassignment node has a list that is null"):
+        Controller(state).reassign_partitions({("t", 0): targets})
+    assert state == before
+
+
+# --- the list -----------------------------------------------------------------------------------
+
+
+def test_what_is_being_reassigned_is_listed():
+    """`list_partition_reassignments`: all, or those asked for; unknown ones are left out."""
+    controller = Controller(cluster())
+    controller.alter_partition_reassignments({("t", 0): [6, 3], ("t", 1): [3]})
+    one = {"topic": "t", "partition": 1, "partition_row": 1, "replicas": [3, 1, 5],
+           "adding": [3], "removing": [1, 5]}
+    two = {"topic": "t", "partition": 2, "partition_row": 2, "replicas": [4, 1, 2],
+           "adding": [4], "removing": [1]}
+    assert controller.list_partition_reassignments().to_pylist() == [one, two]
+    asked = [("t", 2), ("t", 0), ("n", 7), ("t", 8)]
+    assert controller.list_partition_reassignments(asked).to_pylist() == [two]
+    controller.alter_partition_reassignments({("t", 1): None, ("t", 2): None})
+    assert controller.list_partition_reassignments().num_rows == 0
+
+
+# --- when they go on ----------------------------------------------------------------------------
+
+
+def half_way(**options):
+    """A controller in the middle of the example of section 6.7."""
+    return Controller(read_state(HALF_WAY, **options), journal="full")
+
+
+def test_resuming_bumps_the_epoch_and_is_refused_by_a2():
+    """Section 6.7, note: A1 reruns every time; A2's replicas are New already."""
+    controller = half_way()
+    for epoch in (9, 10):
+        outcome = controller.on_partition_reassignment([0])
+        assert controller.state.leadership(0).leader_epoch == epoch
+        assert [line.split(" ")[0] for line in refused(outcome)] == ["A2", "A2"]
+        assert moves(outcome) == []
+
+
+@pytest.mark.parametrize(("broker", "goes_on"), [(4, True), (3, True), (2, False)])
+def test_a_target_broker_that_starts_resumes_it(broker, goes_on):
+    """Section 6.2, step 6: target, not only added; a removed replica's broker does not."""
+    controller = half_way(down=[broker])
+    epoch = controller.state.leadership(0).leader_epoch
+    outcome = controller.on_broker_startup([broker])
+    assert ("A1: raise the leader epoch" in outcome.actions) == goes_on
+    assert controller.state.leadership(0).leader_epoch == epoch + goes_on
+    if broker == 4:
+        assert refused(outcome) == [
+            "A2 t-0/4 OnlineReplica to NewReplica: IllegalState",
+            "A2 t-0/5 NewReplica to NewReplica: IllegalState",
+        ]
+
+
+def test_a_broker_that_starts_completes_what_was_complete():
+    """Section 6.2, step 6: `reassign` looks at the ISR again."""
+    controller = half_way(down=[3])
+    controller.state.set_leadership(0, leader=1, isr=[1, 3, 4, 5], leader_epoch=8, version=8)
+    controller.on_broker_startup([3])
+    assert not is_being_reassigned(controller.state)
+    assert controller.state.assignment(0).replicas == (3, 4, 5)
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_a_new_controller_resumes_all(with_store):
+    """Section 6.1, step 9: replicas are Online by then, so A2 is refused; one epoch for A1."""
+    state = read_state(HALF_WAY)
+    store = Store(state) if with_store else None
+    outcome = Controller(state, store=store, journal="full").on_controller_failover()
+    assert outcome.error is None
+    assert state.leadership(0).leader_epoch == 9
+    assert refused(outcome) == [
+        "A2 t-0/4 OnlineReplica to NewReplica: IllegalState",
+        "A2 t-0/5 OnlineReplica to NewReplica: IllegalState",
+    ]
+    invariants.check(state)
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_a_new_controller_completes_what_is_complete(with_store):
+    """Section 6.1, step 9; every added replica hears of it at B1, as it is Online already."""
+    state = read_state(HALF_WAY.replace("1,2,3  1  ", "1,3,4,5  1  "))
+    store = Store(state) if with_store else None
+    controller = Controller(state, store=store, journal="full")
+    outcome = controller.on_controller_failover()
+    assert "B1 LeaderAndIsr to 4,5: t-0, leader 1, epoch 8, ISR 1,3,4,5" in sent(outcome)
+    assert_reads(state, """
+        partition  ar     isr    leader  epoch  state   replicas
+        t-0        3,4,5  3,4,5  3       10     ONLINE  3:ONLINE,4:ONLINE,5:ONLINE
+    """)
+    assert not is_being_reassigned(state)
+
+
+def test_a_new_controller_begins_with_the_node():
+    """Section 6.1, step 9: what the node started is not resumed as well; what failed is."""
+    state = read_state("""
+        partition  ar     adding  removing  isr  leader  epoch
+        t-0        1,2    -       -         1,2  1       7
+        t-1        3,1,2  3       1         1,2  1       7
+        t-2        3,1,2  3       1         1,2  1       7
+    """)
+    outcome = Controller(state, journal="full").on_controller_failover(
+        reassignments={("t", 0): [3, 2], ("t", 1): [1, 2], ("gone", 4): [1]}
+    )
+    assert outcome.error is None
+    assert_reads(state, """
+        partition  ar     adding  removing  isr  leader  epoch
+        t-0        3,2,1  3       1         1,2  1       8
+        t-1        1,2    -       -         1,2  1       8
+        t-2        3,1,2  3       1         1,2  1       8
+    """)
+    invariants.check(state)
+
+
+@pytest.mark.parametrize(
+    ("isr", "version", "goes_on"),
+    [([1, 2, 3, 4, 5], 8, True), ([1, 2, 3, 4], 8, False), ([1, 2, 3, 4, 5], 7, False)],
+)
+def test_an_isr_change_goes_on_where_it_succeeds_and_completes(isr, version, goes_on):
+    """Section 6.10, after the writes: only successes, only where step 3 of section 6.7 is true."""
+    controller = half_way()
+    controller.alter_partition(1, 0, [0], 8, [isr], version)
+    assert is_being_reassigned(controller.state) != goes_on
+    assert controller.state.leadership(0).leader_epoch == (11 if goes_on else 8)
+
+
+def test_an_isr_that_is_reported_again_completes_as_well():
+    """Section 6.10: rows 4 and 9 are successes."""
+    controller = half_way()
+    controller.state.set_leadership(0, leader=1, isr=[3, 4, 5], leader_epoch=8, version=8)
+    controller.alter_partition(1, 0, [0], 8, [[3, 4, 5]], 8)
+    assert not is_being_reassigned(controller.state)
+
+
+def test_a_notified_isr_completes_it():
+    """Section 6.10, legacy path: reload, announce, then `reassign` the completed ones."""
+    state = read_state(HALF_WAY + "        t-1  1,2  -  -  1,2  1  8  ONLINE  1:ONLINE,2:ONLINE\n")
+    store = Store(state)
+    store.put("t", 0, leader=3, isr=[3, 5, 4, 1], leader_epoch=8, version=9, controller_epoch=3)
+    controller = Controller(state, store=store, journal="full")
+    outcome = controller.on_isr_change_notification([1, 0])
+    assert outcome.actions[:2] == ("announce the ISRs", "B1: replicas to OnlineReplica")
+    assert state.leadership(0).isr == (3, 4, 5)
+    assert store.get("t", 0).leader_epoch == state.leadership(0).leader_epoch == 10
+    assert state.leadership(1).leader_epoch == 8
+
+
+FAILED = ["UNKNOWN_SERVER_ERROR"]
+IN_SYNC = HALF_WAY.replace("1,2,3  1  ", "1,2,3,4,5  3  ")
+TWO = """
+    partition  ar       adding  removing  isr  leader  epoch  state   replicas
+    t-0        3,1,2    3       1         1,2  1       7      ONLINE  1:ONLINE,2:ONLINE,3:NEW
+    t-1        3,1,2    3       1         1,2  2       7      ONLINE  1:ONLINE,2:ONLINE,3:NEW
+"""
+
+
+def with_store(text, **options):
+    """A controller with a store, and a full journal."""
+    state = read_state(text, **options)
+    return Controller(state, store=Store(state), journal="full")
+
+
+def ask(controller, *brokers, partition=("t", 0)):
+    """Ask for one partition to move."""
+    return controller.alter_partition_reassignments({partition: list(brokers)})
+
+
+@contextmanager
+def failing_call(store, operation, number):
+    """Let one of the next calls of an operation fail, counted from 1."""
+    plain, seen = getattr(store, operation), []
+
+    def counted(*arguments, **options):
+        seen.append(operation)
+        if len(seen) == number:
+            store.fail(operation, "NOAUTH")
+        return plain(*arguments, **options)
+
+    setattr(store, operation, counted)
+    yield
+    delattr(store, operation)
+    assert len(seen) >= number
+
+
+def begun(fault_of, fault, **options):
+    """Begin the example while an operation of the store fails."""
+    controller = with_store(ONE, brokers=[4, 5])
+    controller.store.fail(fault_of, fault, **options)
+    return controller, ask(controller, 3, 4, 5)
+
+
+# --- phases U and A -----------------------------------------------------------------------------
+
+
+def test_without_its_first_write_nothing_begins():
+    """Section 6.7, phase U: the topic node comes before the cache."""
+    controller, outcome = begun("write_assignments", "throw")
+    assert answers(outcome) == FAILED
+    assert controller.state.difference(read_state(ONE, brokers=[4, 5])) is None
+    assert outcome.actions == ()
+    assert not is_being_reassigned(controller.state)
+    assert answers(ask(controller, 3, 4, 5)) == ["STARTED"]
+
+
+@pytest.mark.parametrize("fault", ["throw", "CONNECTIONLOSS"])
+def test_a_record_that_cannot_be_read_stops_it_after_the_first_write(fault):
+    """Section 6.7, step 3: the assignment is set and p is being reassigned; nothing was sent."""
+    controller, outcome = begun("read_states", fault)
+    assert (answers(outcome), outcome.actions) == (FAILED, ())
+    assert_reads(controller.state, """
+        partition  ar         adding  removing  epoch  replicas
+        t-0        3,4,5,1,2  4,5     1,2       7      1:ONLINE,2:ONLINE,3:ONLINE
+    """)
+    assert is_being_reassigned(controller.state)
+    assert controller.on_partition_reassignment([0]).error is None
+    assert controller.state.leadership(0).leader_epoch == 8
+
+
+def test_a_conflict_at_the_touch_is_read_again():
+    """Section 6.6, step 1: conflict, repeat; one epoch only."""
+    controller, outcome = begun("update_states", "BADVERSION", times=2)
+    assert answers(outcome) == ["STARTED"]
+    calls = [call for call, _ in controller.store.calls]
+    assert calls == ["assign", "read", "read", "update", "read", "update", "read", "update"]
+    assert controller.state.leadership(0).leader_epoch == 8
+
+
+def test_the_touch_writes_what_is_stored():
+    """Section 6.6: the record is read; the leader may have changed the ISR since."""
+    controller = with_store(ONE, brokers=[4])
+    controller.store.put("t", 0, leader=1, isr=[1, 3], leader_epoch=7, version=12)
+    outcome = ask(controller, 4, 1)
+    record = controller.state.leadership(0)
+    assert (record.isr, record.leader_epoch, record.version) == ((1, 3), 8, 13)
+    assert "A1 LeaderAndIsr(new) to 4: t-0, leader 1, epoch 8, ISR 1,3" in sent(outcome)
+
+
+@pytest.mark.parametrize("fault", ["throw", "NOAUTH"])
+def test_a_touch_that_fails_starts_no_replica(fault):
+    """Sections 6.6 and 6.7: other error, raise; what was done so far stays."""
+    controller, outcome = begun("update_states", fault)
+    assert (answers(outcome), outcome.actions) == (FAILED, ())
+    assert controller.state.assignment(0).adding == (4, 5)
+    assert controller.state.replica_states_of(0) == dict.fromkeys((1, 2, 3), ReplicaState.ONLINE)
+    assert controller.store.get("t", 0).leader_epoch == 7
+
+
+@pytest.mark.parametrize("damage", ["delete", "put_garbage"])
+def test_a_missing_record_is_not_complete_and_cannot_be_touched(damage):
+    """Sections 6.7, step 3, and 6.6: complete iff it exists; missing, IllegalState."""
+    controller = with_store(ONE, brokers=[4])
+    getattr(controller.store, damage)("t", 0)
+    assert answers(ask(controller, 4)) == FAILED
+    assert controller.on_partition_reassignment([0]).error == "IllegalState"
+    assert is_being_reassigned(controller.state)
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_a_record_of_a_newer_controller_is_left_alone(with_store):
+    """Section 6.6: StateChangeFailed; neither store nor cache changes (9, rule 9)."""
+    state = read_state(ONE + "", brokers=[4])
+    state.set_leadership(
+        0, leader=1, isr=[1, 2, 3], leader_epoch=7, version=7, controller_epoch=9
+    )
+    store = Store(state) if with_store else None
+    controller = Controller(state, store=store)
+    record = state.leadership(0)
+    assert answers(ask(controller, 4)) == FAILED
+    assert controller.on_partition_reassignment([0]).error == "StateChangeFailed"
+    assert state.leadership(0) == record
+
+
+@pytest.mark.parametrize("with_store", [False, True])
+def test_a_partition_that_never_had_a_leader_cannot_begin(with_store):
+    """Sections 6.6 and 6.7: IllegalState; the next start of a broker initialises it with all."""
+    state = read_state("""
+        partition  ar  isr  leader  epoch  state
+        t-0        5   -    -       -      NEW
+    """, brokers=[1], down=[5])
+    controller = Controller(state, store=Store(state) if with_store else None)
+    assert answers(ask(controller, 1)) == FAILED
+    assert (state.assignment(0).replicas, is_being_reassigned(state)) == ((1, 5), True)
+    controller.on_broker_startup([5])
+    assert (state.leadership(0).leader, state.leadership(0).isr) == (1, (1, 5))
+    assert controller.on_partition_reassignment([0]).error is None
+    assert state.assignment(0).replicas == (1,)
+
+
+def test_a_partition_without_leadership_cannot_be_reordered():
+    """Section 6.7: complete at once, but B3 asks for the leader that is not there."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch  state
+        t-0        5,6  -    -       -      NEW
+    """, down=[5, 6])
+    controller = Controller(state)
+    assert answers(ask(controller, 6, 5)) == FAILED
+    assert state.assignment(0).replicas == (6, 5)
+    assert controller.on_partition_reassignment([0]).error == "NoSuchElement"
+
+
+def test_a_dropped_replica_whose_shrink_fails_stays_behind():
+    """Sections 2.5 and 6.7, phase U: the error is logged, and the new plan begins all the same."""
+    controller = with_store(HALF_WAY.replace("1,2,3  1  ", "1,2,4  1  "))
+    controller.store.fail("update_states", "NOAUTH")
+    outcome = ask(controller, 5, 1, 2)
+    assert answers(outcome) == ["STARTED"]
+    assert refused(outcome)[0] == "U t-0/4 NewReplica to OfflineReplica: StoreError"
+    assert_reads(controller.state, """
+        partition  ar       adding  removing  isr    leader  epoch  replicas
+        t-0        5,1,2,3  5       3         1,2,4  1       9      {}
+    """.format("1:ONLINE,2:ONLINE,3:ONLINE,4:NEW,5:NEW"))
+    invariants.check(controller.state)
+
+
+# --- phase B ------------------------------------------------------------------------------------
+
+
+def test_a_touch_that_fails_at_the_end_leaves_the_targets_in_memory_only():
+    """Section 6.7, B2 and B3: a new controller reads the stored assignment, and completes it."""
+    controller = with_store(IN_SYNC)
+    controller.store.fail("update_states", "throw")
+    outcome = controller.on_partition_reassignment([0])
+    assert outcome.error == "StoreError"
+    assert controller.state.assignment(0).replicas == (3, 4, 5)
+    assert is_being_reassigned(controller.state)
+    invariants.check(controller.state)
+    assert controller.on_controller_failover().error is None
+    assert_reads(controller.state, """
+        partition  ar     adding  removing  isr    leader  epoch  replicas
+        t-0        3,4,5  -       -         3,4,5  3       11     3:ONLINE,4:ONLINE,5:ONLINE
+    """)
+    invariants.check(controller.state)
+
+
+def test_a_conflict_at_the_election_is_read_again():
+    """Section 3.6 for B3: only conflicts are retried."""
+    controller = with_store(IN_SYNC.replace("4,5  3  ", "4,5  1  "))
+    controller.store.fail("update_states", "BADVERSION")
+    assert controller.on_partition_reassignment([0]).error is None
+    assert controller.store.get("t", 0).leader == controller.state.leadership(0).leader == 3
+
+
+def test_a_shrink_that_fails_leaves_its_replica_behind():
+    """Sections 2.5 and 6.7, B4: the error is logged, the four calls go on, B6 and B7 as well.
+
+    Replica 1 stays Online and in the ISR; it is told to stop, but not to delete.
+    """
+    controller = with_store(IN_SYNC)
+    with failing_call(controller.store, "update_states", 2):
+        outcome = controller.on_partition_reassignment([0])
+    assert outcome.error is None
+    states = controller.state.replica_states_of(0)
+    assert (states[1], 2 in states) == (ReplicaState.ONLINE, False)
+    assert controller.state.leadership(0).isr == (3, 4, 5, 1)
+    assert controller.state.assignment(0).replicas == (3, 4, 5)
+    assert not is_being_reassigned(controller.state)
+    assert refused(outcome) == [
+        "B4 t-0/1 OnlineReplica to OfflineReplica: StoreError",
+        "B4 t-0/1 OnlineReplica to ReplicaDeletionStarted: IllegalState",
+        "B4 t-0/1 OnlineReplica to ReplicaDeletionSuccessful: IllegalState",
+        "B4 t-0/1 OnlineReplica to NonExistentReplica: IllegalState",
+    ]
+    stops = [line.split(":")[0] for line in sent(outcome) if "Stop" in line]
+    assert stops == ["B4 StopReplica to 1,2", "B4 StopReplica(delete) to 2"]
+    invariants.check(controller.state)
+
+
+def last_write_failed(text=ONE):
+    """A shrinking reassignment whose last write (B6) failed."""
+    controller = with_store(text)
+    with failing_call(controller.store, "write_assignments", 2):
+        outcome = ask(controller, 2, 3)
+    assert answers(outcome) == FAILED
+    assert "B8: announce the assignment" not in outcome.actions
+    return controller
+
+
+def test_without_its_last_write_p_is_still_being_reassigned():
+    """Section 6.7, B6 and B7: memory says {TRS}; a new controller reads the union, and goes on."""
+    controller = last_write_failed()
+    state = controller.state
+    assert (state.assignment(0).replicas, is_being_reassigned(state)) == ((2, 3), True)
+    assert {row: a.removing for row, a in state.unwritten_assignments.items()} == {0: (1,)}
+    outcome = controller.on_controller_failover()
+    assert outcome.error is None
+    assert "B6" not in "".join(outcome.actions)
+    assert (state.assignment(0).replicas, is_being_reassigned(state)) == ((2, 3), False)
+    assert 1 not in state.replica_states_of(0)
+    assert not state.unwritten_assignments
+    invariants.check(state)
+
+
+def test_what_memory_says_decides_whether_there_is_something_to_cancel():
+    """Sections 1.3 and 6.7: {TRS} has nothing adding or removing."""
+    controller = last_write_failed()
+    outcome = controller.alter_partition_reassignments({("t", 0): None})
+    assert answers(outcome) == ["NO_REASSIGNMENT_IN_PROGRESS"]
+    assert controller.list_partition_reassignments().num_rows == 0
+
+
+def test_the_next_write_of_the_topic_writes_all_of_it():
+    """Section 6.7, phase U: the whole topic is rewritten; then nothing is left to restore."""
+    controller = last_write_failed()
+    assert answers(ask(controller, 3, 2)) == ["STARTED"]
+    assert not controller.state.unwritten_assignments
+    controller.on_controller_failover()
+    assert controller.state.assignment(0).replicas == (3, 2)
+
+
+def test_going_on_after_the_last_write_failed_ends_it():
+    """Section 6.7: complete, so B1 to B8 again; the store gets {TRS}."""
+    controller = last_write_failed()
+    outcome = controller.on_partition_reassignment([0])
+    assert (outcome.error, is_being_reassigned(controller.state)) == (None, False)
+    assert moves(outcome) == []
+    assert not controller.state.unwritten_assignments
+
+
+# --- several partitions -------------------------------------------------------------------------
+
+
+def test_each_partition_of_a_request_fails_by_itself():
+    """Section 6.7: any other exception while working is that partition's error."""
+    controller = with_store(TWO)
+    controller.store.fail("update_states", "throw", [("t", 0)])
+    outcome = controller.alter_partition_reassignments({("t", 1): [3, 1], ("t", 0): [3, 1]})
+    assert answers(outcome) == ["STARTED", "UNKNOWN_SERVER_ERROR"]
+    assert [controller.state.leadership(row).leader_epoch for row in (0, 1)] == [7, 8]
+
+
+@pytest.mark.parametrize("start", ["broker", "controller", "rows"])
+def test_one_that_cannot_go_on_ends_the_event(start):
+    """Section 6.0: what a handler raises ends it; partitions behind it are not looked at."""
+    controller = with_store(TWO, down=[3] if start == "broker" else [])
+    controller.store.fail("update_states", "throw", [("t", 0)])
+    outcome = {
+        "broker": lambda: controller.on_broker_startup([3]),
+        "controller": controller.on_controller_failover,
+        "rows": lambda: controller.on_partition_reassignment(np.array([1, 0])),
+    }[start]()
+    assert outcome.error == "StoreError"
+    assert controller.active == (start != "controller")
+    assert [controller.state.leadership(row).leader_epoch for row in (0, 1)] == [7, 7]
+
+
+@pytest.mark.parametrize("operation", ["write_assignments", "update_states"])
+def test_another_controller_ends_it(operation):
+    """Sections 6.0 and 6.7: ControllerMoved is rethrown, and this controller resigns."""
+    controller, outcome = begun(operation, "controller_moved")
+    assert (outcome.failure, controller.active) == (Code.CONTROLLER_MOVED, False)
+    assert controller.store.get("t", 0).leader_epoch == 7
+
+
+def test_another_controller_is_met_at_the_shrink():
+    """Section 2.6: it propagates out of `handle`, and out of phase B."""
+    controller = with_store(IN_SYNC.replace("4,5  3  ", "4,5  1  "))
+    controller.store.fail("update_states", "BADVERSION")
+    controller.store.elect_controller()
+    outcome = controller.on_partition_reassignment([0])
+    assert (outcome.failure, controller.active) == (Code.CONTROLLER_MOVED, False)
+
+
+def test_a_partition_that_fails_in_the_node_fails_the_new_controller():
+    """Section 6.1, step 9: p is being reassigned by then and not handled, so it is resumed."""
+    state = read_state("""
+        partition  ar   isr  leader  epoch
+        t-0        5,6  -    -       -
+        t-1        1,2  1,2  1       7
+    """, down=[5, 6])
+    controller = Controller(state)
+    asked = {("t", 0): [6, 5], ("t", 1): [2, 1]}
+    outcome = controller.on_controller_failover(reassignments=asked)
+    assert (outcome.error, controller.active) == ("NoSuchElement", False)
+    assert state.assignment(1).replicas == (2, 1)

@@ -16,7 +16,7 @@ from kfast import ArgumentError, ClusterState, Controller, RowError, Store
 from kfast.state.tables import id_lists
 from kfast.testing import invariants
 from tests.rules.test_deletion import states
-from tests.rules.test_reassignment_faults import last_write_failed
+from tests.rules.test_reassignment import last_write_failed
 from tests.support.kernel_calls import LAYOUTS
 from tests.support.states import assert_reads, read_state
 

@@ -6,31 +6,19 @@ its section: docs/formats.md, section "Describe text".
 
 from __future__ import annotations
 
-import functools
 import re
 import shlex
 from pathlib import Path
 
-import pytest
+from docs import rules_table
+from tests.style.citations import DOTTED, NUMBER, RULES, anchors, citations, prose, sections
+from tests.style.places import FOLDERS, PAGES, ROOT, SOURCES, assert_none, name_of
 
-ROOT = Path(__file__).resolve().parents[2]
-RULES = "docs/controller.md"
-FOLDERS = ("kfast", "pyspark_kfast", "tests", "benchmarks", "bench_data", "docs")
-SOURCES = sorted(
-    path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
-    if path.suffix in {".py", ".pyx", ".pxd", ".pyi", ".h"}
-)
-PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "bench_data" / "README.md",
-         *sorted((ROOT / "docs").glob("*.md"))]
 MADE = [
     line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if "/" in line[1:-1]
 ]
 """Folders that commands of the pages fill: they are in no checkout."""
 
-NUMBER = r"[1-9](?:\.\d{1,2})?"
-DOTTED = r"[1-9]\.\d{1,2}"
-NUMBERS = rf"{NUMBER}(?:(?:, |,? and | to ){NUMBER})*(?![\w%])"
-CITED = re.compile(rf'(?:(docs/\w+\.md), |\d{{4}}, )?\b[Ss]ections? ({NUMBERS}|"[^"]+")')
 PART = re.compile(
     rf"`(\w+)[^`]*` of section ({NUMBER})"
     rf"|[Ss]ection ({NUMBER}), (?:`(\w+)|(?:steps?|rows?) ([A-Z]?\d+))"
@@ -40,136 +28,115 @@ ELSEWHERE = {"Encodings.md", "thrift-compact-protocol.md", "growth.md"}
 """Pages of others, and one that a benchmark writes."""
 
 
-def name_of(path):
-    """A file's name in messages and test ids."""
-    return path.relative_to(ROOT).as_posix()
-
-
-def one_line(text):
-    """A text without line breaks, and without what comments begin with."""
-    return re.sub(r"\s*\n[\s#*]*", " ", text)
-
-
-@functools.cache
-def prose(path):
-    """Docstrings and comments of a source, each on one line; the first is its head."""
-    found = re.findall(r'"""(.*?)"""|/\*(.*?)\*/|((?:^[ \t]*#[^\n]*\n)+|#[^\n]*)',
-                       path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    return [one_line(next(filter(None, parts), "")).strip(" #") for parts in found]
-
-
-@functools.cache
-def headings(page):
-    """Headings of a page, and each with the text below it."""
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    parts = re.split(r"^#+ +(?=.)", text, flags=re.MULTILINE)
-    return {part.split("\n", 1)[0]: part for part in parts[1:]}
-
-
-def sections(page):
-    """The text of each section, by its number and by its name; a chapter has its sections'."""
-    found = {}
-    for heading, text in headings(page).items():
-        found[f'"{heading}"'] = text
-        number = re.match(rf"({NUMBER})\.? ", heading)
-        if number:
-            found[number[1]] = text
-            found[number[1][0]] += text
-    return found
-
-
-def anchors(page):
-    """What links to a page's headings end with."""
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(page)}
-
-
-def citations(text):
-    """(page, section) of everything that a text cites; the page is None where it is not named."""
-    for found in CITED.finditer(text):
-        if not re.match(r"\d{4}, ", found[0]):  # what follows a year is a paper's
-            for section in re.findall(rf'"[^"]+"|{NUMBER}', found[2]):
-                yield found[1], section
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_every_section_that_a_source_cites_is_there(path):
+def test_every_section_that_a_source_cites_is_there():
     """And so are the steps, the rows and the names that it cites of a section."""
-    for text in prose(path):
+
+    def missing(text):
         for page, section in citations(text):
-            assert section in sections(ROOT / (page or RULES)), f"{section}: {text}"
+            if section not in sections(ROOT / page if page else RULES):
+                yield section
         for before, number, other, name, step in PART.findall(text):
-            body = sections(ROOT / RULES)[number or other]
+            body = sections(RULES)[number or other]
             wanted = rf"^ *{step}\. |- {step}:|\| {step} \|" if step else rf"\b{before or name}\b"
-            assert re.search(wanted, body, re.MULTILINE), f"section {number or other}: {text}"
+            if not re.search(wanted, body, re.MULTILINE):
+                yield f"section {number or other}, {step or before or name}"
+
+    assert_none(
+        f"{name_of(path)}: {what}: {text}"
+        for path in SOURCES for text in prose(path) for what in missing(text)
+    )
 
 
 def test_the_rules_refer_to_sections_that_are_there():
     """On docs/controller.md itself a number in parentheses is one of its sections."""
-    page = ROOT / RULES
-    found = re.findall(rf"\(({DOTTED}(?:(?:, | and ){DOTTED})*)[,)]", page.read_text("utf-8"))
+    found = re.findall(rf"\(({DOTTED}(?:(?:, | and ){DOTTED})*)[,)]", RULES.read_text("utf-8"))
     assert len(found) > 50
-    assert {number for some in found for number in re.findall(DOTTED, some)} <= set(sections(page))
+    assert {number for some in found for number in re.findall(DOTTED, some)} <= set(sections(RULES))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_a_source_says_whose_sections_it_cites(path):
+def test_a_source_says_whose_sections_it_cites():
     """A section without a page is one of docs/controller.md, and the head of the file says so."""
-    texts = prose(path)
-    for text in texts:
-        if any(page is None for page, _ in citations(text)):
-            assert RULES in texts[0], f"the head does not name {RULES}: {text}"
+    assert_none(
+        f"{name_of(path)}: the head does not name {name_of(RULES)}: {text}"
+        for path in SOURCES
+        for text in prose(path)
+        if name_of(RULES) not in prose(path)[0] and any(page is None for page, _ in citations(text))
+    )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_number_stands_alone(path):
+def test_no_number_stands_alone():
     """A number by itself may be a section or a version of Kafka: a word says which."""
-    for text in prose(path):
-        assert not ALONE.search(text), text
+    assert_none(
+        f"{name_of(path)}: {text}"
+        for path in SOURCES for text in prose(path) if ALONE.search(text)
+    )
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=name_of)
-def test_nobody_cites_what_is_not_here(path):
+def test_nobody_cites_what_is_not_here():
     """No other specification, and no page that has another name or place."""
-    text = path.read_text("utf-8")
-    if path != Path(__file__):
-        assert not re.search(r"\bspecification\b|shared/spec|\bspec/", text, re.IGNORECASE)
-    for found in re.findall(r"[\w./-]+\.md\b", "" if path in PAGES else " ".join(prose(path))):
-        assert found in ELSEWHERE or (ROOT / found).exists() or found.startswith("../shared/data/")
+    assert_none(
+        f"{name_of(path)}: {match[0]}"
+        for path in [*SOURCES, *PAGES]
+        if path != Path(__file__)
+        for match in re.finditer(
+            r"\bspecification\b|shared/spec|\bspec/", path.read_text("utf-8"), re.IGNORECASE
+        )
+    )
+    assert_none(
+        f"{name_of(path)}: {page}"
+        for path in SOURCES
+        for page in re.findall(r"[\w./-]+\.md\b", " ".join(prose(path)))
+        if page not in ELSEWHERE and not page.startswith("../shared/data/")
+        and not (ROOT / page).exists()
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_leads_somewhere(page):
+def test_every_link_leads_somewhere():
     """To a file, and to a heading of it."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
-        if "://" in target:
-            continue
+
+    def leads(page, target):
         name, _, anchor = target.partition("#")
         file = page.parent / name if name else page
-        assert file.exists(), target
-        assert not anchor or anchor in anchors(file), target
+        return file.exists() and (not anchor or anchor in anchors(file))
+
+    assert_none(
+        f"{name_of(page)}: {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8"))
+        if "://" not in target and not leads(page, target)
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_file_that_a_page_names_is_there(page):
+def test_every_file_that_a_page_names_is_there():
     """Wherever a path begins with a folder of the repository, but for what commands make."""
     pattern = rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*-]*"
-    for name in re.findall(pattern, page.read_text("utf-8")):
-        path = name.rstrip("./")
-        made = any(path.startswith(folder) for folder in MADE)
-        assert made or any(ROOT.glob(path)), name
+    assert_none(
+        f"{name_of(page)}: {name}"
+        for page in PAGES
+        for name in re.findall(pattern, page.read_text("utf-8"))
+        if not name.startswith(tuple(MADE)) and not any(ROOT.glob(name.rstrip("./")))
+    )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_examples_that_show_an_answer_read_what_is_there(page):
+def test_the_examples_that_show_an_answer_read_what_is_there():
     """What a command is given is in the repository, or a command of the page has made it."""
-    text = page.read_text("utf-8")
-    made = " ".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    for line in re.findall(r"^```console.*\n\$ (.*)$", text, re.MULTILINE):
-        _, _, *words = shlex.split(line)
-        given = [word for at, word in enumerate(words)
-                 if "/" in word or (at == 0 and not word.startswith("-"))]
-        for word in given:
-            assert (ROOT / word).exists() or word in made.split(), line
+
+    def inputs(text):
+        for line in re.findall(r"^```console.*\n\$ (.*)$", text, re.MULTILINE):
+            _, _, *words = shlex.split(line)
+            yield from (word for at, word in enumerate(words)
+                        if "/" in word or (at == 0 and not word.startswith("-")))
+
+    def made(text):
+        return " ".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)).split()
+
+    texts = {page: page.read_text("utf-8") for page in PAGES}
+    assert_none(
+        f"{name_of(page)}: {word}"
+        for page, text in texts.items()
+        for word in inputs(text)
+        if not (ROOT / word).exists() and word not in made(text)
+    )
 
 
 def test_the_table_of_modules_names_modules():
@@ -178,3 +145,20 @@ def test_the_table_of_modules_names_modules():
     assert len(rows) > 10
     for name in re.findall(r"`([^`]+)`", " ".join(rows)):
         assert (ROOT / "kfast" / name).exists(), name
+
+
+def test_the_table_of_rules_is_current():
+    """docs/rules.md is what `python -m docs.rules_table` writes."""
+    assert rules_table.PAGE.read_text("utf-8") == rules_table.page(), (
+        "write docs/rules.md anew: python -m docs.rules_table"
+    )
+
+
+def test_every_section_has_a_rule_and_a_test():
+    """Of chapters 2 to 8 of docs/controller.md."""
+    assert_none(
+        f"section {heading} has no {wanted}"
+        for heading, row in rules_table.table().items()
+        for wanted, files in (("rule", row["rules"] + row["kernels"]), ("test", row["tests"]))
+        if not files
+    )

@@ -44,7 +44,7 @@ from tests.support.reference import (
     reassign_leader,
 )
 from tests.support.reference_controller import Controller
-from tests.support.reference_outcome import Happened
+from tests.support.reference_core import Happened
 
 from . import reference_deletion as deletion
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kfast.schema import ReplicaState
 from tests.support.event import Event
 from tests.support.reference import Context, Partition, Replica
-from tests.support.reference_outcome import Happened
+from tests.support.reference_core import Happened
 
 REASSIGNING = frozenset({
     "alter_partition_reassignments", "reassign_partitions", "on_partition_reassignment",

@@ -24,9 +24,8 @@ from tests.support.event_compare import (
 )
 from tests.support.kfast_run import SETTINGS, KfastRun, RowOrder, Setting
 from tests.support.random_clusters import random_context, store_like
-from tests.support.random_events import Generator
-from tests.support.random_faults import faults
-from tests.support.reference_outcome import Happened
+from tests.support.random_events import Generator, faults
+from tests.support.reference_core import Happened
 from tests.support.reference_profiles import PROFILES
 from tests.support.twin_run import TwinRun
 from tests.support.twin_state import difference, store_differs

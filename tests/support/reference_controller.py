@@ -7,35 +7,317 @@ methods here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from kfast.schema import AlterCode, PartitionState, ReplicaState, Strategy
-from tests.support.reference_alter import (
-    AlterRequest,
-    alter_partition,
-    catch_up_requests,
-    write_isrs,
+from kfast.schema import (
+    NO_LEADER,
+    UNKNOWN_BROKER_EPOCH,
+    AlterCode,
+    PartitionState,
+    ReplicaState,
+    Strategy,
 )
-from tests.support.reference_context import Assignment, Partition, Record, Replica
-from tests.support.reference_core import Core, EventFailedError
-from tests.support.reference_failover import ineligible_topics, load_context, take_over_epoch
-from tests.support.reference_on_demand import (
-    election_reply,
-    filter_raises,
-    imbalanced_candidates,
-    preferred_groups,
-    refuses_election,
+from tests.support.reference_batch import RequestBatch
+from tests.support.reference_context import (
+    RECOVERED,
+    RECOVERING,
+    Assignment,
+    Context,
+    Partition,
+    Record,
+    Replica,
+    same_allowing_stale_version,
 )
-from tests.support.reference_outcome import Happened
+from tests.support.reference_core import Core, EventFailedError, Happened
 from tests.support.reference_partitions import PartitionStateMachine, Result
 from tests.support.reference_profiles import UNSUPPORTED
-from tests.support.reference_shutdown import controlled_shutdown
-from tests.support.reference_store import CallFailedError, ControllerMovedError
+from tests.support.reference_store import (
+    CONFLICT,
+    GARBAGE,
+    CacheStore,
+    CallFailedError,
+    ControllerMovedError,
+    Store,
+    TwinStore,
+)
 
 from . import reference_deletion as deletion
 from . import reference_requests as reassignment
+
+
+def take_over_epoch(ctx: Context, store: Store) -> None:
+    """Section 6.1, step 1: one more than the stored epoch."""
+    if isinstance(store, TwinStore):
+        store.elect_controller()
+        ctx.epoch = store.controller_epoch
+        ctx.epoch_store_version = store.epoch_version
+    else:
+        ctx.epoch += 1
+        ctx.epoch_store_version += 1
+
+
+def load_context(
+    ctx: Context, store: Store, legacy_node: Mapping[Partition, tuple[int, ...]]
+) -> set[str]:
+    """Section 6.1, step 4: a new controller's context is empty; what it knows comes from the store.
+
+    A new assignment that was not written before its controller left (section 6.7, B2) is lost.
+
+    Answers the topics with a deletion marker: those that were queued.
+    """
+    queued = set(ctx.topics_to_delete)
+    for forgotten in (ctx.shutting_down, ctx.offline_dir_replicas, ctx.partition_states,
+                      ctx.replica_states, ctx.topics_to_delete, ctx.topics_deletion_started,
+                      ctx.topics_ineligible):
+        forgotten.clear()
+    ctx.assignments |= ctx.unwritten_assignments
+    ctx.unwritten_assignments.clear()
+    if isinstance(store, TwinStore):
+        ctx.leadership = {
+            p: record
+            for p in ctx.assignments
+            if isinstance(record := store.records.get(p), Record)
+        }
+    ctx.being_reassigned = {p for p, a in ctx.assignments.items() if a.being_reassigned}
+    ctx.reassignment_targets.clear()
+    if not ctx.profile.cancels_reassignments:
+        ctx.reassignment_targets |= {p: t for p, t in legacy_node.items() if p in ctx.assignments}
+        ctx.being_reassigned = set(ctx.reassignment_targets)
+    ctx.offline_partition_count = 0
+    ctx.preferred_imbalance_count = sum(ctx.is_imbalanced(p) for p in ctx.leadership)
+    return queued
+
+
+def ineligible_topics(ctx: Context) -> set[str]:
+    """Section 6.1, step 5: a replica is not online, or a partition is being reassigned."""
+    offline = {p[0] for p, b in ctx.assigned_replicas() if not ctx.is_replica_online(b, p)}
+    return offline | {p[0] for p in ctx.being_reassigned}
+
+
+def filter_raises(ctx: Context, p: Partition) -> bool:
+    """Section 6.8, note: a known partition without cached leadership makes the filter raise."""
+    if not ctx.profile.filters_elections:
+        return False
+    return p in ctx.assignments and not ctx.is_queued(p) and p not in ctx.leadership
+
+
+def refuses_election(ctx: Context, p: Partition, kind: str) -> str | None:
+    """Section 6.8, the filter: why p is not elected for; None where it is."""
+    if p not in ctx.assignments:
+        return "UNKNOWN_TOPIC_OR_PARTITION"
+    if ctx.is_queued(p):
+        return "INVALID_TOPIC_EXCEPTION"
+    if not ctx.profile.filters_elections:
+        return None
+    leader = ctx.leadership[p].leader
+    if kind == "preferred" and leader == ctx.assignment(p).replicas[0]:
+        return "ELECTION_NOT_NEEDED"
+    if kind == "unclean" and leader != NO_LEADER and leader in ctx.live:
+        return "ELECTION_NOT_NEEDED"
+    return None
+
+
+def election_reply(result: Result, kind: str) -> int | str:
+    """Section 6.8: the leader, or the error by type of election."""
+    if isinstance(result, Record):
+        return result.leader
+    if result.error != "StateChangeFailed":
+        return "UNKNOWN_SERVER_ERROR"
+    preferred = kind == "preferred"
+    return "PREFERRED_LEADER_NOT_AVAILABLE" if preferred else "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+
+
+def preferred_groups(ctx: Context) -> dict[int, list[Partition]]:
+    """Section 6.8, Auto, step 1: partitions of topics that are not queued, by first replica."""
+    groups: dict[int, list[Partition]] = {}
+    for p, assignment in ctx.assignments.items():
+        if not ctx.is_queued(p):
+            groups.setdefault(assignment.replicas[0], []).append(p)
+    return groups
+
+
+def imbalanced_candidates(ctx: Context, b: int, percentage: int) -> list[Partition] | None:
+    """Section 6.8, Auto, steps 2 and 3: what is elected for; None where the ratio is low enough.
+
+    Brokers are looked at one after another, so an election of one is seen by the next.
+    """
+    group = preferred_groups(ctx)[b]
+    bad = [p for p in group if p in ctx.leadership and ctx.leadership[p].leader != b]
+    if len(bad) * 100 <= percentage * len(group):
+        return None
+    if ctx.being_reassigned and not ctx.profile.rebalances_while_reassigning:
+        return []
+    return [
+        p
+        for p in bad
+        if p[0] in ctx.all_topics
+        and ctx.is_replica_online(b, p)
+        and (b in ctx.leadership[p].isr or not ctx.profile.rebalances_in_isr)
+    ]
+
+
+@dataclass(frozen=True)
+class AlterRequest:
+    """One broker's request: the record it proposes for each partition."""
+
+    broker: int
+    broker_epoch: int
+    records: dict[Partition, Record]
+
+
+def check_proposal(ctx: Context, p: Partition, proposed: Record) -> AlterCode | None:
+    """Section 6.10, rows 1 to 8; None where the proposal may be written."""
+    current = ctx.leadership.get(p)
+    if current is None:
+        return AlterCode.UNKNOWN_TOPIC_OR_PARTITION
+    if (
+        proposed.version > current.version
+        or proposed.leader_epoch > current.leader_epoch
+    ):
+        return AlterCode.NOT_CONTROLLER
+    if proposed.leader_epoch < current.leader_epoch:
+        return AlterCode.FENCED_LEADER_EPOCH
+    if same_allowing_stale_version(proposed, current):
+        return AlterCode.UNCHANGED
+    if proposed.version < current.version:
+        return AlterCode.INVALID_UPDATE_VERSION
+    if proposed.recovery == RECOVERING and len(proposed.isr) > 1:
+        return AlterCode.INVALID_REQUEST
+    if proposed.recovery == RECOVERING and current.recovery == RECOVERED:
+        return AlterCode.INVALID_REQUEST
+    if not set(proposed.isr) <= ctx.live:
+        return AlterCode.INELIGIBLE_REPLICA
+    return None
+
+
+def alter_partition(
+    ctx: Context, store: Store, request: AlterRequest
+) -> dict[Partition, AlterCode]:
+    """Section 6.10: a code per partition; what was written is taken into the cache."""
+    codes: dict[Partition, AlterCode] = {}
+    writes: dict[Partition, Record] = {}
+    for p, asked in request.records.items():
+        proposed = replace(asked, leader=request.broker, controller_epoch=ctx.epoch)
+        refused = check_proposal(ctx, p, proposed)
+        if refused is None:
+            writes[p] = proposed
+        else:
+            codes[p] = refused
+    try:
+        responses = store.update_states(writes, ctx)
+    except CallFailedError:
+        responses = dict.fromkeys(writes, "throw")
+    written = {p: r for p, r in responses.items() if isinstance(r, Record)}
+    if isinstance(store, CacheStore):
+        for p, record in written.items():
+            ctx.put_leadership(p, record)
+    reload(ctx, store, list(written))
+    for p, response in responses.items():
+        if isinstance(response, Record):
+            codes[p] = AlterCode.WRITTEN
+        else:
+            conflict = response == CONFLICT
+            codes[p] = AlterCode.INVALID_UPDATE_VERSION if conflict else AlterCode.STORE_ERROR
+    return {p: codes[p] for p in request.records}
+
+
+def reload(ctx: Context, store: Store, partitions: list[Partition]) -> None:
+    """Section 6.10: what was written is read again; what does not decode is left out."""
+    found = store.read_states(partitions) if partitions else {}
+    if any(not isinstance(r, Record) and r not in (GARBAGE, "NONODE") for r in found.values()):
+        raise CallFailedError
+    for p, record in found.items():
+        if isinstance(record, Record):
+            ctx.put_leadership(p, record)
+
+
+def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterRequest]:
+    """What the leaders ask for when these brokers have caught up: they join the ISR.
+
+    Only leaders that are up ask, for assigned replicas that are online; one request per leader,
+    in ascending id.
+    """
+    asked: dict[int, dict[Partition, Record]] = {}
+    for p, record in ctx.leadership.items():
+        if record.leader == NO_LEADER or not ctx.is_replica_online(record.leader, p):
+            continue
+        joining = [
+            b
+            for b in ctx.assignment(p).replicas
+            if b in brokers and b not in record.isr and ctx.is_replica_online(b, p)
+        ]
+        if joining:
+            longer = replace(record, isr=(*record.isr, *joining), recovery=RECOVERED)
+            asked.setdefault(record.leader, {})[p] = longer
+    return [AlterRequest(b, ctx.live_broker_epochs[b], asked[b]) for b in sorted(asked)]
+
+
+def write_isrs(ctx: Context, store: Store, request: AlterRequest) -> list[Partition]:
+    """Before 2.7 leaders wrote ISRs themselves, where they knew the stored version.
+
+    The version rises, and nothing else changes. Before 2.4 LeaderAndIsr could tell a leader of a
+    version that the controller itself had not cached.
+    """
+    return [
+        p
+        for p, wanted in request.records.items()
+        if store.write_isr(p, wanted.isr, wanted.version if ctx.profile.touch_is_cached else None)
+    ]
+
+
+def controlled_shutdown(core: Core, b: int, epoch: int = UNKNOWN_BROKER_EPOCH) -> Happened:
+    """6.3."""
+    body = partial(shut_down, core, b, epoch)
+    return core.event("controlled_shutdown", body, inactive="ControllerMoved")
+
+
+def refusal(core: Core, b: int, epoch: int) -> str | None:
+    """Section 6.3, steps 2 and 3; before 2.2 brokers have no epochs."""
+    cached = core.ctx.live_broker_epochs.get(b)
+    if epoch != UNKNOWN_BROKER_EPOCH and core.ctx.profile.has_broker_epochs:
+        if cached is None:
+            return "NoSuchElement"
+        if epoch < cached:
+            return "StaleBrokerEpoch"
+    return "BrokerNotAvailable" if cached is None else None
+
+
+def shut_down(core: Core, b: int, epoch: int) -> None:
+    """Section 6.3, the steps; before 1.1 they are taken for one partition after the other."""
+    ctx = core.ctx
+    core.now.error = refusal(core, b, epoch)
+    if core.now.error is not None:
+        return
+    ctx.shutting_down.add(b)
+    acted_on = [
+        p
+        for p, _ in ctx.replicas_on_brokers([b])
+        if len(ctx.assignment(p).replicas) > 1
+        and p in ctx.leadership
+        and not (ctx.is_queued(p) and ctx.profile.shutdown_skips_queued)
+    ]
+    apart = ctx.profile.batch_per_partition
+    core.now.marks["shutdown of partitions one by one"] += apart
+    for some in [[p] for p in acted_on] if apart else [acted_on]:
+        act_on(core, b, some)
+    core.now.remaining = ctx.partition_leaders_on_broker(b)
+
+
+def act_on(core: Core, b: int, partitions: list[Partition]) -> None:
+    """Section 6.3, steps 5 to 8."""
+    led = [p for p in partitions if core.ctx.leadership[p].leader == b]
+    followed = [p for p in partitions if p not in led]
+    core.partitions().handle(led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
+
+    def stop_followed(batch: RequestBatch) -> None:
+        for p in followed:
+            batch.add_stop_replica([b], p, delete=False)
+
+    core.send(stop_followed)
+    core.replicas().handle([(p, b) for p in followed], ReplicaState.OFFLINE)
 
 
 @dataclass

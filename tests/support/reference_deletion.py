@@ -7,8 +7,7 @@ from functools import partial
 
 from kfast.schema import PartitionState, ReplicaState
 from tests.support.reference_context import Partition, Replica
-from tests.support.reference_core import Core, EventFailedError
-from tests.support.reference_outcome import Happened
+from tests.support.reference_core import Core, EventFailedError, Happened
 
 
 def init(core: Core, queued: Collection[str], ineligible: Collection[str]) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kfast.schema import ReassignmentCode
 from tests.support.reference_context import Assignment, Partition
-from tests.support.reference_core import Core, EventFailedError
-from tests.support.reference_outcome import Happened
+from tests.support.reference_core import Core, EventFailedError, Happened
 from tests.support.reference_profiles import UNSUPPORTED
 from tests.support.reference_reassignment import is_complete, reassign
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.log_events import LoggedController
+from tests.support.log_writer import LoggedController
 from tests.support.states import read_state
 
 BEFORE = """

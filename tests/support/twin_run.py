@@ -8,9 +8,8 @@ from typing import Any
 
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from tests.support.event import Event
-from tests.support.reference_alter import AlterRequest
-from tests.support.reference_controller import Controller
-from tests.support.reference_outcome import Happened
+from tests.support.reference_controller import AlterRequest, Controller
+from tests.support.reference_core import Happened
 
 from . import reference
 

@@ -40,7 +40,7 @@ from tests.support.reference import (
     reassign_leader,
 )
 from tests.support.reference import PartitionStateMachine as Twin
-from tests.support.reference_alter import catch_up_requests, check_proposal
+from tests.support.reference_controller import catch_up_requests, check_proposal
 from tests.support.reference_elections import needs_config, online, unclean_permitted
 from tests.support.reference_replicas import removed_from_isr
 from tests.support.states import read_state

@@ -1,13 +1,51 @@
-"""One real cluster before, during and after a stop of broker 3: the what-if gives what happened."""
+"""What real clusters did: kfast comes from the state before to the state after.
+
+22 events of a live Kafka 3.9.1 cluster, and a stop of one broker as describe texts show it.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from kfast import Controller, read
 from kfast.analysis.impact import fail_brokers
+from kfast.controllers.zk.broker_groups import GroupOrder
+from kfast.controllers.zk.profiles import ZK_3_9
+from tests.support.live_events import Run, differences, read_events, records_of
 
 pytestmark = pytest.mark.kernels
+
+EVENTS = 22
+
+
+@pytest.fixture(scope="module")
+def events(shared_data):
+    """The events of the cluster, in order."""
+    return read_events(shared_data / "controller_logs" / "zk-3.9-live" / "events.jsonl.gz")
+
+
+def test_there_are_22_events(events):
+    """Creations, failures, starts, shutdowns, elections, reassignments, a deletion, a failover."""
+    assert [event["n"] for event in events] == list(range(1, EVENTS + 1))
+
+
+@pytest.mark.parametrize("with_store", [True, False], ids=["store", "cache"])
+@pytest.mark.parametrize("number", range(1, EVENTS + 1))
+def test_an_event_does_what_it_did_to_the_live_cluster(events, number, with_store):
+    """Leaders, ISRs, leader epochs, versions and assignments of all partitions."""
+    event = events[number - 1]
+    run = Run(event, with_store)
+    assert differences(run.run(), records_of(event["after"])) == {}, run.steps
+
+
+def test_another_order_of_brokers_would_show(events):
+    """By ascending id, 13 partitions of a topic that is to be deleted keep another member."""
+    event = events[18]
+    run = Run(event, profile=replace(ZK_3_9, group_order=GroupOrder.ASCENDING))
+    assert len(differences(run.run(), records_of(event["after"]))) == 13
+
 
 BEFORE = "describe_4x_elr_1_created.txt"
 STOPPED = "describe_4x_elr_2_broker3_stopped.txt"
@@ -18,13 +56,13 @@ BACK = "describe_4x_elr_3_broker3_back.txt"
 def real(shared_data):
     """Leaders and ISRs that a file shows."""
 
-    def leaders_and_isrs(name):
-        return records_of(read(shared_data / "exports" / name))
+    def shown(name):
+        return leaders_and_isrs(read(shared_data / "exports" / name))
 
-    return leaders_and_isrs
+    return shown
 
 
-def records_of(state):
+def leaders_and_isrs(state):
     """(topic, partition) to leader and set of in-sync replicas."""
     rows = state.to_tables().partitions.to_pylist()
     return {(r["topic"], r["partition"]): (r["leader"], frozenset(r["isr"])) for r in rows}
@@ -34,11 +72,11 @@ def records_of(state):
 def test_broker_3_stops_and_comes_back(shared_data, real, controlled):
     """Failing it in either way gives the second file, starting it and catching up the third."""
     failure = fail_brokers(read(shared_data / "exports" / BEFORE), [3], controlled=controlled)
-    assert records_of(failure.state) == real(STOPPED)
+    assert leaders_and_isrs(failure.state) == real(STOPPED)
     controller = Controller(failure.state)
     controller.on_broker_startup([3])
     controller.catch_up([3])
-    assert records_of(failure.state) == real(BACK)
+    assert leaders_and_isrs(failure.state) == real(BACK)
 
 
 def test_broker_3_comes_back_to_the_cluster_that_was_stopped(shared_data, real):
@@ -49,7 +87,7 @@ def test_broker_3_comes_back_to_the_cluster_that_was_stopped(shared_data, real):
     controller.on_controller_failover()
     controller.on_broker_startup([3])
     controller.catch_up([3])
-    assert records_of(state) == real(BACK)
+    assert leaders_and_isrs(state) == real(BACK)
 
 
 def test_the_census_of_the_stopped_cluster_is_what_the_failure_says(shared_data):

@@ -11,7 +11,7 @@ import pytest
 from kfast import PartitionState, ReplicaState, schema
 from kfast.kernels import deletion
 from kfast.state import mutators
-from tests.rules.test_kernels_reassign import ids, mask, random_states
+from tests.rules.test_reassignment_kernels import ids, mask, random_states
 from tests.support.kernel_calls import LAYOUTS, all_rows
 from tests.support.states import read_state
 
