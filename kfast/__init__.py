@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kfast.analysis.restart_readiness import may_restart
     from kfast.analysis.risk import loss_probability, risk
     from kfast.analysis.topic_deletion import delete_topics
+    from kfast.controllers import open_controller
     from kfast.controllers.zk.controller import Controller
     from kfast.controllers.zk.state_machines import PartitionStateMachine, ReplicaStateMachine
     from kfast.controllers.zk.store import UNDECODABLE, Store
@@ -111,6 +112,7 @@ __all__ = [
     "independent_racks",
     "loss_probability",
     "may_restart",
+    "open_controller",
     "override_settings",
     "prepare_sweep",
     "random_brokers",
@@ -136,6 +138,7 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.risk": "loss_probability risk",
     "analysis.topic_deletion": "delete_topics",
+    "controllers": "open_controller",
     "controllers.zk.controller": "Controller",
     "controllers.zk.state_machines": "PartitionStateMachine ReplicaStateMachine",
     "controllers.zk.store": "UNDECODABLE Store",

@@ -1,12 +1,14 @@
 """Kafka's controllers, which everybody outside asks for here: `zk` is that of ZooKeeper mode.
 
+`open_controller` gives the controller that runs a cluster.
+
 Rules that choose a leader (`first_candidate`, `led_least`, `stay_in_rack`) and the releases that
 are simulated (`PROFILES`) have their names here too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfast.lazy_names import load_lazily
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         find_profile,
         profile_of,
     )
+    from kfast.state import ClusterState
 
 __all__ = [
     "DEFAULT_PROFILE",
@@ -43,6 +46,7 @@ __all__ = [
     "first_candidate",
     "led_least",
     "number_racks",
+    "open_controller",
     "profile_of",
     "stay_in_rack",
 ]
@@ -55,3 +59,26 @@ load_lazily(__name__, {
         "DEFAULT_PROFILE PROFILES RELEASES UNSUPPORTED ZK_3_9 Profile find_profile profile_of"
     ),
 })
+
+
+def open_controller(state: ClusterState, **options: Any) -> Controller:
+    """Open the controller that runs a cluster: whoever needs one asks here.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Changed in place by every event.
+    **options
+        Those of `Controller`: store, journal, threads, profile, policy.
+
+    Returns
+    -------
+    Controller
+        That of ZooKeeper mode, in the version of `profile`.
+    """
+    from kfast.arguments import check_instance
+    from kfast.controllers.zk.controller import Controller
+    from kfast.state import ClusterState
+
+    check_instance("state", state, ClusterState)
+    return Controller(state, **options)

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 def add_partitions(
     state: ClusterState, topics: Sequence[str], partitions: Sequence[int], *, exists: bool = True
 ) -> Rows:
-    """Rows of some partitions; unknown ones, and unknown topics, are added without assignment.
-
-    With `exists` false, an added topic is not among the controller's topics.
-    """
+    """Rows of some partitions; unknown ones, and unknown topics, are added without assignment."""
     topics = arguments.check_topics("topics", topics)
     numbers = arguments.whole_numbers("partitions", partitions)
     arguments.check_range("partitions", numbers, 0, arguments.MAX_INT)

@@ -7,7 +7,8 @@ docs/controller.md, section 1 (Kafka 3.9, `ControllerContext`).
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +18,12 @@ import pyarrow as pa
 from kfast import schema
 from kfast.arguments import check_topics
 from kfast.kernels import census, hosting
+from kfast.schema import PartitionState, ReplicaState
 from kfast.state import adding, freeing, mutators, names, queries, saving, survey
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.flat import is_flat
 from kfast.state.hosting import HostingIndex
-from kfast.state.records import Assignment, Replicas, Rows, Tables
+from kfast.state.records import Assignment, Leadership, Replicas, Rows, Tables
 
 BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
 FIRST_ROOM = 16384
@@ -366,19 +368,59 @@ class ClusterState:
 
     # --- queries of section 1.5 -----------------------------------------------------------------
 
-    check_rows = queries.check_rows
-    check_row = queries.check_row
-    find_topics = queries.find_topics
-    find_brokers = queries.find_brokers
-    broker_row = queries.broker_row
-    broker_rows = queries.broker_rows
-    ids_of = queries.ids_of
-    is_replica_online = queries.is_replica_online
-    assignment = queries.assignment
-    leadership = queries.leadership
-    stop_epochs = queries.stop_epochs
-    partition_state = queries.partition_state
-    replica_states_of = queries.replica_states_of
+    def check_rows(self, rows: npt.ArrayLike) -> Rows:
+        """Rows as int32; `RowError` where one is outside the table or stands twice."""
+        return queries.check_rows(self, rows)
+
+    def check_row(self, row: int) -> int:
+        """Return one row as an int; `RowError` where it is outside the table."""
+        return queries.check_row(self, row)
+
+    def find_topics(self, topics: Sequence[str]) -> Rows:
+        """Rows of some topics; `ArgumentError` where one is unknown, or was deleted."""
+        return queries.find_topics(self, topics)
+
+    def find_brokers(self, broker_ids: Iterable[int]) -> Rows:
+        """Rows of some brokers; `ArgumentError` where an id is unknown, or no whole number."""
+        return queries.find_brokers(self, broker_ids)
+
+    def broker_row(self, broker_id: int) -> int:
+        """Row of a broker id; -1 where it is unknown, or no whole number."""
+        return queries.broker_row(self, broker_id)
+
+    def broker_rows(self, broker_ids: npt.NDArray[np.integer]) -> Rows:
+        """Rows of some broker ids; -1 where one is unknown."""
+        return queries.broker_rows(self, broker_ids)
+
+    def ids_of(self, row: int, mask: int) -> tuple[int, ...]:
+        """Broker ids of some slots of a partition, in slot order."""
+        return queries.ids_of(self, row, mask)
+
+    def is_replica_online(
+        self, broker_id: int, row: int, include_shutting_down: bool = False
+    ) -> bool:
+        """Whether a replica would be online: liveness only, not assignment or ISR membership."""
+        return queries.is_replica_online(self, broker_id, row, include_shutting_down)
+
+    def assignment(self, row: int) -> Assignment:
+        """Assignment of a partition; three empty lists where it has none."""
+        return queries.assignment(self, row)
+
+    def leadership(self, row: int) -> Leadership | None:
+        """Cached leadership of a partition, ISR in slot order; None where there is none."""
+        return queries.leadership(self, row)
+
+    def stop_epochs(self, rows: Rows) -> Rows:
+        """Leader epochs that StopReplica carries (`leader_epoch` of section 1.5)."""
+        return queries.stop_epochs(self, rows)
+
+    def partition_state(self, row: int) -> PartitionState:
+        """State of a partition."""
+        return queries.partition_state(self, row)
+
+    def replica_states_of(self, row: int) -> dict[int, ReplicaState]:
+        """States of a partition's replicas by broker id; brokers without an entry are left out."""
+        return queries.replica_states_of(self, row)
 
     # --- mutators of section 1.6 ----------------------------------------------------------------
 
@@ -395,23 +437,136 @@ class ClusterState:
         self.offline_partition_count, self.preferred_imbalance_count, self.n_led = counts[:3]
         self.any_offline_dir, self.n_reassigned = counts[3] > 0, counts[4]
 
-    mark_led = survey.mark_led
-    forget_survey = survey.forget_survey
-    compact = freeing.compact
-    save = saving.save
-    find_replicas = mutators.find_replicas
-    set_assignment = mutators.set_assignment
-    set_leadership = mutators.set_leadership
-    set_partition_state = mutators.set_partition_state
-    set_replica_state = mutators.set_replica_state
-    set_offline_dir = mutators.set_offline_dir
-    add_live_brokers = mutators.add_live_brokers
-    remove_live_brokers = mutators.remove_live_brokers
-    set_shutting_down = mutators.set_shutting_down
-    add_partitions = adding.add_partitions
-    queue_topic_deletion = mutators.queue_topic_deletion
-    clear_offline_dir = mutators.clear_offline_dir
-    refresh_rows = mutators.refresh_rows
-    mark_topics_ineligible = mutators.mark_topics_ineligible
-    begin_topic_deletion = mutators.begin_topic_deletion
-    set_unclean_leader_election = mutators.set_unclean_leader_election
+    def mark_led(self, rows: Rows) -> None:
+        """Note that some rows may have another leader."""
+        survey.mark_led(self, rows)
+
+    def forget_survey(self) -> None:
+        """Note that assignments, leadership or topics changed in ways that nothing marks."""
+        survey.forget_survey(self)
+
+    def compact(self) -> Rows:
+        """Give the space of free rows and forgotten topics back; rows move up.
+
+        Returns
+        -------
+        rows : (P,) int32
+            Where each row that is left was before.
+        """
+        return freeing.compact(self)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write the whole state to a directory, which is replaced; or leave it as it was.
+
+        Parameters
+        ----------
+        directory : path
+            Where it goes. Its parent must be there; a directory of that name is replaced, but only
+            if it holds a saved state or nothing.
+
+        Raises
+        ------
+        InputError
+            Something else is in the way. Nothing is changed.
+        """
+        saving.save(self, directory)
+
+    def find_replicas(self, replicas: Iterable[tuple[str, int, int]]) -> Replicas:
+        """Find (topic, partition, broker id) triples; a broker not tracked yet gets a slot.
+
+        A triple that stands twice counts once. `ArgumentError` where a partition is unknown.
+        """
+        return mutators.find_replicas(self, replicas)
+
+    def set_assignment(
+        self, row: int, replicas: Iterable[int], adding: Iterable[int] = (),
+        removing: Iterable[int] = (),
+    ) -> None:
+        """Replace a partition's assignment (`set_assignment` of section 1.6); ids are broker ids.
+
+        `ArgumentError` where a list names a broker twice. Brokers that `adding` and `removing` name
+        need not be assigned.
+        """
+        mutators.set_assignment(self, row, replicas, adding, removing)
+
+    def set_leadership(
+        self, row: int, *, leader: int, isr: Iterable[int], leader_epoch: int = 0, version: int = 0,
+        controller_epoch: int | None = None, recovery: int = 0,
+    ) -> None:
+        """Replace a partition's cached leadership (`put_leadership` of section 1.6)."""
+        mutators.set_leadership(
+            self, row, leader=leader, isr=isr, leader_epoch=leader_epoch, version=version,
+            controller_epoch=controller_epoch, recovery=recovery,
+        )
+
+    def set_partition_state(self, row: int, new: PartitionState) -> None:
+        """Set a partition's state (`put_partition_state` of section 1.6)."""
+        mutators.set_partition_state(self, row, new)
+
+    def set_replica_state(self, row: int, broker_id: int, new: ReplicaState) -> None:
+        """Set a replica's state; `ReplicaState.NO_ENTRY` removes it."""
+        mutators.set_replica_state(self, row, broker_id, new)
+
+    def set_offline_dir(self, broker_id: int, rows: Rows, offline: bool = True) -> None:
+        """Note that a broker's log directories of some partitions are offline, or online again."""
+        mutators.set_offline_dir(self, broker_id, rows, offline)
+
+    def add_live_brokers(self, epochs: Mapping[int, int], *, find: bool = True) -> Replicas:
+        """Register brokers with their epochs; unknown ones are added. Returns their replicas.
+
+        With `find` false the caller visits their rows: none is returned, and the bitmap of offline
+        leaders is left to that visit.
+        """
+        return mutators.add_live_brokers(self, epochs, find=find)
+
+    def remove_live_brokers(self, broker_ids: Iterable[int]) -> Replicas:
+        """Unregister brokers; they stay known, and in the set of those shutting down.
+
+        Returns the replicas assigned to them.
+        """
+        return mutators.remove_live_brokers(self, broker_ids)
+
+    def set_shutting_down(self, broker_ids: Iterable[int], shutting_down: bool = True) -> Replicas:
+        """Put brokers into the set of those in controlled shutdown, or take them out.
+
+        Returns the replicas assigned to them.
+        """
+        return mutators.set_shutting_down(self, broker_ids, shutting_down)
+
+    def add_partitions(
+        self, topics: Sequence[str], partitions: Sequence[int], *, exists: bool = True
+    ) -> Rows:
+        """Rows of some partitions; unknown ones, and unknown topics, are added without assignment.
+
+        With `exists` false, an added topic is not among the controller's topics.
+        """
+        return adding.add_partitions(self, topics, partitions, exists=exists)
+
+    def queue_topic_deletion(self, topics: Sequence[str]) -> None:
+        """Queue topics for deletion; their partitions no longer count as imbalanced."""
+        mutators.queue_topic_deletion(self, topics)
+
+    def clear_offline_dir(self, brokers: Rows) -> None:
+        """Forget offline log directories of some broker rows."""
+        mutators.clear_offline_dir(self, brokers)
+
+    def refresh_rows(self, rows: Rows) -> None:
+        """Bring the bitmap of offline leaders up to date for some rows."""
+        mutators.refresh_rows(self, rows)
+
+    def mark_topics_ineligible(self, topics: Rows) -> None:
+        """Mark those of some topic rows that are queued as ineligible (section 6.12).
+
+        Where topics cannot be deleted, none is marked.
+        """
+        mutators.mark_topics_ineligible(self, topics)
+
+    def begin_topic_deletion(self, topics: Sequence[str]) -> None:
+        """Mark queued topics as started; their partitions no longer move the offline count."""
+        mutators.begin_topic_deletion(self, topics)
+
+    def set_unclean_leader_election(
+        self, allowed: bool | None, topics: Sequence[str] | None = None
+    ) -> None:
+        """Set unclean.leader.election.enable of some topics (None: no override), or the default."""
+        mutators.set_unclean_leader_election(self, allowed, topics)

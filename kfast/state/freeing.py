@@ -68,13 +68,7 @@ def present_topics(state: ClusterState) -> npt.NDArray[np.bool_]:
 
 
 def compact(state: ClusterState) -> Rows:
-    """Give the space of free rows and forgotten topics back; rows move up.
-
-    Returns
-    -------
-    rows : (P,) int32
-        Where each row that is left was before.
-    """
+    """Give the space of free rows and forgotten topics back; rows move up."""
     kept = used_rows(state)
     topics = np.flatnonzero(present_topics(state))
     moved = np.full(max(state.n_topics, 1), -1, np.int32)

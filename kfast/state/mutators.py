@@ -1,7 +1,7 @@
 """Changes of single rows that keep counters, bitmaps and index (docs/controller.md, section 1.6).
 
 The machines change rows by kernels; these serve what is done one by one: building a state by
-hand, and the edges of an event. Each function is a method of `ClusterState`.
+hand, and the edges of an event. `ClusterState` has them as methods.
 """
 
 from __future__ import annotations
@@ -110,10 +110,7 @@ def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
 def find_replicas(
     state: ClusterState, replicas: Iterable[tuple[str, int, int]]
 ) -> Replicas:
-    """Find (topic, partition, broker id) triples; a broker not tracked yet gets a slot.
-
-    A triple that stands twice counts once. `ArgumentError` where a partition is unknown.
-    """
+    """Find (topic, partition, broker id) triples; a broker not tracked yet gets a slot."""
     triples = list(replicas)
     if any(len(triple) != 3 for triple in triples):
         raise ArgumentError("replicas: (topic, partition, broker id) triples are needed")
@@ -148,11 +145,7 @@ def set_assignment(
     state: ClusterState, row: int, replicas: Iterable[int], adding: Iterable[int] = (),
     removing: Iterable[int] = (),
 ) -> None:
-    """Replace a partition's assignment (`set_assignment` of section 1.6); ids are broker ids.
-
-    `ArgumentError` where a list names a broker twice. Brokers that `adding` and `removing` name
-    need not be assigned.
-    """
+    """Replace a partition's assignment (`set_assignment` of section 1.6); ids are broker ids."""
     row = queries.check_row(state, row)
     given = {"replicas": replicas, "adding": adding, "removing": removing}
     lists = [possible_ids(name, ids).tolist() for name, ids in given.items()]
@@ -279,10 +272,7 @@ def refresh_rows(state: ClusterState, rows: Rows) -> None:
 
 
 def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
-    """Mark those of some topic rows that are queued as ineligible (section 6.12).
-
-    Where topics cannot be deleted, none is marked.
-    """
+    """Mark those of some topic rows that are queued as ineligible (section 6.12)."""
     if not state.delete_topic_enabled:
         return
     queued = topics[(state.topic_flags[topics] & QUEUED) != 0]
@@ -301,11 +291,7 @@ def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> R
 def add_live_brokers(
     state: ClusterState, epochs: Mapping[int, int], *, find: bool = True
 ) -> Replicas:
-    """Register brokers with their epochs; unknown ones are added. Returns their replicas.
-
-    With `find` false the caller visits their rows: none is returned, and the bitmap of offline
-    leaders is left to that visit.
-    """
+    """Register brokers with their epochs; unknown ones are added. Returns their replicas."""
     epochs = arguments.epochs_of("epochs", epochs)
     brokers = add_brokers(state, list(epochs))
     state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
@@ -316,20 +302,14 @@ def add_live_brokers(
 
 
 def remove_live_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Replicas:
-    """Unregister brokers; they stay known, and in the set of those shutting down.
-
-    Returns the replicas assigned to them.
-    """
+    """Unregister brokers; they stay known, and in the set of those shutting down."""
     return _set_status(state, state.find_brokers(broker_ids), REGISTERED, False)
 
 
 def set_shutting_down(
     state: ClusterState, broker_ids: Iterable[int], shutting_down: bool = True
 ) -> Replicas:
-    """Put brokers into the set of those in controlled shutdown, or take them out.
-
-    Returns the replicas assigned to them.
-    """
+    """Put brokers into the set of those in controlled shutdown, or take them out."""
     brokers = add_brokers(state, broker_ids)
     return _set_status(state, brokers, SHUTTING_DOWN, shutting_down)
 

@@ -1,6 +1,6 @@
 """Questions about partitions (docs/controller.md, section 1.5), and the check of their rows.
 
-Each function is a method of `ClusterState`.
+`ClusterState` has them as methods.
 """
 
 from __future__ import annotations

@@ -83,19 +83,7 @@ class _Saved(msgspec.Struct):
 
 
 def save(state: ClusterState, directory: str | os.PathLike[str]) -> None:
-    """Write the whole state to a directory, which is replaced; or leave it as it was.
-
-    Parameters
-    ----------
-    directory : path
-        Where it goes. Its parent must be there; a directory of that name is replaced, but only if
-        it holds a saved state or nothing.
-
-    Raises
-    ------
-    InputError
-        Something else is in the way. Nothing is changed.
-    """
+    """Write the whole state to a directory, which is replaced; or leave it as it was."""
     place = Path(directory)
     if place.exists() and not (place / "state.json").is_file() and (
         not place.is_dir() or any(place.iterdir())

@@ -34,7 +34,7 @@ def call(name, state):
     function = getattr(kfast, name)
     needed = [
         parameter.name for parameter in inspect.signature(function).parameters.values()
-        if parameter.default is parameter.empty and parameter.name != "state"
+        if parameter.default is parameter.empty and parameter.name not in ("state", "options")
     ]
     others = OTHERS | {"scenarios": kfast.every_broker(kfast.generate(brokers=3, partitions=3))}
     return function(state, **{name: others[name] for name in needed})
@@ -54,9 +54,9 @@ def test_all_that_take_a_state_are_known():
         "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "bursts",
         "delete_topics", "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
         "explain", "fail_brokers", "independent_brokers", "independent_racks", "may_restart",
-        "override_settings", "prepare_sweep", "random_brokers", "restart_plan", "risk",
-        "scenarios_from_table", "sweep",
-        "sweep_brokers", "sweep_partitions", "sweep_reader", "take_census", "write",
+        "open_controller", "override_settings", "prepare_sweep", "random_brokers",
+        "restart_plan", "risk", "scenarios_from_table", "sweep", "sweep_brokers",
+        "sweep_partitions", "sweep_reader", "take_census", "write",
     }
 
 
