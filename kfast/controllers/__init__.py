@@ -6,7 +6,7 @@ are simulated (`PROFILES`) have their names here too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kfast.lazy_names import load_lazily
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         find_profile,
         profile_of,
     )
+    from kfast.state import ClusterState
 
 __all__ = [
     "DEFAULT_PROFILE",
@@ -43,6 +44,7 @@ __all__ = [
     "first_candidate",
     "led_least",
     "number_racks",
+    "open_controller",
     "profile_of",
     "stay_in_rack",
 ]
@@ -55,3 +57,10 @@ load_lazily(__name__, {
         "DEFAULT_PROFILE PROFILES RELEASES UNSUPPORTED ZK_3_9 Profile find_profile profile_of"
     ),
 })
+
+
+def open_controller(state: ClusterState, **options: Any) -> Controller:
+    """Open the controller that runs a cluster; options are those of its class."""
+    from kfast.controllers.zk.controller import Controller
+
+    return Controller(state, **options)

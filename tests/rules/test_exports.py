@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfast import Controller, read
-from kfast.analysis.impact import fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
 
 pytestmark = pytest.mark.kernels
 
