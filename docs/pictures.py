@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kfast import read
-from kfast.analysis.impact import fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
 from kfast.report.failure import failure_answer
 
 FOLDER = Path(__file__).resolve().parent

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
+    from kfast.analysis.broker_failure import fail_brokers
     from kfast.analysis.explain import explain
-    from kfast.analysis.impact import fail_brokers, impact
+    from kfast.analysis.impact import impact
     from kfast.analysis.plan_execution import execute_plan
     from kfast.analysis.restart_plan import restart_plan
     from kfast.analysis.restart_readiness import may_restart
@@ -131,8 +132,9 @@ __all__ = [
 ]
 
 load_lazily(__name__, {
+    "analysis.broker_failure": "fail_brokers",
     "analysis.explain": "explain",
-    "analysis.impact": "fail_brokers impact",
+    "analysis.impact": "impact",
     "analysis.plan_execution": "execute_plan",
     "analysis.restart_plan": "restart_plan",
     "analysis.restart_readiness": "may_restart",

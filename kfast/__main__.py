@@ -1,5 +1,23 @@
-"""`python -m kfast`: the command line."""
+"""The command `kfast`, which `python -m kfast` runs too."""
 
-from kfast_command import main
+from __future__ import annotations
 
-main()
+import sys
+
+__all__ = ["main"]
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Load the command line and run it; Ctrl-C ends the loading without a traceback too."""
+    try:
+        from kfast.cli import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        sys.exit(INTERRUPTED)
+    run()
+
+
+if __name__ == "__main__":
+    main()

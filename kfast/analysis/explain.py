@@ -13,15 +13,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 
-from kfast.analysis.impact import EventOutcome, Failure, fail_brokers
+from kfast.analysis.broker_failure import Failure, fail_brokers
+from kfast.analysis.whatif import EventOutcome
 from kfast.arguments import check_instance, partition_keys
 from kfast.controllers import DEFAULT_PROFILE, Profile
 from kfast.journal.outcome import FULL_TABLES
 from kfast.schema import Code
 from kfast.state import ClusterState, Leadership
 from kfast.state.display import Summary, escape_control, summary_html, summary_text
+from kfast.state.min_isr import (
+    is_topic_min_isr,
+    min_insync_replicas,
+    partition_min_isr,
+)
 
 __all__ = ["Explanation", "Section", "explain"]
 
@@ -179,11 +186,10 @@ class _Story:
         }
 
     def _min_isr(self) -> tuple[int, str]:
-        state = self.given
-        override = int(state.topic_min_insync_replicas[state.topic_row[self.row]])
-        value = override if override >= 0 else state.default_min_insync_replicas
-        source = "of the topic" if override >= 0 else "by the brokers' default"
-        needed = min(value, len(self.replicas))
+        state, topic = self.given, self.given.topic_row[self.row]
+        value = int(min_insync_replicas(state)[topic])
+        needed = int(partition_min_isr(state, np.array([self.row]))[0])
+        source = "of the topic" if is_topic_min_isr(state)[topic] else "by the brokers' default"
         cut = "" if needed == value else f", {needed} with this many replicas"
         return needed, f"{value} {source}{cut}"
 

@@ -24,15 +24,15 @@ from kfast.analysis.changed_partitions import (
     placed,
     target_slots,
 )
-from kfast.analysis.impact import CHANGE_METRICS, EventOutcome, Impact, impact
-from kfast.analysis.whatif import Run, brokers_are
+from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
+from kfast.analysis.whatif import EventOutcome, WhatIf, brokers_are, check_brokers
 from kfast.arguments import check_instance
 from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
 from kfast.controllers.zk.reassignment_requests import Reassignments
 from kfast.journal import Outcome
 from kfast.schema import REASSIGNMENT_BROKERS, REASSIGNMENT_TOPICS, columns_of
 from kfast.state import ClusterState
-from kfast.state.census import CENSUS_METRICS, Census, take_census
+from kfast.state.census import CENSUS_METRICS, Census
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.queries import how_to_add
 from kfast.state.tables import id_lists
@@ -244,11 +244,12 @@ def execute_plan(
         partition is to be cancelled by one that cannot (before 2.4).
     """
     check_instance("state", state, ClusterState)
-    run = Run(state, broker_ids, journal, threads, profile)
+    failing = check_brokers(state, broker_ids)
+    run = WhatIf(state, journal=journal, threads=threads, profile=profile, frees_rows=True)
     requested = RequestedPlan.of(run.before.state, plan)
     outcome = run.record(_ask(run.controller, requested.plan))
-    run.fail()
-    meanwhile = impact(run.before, take_census(run.state))
+    run.fail(failing)
+    meanwhile = run.measure()
     under_way = {
         **meanwhile.after.counts,
         "newly_offline": int(meanwhile.newly("offline").sum()),
@@ -257,25 +258,16 @@ def execute_plan(
     if not pending:
         for report in _catch_up(run):
             run.record(report)
-    after = take_census(run.state)
+    run.measure()
     flags = {
-        "leader_moved": impact(run.before, after).leaders_moved,
-        "not_preferred": after.flags("not_preferred"),
+        "leader_moved": run.impact.leaders_moved,
+        "not_preferred": run.census.flags("not_preferred"),
     }
     table = partition_table(requested, run.before.state, run.state, outcome, pending, flags)
     return Reassignment(
-        run.controller.title,
-        run.broker_ids,
-        pending,
-        run.state,
-        tuple(_notes(requested, run.before.state)),
-        run.start,
-        run.before,
-        under_way,
-        after,
-        table,
-        tuple(run.events),
-        requested.rows[requested.rows >= 0],
+        run.controller.title, failing, pending, run.state,
+        tuple(_notes(requested, run.before.state)), run.start, run.before, under_way, run.census,
+        table, tuple(run.events), requested.rows[requested.rows >= 0],
     )
 
 
@@ -294,7 +286,7 @@ def _named(plan: pa.Table) -> npt.NDArray[np.int32]:
     return ids
 
 
-def _catch_up(run: Run) -> Iterator[Outcome]:
+def _catch_up(run: WhatIf) -> Iterator[Outcome]:
     """Leaders report that the live targets of what is being reassigned are in sync."""
     state, controller = run.state, run.controller
     flagged = state.records["flags"] & schema.FLAG_BEING_REASSIGNED

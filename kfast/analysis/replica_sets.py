@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kfast.kernels import sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
+from kfast.state.min_isr import min_insync_replicas
 from kfast.state.records import Rows, Slots
 from kfast.state.tables import first_slots
 
@@ -101,14 +102,12 @@ def list_by_broker(begin: Counts, members: Rows, n_brokers: int) -> tuple[Counts
 
 def take_isr_margins(state: ClusterState) -> IsrMargins:
     """Measure a cluster as it is; later changes of the state do not change the answer."""
-    override = state.topic_min_insync_replicas
-    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
     n = state.n_partitions
     live_isr, live_replicas = np.empty(n, np.uint64), np.empty(n, np.uint64)
     in_sync, needed = np.empty(n, np.uint8), np.empty(n, np.uint8)
     kernel.measure_isrs(
         state.records, state.replicas, state.broker_status, state.topic_row,
-        np.ascontiguousarray(min_isr, np.int32), live_isr, live_replicas, in_sync, needed,
+        min_insync_replicas(state), live_isr, live_replicas, in_sync, needed,
     )
     n_replicas = state.records["n_replicas"].copy()
     return IsrMargins(assigned_rows(state), live_isr, live_replicas, in_sync, needed, n_replicas)

@@ -32,6 +32,7 @@ from kfast.schema import CAUSES, READINESS_BROKERS, READINESS_PARTITIONS, READIN
 from kfast.state import ClusterState
 from kfast.state.arrow_views import names_at
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.min_isr import is_topic_min_isr, min_insync_replicas
 from kfast.state.settings import match_topics
 from kfast.state.tables import first_slots, id_lists, row_keys
 
@@ -146,8 +147,6 @@ class Readiness:
     def _table(self, found: npt.NDArray[np.intp]) -> pa.Table:
         state, standing = self.state, self.standing
         rows = found.astype(np.int32)
-        override = state.topic_min_insync_replicas[state.topic_row[rows]]
-        setting = np.where(override < 0, state.default_min_insync_replicas, override)
         in_sync = standing.in_sync[rows].astype(np.int32)
         needed = standing.needed[rows].astype(np.int32)
         return READINESS_PARTITIONS.table(
@@ -157,8 +156,7 @@ class Readiness:
                 "isr": id_lists(state, rows, standing.live_isr[rows]),
                 "in_sync": pa.array(in_sync),
                 "min_isr": pa.array(needed),
-                "min_insync_replicas": pa.array(setting.astype(np.int32)),
-                "set_by": _words(override < 0, ("topic", "brokers")),
+                **_min_isr_settings(state, state.topic_row[rows]),
                 "spare": pa.array(in_sync - needed),
                 "cause": _words(self.cause[rows], (*CAUSES, TOGETHER)),
             }
@@ -178,16 +176,13 @@ class Readiness:
         kinds, counts = np.unique(keys, axis=1, return_counts=True)
         order = np.lexsort((*kinds[::-1], -counts))
         topics, causes, factors = kinds[:, order]
-        override = state.topic_min_insync_replicas[topics]
-        setting = np.where(override < 0, state.default_min_insync_replicas, override)
         return READINESS_TOPICS.table(
             {
                 "topic": state.topic.take(pa.array(topics)),
                 "cause": _words(causes, tuple(CAUSES)),
                 "partitions": pa.array(counts[order].astype(np.int64)),
                 "replication_factor": pa.array(factors.astype(np.int32)),
-                "min_insync_replicas": pa.array(setting.astype(np.int32)),
-                "set_by": _words(override < 0, ("topic", "brokers")),
+                **_min_isr_settings(state, topics),
             }
         )
 
@@ -211,6 +206,14 @@ class Readiness:
 
     __repr__ = summary_text
     _repr_html_ = summary_html
+
+
+def _min_isr_settings(state: ClusterState, topics: npt.NDArray[Any]) -> dict[str, pa.Array]:
+    """min.insync.replicas of some topic rows, and whose setting it is."""
+    return {
+        "min_insync_replicas": pa.array(min_insync_replicas(state)[topics]),
+        "set_by": _words(is_topic_min_isr(state)[topics], ("brokers", "topic")),
+    }
 
 
 def _words(numbers: npt.NDArray[Any], words: tuple[str, ...]) -> pa.Array:

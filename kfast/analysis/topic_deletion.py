@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.analysis.impact import CHANGE_METRICS, EventOutcome, Impact, impact
-from kfast.analysis.whatif import Run, brokers_are
+from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
+from kfast.analysis.whatif import EventOutcome, WhatIf, brokers_are, check_brokers
 from kfast.arguments import check_instance, check_topics
 from kfast.controllers import DEFAULT_PROFILE, Profile
 from kfast.errors import ArgumentError
 from kfast.schema import DELETION_BROKERS, DELETION_TOPICS, ReplicaState, columns_of
 from kfast.state import ClusterState
-from kfast.state.census import Census, take_census
+from kfast.state.census import Census
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
@@ -181,30 +181,24 @@ def delete_topics(
     unknown = [name for name, found in zip(names, exists.tolist(), strict=True) if not found]
     if unknown:
         raise ArgumentError(f"topic {', '.join(unknown)} is unknown")
-    run = Run(state, broker_ids, journal, threads, profile)
+    failing = check_brokers(state, broker_ids)
+    run = WhatIf(state, journal=journal, threads=threads, profile=profile, frees_rows=True)
     marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
     others = np.setdiff1d(marked, rows)
     outcome = run.record(run.controller.delete_topics(names))
     requested = np.concatenate([rows, others])
     told = _per_broker(run.state, _rows_of(run.state, requested), ReplicaState.DELETION_STARTED)
-    run.fail()
+    run.fail(failing)
     run.record(run.controller.acknowledge_deletions())
+    run.measure()
     waiting = _rows_of(run.state, requested[run.state.topic_queued_for_deletion[requested]])
     notes = list(outcome.notes)
     if others.size:
         notes.append(f"topics that were marked for deletion already: {others.size}")
     return Deletion(
-        run.controller.title,
-        run.broker_ids,
-        run.state,
-        tuple(notes),
-        run.start,
-        run.before,
-        take_census(run.state),
-        _topic_table(run.before.state, run.state, requested),
-        told,
-        np.where(run.state.registered, 0, _per_broker(run.state, waiting)),
-        tuple(run.events),
+        run.controller.title, failing, run.state, tuple(notes), run.start, run.before, run.census,
+        _topic_table(run.before.state, run.state, requested), told,
+        np.where(run.state.registered, 0, _per_broker(run.state, waiting)), tuple(run.events),
     )
 
 

@@ -1,76 +1,156 @@
-"""A controller at work on a copy of a cluster, and what it has done so far."""
+"""The runner of every what-if: a controller that works on a copy of a cluster, event by event.
+
+It opens the controller that the cluster names, lets it start, records each event, and takes the
+census before and after. The questions (`broker_failure`, `plan_execution`, `topic_deletion`,
+`explain`) say which events follow, and make an answer of what was recorded.
+
+Source: docs/controller.md, sections 6.1 to 6.3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from kfast import arguments
-from kfast.analysis.impact import EventOutcome, impact
-from kfast.controllers import Controller, Profile
+from kfast.analysis.impact import Impact, impact
+from kfast.controllers import DEFAULT_PROFILE, Profile, open_controller
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.state import ClusterState
-from kfast.state.census import take_census
+from kfast.state.census import Flags, take_census
+from kfast.state.display import Summary, summary_html, summary_text
 
-__all__ = ["Run", "brokers_are"]
+__all__ = ["EventOutcome", "WhatIf", "brokers_are", "check_brokers", "registrations"]
+
+CANNOT = {
+    "fail": "not registered: it is down already and cannot fail",
+    "start": "registered then: it is up and cannot start",
+}
+"""What a step may be, and why a broker cannot take it."""
 
 
-class Run:
+@dataclass(frozen=True)
+class EventOutcome:
+    """One event of a what-if: its outcome, and who was up while it was handled."""
+
+    outcome: Outcome
+    registered: Flags
+    shutting_down: Flags
+
+    def _summary(self) -> Summary:
+        return f"EventOutcome {self.outcome.event}", {
+            "brokers registered": int(self.registered.sum()),
+            "brokers shutting down": int(self.shutting_down.sum()),
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+class WhatIf:
     """A controller that has started on a copy of a cluster.
 
     Parameters
     ----------
     state : ClusterState
         Not changed.
-    broker_ids : iterable of int
-        Registered brokers that will fail.
     journal : {"off", "counts", "full"}
     threads : int
     profile : str or Profile
+    frees_rows : bool
+        Events may free rows or move slots, so the census before them refers to a state of its own.
+
+    Attributes
+    ----------
+    state : ClusterState
+        The copy, as it is now.
+    events : list of EventOutcome
+        The start, then each event.
+    start : Impact
+        What the controller's start alone did.
+    before, census : Census
+        After the start, and when `measure` was last called.
+    """
+
+    def __init__(
+        self, state: ClusterState, *, journal: str = "counts", threads: int = 1,
+        profile: str | Profile = DEFAULT_PROFILE, frees_rows: bool = False,
+    ) -> None:
+        self.state = state.copy()
+        self.controller = open_controller(
+            self.state, journal=journal, threads=threads, profile=profile
+        )
+        self.events: list[EventOutcome] = []
+        self._n_measured = 0
+        self._running: set[int] = set()
+        self.census = take_census(self.state)
+        self.record(self.controller.on_controller_failover())
+        self.start = self.measure(self.state.copy() if frees_rows else self.state)
+        self.before = self.census
+
+    @property
+    def impact(self) -> Impact:
+        """What all events after the start changed, up to the last `measure`."""
+        outcomes = [event.outcome for event in self.events[1:]]
+        return impact(self.before, self.census, outcomes)
+
+    def record(self, outcome: Outcome) -> Outcome:
+        """Append the outcome of an event, with who was up."""
+        self.events.append(EventOutcome(outcome, self.state.registered, self.state.shutting_down))
+        return outcome
+
+    def measure(self, state: ClusterState | None = None) -> Impact:
+        """Take the census, and return what changed since it was last taken."""
+        before, self.census = self.census, take_census(self.state if state is None else state)
+        recent = self.events[self._n_measured :]
+        self._n_measured = len(self.events)
+        return impact(before, self.census, [event.outcome for event in recent])
+
+    def fail(self, broker_ids: tuple[int, ...], *, controlled: bool = False) -> None:
+        """Let brokers fail all at once, or shut down in order, one after the other."""
+        if not broker_ids:
+            return
+        self._running.difference_update(broker_ids)
+        for group in [(broker,) for broker in broker_ids] if controlled else [broker_ids]:
+            if controlled:
+                self.record(self.controller.controlled_shutdown(group[0]))
+            self.record(self.controller.on_broker_failure(group))
+
+    def start_brokers(self, broker_ids: tuple[int, ...]) -> None:
+        """Let brokers start; they and those that started before catch up with every leader."""
+        self._running.update(broker_ids)
+        self.record(self.controller.on_broker_startup(broker_ids))
+        self.record(self.controller.catch_up(sorted(self._running)))
+
+
+def registrations(state: ClusterState) -> dict[int, bool]:
+    """Whether each broker is registered, by its id."""
+    return dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+
+
+def check_brokers(
+    state: ClusterState, broker_ids: Iterable[int], *, kind: str = "fail",
+    name: str = "broker_ids", registered: Mapping[int, bool] | None = None,
+) -> tuple[int, ...]:
+    """Ids of brokers that are to fail or to start, each once.
 
     Raises
     ------
     ArgumentError
-        A broker is unknown, or not registered.
+        A broker is unknown; it is to fail and is down, or to start and is up.
     """
-
-    def __init__(
-        self, state: ClusterState, broker_ids: Iterable[int], journal: str, threads: int,
-        profile: str | Profile,
-    ) -> None:
-        ids = arguments.broker_ids("broker_ids", broker_ids)
-        self.broker_ids = tuple(dict.fromkeys(ids.tolist()))
-        rows = state.find_brokers(self.broker_ids).tolist()
-        down = [b for b, r in zip(self.broker_ids, rows, strict=True) if not state.registered[r]]
-        if down:
-            raise ArgumentError(
-                f"broker {', '.join(map(str, down))} is not registered: it is down already and "
-                "cannot fail"
-            )
-        self.state = state.copy()
-        self.controller = Controller(
-            self.state, journal=journal, threads=threads, profile=profile
-        )
-        self.events: list[EventOutcome] = []
-        as_given = take_census(self.state)
-        outcome = self.record(self.controller.on_controller_failover())
-        # Rows and slots of the state may mean something else later; those of this copy do not.
-        self.before = take_census(self.state.copy())
-        self.start = impact(as_given, self.before, [outcome])
-
-    def record(self, outcome: Outcome) -> Outcome:
-        """Keep the outcome of an event, with who was up."""
-        self.events.append(EventOutcome(outcome, self.state.registered, self.state.shutting_down))
-        return outcome
-
-    def fail(self) -> None:
-        """Let the brokers fail that were named, all at once."""
-        if self.broker_ids:
-            self.record(self.controller.on_broker_failure(self.broker_ids))
+    ids = tuple(dict.fromkeys(arguments.broker_ids(name, broker_ids).tolist()))
+    state.find_brokers(ids)
+    up = registrations(state) if registered is None else registered
+    wrong = [broker for broker in ids if up[broker] is (kind == "start")]
+    if wrong:
+        raise ArgumentError(f"{name}: broker {', '.join(map(str, wrong))} is {CANNOT[kind]}")
+    return ids
 
 
-def brokers_are(broker_ids: Iterable[int], said: str) -> str:
+def brokers_are(broker_ids: Iterable[int], predicate: str) -> str:
     """Say something of one broker or of several."""
     ids = list(broker_ids)
     noun, verb = ("broker", "is") if len(ids) == 1 else ("brokers", "are")
-    return f"{noun} {', '.join(map(str, ids))} {verb} {said}"
+    return f"{noun} {', '.join(map(str, ids))} {verb} {predicate}"

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.explain import explain
-from kfast.analysis.impact import CHANGE_METRICS, fail_brokers
+from kfast.analysis.impact import CHANGE_METRICS
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     broker_ids,

@@ -21,7 +21,6 @@ import click
 
 from kfast.errors import ArgumentError, InputError, MissingExtraError, RowError
 from kfast.state.display import escape_control
-from kfast_command import loading
 
 __all__ = [
     "CONDITION_HOLDS", "Commands", "check_streams", "end_unwritten", "report_fault", "shown_lines",
@@ -83,8 +82,7 @@ class Commands(click.Group):
         """Load a command."""
         if cmd_name not in self.commands and cmd_name in self.places:
             module, name, _ = self.places[cmd_name]
-            with loading():
-                command = getattr(import_module(module), name)
+            command = getattr(import_module(module), name)
             _keep_lines(command)
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
@@ -106,7 +104,8 @@ class Commands(click.Group):
         except (ArgumentError, MissingExtraError, RowError) as error:
             raise click.UsageError(shown_lines(str(error))) from error
         except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
+            # On a terminal a progress bar or ^C may stand on the line.
+            click.echo("\nInterrupted." if sys.stderr.isatty() else "Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             _leave_broken_pipe()

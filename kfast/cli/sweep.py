@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from kfast.analysis.worst_scenarios import WorstScenarios
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     FilePath,
@@ -27,7 +28,7 @@ from kfast.cli.output import Destination, RowWriter, echo, progress_bar
 from kfast.controllers import find_profile
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.report.answer import plural
-from kfast.report.sweep import WorstScenarios, sweep_answer
+from kfast.report.sweep import sweep_answer
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps import scenario_makers as makers

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 
+from kfast.analysis.broker_failure import Failure, FailureStep
 from kfast.analysis.explain import Explanation
-from kfast.analysis.impact import Failure, FailureStep, Impact
+from kfast.analysis.impact import Impact
 from kfast.report.answer import (
     Answer,
     Document,

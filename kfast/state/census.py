@@ -27,6 +27,7 @@ from kfast.schema import (
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.freeing import used_rows
+from kfast.state.min_isr import min_insync_replicas, partition_min_isr
 from kfast.state.records import Rows
 from kfast.state.tables import broker_ids, first_slots, id_lists, row_keys
 
@@ -147,9 +148,8 @@ class Census:
 def take_census(state: ClusterState) -> Census:
     """Count a cluster as it is.
 
-    The min ISR in force is the topic's override or the brokers' default, and at most the number
-    of assigned replicas. ISR members count where they are live; an offline partition counts as
-    under min ISR, never as at it.
+    The min ISR in force is that of `kfast.state.min_isr`. ISR members count where they are live; an
+    offline partition counts as under min ISR, never as at it.
     """
     check_instance("state", state, ClusterState)
     marks = np.empty(state.n_partitions, np.uint8)
@@ -159,7 +159,7 @@ def take_census(state: ClusterState) -> Census:
         state.replicas,
         state.broker_status,
         state.topic_row,
-        _min_isr(state),
+        min_insync_replicas(state),
         marks,
         per_broker,
     )
@@ -187,7 +187,7 @@ class CensusSums:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._min_isr = _min_isr(state)
+        self._min_isr = min_insync_replicas(state)
         self._marks = np.zeros(64, np.int64)
         self._missing = np.zeros(state.n_brokers, np.int64)
         self.per_broker = np.zeros((state.n_brokers, 3), np.int64)
@@ -215,13 +215,6 @@ class CensusSums:
             name: int(self._marks @ (marks >> bit & 1).astype(np.int64))
             for bit, name in enumerate(CENSUS_METRICS)
         }
-
-
-def _min_isr(state: ClusterState) -> Rows:
-    """(T,) min.insync.replicas in force."""
-    override = state.topic_min_insync_replicas
-    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
-    return np.ascontiguousarray(min_isr, np.int32)
 
 
 def _settle(marks: Marks) -> None:
@@ -255,8 +248,7 @@ def partition_table(
 ) -> pa.Table:
     """Every partition, with columns of all rows; rows that are free are left out."""
     rows = np.arange(state.n_partitions, dtype=np.int32)
-    needed = np.minimum(_min_isr(state)[state.topic_row], state.records["n_replicas"])
-    keys = key_columns(state, rows) | {"min_isr": needed.astype(np.int32)}
+    keys = key_columns(state, rows) | {"min_isr": partition_min_isr(state, rows)}
     table = result.table(keys | dict(columns))
     return table.take(pa.array(used_rows(state))) if state.free_rows.size else table
 

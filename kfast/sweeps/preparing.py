@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.arguments import check_instance
-from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
+from kfast.controllers import DEFAULT_PROFILE, Profile, open_controller
 from kfast.errors import ArgumentError, InvariantError
 from kfast.kernels import sweep as kernel
 from kfast.schema import FLAG_HAS_LEADERSHIP, PartitionState
 from kfast.state import ClusterState
+from kfast.state.min_isr import min_insync_replicas
 from kfast.state.records import Rows
 from kfast.sweeps.plan import FIELDS, SweepPlan
 
@@ -57,7 +58,7 @@ def prepare_sweep(
     """
     check_instance("state", state, ClusterState)
     started = state.copy()
-    controller = Controller(started, journal="off", threads=threads, profile=profile)
+    controller = open_controller(started, journal="off", threads=threads, profile=profile)
     outcome = controller.on_controller_failover()
     if not controller.active:
         raise ArgumentError(f"the controller cannot start on this state: {outcome.error}")
@@ -97,9 +98,7 @@ def _shapes(
     state: ClusterState, columns: Columns
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], Rows]:
     """Number the shapes: their keys, ascending by key, sizes, and the shape of each row."""
-    override = state.topic_min_insync_replicas
-    min_isr = np.where(override < 0, state.default_min_insync_replicas, override)
-    needed = np.ascontiguousarray(min_isr, np.int32)
+    needed = min_insync_replicas(state)
     group = np.empty(state.n_partitions, np.int32)
     room = FIRST_SHAPES
     while True:

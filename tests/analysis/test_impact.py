@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kfast import ClusterState, Controller, generate
+from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.explain import explain
-from kfast.analysis.impact import CHANGE_METRICS, fail_brokers, impact
+from kfast.analysis.impact import CHANGE_METRICS, impact
 from kfast.errors import ArgumentError
 from kfast.state.census import CENSUS_METRICS, take_census
 from tests.support.random_clusters import random_context

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 import kfast
 from kfast import generate, schema
-from kfast.analysis.impact import CHANGE_METRICS, fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
+from kfast.analysis.impact import CHANGE_METRICS
 from kfast.cli.app import commands
 from kfast.state.census import CENSUS_METRICS, take_census
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import kfast
-from kfast.analysis.impact import fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
 from kfast.cli.app import commands
 from kfast.cli.options import ListType
 

@@ -13,7 +13,7 @@ import pytest
 
 import kfast
 from kfast import ClusterState, generate, io
-from kfast.analysis.impact import fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
 from kfast.errors import ArgumentError, InputError
 from kfast.io.tables import SourceTables
 from kfast.io.text import writing

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kfast import Controller, read
-from kfast.analysis.impact import fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
 from kfast.controllers.zk.broker_groups import GroupOrder
 from kfast.controllers.zk.profiles import ZK_3_9
 from tests.support.live_events import Run, differences, read_events, records_of

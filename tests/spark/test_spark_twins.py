@@ -8,7 +8,7 @@ from inspect import Parameter
 import pytest
 
 import kfast
-from kfast.analysis.impact import fail_brokers
+from kfast.analysis.broker_failure import fail_brokers
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,169 @@
+"""What the failure of some brokers does: `kfast.fail_brokers`, and the steps that may follow it.
+
+Source: docs/controller.md, sections 6.1 to 6.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kfast.analysis.impact import Impact
+from kfast.analysis.whatif import CANNOT, EventOutcome, WhatIf, check_brokers, registrations
+from kfast.arguments import check_instance, check_items, shown
+from kfast.controllers import DEFAULT_PROFILE, Profile
+from kfast.errors import ArgumentError
+from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
+
+__all__ = ["Failure", "FailureStep", "fail_brokers"]
+
+
+@dataclass(frozen=True)
+class FailureStep:
+    """One step of a what-if, and what it changed.
+
+    Attributes
+    ----------
+    kind : {"fail", "start"}
+    broker_ids : tuple of int
+        Who fails, or starts.
+    impact : Impact
+        "Before" is after the step before it; for the first, after the controller's start.
+    """
+
+    kind: str
+    broker_ids: tuple[int, ...]
+    impact: Impact
+
+    def _summary(self) -> Summary:
+        return f"Step {self.kind}", {
+            "broker_ids": ",".join(map(str, self.broker_ids)) or None, **self.impact.summary,
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the failure of some brokers does.
+
+    Attributes
+    ----------
+    title : str
+        Name of the controller that is simulated.
+    broker_ids : tuple of int
+        Who fails first.
+    controlled : bool
+    state : ClusterState
+        The cluster in the end.
+    start : Impact
+        What the controller's start alone did to the cluster as it was given.
+    impact : Impact
+        What all steps did together; "before" is after the controller's start.
+    steps : tuple of FailureStep
+        The failure, then what `then` asked for.
+    events : tuple of EventOutcome
+        The start, then each event.
+    """
+
+    title: str
+    broker_ids: tuple[int, ...]
+    controlled: bool
+    state: ClusterState
+    start: Impact
+    impact: Impact
+    steps: tuple[FailureStep, ...]
+    events: tuple[EventOutcome, ...]
+
+    @property
+    def remaining(self) -> int:
+        """Partitions that brokers still led when their controlled shutdown had been handled."""
+        return sum(int(event.outcome.remaining.size) for event in self.events)
+
+    def _summary(self) -> Summary:
+        return "Failure", {
+            "broker_ids": ",".join(map(str, self.broker_ids)) or None,
+            "controlled": self.controlled,
+            "steps": len(self.steps) if len(self.steps) > 1 else None,
+            **self.impact.summary,
+            "controller": self.title,
+        }
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
+
+
+def fail_brokers(
+    state: ClusterState,
+    broker_ids: Iterable[int],
+    *,
+    controlled: bool = False,
+    then: Iterable[tuple[str, Iterable[int]]] = (),
+    journal: str = "counts",
+    threads: int = 1,
+    profile: str | Profile = DEFAULT_PROFILE,
+) -> Failure:
+    """Start a controller on a copy of the cluster, and let brokers fail.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    broker_ids : iterable of int
+        Registered brokers. They fail in one event; with `controlled`, one after the other.
+    controlled : bool
+        Brokers that fail, now or later, ask for their controlled shutdown (section 6.3) before they
+        vanish.
+    then : iterable of (str, iterable of int)
+        Further steps, in order: ("fail", broker ids), or ("start", broker ids) for brokers that
+        are down. Those that have started catch up with every leader before the next step.
+    journal : {"off", "counts", "full"}
+        Requests are counted from "counts" on; `kfast.explain` needs "full".
+    threads : int
+        Threads to use; results do not depend on it.
+    profile : str or Profile
+        Which controller is simulated: a name in `profiles.PROFILES`.
+
+    Raises
+    ------
+    ArgumentError
+        A broker is unknown; it is to fail and is not registered then, or to start and is; a step
+        is of another kind.
+    """
+    check_instance("state", state, ClusterState)
+    steps = _check_steps(state, broker_ids, then)
+    run = WhatIf(state, journal=journal, threads=threads, profile=profile)
+    finished = []
+    for kind, ids in steps:
+        if kind == "start":
+            run.start_brokers(ids)
+        else:
+            run.fail(ids, controlled=controlled)
+        finished.append(FailureStep(kind, ids, run.measure()))
+    return Failure(
+        run.controller.title, steps[0][1], controlled, run.state, run.start, run.impact,
+        tuple(finished), tuple(run.events),
+    )
+
+
+def _check_steps(
+    state: ClusterState, broker_ids: Iterable[int], then: Any
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Every step with its brokers, each once; refuses what cannot happen at its time."""
+    registered = registrations(state)
+    steps = []
+    for at, step in enumerate([("fail", broker_ids), *check_items("then", then)]):
+        name = f"then[{at - 1}]" if at else "broker_ids"
+        if not isinstance(step, (tuple, list)) or len(step) != 2 or step[0] not in CANNOT:
+            raise ArgumentError(
+                f"{name} is {shown(step)}; right is (kind, broker ids), kind one of "
+                f"{', '.join(CANNOT)}"
+            )
+        kind, ids = step
+        checked = check_brokers(state, ids, kind=kind, name=name, registered=registered)
+        registered.update(dict.fromkeys(checked, kind == "start"))
+        steps.append((kind, checked))
+    return steps

@@ -1,0 +1,38 @@
+"""The min ISR in force: how many in-sync replicas a partition needs to accept acks=all.
+
+`min.insync.replicas` of the topic, or else the brokers' default; a partition with fewer assigned
+replicas needs no more than it has. A partition with fewer live ISR members is *under min ISR*. The
+kernels `census`, `sets` and `sweep` count such partitions with the values that are computed here.
+
+Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.state import ClusterState
+from kfast.state.records import Rows
+
+__all__ = ["is_topic_min_isr", "min_insync_replicas", "partition_min_isr"]
+
+
+def min_insync_replicas(state: ClusterState) -> Rows:
+    """(T,) min.insync.replicas of each topic: its own, or the brokers' default."""
+    own = state.topic_min_insync_replicas
+    setting = np.where(own < 0, state.default_min_insync_replicas, own)
+    return np.ascontiguousarray(setting, np.int32)
+
+
+def is_topic_min_isr(state: ClusterState) -> npt.NDArray[np.bool_]:
+    """(T,) whether each topic has a min.insync.replicas of its own."""
+    own: npt.NDArray[np.bool_] = state.topic_min_insync_replicas >= 0
+    return own
+
+
+def partition_min_isr(state: ClusterState, rows: Rows) -> Rows:
+    """(n,) in-sync replicas that each of some partitions needs: at most its assigned replicas."""
+    setting = min_insync_replicas(state)[state.topic_row[rows]]
+    needed: Rows = np.minimum(setting, state.records["n_replicas"][rows]).astype(np.int32)
+    return needed
