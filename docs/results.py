@@ -10,26 +10,25 @@ from kfast.schema import RESULTS, ResultTable
 
 PAGE = Path(__file__).resolve().parent / "results.md"
 HEAD = """\
-# Every table that kfast gives
+# Every result table
 
-`python -m docs.results` writes this page from `kfast.schema.RESULTS`, and a test keeps it current.
-Each of these tables is an Arrow table, or a DataFrame of Spark, with just these columns in this
-order. Where the field *Null* is empty, a column has no nulls, and its type says so; Spark's types
-are made of the same statement. (What Spark reads back from files is nullable in every column:
-`requests`, `transitions` and `elections` of `kfast.spark.fail`, and all that the pipeline wrote.)
-Texts are plain strings, so that `table.sort_by` sorts by every column that is no list.
+`python -m docs.results` generates this page from `kfast.schema.RESULTS`; a test keeps it current.
+Each result is an Arrow table, or a Spark DataFrame, with exactly these columns in this order. A
+column with an empty *Null* field is not nullable, and its Arrow and Spark types say so. (Columns
+that Spark reads back from files are always nullable: `requests`, `transitions` and `elections` of
+`kfast.spark.fail`, and everything the pipeline wrote.) Text columns are plain strings, so
+`table.sort_by` works on every column except lists.
 
-Units are the last word of a name: `_ms`, `_s`. Brokers are named by their ids, topics by their
-names.
+The last word of a name is its unit: `_ms`, `_s`. Brokers are identified by id, topics by name.
 
-`partition_row` is the row of a partition in the state that was asked about, from 0:
-`state.partition[partition_row]` is its number. What you know of each row joins by an index:
-`loads.take(table["partition_row"])`. Rows are those of `state.to_tables().partitions` as long as no
-topic was deleted. A deletion frees the rows of its partitions and moves no other; new partitions
-take free rows first. So a row is the same before and after an event, and in a what-if, which works
-on a copy, the same as in the state that was given. Only `state.compact()` moves rows. It returns
-where each row that is left was before, so `loads = loads.take(state.compact())` follows it. A table
-of `kfast.spark.fail` names the file and the row in it: `shard` and `partition_row`.
+`partition_row` is the row of a partition in the queried state, from 0:
+`state.partition[partition_row]` is its number. Your own data per row joins by index:
+`loads.take(table["partition_row"])`. Rows are those of `state.to_tables().partitions` until a topic
+is deleted. A deletion frees the rows of its partitions and moves no other; new partitions take free
+rows first. So a partition has the same row before and after an event, and in the copy on which a
+what-if works. Only `state.compact()` moves rows. It returns the previous row of each remaining
+partition, so `loads = loads.take(state.compact())` keeps `loads` aligned. Tables of
+`kfast.spark.fail` name the file and the row in it: `shard` and `partition_row`.
 
 ```python
 import kfast, numpy as np, pyarrow as pa
@@ -48,7 +47,7 @@ def page() -> str:
 
 
 def section(result: ResultTable) -> str:
-    """What the page says of one table."""
+    """The section of one table."""
     lines = [
         f"## {result.name}", "", f"`{result.source}`. Rows: {result.rows}.", "",
         "| Column | Type | Null | Meaning |", "|---|---|---|---|",
@@ -61,7 +60,7 @@ def section(result: ResultTable) -> str:
 
 
 def kind(arrow: pa.DataType) -> str:
-    """A type in words."""
+    """The name of a type."""
     return f"list of {arrow.value_type}" if pa.types.is_list(arrow) else str(arrow)
 
 
