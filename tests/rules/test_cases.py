@@ -125,8 +125,6 @@ def test_what_is_unknown_fails():
 
 def test_the_command_counts(shared_data, capsys):
     """The last line says how many passed and failed; the exit code is 1 where one failed."""
-    assert main([str(shared_data / EXECUTED)]) == 0
-    assert capsys.readouterr().out.endswith("1500 passed, 0 failed\n")
     assert main([str(shared_data / BY_HAND), "--twin"]) == 0
     assert capsys.readouterr().out.endswith("154 passed, 0 failed\n")
     assert main([str(shared_data / BY_HAND)]) == 0

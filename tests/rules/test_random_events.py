@@ -15,8 +15,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from kfast.schema import (
     AlterCode,
@@ -120,17 +118,6 @@ def test_everything_that_can_happen_did_happen(met):
         print(f"{met[thing]:8} {thing}")
     assert sorted(thing for thing in everything() if met[thing] == 0) == []
     assert sorted(thing for thing in UNREACHABLE if met[thing]) == []
-
-
-@pytest.mark.kernels
-@settings(
-    max_examples=25, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-@given(seed=st.integers(100, 2**31), with_store=st.booleans(), events=st.integers(1, 40))
-def test_no_counterexample_is_found(seed, with_store, events):
-    """Hypothesis picks clusters and lengths, and shrinks to the shortest sequence that differs."""
-    Sequence(seed, with_store).run(events)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -192,20 +192,19 @@ def election(row: Row) -> dict[str, Any]:
     return seen
 
 
+TABLES = ("transitions", "elections", "refusals", "additions", "requests",
+          "update_metadata_brokers", "update_metadata")
+"""Tables of a full journal."""
+
+
 class KfastView:
     """kfast's journal as comparable tables."""
-
-    TABLES = ("transitions", "elections", "refusals", "additions", "requests",
-              "update_metadata_brokers")
 
     def __init__(
         self, outcome: Any, apart: bool = False, profile: Profile = ZK_3_9
     ) -> None:
         self.profile = profile
-        self.rows = {
-            table: getattr(outcome, table).to_pylist()
-            for table in (*self.TABLES, "update_metadata")
-        }
+        self.rows = {table: getattr(outcome, table).to_pylist() for table in TABLES}
         self.rows["additions"] = [
             row for row in self.rows["additions"] if row["kind"] != "UpdateMetadata"
         ]
@@ -244,7 +243,7 @@ class KfastView:
 def journals_differ(twin: TwinView, outcome: Any) -> str | None:
     """The first table, partition and row in which two journals differ."""
     kfast = KfastView(outcome, twin.apart, twin.profile)
-    for which in (*KfastView.TABLES, "update_metadata"):
+    for which in TABLES:
         wanted, found = twin.table(which), kfast.table(which)
         if wanted == found:
             continue

@@ -59,7 +59,10 @@ class KfastRun:
 
     def apply(self, event: Event) -> Any:
         """Do one event."""
-        return getattr(self, f"_{event.name}")(**event.args)
+        own = getattr(self, f"_{event.name}", None)
+        if own is not None:
+            return own(**event.args)
+        return getattr(self.controller, event.name)(*event.args.values())
 
     def _rows(self, partitions: Any) -> Any:
         return self.state.find_partitions(list(partitions))
@@ -70,29 +73,17 @@ class KfastRun:
     def _on_broker_change(self, started: Any, bounced: Any, failed: Any) -> Any:
         return self.controller.on_broker_change(started=started, bounced=bounced, failed=failed)
 
-    def _on_broker_startup(self, brokers: dict[int, int]) -> Any:
-        return self.controller.on_broker_startup(brokers)
-
-    def _on_broker_failure(self, brokers: list[int]) -> Any:
-        return self.controller.on_broker_failure(brokers)
-
     def _controlled_shutdown(self, broker: int, epoch: int) -> Any:
         return self.controller.controlled_shutdown(broker, broker_epoch=epoch)
 
     def _on_topic_change(self, created: Any, gone: list[str], configs: Any) -> Any:
         return self.controller.on_topic_change(created, gone=gone, configs=configs)
 
-    def _on_partition_modifications(self, topic: str, assignments: Any) -> Any:
-        return self.controller.on_partition_modifications(topic, assignments)
-
     def _elect_leaders(self, partitions: Any, kind: str, trigger: str) -> Any:
         return self.controller.elect_leaders(partitions, type=kind, trigger=trigger)
 
     def _rebalance_leaders(self, percentage: int) -> Any:
         return self.controller.rebalance_leaders(percentage=percentage)
-
-    def _on_broker_log_dir_failure(self, brokers: list[int]) -> Any:
-        return self.controller.on_broker_log_dir_failure(brokers)
 
     def _on_log_dir_failure(self, broker: int, offline: Any) -> Any:
         return self.controller.on_log_dir_failure(broker, self._rows(offline))
@@ -110,26 +101,11 @@ class KfastRun:
             [r.recovery for r in asked],
         )
 
-    def _catch_up(self, brokers: list[int]) -> Any:
-        return self.controller.catch_up(brokers)
-
     def _on_isr_change_notification(self, partitions: Any) -> Any:
         return self.controller.on_isr_change_notification(self._rows(partitions))
 
-    def _enable_unclean_leader_election(self, topics: list[str] | None) -> Any:
-        return self.controller.enable_unclean_leader_election(topics)
-
-    def _alter_partition_reassignments(self, reassignments: Any) -> Any:
-        return self.controller.alter_partition_reassignments(reassignments)
-
-    def _reassign_partitions(self, reassignments: Any) -> Any:
-        return self.controller.reassign_partitions(reassignments)
-
     def _on_partition_reassignment(self, partitions: Any) -> Any:
         return self.controller.on_partition_reassignment(self._rows(partitions))
-
-    def _delete_topics(self, topics: list[str]) -> Any:
-        return self.controller.delete_topics(topics)
 
     def _on_stop_replica_response(
         self, broker: int, partitions: Any, failed: Any, error: bool
@@ -137,9 +113,6 @@ class KfastRun:
         return self.controller.on_stop_replica_response(
             broker, self._rows(partitions), failed=self._rows(failed), error=error
         )
-
-    def _acknowledge_deletions(self, brokers: list[int] | None) -> Any:
-        return self.controller.acknowledge_deletions(brokers)
 
     def _queue_topic_deletion(self, topics: list[str], begin: bool) -> None:
         self.state.queue_topic_deletion(topics)
