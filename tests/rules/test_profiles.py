@@ -25,8 +25,7 @@ from kfast import (
     Store,
     Strategy,
 )
-from kfast.controllers.zk.profiles import PROFILES, ZK_2_0, ZK_3_9, find_profile
-from kfast.controllers.zk.transitions import valid_transitions
+from kfast.controllers.zk.profiles import PROFILES, ZK_2_0, ZK_3_9, find_profile, valid_transitions
 from kfast.testing.invariants import check_step
 from kfast.testing.single_elections import elect
 from tests.support.states import assert_reads, read_state
