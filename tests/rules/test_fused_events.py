@@ -14,7 +14,7 @@ import kfast
 from kfast.controllers.engine import Way
 from kfast.controllers.zk import profiles, state_machines
 from kfast.controllers.zk.engine import ZkEngine
-from kfast.state.cluster import TOPIC_UNCLEAN
+from kfast.schema import TOPIC_UNCLEAN
 from tests.support.random_clusters import random_context
 from tests.support.twin_state import state_of
 

@@ -248,7 +248,7 @@ def test_codes_are_the_same_in_python_and_in_c():
     expected |= {
         n: v
         for n, v in vars(schema).items()
-        if n.startswith("FLAG_") and n.isupper() and isinstance(v, int)
+        if n.startswith(("FLAG_", "BROKER_", "TOPIC_")) and n.isupper() and isinstance(v, int)
     }
     expected["NO_LEADER"] = schema.NO_LEADER
     assert {name: in_c.get(name) for name in expected} == expected

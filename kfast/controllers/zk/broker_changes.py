@@ -19,7 +19,6 @@ from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas
-from kfast.state.mutators import SHUTTING_DOWN
 from kfast.state.records import EMPTY_ROWS, Rows
 
 Epochs = Iterable[int] | Mapping[int, int]
@@ -74,7 +73,7 @@ def _epochs(state: ClusterState, given: Epochs, *, registered: bool) -> dict[int
         arguments.check_range(name, np.array(ids), 0, arguments.MAX_BROKER_ID)
     rows = [state.broker_row(broker) for broker in ids]
     for broker, row in zip(ids, rows, strict=True):
-        is_registered = row >= 0 and bool(state.broker_status[row] & 1)
+        is_registered = row >= 0 and bool(state.broker_status[row] & schema.BROKER_REGISTERED)
         if is_registered != registered:
             wanted = "registered" if registered else "not registered yet"
             raise ArgumentError(
@@ -132,7 +131,7 @@ def _broker_failure(engine: ZkEngine, broker_ids: Sequence[int]) -> None:
         return
     hosted = state.remove_live_brokers(broker_ids)
     state.clear_offline_dir(brokers)
-    if (state.broker_status[brokers] & SHUTTING_DOWN).any():
+    if (state.broker_status[brokers] & schema.BROKER_SHUTTING_DOWN).any():
         state.set_shutting_down(broker_ids, False)
     replicas_become_offline(engine, hosted, brokers)
 

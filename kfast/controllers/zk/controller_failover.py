@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kfast import arguments
+from kfast import arguments, schema
 from kfast.controllers.engine import Way
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
 from kfast.controllers.zk.engine import ZkEngine
@@ -82,7 +82,7 @@ def _load_context(engine: ZkEngine) -> None:
     """
     state, store = engine.state, engine.store
     state.forget_survey()
-    state.broker_status &= mutators.REGISTERED
+    state.broker_status &= schema.BROKER_REGISTERED
     state.offline_partition_count = 0
     if state.any_offline_dir:
         state.records["offline_dir"] = 0
@@ -93,7 +93,7 @@ def _load_context(engine: ZkEngine) -> None:
     engine.deletion_hints.clear()
     if store is not None:
         store.load_leadership()
-    state.topic_flags &= 255 - mutators.STARTED - mutators.INELIGIBLE
+    state.topic_flags &= 255 - schema.TOPIC_STARTED - schema.TOPIC_INELIGIBLE
     any_queued = state.any_queued
     if any_queued:
         _begin_deletion_manager(state)
@@ -108,7 +108,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
     queued = state.topic_queued_for_deletion
     flags = state.topic_flags[: state.n_topics]
     if not state.delete_topic_enabled:
-        flags &= 255 - mutators.QUEUED
+        flags &= 255 - schema.TOPIC_QUEUED
         mutators.note_queued(state)
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
@@ -117,4 +117,4 @@ def _begin_deletion_manager(state: ClusterState) -> None:
     dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
     moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])
-    flags[halted[queued[halted]]] |= mutators.INELIGIBLE
+    flags[halted[queued[halted]]] |= schema.TOPIC_INELIGIBLE

@@ -19,9 +19,15 @@ from kfast.controllers.zk.state_machines import threads_for
 from kfast.controllers.zk.store_machines import online_action
 from kfast.journal.effects import LAYOUT
 from kfast.kernels import election, failures, hosting, isr, startup, visits
-from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import (
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
+    Code,
+    PartitionState,
+    ReplicaState,
+    Strategy,
+)
 from kfast.state import ClusterState
-from kfast.state.mutators import REGISTERED, SHUTTING_DOWN
 from kfast.state.records import EMPTY_ROWS, Rows
 
 FEW = 4096
@@ -58,7 +64,7 @@ def start_machines(controller: ZkEngine) -> None:
 def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     """`onBrokerFailure` for some broker rows that are still registered."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    state.broker_status[brokers] &= 255 - REGISTERED - SHUTTING_DOWN
+    state.broker_status[brokers] &= 255 - BROKER_REGISTERED - BROKER_SHUTTING_DOWN
     state.clear_offline_dir(brokers)
     chosen = _chosen(state, brokers)
     rows = _concerned(controller, brokers, chosen)
@@ -133,7 +139,7 @@ def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
 def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    state.broker_status[broker] |= SHUTTING_DOWN
+    state.broker_status[broker] |= BROKER_SHUTTING_DOWN
     rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)

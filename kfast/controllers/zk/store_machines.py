@@ -45,7 +45,6 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState, Replicas
-from kfast.state.mutators import UNCLEAN
 from kfast.state.records import Rows
 from kfast.state.tables import first_slots
 
@@ -555,7 +554,7 @@ def _may_empty(session: StoreSession, rows: Rows) -> npt.NDArray[np.uint8]:
     if not session.profile.empties_unclean_isr:
         return np.zeros(rows.size, np.uint8)
     flags = session.state.topic_flags[session.state.topic_row[rows]]
-    unclean: npt.NDArray[np.uint8] = ((flags & UNCLEAN) != 0).astype(np.uint8)
+    unclean: npt.NDArray[np.uint8] = ((flags & schema.TOPIC_UNCLEAN) != 0).astype(np.uint8)
     return unclean
 
 

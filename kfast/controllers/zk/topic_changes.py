@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast import arguments
+from kfast import arguments, schema
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
@@ -187,7 +187,7 @@ def set_assignments(state: ClusterState, new: pa.Table) -> Rows:
         return np.empty(0, np.int32)
     named = new.column("topic").combine_chunks().dictionary_encode()
     topics = adding.add_topics(state, named.dictionary.to_pylist())
-    state.topic_flags[topics] |= mutators.EXISTS
+    state.topic_flags[topics] |= schema.TOPIC_EXISTS
     numbers = new.column("partition").to_numpy().astype(np.int32)
     rows = adding.add_rows(state, topics[named.indices.to_numpy()], numbers)
     adding.assign(state, rows, new.column("replicas").combine_chunks())
@@ -199,14 +199,14 @@ def remove_topics(engine: ZkEngine, topics: Rows) -> None:
     state = engine.state
     if not topics.size:
         return
-    mutators.flag_topics(state, topics, mutators.QUEUED)
+    mutators.flag_topics(state, topics, schema.TOPIC_QUEUED)
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     rows = np.sort(np.concatenate(parts))
     state.forget_survey()
     state.n_led -= deletion.forget_partitions(state.records, rows)
     for row in [r for r in state.unwritten_assignments if state.topic_row[r] in topics]:
         del state.unwritten_assignments[row]
-    state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
+    state.topic_flags[topics] &= schema.TOPIC_UNCLEAN | schema.TOPIC_INELIGIBLE
     mutators.note_queued(state)
     named = np.ones(state.n_topics, np.bool_)
     named[topics] = False

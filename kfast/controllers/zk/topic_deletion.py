@@ -205,7 +205,7 @@ def resume_deletion_for(engine: ZkEngine, topics: Rows) -> None:
         return
     queued = topics[state.topic_queued_for_deletion[topics]]
     if queued.size:
-        state.topic_flags[queued] &= 255 - mutators.INELIGIBLE
+        state.topic_flags[queued] &= 255 - schema.TOPIC_INELIGIBLE
         resume_deletions(engine)
     else:
         resume_elsewhere(engine)
@@ -323,7 +323,7 @@ def start_deletion(engine: ZkEngine, topics: Rows) -> None:
     unseen = topics[~state.topic_deletion_started[topics]]
     if unseen.size and engine.profile.deletes_partitions_at_start:
         _take_partitions_away(engine, rows_of(state, unseen))
-        state.topic_flags[unseen] |= mutators.STARTED
+        state.topic_flags[unseen] |= schema.TOPIC_STARTED
     rows = rows_of(state, topics)
     engine.send_update_metadata("announce the deletion", state.registered, rows)
     alive, dead = _alive_and_dead(state, rows)
