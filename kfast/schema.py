@@ -206,6 +206,16 @@ FLAG_HAS_LEADERSHIP = 2
 FLAG_RECOVERY = 4
 FLAG_BEING_REASSIGNED = 8
 """Bits of the column `flags` of a partition."""
+BROKER_REGISTERED = 1
+BROKER_SHUTTING_DOWN = 2
+"""Bits of a broker's status."""
+TOPIC_QUEUED = 1
+TOPIC_STARTED = 2
+TOPIC_INELIGIBLE = 4
+TOPIC_EXISTS = 8
+TOPIC_UNCLEAN = 16
+"""Bits of a topic's flags: queued for deletion, deletion started, ineligible for it, known to the
+controller, unclean election allowed."""
 
 
 @dataclass(frozen=True)

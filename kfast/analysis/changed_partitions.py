@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.analysis.whatif import brokers_are
-from kfast.controllers.zk.reassignment_requests import Reassignments, as_table, parse
+from kfast.controllers.zk.reassignment import Reassignments, as_table, parse
 from kfast.journal import Outcome
 from kfast.kernels import hosting
 from kfast.schema import REASSIGNMENT_PARTITIONS, ReassignmentCode

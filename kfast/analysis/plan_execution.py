@@ -28,7 +28,7 @@ from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
 from kfast.analysis.whatif import EventOutcome, WhatIf, brokers_are, check_brokers
 from kfast.arguments import check_instance
 from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
-from kfast.controllers.zk.reassignment_requests import Reassignments
+from kfast.controllers.zk.reassignment import Reassignments
 from kfast.journal import Outcome
 from kfast.schema import REASSIGNMENT_BROKERS, REASSIGNMENT_TOPICS, columns_of
 from kfast.state import ClusterState

@@ -17,6 +17,7 @@ import pyarrow as pa
 from kfast.errors import ArgumentError
 from kfast.journal.effects import LAYOUT
 from kfast.schema import (
+    BROKER_REGISTERED,
     PARTITION_STATE_NAMES,
     REPLICA_STATE_NAMES,
     REQUEST_COUNTS,
@@ -26,7 +27,6 @@ from kfast.schema import (
 )
 from kfast.state.arrow_views import names_at
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.mutators import REGISTERED
 from kfast.state.records import Rows
 
 Key = TypeVar("Key")
@@ -172,7 +172,7 @@ class StepTotals:
         """Requests sent in this step, unregistered brokers left out (section 5.3)."""
         if self.broker_status is None:
             return []
-        registered, n = (self.broker_status & REGISTERED) != 0, self.broker_status.size
+        registered, n = (self.broker_status & BROKER_REGISTERED) != 0, self.broker_status.size
         per_broker = self.total[LAYOUT["brokers"] :]
         told = int(self.total[LAYOUT["metadata"]])
         batches = told + int(self.total[LAYOUT["announced"]])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kfast.arguments import broker_ids
 from kfast.controllers import Controller, SharedGroups
-from kfast.controllers.zk.reassignment_requests import Reassignments, as_table
+from kfast.controllers.zk.reassignment import Reassignments, as_table
 from kfast.controllers.zk.topic_changes import as_table as new_partitions
 from kfast.errors import ArgumentError
 from kfast.io import gather

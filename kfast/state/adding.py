@@ -40,8 +40,8 @@ def add_topics(state: ClusterState, topics: Sequence[str], *, exists: bool = Tru
     if not missing:
         return known
     before, n = state.n_topics, len(missing)
-    flags = mutators.EXISTS if exists else 0
-    flags |= mutators.UNCLEAN if state.default_unclean_leader_election else 0
+    flags = schema.TOPIC_EXISTS if exists else 0
+    flags |= schema.TOPIC_UNCLEAN if state.default_unclean_leader_election else 0
     state.topic_flags = np.append(state.topic_flags[:before], np.full(n, flags, np.uint8))
     state.topic = pa.concat_arrays([state.topic, pa.array(missing, pa.string())])
     state.topic_id = pa.concat_arrays([state.topic_id, pa.nulls(n, pa.string())])

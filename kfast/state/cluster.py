@@ -25,11 +25,8 @@ from kfast.state.flat import is_flat
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment, Leadership, Replicas, Rows, Tables
 
-BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
 FIRST_ROOM = 16384
 """Marked rows that are listed in one pass over a bitmap; more take two."""
-
-TOPIC_QUEUED, TOPIC_STARTED, TOPIC_INELIGIBLE, TOPIC_EXISTS, TOPIC_UNCLEAN = 1, 2, 4, 8, 16
 
 
 def _has(words: npt.NDArray[np.uint8], flag: int) -> npt.NDArray[np.bool_]:
@@ -266,12 +263,12 @@ class ClusterState:
     @property
     def registered(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is registered."""
-        return _has(self.broker_status[: self.n_brokers], BROKER_REGISTERED)
+        return _has(self.broker_status[: self.n_brokers], schema.BROKER_REGISTERED)
 
     @property
     def shutting_down(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is in controlled shutdown."""
-        return _has(self.broker_status[: self.n_brokers], BROKER_SHUTTING_DOWN)
+        return _has(self.broker_status[: self.n_brokers], schema.BROKER_SHUTTING_DOWN)
 
     def _topic_flag(self, flag: int) -> npt.NDArray[np.bool_]:
         return _has(self.topic_flags[: self.n_topics], flag)
@@ -279,22 +276,22 @@ class ClusterState:
     @property
     def topic_queued_for_deletion(self) -> npt.NDArray[np.bool_]:
         """(T,) whether deletion was asked for."""
-        return self._topic_flag(TOPIC_QUEUED)
+        return self._topic_flag(schema.TOPIC_QUEUED)
 
     @property
     def topic_deletion_started(self) -> npt.NDArray[np.bool_]:
         """(T,) whether deletion has begun."""
-        return self._topic_flag(TOPIC_STARTED)
+        return self._topic_flag(schema.TOPIC_STARTED)
 
     @property
     def topic_ineligible(self) -> npt.NDArray[np.bool_]:
         """(T,) whether deletion cannot go on at the moment."""
-        return self._topic_flag(TOPIC_INELIGIBLE)
+        return self._topic_flag(schema.TOPIC_INELIGIBLE)
 
     @property
     def topic_exists(self) -> npt.NDArray[np.bool_]:
         """(T,) whether the controller knows the topic."""
-        return self._topic_flag(TOPIC_EXISTS)
+        return self._topic_flag(schema.TOPIC_EXISTS)
 
     def new_bitmap(self) -> npt.NDArray[np.uint64]:
         """Make an empty bitmap over partitions."""

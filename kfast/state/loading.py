@@ -130,14 +130,14 @@ def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> R
     state.topic_id = pa.concat_arrays([table.strings("topic_id"), unnamed])
     state.topic_unclean_leader_election = np.full(n, -1, np.int8)
     state.topic_min_insync_replicas = np.full(n, -1, np.int32)
-    state.topic_flags = np.full(max(n, 1), mutators.EXISTS, np.uint8)
+    state.topic_flags = np.full(max(n, 1), schema.TOPIC_EXISTS, np.uint8)
     given = slice(0, len(names))
     state.topic_unclean_leader_election[given] = table.integers("unclean_leader_election", -1)
     state.topic_min_insync_replicas[given] = table.integers("min_insync_replicas", -1)
-    flags = mutators.EXISTS * table.integers("exists", 1)
-    flags |= mutators.QUEUED * table.integers("queued_for_deletion", 0)
-    flags |= mutators.STARTED * table.integers("deletion_started", 0)
-    flags |= mutators.INELIGIBLE * table.integers("ineligible", 0)
+    flags = schema.TOPIC_EXISTS * table.integers("exists", 1)
+    flags |= schema.TOPIC_QUEUED * table.integers("queued_for_deletion", 0)
+    flags |= schema.TOPIC_STARTED * table.integers("deletion_started", 0)
+    flags |= schema.TOPIC_INELIGIBLE * table.integers("ineligible", 0)
     state.topic_flags[given] = flags
     return None if same else np.asarray(pc.index_in(named, value_set=state.topic), np.int32)
 
@@ -406,7 +406,7 @@ def fresh(
     state.broker_status = np.full(broker_id.size, FLAG_REGISTERED, np.uint8)
     state.broker_epoch = np.zeros(broker_id.size, np.int64)
     state.topic, state.topic_id = topic, pa.nulls(n_topics, pa.string())
-    state.topic_flags = np.full(max(n_topics, 1), mutators.EXISTS, np.uint8)
+    state.topic_flags = np.full(max(n_topics, 1), schema.TOPIC_EXISTS, np.uint8)
     state.topic_min_insync_replicas = (
         np.full(n_topics, -1, np.int32) if topic_min_insync_replicas is None
         else topic_min_insync_replicas

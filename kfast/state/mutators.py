@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
 _INT32 = -arguments.MAX_INT - 1, arguments.MAX_INT
-REGISTERED, SHUTTING_DOWN = 1, 2
-QUEUED, STARTED, INELIGIBLE, EXISTS, UNCLEAN = 1, 2, 4, 8, 16
 
 
 def widen(state: ClusterState) -> None:
@@ -136,7 +134,7 @@ def note_order(state: ClusterState, name: str, row: int, broker_ids: Sequence[in
 
 def _imbalance(state: ClusterState, row: int) -> int:
     """1 where a row counts as imbalanced (section 1.6), else 0."""
-    if state.topic_flags[state.topic_row[row]] & QUEUED:
+    if state.topic_flags[state.topic_row[row]] & schema.TOPIC_QUEUED:
         return 0
     return census.count_imbalanced(state.records, state.replicas, np.asarray([row], np.int32))
 
@@ -224,7 +222,7 @@ def set_partition_state(state: ClusterState, row: int, new: PartitionState) -> N
     """Set a partition's state (`put_partition_state` of section 1.6)."""
     row, new = queries.check_row(state, row), member("state", PartitionState, new)
     old = state.partition_state(row)
-    if not state.topic_flags[state.topic_row[row]] & STARTED:
+    if not state.topic_flags[state.topic_row[row]] & schema.TOPIC_STARTED:
         offline = PartitionState.OFFLINE
         state.offline_partition_count += (new == offline) - (old == offline)
     state.records["partition_state"][row] = new
@@ -275,8 +273,8 @@ def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
     """Mark those of some topic rows that are queued as ineligible (section 6.12)."""
     if not state.delete_topic_enabled:
         return
-    queued = topics[(state.topic_flags[topics] & QUEUED) != 0]
-    state.topic_flags[queued] |= INELIGIBLE
+    queued = topics[(state.topic_flags[topics] & schema.TOPIC_QUEUED) != 0]
+    state.topic_flags[queued] |= schema.TOPIC_INELIGIBLE
 
 
 def _set_status(state: ClusterState, brokers: Rows, flag: int, value: bool) -> Replicas:
@@ -296,14 +294,14 @@ def add_live_brokers(
     brokers = add_brokers(state, list(epochs))
     state.broker_epoch[brokers] = np.asarray(list(epochs.values()), np.int64)
     if not find:
-        state.broker_status[brokers] |= REGISTERED
+        state.broker_status[brokers] |= schema.BROKER_REGISTERED
         return Replicas(np.empty(0, np.int32), np.empty(0, np.uint64))
-    return _set_status(state, brokers, REGISTERED, True)
+    return _set_status(state, brokers, schema.BROKER_REGISTERED, True)
 
 
 def remove_live_brokers(state: ClusterState, broker_ids: Iterable[int]) -> Replicas:
     """Unregister brokers; they stay known, and in the set of those shutting down."""
-    return _set_status(state, state.find_brokers(broker_ids), REGISTERED, False)
+    return _set_status(state, state.find_brokers(broker_ids), schema.BROKER_REGISTERED, False)
 
 
 def set_shutting_down(
@@ -311,17 +309,17 @@ def set_shutting_down(
 ) -> Replicas:
     """Put brokers into the set of those in controlled shutdown, or take them out."""
     brokers = add_brokers(state, broker_ids)
-    return _set_status(state, brokers, SHUTTING_DOWN, shutting_down)
+    return _set_status(state, brokers, schema.BROKER_SHUTTING_DOWN, shutting_down)
 
 
 def queue_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
     """Queue topics for deletion; their partitions no longer count as imbalanced."""
-    flag_topics(state, state.find_topics(topics), QUEUED)
+    flag_topics(state, state.find_topics(topics), schema.TOPIC_QUEUED)
 
 
 def begin_topic_deletion(state: ClusterState, topics: Sequence[str]) -> None:
     """Mark queued topics as started; their partitions no longer move the offline count."""
-    flag_topics(state, state.find_topics(topics), STARTED)
+    flag_topics(state, state.find_topics(topics), schema.TOPIC_STARTED)
 
 
 def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) -> None:
@@ -331,7 +329,8 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
     as it is, as Kafka does.
     """
     state.forget_survey()
-    fresh = rows[(state.topic_flags[rows] & QUEUED) == 0] if flag == QUEUED and value else rows[:0]
+    queues = flag == schema.TOPIC_QUEUED and value
+    fresh = rows[(state.topic_flags[rows] & flag) == 0] if queues else rows[:0]
     if fresh.size:
         parts = [state.lookup.rows_of_topic(topic) for topic in np.unique(fresh).tolist()]
         state.preferred_imbalance_count -= census.count_imbalanced(
@@ -346,7 +345,7 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
 
 def note_queued(state: ClusterState) -> None:
     """Note whether some topic is queued for deletion, after flags of topics changed."""
-    state.any_queued = bool((state.topic_flags & QUEUED).any())
+    state.any_queued = bool((state.topic_flags & schema.TOPIC_QUEUED).any())
 
 
 def set_unclean_leader_election(
@@ -368,4 +367,5 @@ def refresh_unclean(state: ClusterState) -> None:
     override = state.topic_unclean_leader_election
     allowed = np.where(override < 0, state.default_unclean_leader_election, override > 0)
     flags = state.topic_flags[: override.size]
-    state.topic_flags[: override.size] = np.where(allowed, flags | UNCLEAN, flags & (255 - UNCLEAN))
+    unclean = schema.TOPIC_UNCLEAN
+    state.topic_flags[: override.size] = np.where(allowed, flags | unclean, flags & (255 - unclean))

@@ -21,8 +21,9 @@ from kfast.state.records import Assignment, Leadership, Rows
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
 
-BROKER_REGISTERED, BROKER_SHUTTING_DOWN = 1, 2
-NAMED = 1 | 2 | 4 | 8
+NAMED = (
+    schema.TOPIC_QUEUED | schema.TOPIC_STARTED | schema.TOPIC_INELIGIBLE | schema.TOPIC_EXISTS
+)
 """Flags of a topic that is not forgotten: queued, started, ineligible, exists."""
 FEW = 8
 """Brokers that are looked up one by one: arrays would cost more to make."""
@@ -67,9 +68,9 @@ def is_replica_online(
     if at < 0:
         return False
     status = int(state.broker_status[at])
-    if not status & BROKER_REGISTERED:
+    if not status & schema.BROKER_REGISTERED:
         return False
-    if status & BROKER_SHUTTING_DOWN and not include_shutting_down:
+    if status & schema.BROKER_SHUTTING_DOWN and not include_shutting_down:
         return False
     return broker_id not in ids_of(state, row, int(state.records["offline_dir"][row]))
 

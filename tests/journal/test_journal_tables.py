@@ -22,7 +22,8 @@ import pytest
 
 import kfast
 from kfast import journal
-from kfast.controllers.zk import fused_events
+from kfast.controllers.engine import Way
+from kfast.controllers.zk.engine import ZkEngine
 from kfast.journal import columns, spread
 from kfast.journal import kept as keeping
 from kfast.journal.kept import kept_dtype
@@ -58,7 +59,7 @@ class Witness:
             self.steps += [step for step in steps if step not in self.steps]
             return make_table(name, steps, announced)
 
-        monkeypatch.setattr(fused_events, "can_visit", lambda controller: False)
+        monkeypatch.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
         monkeypatch.setattr(journal, "keep", watched_keep)
         monkeypatch.setattr(journal, "make_table", watched_make)
 

@@ -11,8 +11,10 @@ from random import Random
 import pytest
 
 import kfast
-from kfast.controllers.zk import fused_events, profiles, state_machines
-from kfast.state.cluster import TOPIC_UNCLEAN
+from kfast.controllers.engine import Way
+from kfast.controllers.zk import profiles, state_machines
+from kfast.controllers.zk.engine import ZkEngine
+from kfast.schema import TOPIC_UNCLEAN
 from tests.support.random_clusters import random_context
 from tests.support.twin_state import state_of
 
@@ -48,7 +50,7 @@ def stepwise(monkeypatch, seed, layout, **options):
     """The state and the outcomes of `failures` where every step is taken on all rows at once."""
     state = open_cluster(seed, layout)
     with monkeypatch.context() as patched:
-        patched.setattr(fused_events, "can_visit", lambda controller: False)
+        patched.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
         return state, failures(state, seed, **options)
 
 
@@ -118,7 +120,7 @@ def test_many_rows_in_one_visit_are_as_step_by_step(
     with monkeypatch.context() as patched:
         for failed in (range(0, brokers - 1, 3), [1], [b for b in range(brokers - 1) if b % 3]):
             outcome = fused.on_broker_failure([b for b in failed if together.registered[b]])
-            patched.setattr(fused_events, "can_visit", lambda controller: False)
+            patched.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
             stepwise = kfast.Controller(apart)
             other = stepwise.on_broker_failure([b for b in failed if apart.registered[b]])
             patched.undo()

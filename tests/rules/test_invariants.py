@@ -13,7 +13,7 @@ import pytest
 
 from kfast import ClusterState, Controller, PartitionState, PartitionStateMachine, Strategy
 from kfast.errors import InvariantError
-from kfast.state.mutators import STARTED
+from kfast.schema import TOPIC_STARTED
 from kfast.testing import invariants
 
 
@@ -125,7 +125,7 @@ def test_a_counter_that_does_not_count_is_named(number, counter):
 
 def test_a_started_topic_that_is_not_queued_is_named():
     state = small_state()
-    state.topic_flags |= np.uint8(STARTED)
+    state.topic_flags |= np.uint8(TOPIC_STARTED)
     with pytest.raises(InvariantError, match="invariant 13"):
         invariants.check(state, offline=False)
 

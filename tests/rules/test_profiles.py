@@ -30,8 +30,7 @@ from kfast import (
     Strategy,
 )
 from kfast.cli.app import commands
-from kfast.controllers.zk.profiles import PROFILES, ZK_2_0, ZK_3_9, find_profile
-from kfast.controllers.zk.transitions import valid_transitions
+from kfast.controllers.zk.profiles import PROFILES, ZK_2_0, ZK_3_9, find_profile, valid_transitions
 from kfast.testing.invariants import check, check_step
 from kfast.testing.request_batch import RequestBatch
 from kfast.testing.single_elections import elect

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kfast import Code, PartitionState, ReplicaState
 from kfast.controllers.zk.broker_groups import improved_hashes
-from kfast.controllers.zk.transitions import REPLICA_PREVIOUS, previous_mask
+from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, previous_mask
 from kfast.journal.effects import (
     EFFECT,
     KIND_DELETE,

@@ -13,7 +13,7 @@ import pytest
 
 import kfast
 from kfast import PartitionState, ReplicaState
-from kfast.controllers.zk.transitions import REPLICA_PREVIOUS, previous_mask
+from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, previous_mask
 from kfast.journal.effects import EFFECT
 from kfast.kernels import partition_states, replica_states, startup
 from kfast.state.mutators import widen

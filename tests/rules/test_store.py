@@ -21,7 +21,8 @@ from kfast import (
     Store,
     Strategy,
 )
-from kfast.controllers.zk.store import Answer, CallFailed, ControllerMoved
+from kfast.controllers.engine import ControllerMoved
+from kfast.controllers.zk.store import Answer, CallFailed
 from tests.support.states import QUIET, assert_reads, read_state
 
 OFFLINE = """

@@ -53,7 +53,7 @@ ORDER = (
 AGAINST_THE_ORDER = {("journal", "controllers")}
 """Packages whose imports, of types only, still go the wrong way."""
 
-MOST_IN_CIRCLES = {"state": 14, "controllers": 15, "journal": 4, "log_replay": 8, "io": 3, "cli": 2,
+MOST_IN_CIRCLES = {"state": 14, "journal": 4, "log_replay": 8, "io": 3, "cli": 2,
                    "spark": 2}
 """Modules of a package that import each other in a circle: no more than these, and ever fewer."""
 
@@ -269,7 +269,7 @@ def test_codes_are_the_same_in_python_and_in_c():
     expected |= {
         n: v
         for n, v in vars(schema).items()
-        if n.startswith("FLAG_") and n.isupper() and isinstance(v, int)
+        if n.startswith(("FLAG_", "BROKER_", "TOPIC_")) and n.isupper() and isinstance(v, int)
     }
     expected["NO_LEADER"] = schema.NO_LEADER
     assert {name: in_c.get(name) for name in expected} == expected

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
-from kfast.controllers.zk.profiles import ZK_3_9, Profile
-from kfast.controllers.zk.transitions import PARTITION_PREVIOUS, previous_mask
+from kfast.controllers.zk.profiles import PARTITION_PREVIOUS, ZK_3_9, Profile, previous_mask
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, partition_states, replica_states
 from tests.support.reference import Context, Partition

@@ -7,63 +7,35 @@ public functions are methods of `Controller`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast import arguments, schema
 from kfast.arguments import MAX_LONG
+from kfast.controllers.engine import ControllerMoved, EventFailed, Way
 from kfast.controllers.zk import fused_events
+from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.profiles import UNSUPPORTED
-from kfast.controllers.zk.reassignment import cannot_fail
-from kfast.controllers.zk.reassignment_requests import complete_some
-from kfast.controllers.zk.results import EventFailed
-from kfast.controllers.zk.store import Answer, CallFailed, ControllerMoved
+from kfast.controllers.zk.reassignment import cannot_fail, complete_some
+from kfast.controllers.zk.store import Answer, CallFailed
 from kfast.errors import ArgumentError
+from kfast.journal import Outcome
 from kfast.kernels import election, isr, tables
 from kfast.schema import AlterCode
-from kfast.state import Replicas, mutators
+from kfast.state import ClusterState, Replicas, mutators
 from kfast.state.records import Rows
-
-if TYPE_CHECKING:
-    from kfast.controllers.zk.controller import Controller
-    from kfast.journal import Outcome
-    from kfast.state import ClusterState
 
 
 def alter_partition(
-    controller: Controller, broker_id: int, broker_epoch: int, rows: npt.ArrayLike,
+    engine: ZkEngine, broker_id: int, broker_epoch: int, rows: npt.ArrayLike,
     leader_epoch: npt.ArrayLike, isr: Sequence[Sequence[int]], version: npt.ArrayLike,
     recovery: npt.ArrayLike = 0,
 ) -> Outcome:
-    """A leader reports new ISRs of partitions (section 6.10).
-
-    Parameters
-    ----------
-    broker_id, broker_epoch : int
-        The sender.
-    rows : (n,) array of int
-        Partition rows, each at most once.
-    leader_epoch, version, recovery : (n,) array of int
-        As the sender knows them; one value serves all.
-    isr : sequence of n sequences of int
-        Broker ids proposed.
-
-    Returns
-    -------
-    Outcome
-        `alter_codes` has one `schema.AlterCode` per partition, in the order given; `error` is set
-        where the whole request is refused, as by every profile before 2.7.
-
-    Raises
-    ------
-    RowError
-        A row is outside the table or stands twice. Nothing is changed.
-    ArgumentError
-        `isr` is not as long as `rows`.
-    """
-    state, n = controller.state, _size_of(isr)
+    """A leader reports new ISRs of partitions (section 6.10)."""
+    state, n = engine.state, _size_of(isr)
     broker_id = arguments.whole("broker_id", broker_id, -MAX_LONG, MAX_LONG)
     broker_epoch = arguments.whole("broker_epoch", broker_epoch, -MAX_LONG, MAX_LONG)
     asked = state.check_rows(rows)
@@ -74,26 +46,24 @@ def alter_partition(
     recoveries = arguments.one_or_each("recovery", recovery, n, 0, 1).astype(np.uint8)
     lengths, members = _members(isr)
     event = "alter_partition"
-    if not controller.active:
-        return controller.refused(event, "NOT_CONTROLLER")
-    if not controller.profile.has_alter_partition:
-        return controller.refused(event, UNSUPPORTED)
-    epoch = controller.registered_epoch(broker_id)
+    if not engine.active:
+        return engine.refused(event, "NOT_CONTROLLER")
+    if not engine.profile.has_alter_partition:
+        return engine.refused(event, UNSUPPORTED)
+    epoch = engine.registered_epoch(broker_id)
     if epoch is None or epoch != broker_epoch:
-        return controller.refused(event, "STALE_BROKER_EPOCH")
+        return engine.refused(event, "STALE_BROKER_EPOCH")
     masks, unknown = _masks(state, asked, lengths, members)
     sender = np.full(asked.size, state.find_brokers([broker_id])[0], np.int32)
     mutators.track(state, asked, sender)
     proposal = sender, epochs, versions, masks, recoveries
     try:
-        codes = _decide(controller, asked, *proposal, unknown)
+        codes = _decide(engine, asked, *proposal, unknown)
     except (CallFailed, ControllerMoved):
-        return controller.refused(event, "UNKNOWN_SERVER_ERROR")
+        return engine.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
-    controller.send_update_metadata(
-        fused_events.ANNOUNCEMENT, state.registered, np.sort(asked[known])
-    )
-    outcome = controller.attempt(event, lambda: complete_some(controller, _succeeded(asked, codes)))
+    engine.send_update_metadata(ANNOUNCEMENT, state.registered, np.sort(asked[known]))
+    outcome = engine.attempt(event, lambda: complete_some(engine, _succeeded(asked, codes)))
     outcome.alter_codes = codes
     return outcome
 
@@ -137,12 +107,12 @@ def _masks(
 
 
 def _decide(
-    controller: Controller, rows: Rows, sender: Rows, leader_epoch: Rows, version: Rows,
+    engine: ZkEngine, rows: Rows, sender: Rows, leader_epoch: Rows, version: Rows,
     masks: npt.NDArray[np.uint64], recovery: npt.NDArray[np.uint8],
     unknown: npt.NDArray[np.uint8],
 ) -> npt.NDArray[np.uint8]:
     """Check every proposal, write the accepted ones, take them into the cache."""
-    state, store = controller.state, controller.store
+    state, store = engine.state, engine.store
     codes = np.empty(rows.size, np.uint8)
     isr.check_alterations(
         state.records, state.replicas, state.broker_status, rows, sender, leader_epoch, version,
@@ -156,7 +126,7 @@ def _decide(
     proposed["flags"] = flags | np.where(recovery[accepted], schema.FLAG_RECOVERY, 0)
     if store is None:
         proposed["version"] += 1
-        _adopt(controller, rows[accepted], proposed)
+        _adopt(engine, rows[accepted], proposed)
         return codes
     try:
         answers, _ = store.update_states(rows[accepted], proposed)
@@ -165,68 +135,58 @@ def _decide(
     codes[accepted[answers == Answer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
     failed = (answers != Answer.OK) & (answers != Answer.CONFLICT)
     codes[accepted[failed]] = AlterCode.STORE_ERROR
-    reload_records(controller, rows[codes == AlterCode.WRITTEN])
+    reload_records(engine, rows[codes == AlterCode.WRITTEN])
     return codes
 
 
-def _adopt(controller: Controller, rows: Rows, written: npt.NDArray[Any]) -> None:
-    state = controller.state
+def _adopt(engine: ZkEngine, rows: Rows, written: npt.NDArray[Any]) -> None:
+    state = engine.state
     written["controller_epoch"] = state.controller_epoch
-    take(controller, rows, written)
+    take(engine, rows, written)
 
 
-def take(controller: Controller, rows: Rows, records: npt.NDArray[Any]) -> None:
+def take(engine: ZkEngine, rows: Rows, records: npt.NDArray[Any]) -> None:
     """Put records into the cache as they are (`put_leadership` of section 1.6)."""
-    state = controller.state
-    tally = controller.journal.new_tally()
+    state = engine.state
+    tally = engine.journal.new_tally()
     election.adopt(
         state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
         state.leader_offline, rows, records, tally[0],
     )
-    controller.journal.take_counters(tally)
+    engine.journal.take_counters(tally)
     state.mark_led(rows)
 
 
-def reload_records(controller: Controller, rows: Rows) -> None:
+def reload_records(engine: ZkEngine, rows: Rows) -> None:
     """Read records from the store into the cache, all or none; `CallFailed` where one fails."""
-    store = controller.store
+    store = engine.store
     if store is None or not rows.size:
         return
     answers, stored = store.read_states(rows)
     if (answers == Answer.ERROR).any():
         raise CallFailed("read_states failed")
     found = answers == Answer.OK
-    take(controller, rows[found], stored[found])
+    take(engine, rows[found], stored[found])
 
 
-def catch_up(controller: Controller, broker_ids: Iterable[int]) -> Outcome:
-    """Brokers caught up: the leaders report ISRs that have them again.
-
-    Every live leader sends one AlterPartition request with the partitions in which a live
-    assigned replica on one of these brokers is missing from the ISR; senders go in ascending id.
-    Before Kafka 2.7 it writes the ISRs itself and leaves a notification, which is handled at once.
-
-    Returns
-    -------
-    Outcome
-        `alter_codes` and `altered` (rows): what the controller answered, over all requests.
-    """
-    state = controller.state
+def catch_up(engine: ZkEngine, broker_ids: Iterable[int]) -> Outcome:
+    """Brokers caught up: the leaders report ISRs that have them again."""
+    state = engine.state
     brokers = state.find_brokers(broker_ids)
-    if not controller.active:
-        return controller.refused("catch_up", "NOT_CONTROLLER")
-    if fused_events.can_catch_up(controller):
-        altered, answers, senders = fused_events.catch_up_brokers(controller, brokers)
-        outcome = controller.journal.finish("catch_up")
+    if not engine.active:
+        return engine.refused("catch_up", "NOT_CONTROLLER")
+    if engine.way_of("catch_up") is Way.FUSED:
+        altered, answers, senders = fused_events.catch_up_brokers(engine, brokers)
+        outcome = engine.journal.finish("catch_up")
         outcome.alter_codes, outcome.altered = answers, altered
         outcome.senders = tuple(state.broker_id[senders].tolist())
         return outcome
-    return _report_each(controller, state.replicas_on(brokers))
+    return _report_each(engine, state.replicas_on(brokers))
 
 
-def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
+def _report_each(engine: ZkEngine, hosted: Replicas) -> Outcome:
     """Every leader's request on its own, or all together where none can fail."""
-    state = controller.state
+    state = engine.state
     joined = np.empty(len(hosted), np.uint64)
     isr.propose_catch_up(
         state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
@@ -241,34 +201,34 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
     reports = state.records.take(rows)
 
     def steps() -> None:
-        if controller.store is None and not state.any_queued:
+        if engine.store is None and not state.any_queued:
             # Nothing in one leader's request concerns the rows of another.
-            codes[:] = _report(controller, rows, leaders, masks, reports)
-            _announce_each(controller, rows, senders)
+            codes[:] = _report(engine, rows, leaders, masks, reports)
+            _announce_each(engine, rows, senders)
             announced.extend(leaders[at[0]] for at in senders)
             done = _succeeded(rows, codes)
-            if cannot_fail(controller, done).all():
-                complete_some(controller, done)
+            if cannot_fail(engine, done).all():
+                complete_some(engine, done)
                 return
             for at in senders:
-                _complete(controller, rows[at], codes[at], errors)
+                _complete(engine, rows[at], codes[at], errors)
             return
         for at in senders:
             try:
-                codes[at] = _report(controller, rows[at], leaders[at], masks[at], reports[at])
+                codes[at] = _report(engine, rows[at], leaders[at], masks[at], reports[at])
             except (CallFailed, ControllerMoved):
                 errors.append("UNKNOWN_SERVER_ERROR")
                 continue
             told = rows[at]
-            if not controller.profile.has_alter_partition:
+            if not engine.profile.has_alter_partition:
                 told = told[codes[at] == AlterCode.WRITTEN]
                 if not told.size:
                     continue
-            controller.send_update_metadata(fused_events.ANNOUNCEMENT, state.registered, told)
+            engine.send_update_metadata(ANNOUNCEMENT, state.registered, told)
             announced.append(leaders[at[0]])
-            _complete(controller, rows[at], codes[at], errors)
+            _complete(engine, rows[at], codes[at], errors)
 
-    outcome = controller.attempt("catch_up", steps)
+    outcome = engine.attempt("catch_up", steps)
     outcome.alter_codes, outcome.altered = codes, rows
     outcome.senders = tuple(state.broker_id[announced].tolist()) if announced else ()
     outcome.error = outcome.error or (errors[0] if errors else None)
@@ -276,74 +236,71 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
 
 
 def _announce_each(
-    controller: Controller, rows: Rows, senders: list[npt.NDArray[np.int64]]
+    engine: ZkEngine, rows: Rows, senders: list[npt.NDArray[np.int64]]
 ) -> None:
     """Announce what each leader reported, in a batch of its own."""
-    registered, journal = controller.state.registered, controller.journal
+    registered, journal = engine.state.registered, engine.journal
     if not journal.full:
         n_altered = [at.size for at in senders]
-        journal.add_metadata_counts(fused_events.ANNOUNCEMENT, registered, n_altered)
+        journal.add_metadata_counts(ANNOUNCEMENT, registered, n_altered)
         return
     for at in senders:
-        controller.send_update_metadata(fused_events.ANNOUNCEMENT, registered, rows[at])
+        engine.send_update_metadata(ANNOUNCEMENT, registered, rows[at])
 
 
 def _complete(
-    controller: Controller, rows: Rows, codes: npt.NDArray[np.uint8], errors: list[str]
+    engine: ZkEngine, rows: Rows, codes: npt.NDArray[np.uint8], errors: list[str]
 ) -> None:
     """Finish the reassignments that one leader's request completes; an error ends its event."""
     try:
-        complete_some(controller, _succeeded(rows, codes))
+        complete_some(engine, _succeeded(rows, codes))
     except EventFailed as failed:
         errors.append(failed.error)
 
 
 def _report(
-    controller: Controller, rows: Rows, leaders: Rows, masks: npt.NDArray[np.uint64],
+    engine: ZkEngine, rows: Rows, leaders: Rows, masks: npt.NDArray[np.uint64],
     reports: npt.NDArray[Any],
 ) -> npt.NDArray[np.uint8]:
     """Leaders report ISRs with the epochs and versions that they know, those of `reports`."""
-    if not controller.profile.has_alter_partition:
-        return _write_isrs(controller, rows, masks)
+    if not engine.profile.has_alter_partition:
+        return _write_isrs(engine, rows, masks)
     return _decide(
-        controller, rows, leaders, reports["leader_epoch"].copy(), reports["version"].copy(),
+        engine, rows, leaders, reports["leader_epoch"].copy(), reports["version"].copy(),
         masks, np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.uint8),
     )
 
 
 def _write_isrs(
-    controller: Controller, rows: Rows, masks: npt.NDArray[np.uint64]
+    engine: ZkEngine, rows: Rows, masks: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.uint8]:
     """Leaders write ISRs themselves, and the controller reads what was written (section 8.1)."""
-    store = controller.store
-    proposed = controller.state.records.take(rows)
+    store = engine.store
+    proposed = engine.state.records.take(rows)
     proposed["isr"] = masks
     if store is None:
         proposed["version"] += 1
-        take(controller, rows, proposed)
+        take(engine, rows, proposed)
         return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
-    if not controller.profile.touch_is_cached:
+    if not engine.profile.touch_is_cached:
         # LeaderAndIsr told the leader of an epoch that the controller itself has not cached.
         store.make_known(rows)
         proposed["version"] = store.versions(rows)
     written = store.write_isrs(rows, proposed)
-    reload_records(controller, rows[written])
+    reload_records(engine, rows[written])
     return np.where(written, AlterCode.WRITTEN, AlterCode.INVALID_UPDATE_VERSION).astype(np.uint8)
 
 
-def on_isr_change_notification(controller: Controller, rows: npt.ArrayLike) -> Outcome:
-    """Leaders wrote ISRs themselves and left a notification: reload and announce.
-
-    Source: section 6.10, legacy.
-    """
-    state = controller.state
+def on_isr_change_notification(engine: ZkEngine, rows: npt.ArrayLike) -> Outcome:
+    """Leaders wrote ISRs themselves and left a notification: reload and announce."""
+    state = engine.state
     asked = np.sort(state.check_rows(rows))
     event = "on_isr_change_notification"
-    if not controller.active:
-        return controller.refused(event, "NOT_CONTROLLER")
+    if not engine.active:
+        return engine.refused(event, "NOT_CONTROLLER")
     try:
-        reload_records(controller, asked)
+        reload_records(engine, asked)
     except CallFailed:
-        return controller.refused(event, "UNKNOWN_SERVER_ERROR")
-    controller.send_update_metadata(fused_events.ANNOUNCEMENT, state.registered, asked)
-    return controller.attempt(event, lambda: complete_some(controller, asked))
+        return engine.refused(event, "UNKNOWN_SERVER_ERROR")
+    engine.send_update_metadata(ANNOUNCEMENT, state.registered, asked)
+    return engine.attempt(event, lambda: complete_some(engine, asked))

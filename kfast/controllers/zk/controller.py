@@ -1,56 +1,37 @@
-"""Controller: one method per event, step by step in Kafka's order.
+"""Controller: one method per event, by the name of Kafka's handler, in snake case.
 
-Source: docs/controller.md, section 6; Kafka 3.9, `KafkaController`. A method carries the name of
-Kafka's handler, in snake case.
+Each method calls the handler of its subject, which has the steps in Kafka's order.
+
+Source: docs/controller.md, section 6; Kafka 3.9, `KafkaController`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from kfast import arguments
 from kfast.controllers.zk import (
     alter_partition_requests,
+    broker_changes,
     controlled_shutdown,
-    controller_context,
-    fused_events,
+    controller_failover,
     leader_election,
     log_dirs,
-    reassignment_requests,
+    reassignment,
     topic_changes,
     topic_deletion,
 )
-from kfast.controllers.zk.deletion_status import DeletionHints
-from kfast.controllers.zk.policy import Policy, Rule
-from kfast.controllers.zk.policy_rollback import (
-    all_or_nothing,
-    asks_a_store,
-    changes_late,
-    completes_reassignments,
-    shuts_down_late,
-)
-from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile
-from kfast.controllers.zk.results import EventFailed, Result
-from kfast.controllers.zk.state_machines import (
-    PartitionStateMachine,
-    ReplicaStateMachine,
-    check_profile,
-)
-from kfast.controllers.zk.store import ControllerMoved, Store
-from kfast.errors import ArgumentError
-from kfast.journal import Journal, Outcome
-from kfast.schema import Code, PartitionState, ReplicaState
-from kfast.state import ClusterState, Replicas
+from kfast.controllers.zk.engine import ZkEngine, all_or_nothing
+from kfast.journal import Outcome
+from kfast.schema import UNKNOWN_BROKER_EPOCH
+from kfast.state import Replicas
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.mutators import SHUTTING_DOWN
-from kfast.state.records import EMPTY_ROWS, Rows
+from kfast.state.records import Rows
 
 
-class Controller:
+class Controller(ZkEngine):
     """The active controller of a cluster.
 
     Parameters
@@ -70,30 +51,6 @@ class Controller:
         without one it is the first, as in Kafka. An event whose rule fails raises `PolicyError`
         and changes nothing.
     """
-
-    def __init__(
-        self, state: ClusterState, *, store: Store | None = None, journal: str = "counts",
-        threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
-        policy: Rule | Policy | None = None,
-    ) -> None:
-        self.profile = check_profile(state, profile)
-        if state.is_read_only:
-            raise ArgumentError(
-                "the state is read-only: its columns are shared files; give a copy, state.copy()"
-            )
-        self.state = state
-        self.store = store
-        self.active = True
-        self.deletion_hints = DeletionHints()
-        # Where the state is a part of a cluster: scopes in which other parts resume deletions.
-        self.resumed_elsewhere: frozenset[str] = frozenset()
-        self.journal = Journal(state, journal, self.profile)
-        self.replica_state_machine = ReplicaStateMachine(
-            state, store, journal=self.journal, threads=threads, profile=self.profile
-        )
-        self.partition_state_machine = PartitionStateMachine(
-            state, store, journal=self.journal, threads=threads, profile=self.profile, policy=policy
-        )
 
     @property
     def title(self) -> str:
@@ -115,12 +72,12 @@ class Controller:
     __repr__ = summary_text
     _repr_html_ = summary_html
 
-    # --- section 6.1 -----------------------------------------------------------------------------
+    # --- sections 6.1 and 6.2 --------------------------------------------------------------------
 
     @all_or_nothing
     def on_controller_failover(
         self, preferred_election: Sequence[tuple[str, int]] | None = None,
-        reassignments: reassignment_requests.Reassignments | None = None,
+        reassignments: reassignment.Reassignments | None = None,
     ) -> Outcome:
         """Become controller: load, give every replica and partition a state, elect (section 6.1).
 
@@ -132,52 +89,9 @@ class Controller:
             Content of the legacy reassignment node, where there is one (step 9); as for
             `reassign_partitions`.
         """
-        node = {} if reassignments is None else reassignments
-        requests = reassignment_requests.parse(self.state, node, node=True)
-        if preferred_election is not None:
-            arguments.partition_keys("preferred_election", preferred_election)
-        self.active = True
-        state = self.state
+        return controller_failover.on_controller_failover(self, preferred_election, reassignments)
 
-        def steps() -> None:
-            self._elect_self()
-            reassignment_requests.load_node(self, requests)
-            controller_context.load_context(self)
-            self.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
-            self._start_machines()
-            self.checked(self.partition_state_machine.trigger_online())
-            reassignment_requests.resume(self, requests)
-            topic_deletion.resume_deletions(self)
-            if preferred_election is not None:
-                leader_election.elect_pending(self, preferred_election)
-
-        outcome = self.attempt("on_controller_failover", steps)
-        self.active = self.active and outcome.error is None
-        return outcome
-
-    def _start_machines(self) -> None:
-        """Steps 7 and 8 of section 6.1, as far as no partition needs a leader."""
-        if fused_events.can_start(self):
-            fused_events.start_machines(self)
-            reassignment_requests.mark_waiting(self)
-            return
-        started = self.replica_state_machine.start(reset=True)
-        reassignment_requests.mark_waiting(self)
-        self.checked(started)
-        self.state.index_hosting()
-        self.partition_state_machine.initialize()
-
-    def _elect_self(self) -> None:
-        state = self.state
-        if self.store is None:
-            state.controller_epoch += 1
-            state.epoch_store_version += 1
-        else:
-            state.controller_epoch, state.epoch_store_version = self.store.elect_controller()
-
-    # --- section 6.2 -----------------------------------------------------------------------------
-
-    @functools.partial(all_or_nothing, may_fail_late=changes_late)
+    @all_or_nothing
     def on_broker_change(
         self, started: Iterable[int] | Mapping[int, int] = (),
         bounced: Iterable[int] | Mapping[int, int] = (), failed: Iterable[int] = (),
@@ -196,27 +110,7 @@ class Controller:
         ArgumentError
             A started broker is registered already, or another one is not. Nothing is changed.
         """
-        new = self._epochs(started, registered=False)
-        again = self._epochs(bounced, registered=True)
-        dead = sorted(self._epochs(failed, registered=True))
-        if not self.active:
-            return self.refused("on_broker_change", "NOT_CONTROLLER")
-        noticed = self.profile.has_broker_epochs
-
-        def steps() -> None:
-            if new:
-                self._broker_startup(new)
-            if again and noticed:
-                self._broker_failure(sorted(again))
-                self._broker_startup(again)
-            if dead:
-                self._broker_failure(dead)
-
-        outcome = self.attempt("on_broker_change", steps)
-        if again and not noticed:
-            ids = ", ".join(map(str, sorted(again)))
-            outcome.notes = (f"{self.title} does not notice that broker {ids} bounced",)
-        return outcome
+        return broker_changes.on_broker_change(self, started, bounced, failed)
 
     def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
         """Brokers registered: `on_broker_change(started=...)`."""
@@ -235,166 +129,333 @@ class Controller:
 
         Source: section 6.2.
         """
-        self._epochs(broker_ids, registered=True)
-        if not self.active:
-            return self.refused("on_broker_modification", "NOT_CONTROLLER")
-        self.send_update_metadata("announce the brokers", self.state.registered, EMPTY_ROWS)
-        return self.journal.finish("on_broker_modification")
-
-    def _epochs(
-        self, given: Iterable[int] | Mapping[int, int], *, registered: bool
-    ) -> dict[int, int]:
-        """New epochs by id, after checking that the ids are registered or not."""
-        if isinstance(given, tuple) and not given:
-            # The default, without a check that a small event would feel.
-            return {}
-        state, name = self.state, "broker_ids"
-        ids = arguments.broker_ids(name, given).tolist()
-        if not ids:
-            return {}
-        if not registered:
-            arguments.check_range(name, np.array(ids), 0, arguments.MAX_BROKER_ID)
-        found = [state.broker_row(broker) for broker in ids]
-        for broker, row in zip(ids, found, strict=True):
-            is_registered = row >= 0 and bool(state.broker_status[row] & 1)
-            if is_registered != registered:
-                wanted = "registered" if registered else "not registered yet"
-                raise ArgumentError(
-                    f"broker {broker} is {'' if is_registered else 'not '}registered; only a "
-                    f"broker that is {wanted} is allowed here; nothing was changed"
-                )
-        if len(set(ids)) != len(ids):
-            raise ArgumentError(f"{ids} names a broker twice; nothing was changed")
-        if isinstance(given, Mapping):
-            return arguments.epochs_of(name, given)
-        epochs = [int(state.broker_epoch[row]) + 1 if row >= 0 else 0 for row in found]
-        return dict(zip(ids, epochs, strict=True))
-
-    def _broker_startup(self, epochs: Mapping[int, int]) -> None:
-        """`onBrokerStartup` of section 6.2, for brokers that register with these epochs."""
-        state = self.state
-        ruled = self.partition_state_machine.decider.policy is not None
-        fused = fused_events.can_visit(self) and not (ruled and state.pending.any())
-        hosted = state.add_live_brokers(epochs, find=not fused)
-        brokers = state.find_brokers(sorted(epochs))
-        chosen = np.zeros(state.n_brokers, np.bool_)
-        chosen[brokers] = True
-        state.clear_offline_dir(brokers)
-        controller_context.tell_starting(self, chosen)
-        if fused:
-            fused_events.start_brokers(self, brokers)
-        else:
-            self.checked(self.replica_state_machine.run(hosted, ReplicaState.ONLINE, brokers))
-            self.checked(self.partition_state_machine.trigger_online())
-        if state.n_reassigned:
-            reassignment_requests.resume_on(self, state.find_brokers(sorted(epochs)))
-        if state.any_queued:
-            topic_deletion.resume_deletion_for(self, np.unique(state.topic_row[hosted.rows]))
-
-    def _broker_failure(self, broker_ids: Sequence[int]) -> None:
-        """`onBrokerFailure` of section 6.2, for brokers that are still registered."""
-        state = self.state
-        brokers = state.find_brokers(broker_ids)
-        if fused_events.can_visit(self):
-            fused_events.fail_brokers(self, brokers)
-            return
-        hosted = state.remove_live_brokers(broker_ids)
-        state.clear_offline_dir(brokers)
-        if (state.broker_status[brokers] & SHUTTING_DOWN).any():
-            state.set_shutting_down(broker_ids, False)
-        self.replicas_become_offline(hosted, brokers)
+        return broker_changes.on_broker_modification(self, broker_ids)
 
     def replicas_become_offline(self, replicas: Replicas, died: Rows | None = None) -> None:
         """`onReplicasBecomeOffline` of section 6.2; `died` are the broker rows that went away."""
-        state = self.state
-        queued, others = controller_context.split_queued(state, replicas)
-        leaderless = state.list_marked(state.leader_offline, without_queued=True)
-        if self.profile.offlines_only_of_failed and died is not None:
-            leaderless = leaderless[np.isin(state.records["leader"][leaderless], died)]
-        machine = self.partition_state_machine
-        self.checked(machine.run(leaderless, PartitionState.OFFLINE))
-        results = self.checked(machine.trigger_online())
-        self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE, died))
-        if len(queued):
-            topic_deletion.fail_replica_deletion(self, queued)
-        elif self.resumed_elsewhere:
-            topic_deletion.resume_elsewhere(self)
-        if self.profile.announces_unless_elected:
-            announced = not len(others) and not results.any_elected
-        else:
-            announced = not leaderless.size
-        if announced:
-            self.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
-
-    def registered_epoch(self, broker_id: int) -> int | None:
-        """Epoch of a registered broker; None for any other."""
-        state = self.state
-        row = state.broker_row(broker_id)
-        return int(state.broker_epoch[row]) if row >= 0 and state.registered[row] else None
+        broker_changes.replicas_become_offline(self, replicas, died)
 
     # --- sections 6.3 to 6.12 ---------------------------------------------------------------------
 
-    controlled_shutdown = all_or_nothing(controlled_shutdown.controlled_shutdown, shuts_down_late)
-    on_topic_change = all_or_nothing(topic_changes.on_topic_change)
-    on_partition_modifications = all_or_nothing(topic_changes.on_partition_modifications)
-    alter_partition_reassignments = all_or_nothing(
-        reassignment_requests.alter_partition_reassignments
-    )
-    reassign_partitions = all_or_nothing(reassignment_requests.reassign_partitions)
-    on_partition_reassignment = all_or_nothing(reassignment_requests.on_partition_reassignment)
-    list_partition_reassignments = reassignment_requests.list_partition_reassignments
-    elect_leaders = all_or_nothing(leader_election.elect_leaders, asks_a_store)
-    rebalance_leaders = leader_election.rebalance_leaders
-    enable_unclean_leader_election = all_or_nothing(
-        leader_election.enable_unclean_leader_election
-    )
-    alter_partition = all_or_nothing(
-        alter_partition_requests.alter_partition, completes_reassignments
-    )
-    catch_up = all_or_nothing(alter_partition_requests.catch_up, completes_reassignments)
-    on_broker_log_dir_failure = all_or_nothing(log_dirs.on_broker_log_dir_failure)
-    on_leader_and_isr_response = all_or_nothing(log_dirs.on_leader_and_isr_response)
-    on_log_dir_failure = all_or_nothing(log_dirs.on_log_dir_failure)
-    on_isr_change_notification = all_or_nothing(
-        alter_partition_requests.on_isr_change_notification, completes_reassignments
-    )
-    delete_topics = topic_deletion.delete_topics
-    on_stop_replica_response = topic_deletion.on_stop_replica_response
-    acknowledge_deletions = topic_deletion.acknowledge_deletions
+    @all_or_nothing
+    def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> Outcome:
+        """A broker asks to shut down: its leaders move, it leaves the ISRs (section 6.3).
 
-    # --- gauges, and what every handler shares ---------------------------------------------------
+        Returns
+        -------
+        Outcome
+            `remaining` lists the partition rows that the broker still leads; `error` is Kafka's
+            answer where the request is refused.
+        """
+        return controlled_shutdown.controlled_shutdown(self, broker_id, broker_epoch)
 
-    def gauges(self) -> dict[str, int]:
-        """Exported gauges by Kafka's names (section 1.6); all zero when not active."""
-        return controller_context.gauges(self.state, self.active)
+    @all_or_nothing
+    def on_topic_change(
+        self, created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table | None = None,
+        gone: Sequence[str] = (), *, configs: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> Outcome:
+        """The list of topics changed: new ones are set up, vanished ones forgotten (section 6.4).
 
-    def send_update_metadata(
-        self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows | None
-    ) -> None:
-        """`sendUpdateMetadataRequest`: an own batch; None means `partitions_with_leaders`."""
-        if rows is None and not (self.journal.full or self.state.any_queued):
-            self.journal.add_metadata_counts(action, brokers, [self.state.n_led])
-            return
-        if rows is None:
-            rows = controller_context.partitions_with_leaders(self.state)
-        self.journal.add_update_metadata(action, brokers, rows)
+        Parameters
+        ----------
+        created : mapping of topic to (partition to broker ids), or pa.Table, optional
+            A table has columns topic, partition and replicas.
+        gone : sequence of str
+            Topics that vanished from the store. Their states stay behind, as in Kafka.
+        configs : mapping of topic to (config to value), optional
+            The configurations of created topics: `min.insync.replicas` and
+            `unclean.leader.election.enable`; what a topic's mapping lacks has the brokers' default.
+            They are in force before the partitions are created. A created topic that has no mapping
+            keeps the configuration that it had when it vanished; a new one has none.
 
-    def checked(self, result: Result) -> Result:
-        """Pass a result on; raise where another controller has taken over."""
-        if result.failure == Code.CONTROLLER_MOVED:
-            raise ControllerMoved("another controller has taken over")
-        return result
+        Raises
+        ------
+        ArgumentError
+            A created topic exists, a vanished one does not, or a list names a broker twice; a
+            configuration is of a topic that is not created here, is not one of the two, or has a
+            value that Kafka does not allow. Nothing is changed.
 
-    def attempt(self, event: str, steps: Callable[[], None] | None) -> Outcome:
-        """Take the steps of an event; what they raise ends it (section 6.0)."""
-        try:
-            if steps is not None:
-                steps()
-        except ControllerMoved:
-            return self.resigned(event)
-        except EventFailed as failed:
-            return self.refused(event, failed.error)
-        return self.journal.finish(event)
+        References
+        ----------
+        Kafka 3.9, `AdminZkClient.createTopicWithAssignment`, which writes a topic's whole
+        configuration before its assignment.
+        """
+        return topic_changes.on_topic_change(self, created, gone, configs=configs)
+
+    @all_or_nothing
+    def on_partition_modifications(
+        self, topic: str, assignments: Mapping[int, Sequence[int]],
+    ) -> Outcome:
+        """A topic got more partitions (section 6.4, topic node modified).
+
+        Partitions that have replicas already are left alone; of a queued topic nothing is set up.
+        """
+        return topic_changes.on_partition_modifications(self, topic, assignments)
+
+    @all_or_nothing
+    def alter_partition_reassignments(self, reassignments: reassignment.Reassignments) -> Outcome:
+        """Start, change or cancel reassignments (section 6.7, API call).
+
+        Parameters
+        ----------
+        reassignments : mapping of (topic, partition) to broker ids or None, or pa.Table
+            New assignments in order, the preferred replica first; None cancels. A table has the
+            columns topic, partition and replicas, where a null cancels.
+
+        Returns
+        -------
+        Outcome
+            `reassignment_codes` has one `schema.ReassignmentCode` per partition, in the order
+            given; where another controller has taken over meanwhile (`failure`), those that were
+            not refused stand as STARTED.
+
+        Raises
+        ------
+        ArgumentError
+            A partition stands twice, a list is ill-typed, or a partition would name more than 64
+            brokers. Nothing is changed.
+        """
+        return reassignment.alter_partition_reassignments(self, reassignments)
+
+    @all_or_nothing
+    def reassign_partitions(
+        self, reassignments: reassignment.Reassignments, *, reassigned: int | None = None,
+    ) -> Outcome:
+        """The legacy reassignment node was created (section 6.7); no list is checked.
+
+        Parameters and results as of `alter_partition_reassignments`; partitions that fail are
+        removed from the node. `ArgumentError` where a list is empty, names a negative id, or is
+        null. `reassigned` are the partitions of the whole cluster that are being reassigned, where
+        the state is a part of it.
+        """
+        return reassignment.reassign_partitions(self, reassignments, reassigned=reassigned)
+
+    @all_or_nothing
+    def on_partition_reassignment(self, rows: npt.ArrayLike) -> Outcome:
+        """Go on with the reassignments of some rows, to the assignments they have (section 6.7).
+
+        `error` is set where one of them fails, as it ends Kafka's handler.
+        """
+        return reassignment.on_partition_reassignment(self, rows)
+
+    def list_partition_reassignments(
+        self, partitions: Sequence[tuple[str, int]] | None = None,
+    ) -> pa.Table:
+        """Reassignments under way, of some partitions or of all.
+
+        Returns
+        -------
+        pa.Table
+            topic, partition, partition_row, replicas, adding, removing; unknown partitions and
+            those that are not being reassigned are left out.
+        """
+        return reassignment.list_partition_reassignments(self, partitions)
+
+    @all_or_nothing
+    def elect_leaders(
+        self, partitions: leader_election.Partitions | None = None, type: str = "preferred",
+        trigger: str = "AdminClient", *, without_leadership: int | None = None,
+    ) -> Outcome:
+        """Elect leaders on demand (section 6.8).
+
+        Parameters
+        ----------
+        partitions : sequence of (topic, partition), or (n,) ndarray of rows, optional
+            None means all partitions.
+        type : {"preferred", "unclean"}
+        trigger : {"AdminClient", "ZkTriggered"}
+            Only the AdminClient may elect outside the ISR.
+        without_leadership : int, optional
+            Of the whole cluster, where the state is a part of it: the sum of what
+            `count_without_leadership` gives of each part for what is asked of it.
+
+        Returns
+        -------
+        Outcome
+            `replies` is a table topic, partition, partition_row, leader, error: Kafka's reply per
+            partition. Partitions that are missing in Kafka's reply are missing there. `error` is
+            set, and nobody is elected, where a known partition without leadership makes the whole
+            event fail, or where the profile knows no such election.
+        """
+        return leader_election.elect_leaders(
+            self, partitions, type, trigger, without_leadership=without_leadership,
+        )
+
+    def rebalance_leaders(
+        self, percentage: float = 10, *, counts: pa.Table | None = None,
+        reassigned: int | None = None,
+    ) -> Outcome:
+        """Give partitions back to their preferred replicas, broker by broker (section 6.8, auto).
+
+        Parameters
+        ----------
+        percentage : float, default 10
+            `leader.imbalance.per.broker.percentage`: a broker is acted on where the share of its
+            preferred partitions that others lead is greater.
+        counts : pa.Table, optional
+            broker_id, preferred, led_by_others of the whole cluster, where the state is a part of
+            it: the sum of what `count_preferred` gives of each part.
+        reassigned : int, optional
+            Partitions of the whole cluster that are being reassigned, where the state is a part of
+            it.
+
+        Returns
+        -------
+        Outcome
+            `imbalance` is a table broker_id, preferred, led_by_others, ratio; `rebalanced` are the
+            brokers whose partitions were asked for, one step each.
+        """
+        return leader_election.rebalance_leaders(
+            self, percentage, counts=counts, reassigned=reassigned,
+        )
+
+    @all_or_nothing
+    def enable_unclean_leader_election(self, topics: Sequence[str] | None = None) -> Outcome:
+        """`unclean.leader.election.enable` becomes true, for some topics or as the default.
+
+        Source: section 6.11.
+        """
+        return leader_election.enable_unclean_leader_election(self, topics)
+
+    @all_or_nothing
+    def on_broker_log_dir_failure(self, broker_ids: Iterable[int]) -> Outcome:
+        """Log directories failed on these brokers: they are probed (section 6.9, step 1)."""
+        return log_dirs.on_broker_log_dir_failure(self, broker_ids)
+
+    @all_or_nothing
+    def on_leader_and_isr_response(
+        self, broker_id: int, offline: npt.ArrayLike = (), online: npt.ArrayLike = (),
+    ) -> Outcome:
+        """A broker answered LeaderAndIsr: which partitions' directories are offline.
+
+        Source: section 6.9, step 2.
+
+        Parameters
+        ----------
+        broker_id : int
+        offline, online : (n,) array of int
+            Partition rows answered with KAFKA_STORAGE_ERROR and with NONE.
+        """
+        return log_dirs.on_leader_and_isr_response(self, broker_id, offline, online)
+
+    @all_or_nothing
+    def on_log_dir_failure(self, broker_id: int, rows: npt.ArrayLike) -> Outcome:
+        """A log directory with these partitions failed on a broker: probe, answer, and all.
+
+        Source: section 6.9.
+
+        Every other replica of the broker answers that it is well.
+        """
+        return log_dirs.on_log_dir_failure(self, broker_id, rows)
+
+    @all_or_nothing
+    def alter_partition(
+        self, broker_id: int, broker_epoch: int, rows: npt.ArrayLike, leader_epoch: npt.ArrayLike,
+        isr: Sequence[Sequence[int]], version: npt.ArrayLike, recovery: npt.ArrayLike = 0,
+    ) -> Outcome:
+        """A leader reports new ISRs of partitions (section 6.10).
+
+        Parameters
+        ----------
+        broker_id, broker_epoch : int
+            The sender.
+        rows : (n,) array of int
+            Partition rows, each at most once.
+        leader_epoch, version, recovery : (n,) array of int
+            As the sender knows them; one value serves all.
+        isr : sequence of n sequences of int
+            Broker ids proposed.
+
+        Returns
+        -------
+        Outcome
+            `alter_codes` has one `schema.AlterCode` per partition, in the order given; `error` is
+            set where the whole request is refused, as by every profile before 2.7.
+
+        Raises
+        ------
+        RowError
+            A row is outside the table or stands twice. Nothing is changed.
+        ArgumentError
+            `isr` is not as long as `rows`.
+        """
+        return alter_partition_requests.alter_partition(
+            self, broker_id, broker_epoch, rows, leader_epoch, isr, version, recovery,
+        )
+
+    @all_or_nothing
+    def catch_up(self, broker_ids: Iterable[int]) -> Outcome:
+        """Brokers caught up: the leaders report ISRs that have them again.
+
+        Every live leader sends one AlterPartition request with the partitions in which a live
+        assigned replica on one of these brokers is missing from the ISR; senders go in ascending
+        id. Before Kafka 2.7 it writes the ISRs itself and leaves a notification, which is handled
+        at once.
+
+        Returns
+        -------
+        Outcome
+            `alter_codes` and `altered` (rows): what the controller answered, over all requests.
+        """
+        return alter_partition_requests.catch_up(self, broker_ids)
+
+    @all_or_nothing
+    def on_isr_change_notification(self, rows: npt.ArrayLike) -> Outcome:
+        """Leaders wrote ISRs themselves and left a notification: reload and announce.
+
+        Source: section 6.10, legacy.
+        """
+        return alter_partition_requests.on_isr_change_notification(self, rows)
+
+    def delete_topics(self, topics: Sequence[str]) -> Outcome:
+        """Deletion markers appeared: these topics are to be deleted (section 6.12).
+
+        Nothing waits for brokers here: `acknowledge_deletions` or `on_stop_replica_response` bring
+        their answers.
+
+        Returns
+        -------
+        Outcome
+            `notes` names what was not queued: unknown topics, or all of them where
+            `delete_topic_enabled` is false.
+        """
+        return topic_deletion.delete_topics(self, topics)
+
+    def on_stop_replica_response(
+        self, broker_id: int, rows: npt.ArrayLike, failed: npt.ArrayLike = (), error: bool = False,
+    ) -> Outcome:
+        """A broker answers a StopReplica request that deletes replicas (sections 6.12 and 5.4).
+
+        Parameters
+        ----------
+        broker_id : int
+            The broker that answers.
+        rows : (n,) array of int
+            Partition rows that its answer speaks of; those whose deletion has not started are left
+            out, as Kafka does.
+        failed : (m,) array of int
+            Those of them with an error.
+        error : bool
+            The answer as a whole is an error: all failed.
+
+        Raises
+        ------
+        RowError
+            A row is outside the table or stands twice. Nothing is changed.
+        ArgumentError
+            The broker is unknown, or a failed row is not among the rows. Nothing is changed.
+        """
+        return topic_deletion.on_stop_replica_response(self, broker_id, rows, failed, error)
+
+    def acknowledge_deletions(self, broker_ids: Iterable[int] | None = None) -> Outcome:
+        """Brokers report that they have deleted what they were told to delete.
+
+        Each registered broker (of these) answers without an error for all its replicas in
+        ReplicaDeletionStarted; answers come in ascending broker id.
+        """
+        return topic_deletion.acknowledge_deletions(self, broker_ids)
 
     def compact(self) -> None:
         """Give back the space of deleted topics, in the state and in the store; rows move."""
@@ -402,16 +463,3 @@ class Controller:
         if self.store is not None:
             self.store.keep_rows(kept)
         self.deletion_hints.clear()
-
-    def resigned(self, event: str) -> Outcome:
-        """Outcome of an event that found another controller in charge; this one resigns."""
-        self.active = False
-        outcome = self.journal.finish(event)
-        outcome.failure = Code.CONTROLLER_MOVED
-        return outcome
-
-    def refused(self, event: str, error: str) -> Outcome:
-        """Outcome of a request that Kafka answers with an error as a whole."""
-        outcome = self.journal.finish(event)
-        outcome.error = error
-        return outcome

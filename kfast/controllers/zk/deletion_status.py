@@ -8,17 +8,12 @@ Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager.resum
 
 from __future__ import annotations
 
-import copy as copying
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from kfast.kernels import deletion as kernel
 from kfast.schema import ReplicaState
-
-if TYPE_CHECKING:
-    from kfast.state import ClusterState
-    from kfast.state.records import Rows
+from kfast.state import ClusterState
+from kfast.state.records import Rows
 
 SOME_STARTED, SOME_INELIGIBLE, ALL_SUCCESSFUL, SOME_WITHOUT_ENTRY = 1, 2, 4, 8
 """Bits of a topic's status; `kernels/deletion.pyx` has the same."""
@@ -30,12 +25,6 @@ class DeletionHints:
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
         self._row: dict[int, int] = {}
-
-    def copy(self) -> DeletionHints:
-        """Copy what may be changed."""
-        other = copying.copy(self)
-        other._place, other._row = dict(self._place), dict(self._row)
-        return other
 
     def clear(self) -> None:
         """Forget all topics: rows have moved, or the controller is another one."""

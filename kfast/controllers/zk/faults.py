@@ -12,16 +12,13 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from kfast.controllers.engine import ControllerMoved
 from kfast.errors import ArgumentError
 from kfast.state.records import Rows
 
 OPERATIONS = (
     "read_states", "create_states", "update_states", "write_assignments", "topic_config",
 )
-
-
-class ControllerMoved(Exception):  # noqa: N818 - Kafka's own name of it
-    """The guard on the controller epoch failed: another controller has taken over."""
 
 
 class CallFailed(Exception):  # noqa: N818 - it is caught where the rules say what follows

@@ -2,32 +2,33 @@
 
 Where the cache is the store and no topic is queued for deletion, partitions have nothing to do with
 each other, so all steps of an event can be taken on one partition before the next. What happens,
-and what the journal says, is the same as step by step.
+and what the journal says, is the same as step by step; `ZkEngine.way_of` says when it is done.
 
 Source: docs/controller.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
+from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.policy_runner import ElectionCause
-from kfast.controllers.zk.results import online_action
+from kfast.controllers.zk.profiles import previous_mask
 from kfast.controllers.zk.state_machines import threads_for
-from kfast.controllers.zk.transitions import previous_mask
-from kfast.errors import PolicyError
+from kfast.controllers.zk.store_machines import online_action
 from kfast.journal.effects import LAYOUT
 from kfast.kernels import election, failures, hosting, isr, startup, visits
-from kfast.schema import Code, PartitionState, ReplicaState, Strategy
-from kfast.state.mutators import REGISTERED, SHUTTING_DOWN
+from kfast.schema import (
+    BROKER_REGISTERED,
+    BROKER_SHUTTING_DOWN,
+    Code,
+    PartitionState,
+    ReplicaState,
+    Strategy,
+)
+from kfast.state import ClusterState
 from kfast.state.records import EMPTY_ROWS, Rows
-
-if TYPE_CHECKING:
-    from kfast.controllers.zk.controller import Controller
-    from kfast.state import ClusterState
 
 FEW = 4096
 """Rows without a live leader that are listed with others in one pass; more take two."""
@@ -37,21 +38,7 @@ MANY = 6
 """Where this fraction (1/6) of all brokers fail or start, reading all rows finds theirs sooner."""
 
 
-def can_visit(controller: Controller) -> bool:
-    """Whether partitions have nothing to do with each other."""
-    state, profile = controller.state, controller.profile
-    return not (
-        controller.store is not None or state.any_queued
-        or profile.batch_per_partition or profile.offlines_only_of_failed
-    )
-
-
-def can_start(controller: Controller) -> bool:
-    """Whether both machines may start on one partition before the next."""
-    return controller.store is None and not controller.journal.keeps_effects
-
-
-def start_machines(controller: Controller) -> None:
+def start_machines(controller: ZkEngine) -> None:
     """Start a new controller's machines (sections 2.2 and 3.2), as far as nobody is elected."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     threads = threads_for(state.n_partitions, controller.replica_state_machine.threads)
@@ -74,11 +61,10 @@ def start_machines(controller: Controller) -> None:
     journal.add_step("partition states at startup", first, empty, replicas=False)
 
 
-def fail_brokers(controller: Controller, brokers: Rows) -> None:
+def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     """`onBrokerFailure` for some broker rows that are still registered."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    before = state.broker_status[brokers]
-    state.broker_status[brokers] &= 255 - REGISTERED - SHUTTING_DOWN
+    state.broker_status[brokers] &= 255 - BROKER_REGISTERED - BROKER_SHUTTING_DOWN
     state.clear_offline_dir(brokers)
     chosen = _chosen(state, brokers)
     rows = _concerned(controller, brokers, chosen)
@@ -88,11 +74,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
     room = journal.new_room(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     decider = controller.partition_state_machine.decider
-    try:
-        decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
-    except PolicyError:
-        state.broker_status[brokers] = before
-        raise
+    decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
     ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
@@ -125,7 +107,7 @@ def fail_brokers(controller: Controller, brokers: Rows) -> None:
         controller.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
 
 
-def start_brokers(controller: Controller, brokers: Rows) -> None:
+def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
     """Steps 4 and 5 of `onBrokerStartup`, for broker rows that are registered now."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     chosen = _chosen(state, brokers)
@@ -154,22 +136,17 @@ def start_brokers(controller: Controller, brokers: Rows) -> None:
         journal.add_step(action, online, kept[0], replicas=False, strategy=Strategy.OFFLINE)
 
 
-def shut_down_broker(controller: Controller, broker: int) -> Rows:
+def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    before = state.broker_status[broker]
-    state.broker_status[broker] |= SHUTTING_DOWN
+    state.broker_status[broker] |= BROKER_SHUTTING_DOWN
     rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
     decider = controller.partition_state_machine.decider
-    try:
-        decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
-    except PolicyError:
-        state.broker_status[broker] = before
-        raise
+    decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
     state.mark_led(rows)
     left = visits.shut_down_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
@@ -194,7 +171,7 @@ def shut_down_broker(controller: Controller, broker: int) -> Rows:
 
 
 def _concerned(
-    controller: Controller, brokers: Rows, chosen: npt.NDArray[np.uint8]
+    controller: ZkEngine, brokers: Rows, chosen: npt.NDArray[np.uint8]
 ) -> Rows:
     """Rows that track one of some brokers, have no live leader, or wait for one; ascending."""
     state = controller.state
@@ -221,13 +198,7 @@ def _chosen(state: ClusterState, brokers: Rows) -> npt.NDArray[np.uint8]:
     return chosen
 
 
-def can_rebalance(controller: Controller) -> bool:
-    """Whether the elections of all brokers may be held in one pass, and no row is kept."""
-    ruled = controller.partition_state_machine.decider.policy is not None
-    return can_visit(controller) and not (controller.journal.full or ruled)
-
-
-def rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]:
+def rebalance(controller: ZkEngine, unbalanced: Rows, rows: Rows) -> list[int]:
     """The elections of section 6.8, auto, step 3; returns the broker rows with something to elect.
 
     `unbalanced` are broker rows, `rows` all partitions that another than the preferred replica
@@ -256,17 +227,8 @@ def rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]
     return found
 
 
-def can_catch_up(controller: Controller) -> bool:
-    """Whether what one leader reports concerns no other, completes nothing, and no row is kept."""
-    state = controller.state
-    return not (
-        controller.store is not None or controller.journal.full or state.any_queued
-        or state.n_reassigned
-    )
-
-
 def catch_up_brokers(
-    controller: Controller, brokers: Rows
+    controller: ZkEngine, brokers: Rows
 ) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Leaders report ISRs with some broker rows (section 6.10).
 

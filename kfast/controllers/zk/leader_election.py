@@ -8,7 +8,6 @@ Source: docs/controller.md, sections 6.8 and 6.11; Kafka 3.9, `KafkaController.o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +15,13 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics, number, partition_keys
-from kfast.controllers.zk import controller_context, fused_events
+from kfast.controllers.engine import ControllerMoved, EventFailed, Way
+from kfast.controllers.zk import fused_events
+from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.profiles import UNSUPPORTED, Profile
-from kfast.controllers.zk.results import EventFailed, Result
-from kfast.controllers.zk.store import ControllerMoved
+from kfast.controllers.zk.store_machines import Result
 from kfast.errors import ArgumentError
+from kfast.journal import Outcome
 from kfast.kernels import hosting
 from kfast.schema import (
     IMBALANCE,
@@ -30,14 +31,10 @@ from kfast.schema import (
     PartitionState,
     Strategy,
 )
+from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.state.survey import survey_leaders
 from kfast.state.tables import broker_ids, row_keys
-
-if TYPE_CHECKING:
-    from kfast.controllers.zk.controller import Controller
-    from kfast.journal import Outcome
-    from kfast.state import ClusterState
 
 ELECTION_TYPES = ("preferred", "unclean")
 TRIGGERS = ("AdminClient", "ZkTriggered", "AutoTriggered")
@@ -48,57 +45,36 @@ Partitions = Sequence[tuple[str, int]] | npt.NDArray[np.int32]
 
 
 def elect_leaders(
-    controller: Controller, partitions: Partitions | None = None,
+    engine: ZkEngine, partitions: Partitions | None = None,
     type: str = "preferred", trigger: str = "AdminClient",
     *, without_leadership: int | None = None,
 ) -> Outcome:
-    """Elect leaders on demand (section 6.8).
-
-    Parameters
-    ----------
-    partitions : sequence of (topic, partition), or (n,) ndarray of rows, optional
-        None means all partitions.
-    type : {"preferred", "unclean"}
-    trigger : {"AdminClient", "ZkTriggered"}
-        Only the AdminClient may elect outside the ISR.
-    without_leadership : int, optional
-        Of the whole cluster, where the state is a part of it: the sum of what
-        `count_without_leadership` gives of each part for what is asked of it.
-
-    Returns
-    -------
-    Outcome
-        `replies` is a table topic, partition, partition_row, leader, error: Kafka's reply per
-        partition.
-        Partitions that are missing in Kafka's reply are missing there. `error` is set, and nobody
-        is elected, where a known partition without leadership makes the whole event fail, or
-        where the profile knows no such election.
-    """
+    """Elect leaders on demand (section 6.8)."""
     if type not in ELECTION_TYPES:
         raise ArgumentError(f"type {type!r} is unknown; allowed: {', '.join(ELECTION_TYPES)}")
     if trigger not in TRIGGERS[:2]:
         raise ArgumentError(f"trigger {trigger!r} is unknown; allowed: {', '.join(TRIGGERS[:2])}")
-    state = controller.state
+    state = engine.state
     rows, unknown = _asked(state, partitions)
-    if not controller.active:
-        return controller.refused("elect_leaders", "NOT_CONTROLLER")
-    older = not controller.profile.has_admin_elections
+    if not engine.active:
+        return engine.refused("elect_leaders", "NOT_CONTROLLER")
+    older = not engine.profile.has_admin_elections
     if older and (type == "unclean" or trigger == "AdminClient"):
-        return controller.refused("elect_leaders", UNSUPPORTED)
-    errors = _filter(state, rows, type, controller.profile)
-    if errors is None or (without_leadership and controller.profile.filters_elections):
-        return controller.refused("elect_leaders", "NoSuchElement")
+        return engine.refused("elect_leaders", UNSUPPORTED)
+    errors = _filter(state, rows, type, engine.profile)
+    if errors is None or (without_leadership and engine.profile.filters_elections):
+        return engine.refused("elect_leaders", "NoSuchElement")
     wanted = rows[errors == ""]
     try:
-        result = elect(controller, wanted, type, trigger)
+        result = elect(engine, wanted, type, trigger)
     except ControllerMoved:
-        return controller.resigned("elect_leaders")
-    outcome = controller.journal.finish("elect_leaders")
+        return engine.resigned("elect_leaders")
+    outcome = engine.journal.finish("elect_leaders")
     outcome.replies = _replies(state, rows, errors, result, type, unknown)
     return outcome
 
 
-def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result:
+def elect(engine: ZkEngine, rows: Rows, type: str, trigger: str) -> Result:
     """The core of section 6.8: one call of the partition machine."""
     if type == "preferred":
         strategy = Strategy.PREFERRED_REPLICA
@@ -106,16 +82,16 @@ def elect(controller: Controller, rows: Rows, type: str, trigger: str) -> Result
         strategy = Strategy.OFFLINE_ALLOW_UNCLEAN
     else:
         strategy = Strategy.OFFLINE
-    machine = controller.partition_state_machine
-    return controller.checked(machine.run(rows, PartitionState.ONLINE, strategy))
+    machine = engine.partition_state_machine
+    return engine.checked(machine.run(rows, PartitionState.ONLINE, strategy))
 
 
-def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]]) -> None:
+def elect_pending(engine: ZkEngine, partitions: Sequence[tuple[str, int]]) -> None:
     """Step 11 of section 6.1: the preferred elections that the last controller left behind.
 
     A partition without leadership makes the failover fail, and the controller resigns.
     """
-    state = controller.state
+    state = engine.state
     topics, numbers = partition_keys("preferred_election", partitions)
     rows = state.lookup.rows(state.lookup.topics(topics), numbers)
     rows = np.unique(rows[rows >= 0]).astype(np.int32)
@@ -124,7 +100,7 @@ def elect_pending(controller: Controller, partitions: Sequence[tuple[str, int]])
         raise EventFailed("NoSuchElement")
     first = state.replicas[rows, 0].astype(np.int32)
     rows = rows[state.records["leader"][rows] != first]
-    elect(controller, rows[~_queued(state, rows)], "preferred", "ZkTriggered")
+    elect(engine, rows[~_queued(state, rows)], "preferred", "ZkTriggered")
 
 
 def _asked(
@@ -217,48 +193,30 @@ def _replies(
 
 
 def rebalance_leaders(
-    controller: Controller, percentage: float = 10, *, counts: pa.Table | None = None,
+    engine: ZkEngine, percentage: float = 10, *, counts: pa.Table | None = None,
     reassigned: int | None = None,
 ) -> Outcome:
-    """Give partitions back to their preferred replicas, broker by broker (section 6.8, auto).
-
-    Parameters
-    ----------
-    percentage : float, default 10
-        `leader.imbalance.per.broker.percentage`: a broker is acted on where the share of its
-        preferred partitions that others lead is greater.
-    counts : pa.Table, optional
-        broker_id, preferred, led_by_others of the whole cluster, where the state is a part of it:
-        the sum of what `count_preferred` gives of each part.
-    reassigned : int, optional
-        Partitions of the whole cluster that are being reassigned, where the state is a part of it.
-
-    Returns
-    -------
-    Outcome
-        `imbalance` is a table broker_id, preferred, led_by_others, ratio; `rebalanced` are the
-        brokers whose partitions were asked for, one step each.
-    """
+    """Give partitions back to their preferred replicas, broker by broker (section 6.8, auto)."""
     percentage = number("percentage", percentage, 0, np.inf)
-    if not controller.active:
-        return controller.refused("rebalance_leaders", "NOT_CONTROLLER")
-    state = controller.state
+    if not engine.active:
+        return engine.refused("rebalance_leaders", "NOT_CONTROLLER")
+    state = engine.state
     preferred, others, rows = survey_leaders(state)
     if counts is not None:
         preferred, others = _counts_of(state, counts)
     ratio = others / np.maximum(preferred, 1)
     brokers = np.flatnonzero(preferred)
     moving = state.n_reassigned if reassigned is None else reassigned
-    if not controller.profile.rebalances_while_reassigning and moving:
+    if not engine.profile.rebalances_while_reassigning and moving:
         rows = rows[:0]
     unbalanced = brokers[ratio[brokers] > percentage / 100].astype(np.int32)
-    together = fused_events.can_rebalance(controller)
     try:
-        elect = fused_events.rebalance if together else _rebalance
-        rebalanced = elect(controller, unbalanced, rows)
+        fused = engine.way_of("rebalance_leaders") is Way.FUSED
+        elect = fused_events.rebalance if fused else _rebalance
+        rebalanced = elect(engine, unbalanced, rows)
     except ControllerMoved:
-        return controller.resigned("rebalance_leaders")
-    outcome = controller.journal.finish("rebalance_leaders")
+        return engine.resigned("rebalance_leaders")
+    outcome = engine.journal.finish("rebalance_leaders")
     outcome.imbalance = IMBALANCE.table({
         "broker_id": pa.array(state.broker_id[brokers]), "preferred": pa.array(preferred[brokers]),
         "led_by_others": pa.array(others[brokers]), "ratio": pa.array(ratio[brokers]),
@@ -297,29 +255,29 @@ def _counts_of(
     return both[0], both[1]
 
 
-def _rebalance(controller: Controller, unbalanced: Rows, rows: Rows) -> list[int]:
+def _rebalance(engine: ZkEngine, unbalanced: Rows, rows: Rows) -> list[int]:
     """One election for each unbalanced broker row; returns those with something to elect."""
-    state = controller.state
-    candidates = _candidates(controller, rows)
+    state = engine.state
+    candidates = _candidates(engine, rows)
     preferred_broker = state.replicas[candidates, 0].astype(np.int32)
     order = np.argsort(preferred_broker, kind="stable")
     candidates, preferred_broker = candidates[order], preferred_broker[order]
     rebalanced = []
-    with controller_context.batches(controller):
+    with engine.batches():
         for broker in unbalanced.tolist():
             begin, end = np.searchsorted(preferred_broker, [broker, broker + 1])
-            elect(controller, candidates[begin:end], "preferred", "AutoTriggered")
+            elect(engine, candidates[begin:end], "preferred", "AutoTriggered")
             if begin < end:
                 rebalanced.append(broker)
     return rebalanced
 
 
-def _candidates(controller: Controller, rows: Rows) -> Rows:
+def _candidates(engine: ZkEngine, rows: Rows) -> Rows:
     """Rows of existing topics whose preferred replica is online and in the cached ISR.
 
     Older versions do not ask for the ISR (section 8.1).
     """
-    state, profile = controller.state, controller.profile
+    state, profile = engine.state, engine.profile
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
     hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
     if profile.rebalances_in_isr:
@@ -330,26 +288,23 @@ def _candidates(controller: Controller, rows: Rows) -> Rows:
 
 
 def enable_unclean_leader_election(
-    controller: Controller, topics: Sequence[str] | None = None
+    engine: ZkEngine, topics: Sequence[str] | None = None
 ) -> Outcome:
-    """`unclean.leader.election.enable` becomes true, for some topics or as the default.
-
-    Source: section 6.11.
-    """
-    state = controller.state
+    """`unclean.leader.election.enable` becomes true, for some topics or as the default."""
+    state = engine.state
     if topics is not None:
         topics = check_topics("topics", topics)
         state.find_topics(topics)
     state.set_unclean_leader_election(True, topics)
-    if not controller.active:
-        return controller.refused("enable_unclean_leader_election", "NOT_CONTROLLER")
-    machine = controller.partition_state_machine
+    if not engine.active:
+        return engine.refused("enable_unclean_leader_election", "NOT_CONTROLLER")
+    machine = engine.partition_state_machine
 
     def steps() -> None:
         if topics is None:
-            controller.checked(machine.trigger_online())
+            engine.checked(machine.trigger_online())
         for topic in topics or ():
-            with controller.journal.within(f"topic {topic}"):
-                controller.checked(machine.trigger_online([topic]))
+            with engine.journal.within(f"topic {topic}"):
+                engine.checked(machine.trigger_online([topic]))
 
-    return controller.attempt("enable_unclean_leader_election", steps)
+    return engine.attempt("enable_unclean_leader_election", steps)

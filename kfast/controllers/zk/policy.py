@@ -32,7 +32,7 @@ import importlib
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,7 @@ import pyarrow.compute as pc
 
 from kfast.errors import PolicyError, require_extra
 from kfast.kernels import policies
-
-if TYPE_CHECKING:
-    from kfast.state import ClusterState
+from kfast.state import ClusterState
 
 __all__ = [
     "VISIBLE", "Policy", "Rule", "compile_rule", "first_candidate", "led_least", "number_racks",

@@ -1,7 +1,7 @@
 """Asking a user's rule for the rows of an election, and undoing an event whose rule failed.
 
-The rule decides for all rows of a step before the step changes any. A step that is not the first of
-its event finds the state changed already: such events keep a copy of the state while they run.
+The rule decides for all rows of a step before the step changes any. Other steps of the event may
+have changed the state already: with a rule, a copy of the state is kept while an event runs.
 
 Source: docs/controller.md, section 4.
 """
@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.controllers.zk.policy import Policy, Rule, compile_rule, racks_of
-from kfast.controllers.zk.profiles import Profile
+from kfast.controllers.zk.profiles import Profile, previous_mask
 from kfast.controllers.zk.store import Store
-from kfast.controllers.zk.transitions import previous_mask
 from kfast.errors import PolicyError
 from kfast.journal import Journal
 from kfast.kernels import hosting, policies
@@ -74,7 +73,7 @@ class PolicyRunner:
 
     @contextlib.contextmanager
     def all_or_nothing(
-        self, store: Store | None, journal: Journal, *, late: bool, threads: int = 1
+        self, store: Store | None, journal: Journal, threads: int = 1
     ) -> Iterator[None]:
         """An event in which the rule may fail: then everything is as it was before.
 
@@ -83,21 +82,18 @@ class PolicyRunner:
         store : Store or None
         journal : Journal
             Forgets what it has of the event.
-        late : bool
-            Whether something may have changed before the rule is asked: a copy is kept meanwhile.
         threads : int
         """
         if self.policy is None:
             yield
             return
-        kept = StateBackup(self.state, store) if late else None
+        backup = StateBackup(self.state, store)
         if "led" in self.policy.wanted:
             self._led, self._led_by = self._count(threads), self.state.broker_id
         try:
             yield
         except PolicyError:
-            if kept is not None:
-                kept.restore()
+            backup.restore()
             journal.begin()
             raise
         finally:

@@ -28,10 +28,9 @@ from kfast.controllers.zk.broker_groups import (
 )
 from kfast.controllers.zk.policy import Policy, Rule
 from kfast.controllers.zk.policy_runner import ElectionCause, PolicyRunner
-from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile
-from kfast.controllers.zk.results import Result, nothing, online_action, online_result
+from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile, previous_mask
 from kfast.controllers.zk.store import Store
-from kfast.controllers.zk.transitions import previous_mask
+from kfast.controllers.zk.store_machines import Result, nothing, online_action, online_result
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
@@ -307,7 +306,7 @@ class PartitionStateMachine:
 
     def startup(self) -> Outcome:
         """Give every assigned partition a state, then try to bring New and Offline ones Online."""
-        with self._all_or_nothing(late=True):
+        with self._all_or_nothing():
             self.initialize()
             result = self.trigger_online()
         return _outcome(self.journal, "partition machine startup", result)
@@ -330,15 +329,13 @@ class PartitionStateMachine:
 
         Source: section 3.2.
         """
-        with self._all_or_nothing(late=self.store is not None):
+        with self._all_or_nothing():
             result = self.trigger_online(topics)
         return _outcome(self.journal, "trigger online", result)
 
-    def _all_or_nothing(self, *, late: bool) -> contextlib.AbstractContextManager[None]:
+    def _all_or_nothing(self) -> contextlib.AbstractContextManager[None]:
         """A call by itself, outside an event: a rule that fails leaves everything as it was."""
-        return self.decider.all_or_nothing(
-            self.store, self.journal, late=late, threads=self.threads
-        )
+        return self.decider.all_or_nothing(self.store, self.journal, self.threads)
 
     def trigger_online(self, topics: Sequence[str] | None = None) -> Result:
         """`trigger_online` of section 3.2, as a step of an event."""
@@ -379,7 +376,7 @@ class PartitionStateMachine:
         """
         rows = self.state.check_rows(partitions)
         order = np.argsort(rows, kind="stable")
-        with self._all_or_nothing(late=self.store is not None):
+        with self._all_or_nothing():
             result = self.run(rows[order], _target(target, PartitionState), strategy)
         codes, inside = np.empty_like(result.codes), np.empty_like(result.in_result)
         codes[order], inside[order] = result.codes, result.in_result

@@ -17,14 +17,15 @@ import numpy.typing as npt
 
 from kfast import arguments, schema
 from kfast.arguments import MAX_INT, check_instance, whole
-from kfast.controllers.zk.faults import Answer, CallFailed, ControllerMoved, Faults, check_operation
+from kfast.controllers.engine import ControllerMoved
+from kfast.controllers.zk.faults import Answer, CallFailed, Faults, check_operation
 from kfast.kernels import tables as kernels
 from kfast.state import ClusterState, mutators
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Leadership, Rows
 from kfast.state.tables import broker_ids, id_lists
 
-__all__ = ["UNDECODABLE", "Answer", "CallFailed", "ControllerMoved", "Store", "Undecodable"]
+__all__ = ["UNDECODABLE", "Answer", "CallFailed", "Store", "Undecodable"]
 
 
 class Undecodable:

@@ -8,23 +8,20 @@ Source: docs/controller.md, section 6.4; Kafka 3.9, `KafkaController.processTopi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast import arguments
+from kfast import arguments, schema
+from kfast.controllers.zk.engine import ZkEngine
 from kfast.errors import ArgumentError
+from kfast.journal import Outcome
 from kfast.kernels import deletion
 from kfast.schema import PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, adding, mutators
 from kfast.state.records import Rows
-
-if TYPE_CHECKING:
-    from kfast.controllers.zk.controller import Controller
-    from kfast.journal import Outcome
-
 
 TOPIC_CONFIGS: Mapping[str, Callable[[str, object], int]] = {
     "min.insync.replicas": arguments.config_count,
@@ -37,79 +34,51 @@ UNSET = -1
 
 
 def on_topic_change(
-    controller: Controller,
+    engine: ZkEngine,
     created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table | None = None,
     gone: Sequence[str] = (),
     *,
     configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Outcome:
-    """The list of topics changed: new ones are set up, vanished ones forgotten (section 6.4).
-
-    Parameters
-    ----------
-    created : mapping of topic to (partition to broker ids), or pa.Table, optional
-        A table has columns topic, partition and replicas.
-    gone : sequence of str
-        Topics that vanished from the store. Their states stay behind, as in Kafka.
-    configs : mapping of topic to (config to value), optional
-        The configurations of created topics: `min.insync.replicas` and
-        `unclean.leader.election.enable`; what a topic's mapping lacks has the brokers' default.
-        They are in force before the partitions are created. A created topic that has no mapping
-        keeps the configuration that it had when it vanished; a new one has none.
-
-    Raises
-    ------
-    ArgumentError
-        A created topic exists, a vanished one does not, or a list names a broker twice; a
-        configuration is of a topic that is not created here, is not one of the two, or has a value
-        that Kafka does not allow. Nothing is changed.
-
-    References
-    ----------
-    Kafka 3.9, `AdminZkClient.createTopicWithAssignment`, which writes a topic's whole
-    configuration before its assignment.
-    """
-    state = controller.state
+    """The list of topics changed: new ones are set up, vanished ones forgotten (section 6.4)."""
+    state = engine.state
     new = as_table({} if created is None else created)
     check_created(state, new, exists=False)
     parsed = {} if configs is None else parse_configs(new, configs)
     lost = state.find_topics(gone)
-    if not controller.active:
-        return controller.refused("on_topic_change", "NOT_CONTROLLER")
-    remove_topics(controller, lost)
+    if not engine.active:
+        return engine.refused("on_topic_change", "NOT_CONTROLLER")
+    remove_topics(engine, lost)
     rows = set_assignments(state, new)
     set_configs(state, parsed)
-    return _create(controller, rows, "on_topic_change")
+    return _create(engine, rows, "on_topic_change")
 
 
 def on_partition_modifications(
-    controller: Controller, topic: str, assignments: Mapping[int, Sequence[int]]
+    engine: ZkEngine, topic: str, assignments: Mapping[int, Sequence[int]]
 ) -> Outcome:
-    """A topic got more partitions (section 6.4, topic node modified).
-
-    Partitions that have replicas already are left alone; of a queued topic nothing is set up.
-    """
-    state = controller.state
+    """A topic got more partitions (section 6.4, topic node modified)."""
+    state = engine.state
     (topic,) = arguments.check_topics("topic", [topic])
     new = as_table({topic: assignments})
     check_created(state, new, exists=True)
-    if not controller.active:
-        return controller.refused("on_partition_modifications", "NOT_CONTROLLER")
+    if not engine.active:
+        return engine.refused("on_partition_modifications", "NOT_CONTROLLER")
     new = without_replicas(state, new)
     if state.topic_queued_for_deletion[state.find_topics([topic])[0]]:
         new = new.slice(0, 0)
-    return _create(controller, set_assignments(state, new), "on_partition_modifications")
+    return _create(engine, set_assignments(state, new), "on_partition_modifications")
 
 
-def _create(controller: Controller, rows: Rows, event: str) -> Outcome:
-    return controller.attempt(event, lambda: on_new_partition_creation(controller, np.sort(rows)))
+def _create(engine: ZkEngine, rows: Rows, event: str) -> Outcome:
+    return engine.attempt(event, lambda: on_new_partition_creation(engine, np.sort(rows)))
 
 
-def on_new_partition_creation(controller: Controller, rows: Rows) -> None:
+def on_new_partition_creation(engine: ZkEngine, rows: Rows) -> None:
     """`onNewPartitionCreation` of section 6.4, on ascending rows."""
-    partitions = controller.partition_state_machine
-    replicas = controller.replica_state_machine
-    state, checked = controller.state, controller.checked
+    partitions = engine.partition_state_machine
+    replicas = engine.replica_state_machine
+    state, checked = engine.state, engine.checked
     checked(partitions.run(rows, PartitionState.NEW))
     checked(replicas.run(state.replicas_of(rows), ReplicaState.NEW))
     checked(partitions.run(rows, PartitionState.ONLINE, Strategy.OFFLINE))
@@ -218,30 +187,30 @@ def set_assignments(state: ClusterState, new: pa.Table) -> Rows:
         return np.empty(0, np.int32)
     named = new.column("topic").combine_chunks().dictionary_encode()
     topics = adding.add_topics(state, named.dictionary.to_pylist())
-    state.topic_flags[topics] |= mutators.EXISTS
+    state.topic_flags[topics] |= schema.TOPIC_EXISTS
     numbers = new.column("partition").to_numpy().astype(np.int32)
     rows = adding.add_rows(state, topics[named.indices.to_numpy()], numbers)
     adding.assign(state, rows, new.column("replicas").combine_chunks())
     return rows
 
 
-def remove_topics(controller: Controller, topics: Rows) -> None:
+def remove_topics(engine: ZkEngine, topics: Rows) -> None:
     """`remove_topic` of section 1.6: states of partitions and replicas are left alone."""
-    state = controller.state
+    state = engine.state
     if not topics.size:
         return
-    mutators.flag_topics(state, topics, mutators.QUEUED)
+    mutators.flag_topics(state, topics, schema.TOPIC_QUEUED)
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     rows = np.sort(np.concatenate(parts))
     state.forget_survey()
     state.n_led -= deletion.forget_partitions(state.records, rows)
     for row in [r for r in state.unwritten_assignments if state.topic_row[r] in topics]:
         del state.unwritten_assignments[row]
-    state.topic_flags[topics] &= mutators.UNCLEAN | mutators.INELIGIBLE
+    state.topic_flags[topics] &= schema.TOPIC_UNCLEAN | schema.TOPIC_INELIGIBLE
     mutators.note_queued(state)
     named = np.ones(state.n_topics, np.bool_)
     named[topics] = False
     state.topic_id = pc.if_else(pa.array(named), state.topic_id, pa.scalar(None, pa.string()))
     state.refresh_rows(rows)
-    if controller.store is not None:
-        controller.store.forget(rows)
+    if engine.store is not None:
+        engine.store.forget(rows)

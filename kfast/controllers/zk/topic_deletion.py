@@ -1,16 +1,14 @@
-"""Topics are deleted: what is queued, what can go on, what waits.
+"""Topics are deleted: what is queued, what can go on, what waits, and what each step does.
 
 A topic's status is derived from its replicas' states, so nothing of it is kept here.
 
 Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager` and `KafkaController`
-(`processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`). The public functions
-with an event's name are methods of `Controller`.
+(`processTopicDeletion`, `processTopicDeletionStopReplicaResponseReceived`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,53 +16,36 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics
+from kfast.controllers.engine import EventFailed
 from kfast.controllers.zk.deletion_status import (
     ALL_SUCCESSFUL,
     SOME_INELIGIBLE,
     SOME_STARTED,
     SOME_WITHOUT_ENTRY,
 )
-from kfast.controllers.zk.deletion_steps import (
-    choose,
-    finish_deletion,
-    in_state,
-    of_queued,
-    queued_topics,
-    rows_of,
-    start_deletion,
-)
-from kfast.controllers.zk.results import EventFailed
+from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.topic_changes import remove_topics
 from kfast.errors import ArgumentError
+from kfast.journal import Outcome
 from kfast.kernels import deletion as kernel
-from kfast.schema import ReplicaState
-from kfast.state import Replicas, mutators
+from kfast.kernels import hosting
+from kfast.schema import PartitionState, ReplicaState
+from kfast.state import ClusterState, Replicas, freeing, mutators
 from kfast.state.records import Rows
+from kfast.state.tables import first_slots
 
-if TYPE_CHECKING:
-    from kfast.controllers.zk.controller import Controller
-    from kfast.journal import Outcome
-    from kfast.state import ClusterState
+GONE = f"replicas to {ReplicaState.NON_EXISTENT.label}"
 
 
 # --- events ----------------------------------------------------------------------------------
 
 
-def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
-    """Deletion markers appeared: these topics are to be deleted (section 6.12).
-
-    Nothing waits for brokers here: `acknowledge_deletions` or `on_stop_replica_response` bring
-    their answers.
-
-    Returns
-    -------
-    Outcome
-        `notes` names what was not queued: unknown topics, or all of them where
-        `delete_topic_enabled` is false.
-    """
-    state, event = controller.state, "delete_topics"
+def delete_topics(engine: ZkEngine, topics: Sequence[str]) -> Outcome:
+    """Deletion markers appeared: these topics are to be deleted (section 6.12)."""
+    state, event = engine.state, "delete_topics"
     topics = check_topics("topics", topics)
-    if not controller.active:
-        return controller.refused(event, "NOT_CONTROLLER")
+    if not engine.active:
+        return engine.refused(event, "NOT_CONTROLLER")
     rows = state.lookup.topics(topics)
     exists = np.zeros(rows.size, np.bool_)
     exists[rows >= 0] = state.topic_exists[rows[rows >= 0]]
@@ -80,41 +61,21 @@ def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
                 rows = state.find_topics(known)
                 moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
                 state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
-            enqueue(controller, known)
+            enqueue(engine, known)
         else:
-            resume_elsewhere(controller)
+            resume_elsewhere(engine)
 
-    outcome = controller.attempt(event, steps)
+    outcome = engine.attempt(event, steps)
     outcome.notes = tuple(notes)
     return outcome
 
 
 def on_stop_replica_response(
-    controller: Controller, broker_id: int, rows: npt.ArrayLike, failed: npt.ArrayLike = (),
+    engine: ZkEngine, broker_id: int, rows: npt.ArrayLike, failed: npt.ArrayLike = (),
     error: bool = False,
 ) -> Outcome:
-    """A broker answers a StopReplica request that deletes replicas (sections 6.12 and 5.4).
-
-    Parameters
-    ----------
-    broker_id : int
-        The broker that answers.
-    rows : (n,) array of int
-        Partition rows that its answer speaks of; those whose deletion has not started are left
-        out, as Kafka does.
-    failed : (m,) array of int
-        Those of them with an error.
-    error : bool
-        The answer as a whole is an error: all failed.
-
-    Raises
-    ------
-    RowError
-        A row is outside the table or stands twice. Nothing is changed.
-    ArgumentError
-        The broker is unknown, or a failed row is not among the rows. Nothing is changed.
-    """
-    state = controller.state
+    """A broker answers a StopReplica request that deletes replicas (sections 6.12 and 5.4)."""
+    state = engine.state
     asked, bad = np.sort(state.check_rows(rows)), state.check_rows(failed)
     strange = np.setdiff1d(bad, asked)
     if strange.size:
@@ -122,86 +83,82 @@ def on_stop_replica_response(
             f"failed row {strange[0]} is not among the rows of the response; nothing was changed"
         )
     broker = state.find_brokers([broker_id])
-    if not controller.active:
-        return controller.refused("on_stop_replica_response", "NOT_CONTROLLER")
+    if not engine.active:
+        return engine.refused("on_stop_replica_response", "NOT_CONTROLLER")
 
     def steps() -> None:
-        heeded = asked[_heeded(controller)[state.topic_row[asked]]]
+        heeded = asked[_heeded(engine)[state.topic_row[asked]]]
         slots = mutators.track(state, heeded, np.repeat(broker, heeded.size))
         masks = np.uint64(1) << slots.astype(np.uint64)
         wrong = np.isin(heeded, bad) | error
         if heeded.size:
-            fail_replica_deletion(controller, choose(heeded, masks, wrong))
+            fail_replica_deletion(engine, choose(heeded, masks, wrong))
         if not wrong.all():
-            complete_replicas(controller, choose(heeded, masks, ~wrong))
+            complete_replicas(engine, choose(heeded, masks, ~wrong))
 
-    return controller.attempt("on_stop_replica_response", steps)
+    return engine.attempt("on_stop_replica_response", steps)
 
 
 def acknowledge_deletions(
-    controller: Controller, broker_ids: Iterable[int] | None = None
+    engine: ZkEngine, broker_ids: Iterable[int] | None = None
 ) -> Outcome:
-    """Brokers report that they have deleted what they were told to delete.
-
-    Each registered broker (of these) answers without an error for all its replicas in
-    ReplicaDeletionStarted; answers come in ascending broker id.
-    """
-    state = controller.state
+    """Brokers report that they have deleted what they were told to delete."""
+    state = engine.state
     chosen = state.registered.copy()
     if broker_ids is not None:
         named = np.zeros(state.n_brokers, np.bool_)
         named[state.find_brokers(broker_ids)] = True
         chosen &= named
-    if not controller.active:
-        return controller.refused("acknowledge_deletions", "NOT_CONTROLLER")
+    if not engine.active:
+        return engine.refused("acknowledge_deletions", "NOT_CONTROLLER")
     found = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
     hosted, slots, begin = _by_broker(state, found)
     hosting_some = np.diff(begin) > 0
     scopes = [f"answer of broker {broker}" for broker in state.broker_id.tolist()]
-    elsewhere = np.asarray([scope in controller.resumed_elsewhere for scope in scopes], np.bool_)
+    elsewhere = np.asarray([scope in engine.resumed_elsewhere for scope in scopes], np.bool_)
 
     def steps() -> None:
-        journal = controller.journal
-        if len(found) and _answer_as_one(controller) and not (hosting_some & ~chosen).any():
+        journal = engine.journal
+        if len(found) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
             action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
             journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
             last = scopes[np.flatnonzero(hosting_some)[-1]]
             with journal.within(last):
-                complete_replicas(controller, found)
+                complete_replicas(engine, found)
             journal.resumed += [scopes[at] for at in np.flatnonzero(hosting_some)[:-1]]
             return
         for broker in np.flatnonzero(chosen & (hosting_some | elsewhere)).tolist():
             part = slice(begin[broker], begin[broker + 1])
-            heeded = _heeded(controller)[state.topic_row[hosted[part]]]
+            heeded = _heeded(engine)[state.topic_row[hosted[part]]]
             with journal.within(scopes[broker]):
                 if heeded.any():
-                    complete_replicas(controller, choose(hosted[part], slots[part], heeded))
+                    complete_replicas(engine, choose(hosted[part], slots[part], heeded))
                 else:
-                    resume_elsewhere(controller)
+                    resume_elsewhere(engine)
 
-    return controller.attempt("acknowledge_deletions", steps)
+    return engine.attempt("acknowledge_deletions", steps)
 
 
-def _heeded(controller: Controller) -> npt.NDArray[np.bool_]:
+def _heeded(engine: ZkEngine) -> npt.NDArray[np.bool_]:
     """(T,) topics for which answers count: those whose deletion has started (section 5.4).
 
     Before 2.1 no topic is marked as started, and answers count for all that are queued.
     """
-    if controller.profile.deletes_partitions_at_start:
-        return controller.state.topic_deletion_started
-    return controller.state.topic_queued_for_deletion
+    if engine.profile.deletes_partitions_at_start:
+        return engine.state.topic_deletion_started
+    return engine.state.topic_queued_for_deletion
 
 
-def _answer_as_one(controller: Controller) -> bool:
+def _answer_as_one(engine: ZkEngine) -> bool:
     """Whether all answers may be taken in at once: nothing can happen between them.
 
     It cannot where one topic alone is queued, and its answers count: some of its replicas are
     being deleted until the last of them has answered.
     """
-    state = controller.state
+    state = engine.state
     queued = queued_topics(state)
-    return queued.size == 1 and not controller.journal.full and bool(
-        _heeded(controller)[queued[0]]
+    return queued.size == 1 and not engine.journal.full and bool(
+        _heeded(engine)[queued[0]]
     )
 
 
@@ -223,87 +180,87 @@ def _by_broker(
 # --- entry points of the deletion manager ----------------------------------------------------
 
 
-def init(controller: Controller, queued: Sequence[str], ineligible: Sequence[str]) -> None:
+def init(engine: ZkEngine, queued: Sequence[str], ineligible: Sequence[str]) -> None:
     """A new controller takes over what is to be deleted; without deletion, nothing is."""
-    state = controller.state
+    state = engine.state
     if not state.delete_topic_enabled:
         return
     state.queue_topic_deletion(list(queued))
     state.mark_topics_ineligible(state.find_topics(list(ineligible)))
 
 
-def enqueue(controller: Controller, topics: Sequence[str]) -> None:
+def enqueue(engine: ZkEngine, topics: Sequence[str]) -> None:
     """Queue topics and go on with deletion."""
-    state = controller.state
+    state = engine.state
     if not state.delete_topic_enabled:
         return
     state.queue_topic_deletion(list(topics))
-    resume_deletions(controller)
+    resume_deletions(engine)
 
 
-def resume_deletion_for(controller: Controller, topics: Rows) -> None:
+def resume_deletion_for(engine: ZkEngine, topics: Rows) -> None:
     """These topic rows may be eligible again: a broker is back, a reassignment is over."""
-    state = controller.state
+    state = engine.state
     if not state.delete_topic_enabled or not state.any_queued:
         return
     queued = topics[state.topic_queued_for_deletion[topics]]
     if queued.size:
-        state.topic_flags[queued] &= 255 - mutators.INELIGIBLE
-        resume_deletions(controller)
+        state.topic_flags[queued] &= 255 - schema.TOPIC_INELIGIBLE
+        resume_deletions(engine)
     else:
-        resume_elsewhere(controller)
+        resume_elsewhere(engine)
 
 
-def fail_replica_deletion(controller: Controller, replicas: Replicas) -> None:
+def fail_replica_deletion(engine: ZkEngine, replicas: Replicas) -> None:
     """Replicas of queued topics cannot be deleted for now."""
-    state = controller.state
+    state = engine.state
     if not state.delete_topic_enabled:
         return
     some = of_queued(state, replicas)
     if not len(some):
         return
-    machine = controller.replica_state_machine
-    controller.checked(machine.run(some, ReplicaState.DELETION_INELIGIBLE))
+    machine = engine.replica_state_machine
+    engine.checked(machine.run(some, ReplicaState.DELETION_INELIGIBLE))
     state.mark_topics_ineligible(np.unique(state.topic_row[some.rows]))
-    resume_deletions(controller)
+    resume_deletions(engine)
 
 
-def complete_replicas(controller: Controller, replicas: Replicas) -> None:
+def complete_replicas(engine: ZkEngine, replicas: Replicas) -> None:
     """Replicas of queued topics are deleted."""
-    some = of_queued(controller.state, replicas)
-    machine = controller.replica_state_machine
-    controller.checked(machine.run(some, ReplicaState.DELETION_SUCCESSFUL))
-    resume_deletions(controller)
+    some = of_queued(engine.state, replicas)
+    machine = engine.replica_state_machine
+    engine.checked(machine.run(some, ReplicaState.DELETION_SUCCESSFUL))
+    resume_deletions(engine)
 
 
-def resume_deletions(controller: Controller) -> None:
+def resume_deletions(engine: ZkEngine) -> None:
     """Finish what is deleted, start again what failed, begin what can begin.
 
     Since 2.5 all topics take each of these steps together; before, one topic after the other.
     """
-    state, journal = controller.state, controller.journal
+    state, journal = engine.state, engine.journal
     if not state.delete_topic_enabled or not state.any_queued:
         return
     journal.resumed.append(journal.scope)
-    _resume_all(controller)
+    _resume_all(engine)
 
 
-def resume_elsewhere(controller: Controller) -> None:
+def resume_elsewhere(engine: ZkEngine) -> None:
     """Go on where another part of the cluster resumes deletions, which on one machine are one.
 
     A topic that waits is looked at again whenever any topic is.
     """
-    if controller.state.any_queued and controller.journal.scope in controller.resumed_elsewhere:
-        _resume_all(controller)
+    if engine.state.any_queued and engine.journal.scope in engine.resumed_elsewhere:
+        _resume_all(engine)
 
 
-def would_resume(controller: Controller) -> bool:
+def would_resume(engine: ZkEngine) -> bool:
     """Whether resuming deletions now would change anything."""
-    state = controller.state
+    state = engine.state
     if not state.delete_topic_enabled or not state.any_queued:
         return False
     for topic in queued_topics(state).tolist():
-        status = controller.deletion_hints.status(state, topic)
+        status = engine.deletion_hints.status(state, topic)
         held = status & SOME_STARTED or state.topic_ineligible[topic]
         if status & (ALL_SUCCESSFUL | SOME_WITHOUT_ENTRY) or not held:
             return True
@@ -312,15 +269,15 @@ def would_resume(controller: Controller) -> bool:
     return False
 
 
-def _resume_all(controller: Controller) -> None:
-    state, journal = controller.state, controller.journal
+def _resume_all(engine: ZkEngine) -> None:
+    state, journal = engine.state, engine.journal
     topics = queued_topics(state)
-    if controller.profile.batches_deletions:
-        _resume(controller, topics)
+    if engine.profile.batches_deletions:
+        _resume(engine, topics)
         return
     for at in _by_name(state, topics).tolist():
         with journal.within(f"topic {state.topic[int(topics[at])].as_py()}"):
-            _resume(controller, topics[at : at + 1])
+            _resume(engine, topics[at : at + 1])
 
 
 def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
@@ -328,11 +285,11 @@ def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
     return order
 
 
-def _resume(controller: Controller, topics: Rows) -> None:
-    state, journal = controller.state, controller.journal
+def _resume(engine: ZkEngine, topics: Rows) -> None:
+    state, journal = engine.state, engine.journal
     done, retry, go = [], [], []
-    for topic in controller.deletion_hints.undecided(state, topics).tolist():
-        status = controller.deletion_hints.status(state, topic)
+    for topic in engine.deletion_hints.undecided(state, topics).tolist():
+        status = engine.deletion_hints.status(state, topic)
         if status & SOME_WITHOUT_ENTRY:
             raise EventFailed("NoSuchElement")
         if status & ALL_SUCCESSFUL:
@@ -345,13 +302,130 @@ def _resume(controller: Controller, topics: Rows) -> None:
                 go.append(topic)
     if done:
         with journal.within("finish deletion"):
-            finish_deletion(controller, np.asarray(done, np.int32))
+            finish_deletion(engine, np.asarray(done, np.int32))
     if retry:
         halted = in_state(
             state, rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
         )
         with journal.within("retry deletion"):
-            controller.checked(controller.replica_state_machine.run(halted, ReplicaState.OFFLINE))
+            engine.checked(engine.replica_state_machine.run(halted, ReplicaState.OFFLINE))
     if go:
         with journal.within("start deletion"):
-            start_deletion(controller, np.asarray(go, np.int32))
+            start_deletion(engine, np.asarray(go, np.int32))
+
+
+# --- steps of a deletion ------------------------------------------------------------------------
+
+
+def start_deletion(engine: ZkEngine, topics: Rows) -> None:
+    """`start` of section 6.12: take the partitions away, and tell brokers to delete replicas."""
+    state, checked = engine.state, engine.checked
+    unseen = topics[~state.topic_deletion_started[topics]]
+    if unseen.size and engine.profile.deletes_partitions_at_start:
+        _take_partitions_away(engine, rows_of(state, unseen))
+        state.topic_flags[unseen] |= schema.TOPIC_STARTED
+    rows = rows_of(state, topics)
+    engine.send_update_metadata("announce the deletion", state.registered, rows)
+    alive, dead = _alive_and_dead(state, rows)
+    replicas = engine.replica_state_machine
+    checked(replicas.run(dead, ReplicaState.DELETION_INELIGIBLE))
+    checked(replicas.run(alive, ReplicaState.OFFLINE))
+    checked(replicas.run(alive, ReplicaState.DELETION_STARTED))
+    state.mark_topics_ineligible(np.unique(state.topic_row[dead.rows]))
+
+
+def _take_partitions_away(engine: ZkEngine, rows: Rows) -> None:
+    machine = engine.partition_state_machine
+    engine.checked(machine.run(rows, PartitionState.OFFLINE))
+    engine.checked(machine.run(rows, PartitionState.NON_EXISTENT))
+
+
+def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
+    """Replicas that are online and not deleted yet, and those that are not online."""
+    live = np.empty(rows.size, np.uint64)
+    hosting.live_slots(
+        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
+    )
+    assigned = first_slots(state.records["n_replicas"][rows])
+    deleted = np.empty(rows.size, np.uint64)
+    kernel.slots_in_state(
+        state.records, state.replica_state, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
+    )
+    online = live & assigned & ~deleted
+    offline = assigned & ~live
+    return choose(rows, online, online != 0), choose(rows, offline, offline != 0)
+
+
+def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
+    """`finish` of section 6.12: the topics are gone, and their rows are free."""
+    state = engine.state
+    rows = rows_of(state, topics)
+    machine = engine.replica_state_machine
+    for part, n_calls in _calls(engine, topics, rows):
+        deleted = in_state(state, part, ReplicaState.DELETION_SUCCESSFUL)
+        engine.journal.add_empty_steps(GONE, n_calls - 1)
+        engine.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
+    if not engine.profile.deletes_partitions_at_start:
+        _take_partitions_away(engine, rows)
+    remove_topics(engine, topics)
+    state.topic_unclean_leader_election[topics] = -1
+    state.topic_min_insync_replicas[topics] = -1
+    mutators.refresh_unclean(state)
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    freeing.free(state, np.sort(np.concatenate(parts)))
+    for topic in topics.tolist():
+        engine.deletion_hints.forget(topic)
+
+
+def _calls(
+    engine: ZkEngine, topics: Rows, rows: Rows
+) -> Iterator[tuple[Rows, int]]:
+    """Rows whose deleted replicas one call takes away, and how many of Kafka's calls that are.
+
+    Kafka makes a call for each topic, which only a journal that keeps effects shows.
+    """
+    state = engine.state
+    if engine.journal.keeps_effects:
+        for topic in topics:
+            yield rows_of(state, topic[None]), 1
+        return
+    deleted = in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
+    if len(deleted):
+        yield rows, np.unique(state.topic_row[deleted.rows]).size
+
+
+# --- sets of rows and replicas ---------------------------------------------------------------
+
+
+def queued_topics(state: ClusterState) -> Rows:
+    """Rows of the topics that are queued, ascending."""
+    return np.flatnonzero(state.topic_queued_for_deletion).astype(np.int32)
+
+
+def rows_of(state: ClusterState, topics: npt.NDArray[np.integer]) -> Rows:
+    """Ascending rows of all assigned partitions of some topic rows."""
+    parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
+    rows = np.sort(np.concatenate([*parts, np.empty(0, np.int32)])).astype(np.int32)
+    some: Rows = rows[(state.records["flags"][rows] & schema.FLAG_ASSIGNED) != 0]
+    return some
+
+
+def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.bool_]) -> Replicas:
+    """Some of some replicas."""
+    if chosen.all():
+        return Replicas(rows, slots)
+    return Replicas(rows[chosen], slots[chosen])
+
+
+def in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
+    """Assigned replicas of some rows that are in a state."""
+    slots = np.empty(rows.size, np.uint64)
+    kernel.slots_in_state(state.records, state.replica_state, rows, 1 << wanted, slots)
+    return choose(rows, slots, slots != 0)
+
+
+def of_queued(state: ClusterState, replicas: Replicas) -> Replicas:
+    """Those of some replicas whose topic is queued; none where topics cannot be deleted."""
+    queued = state.topic_queued_for_deletion[state.topic_row[replicas.rows]]
+    queued &= state.delete_topic_enabled
+    return choose(replicas.rows, replicas.slots, queued)

@@ -1,0 +1,149 @@
+"""ZkEngine: the ZooKeeper-mode controller without its events, which is what handlers take.
+
+It holds the state, the store, the journal and the two state machines. One function says which way
+an event takes, and one undoes an event whose election policy fails.
+
+Source: docs/controller.md, sections 1.5, 1.6 and 6.0; Kafka 3.9, `KafkaController`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from typing import Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.controllers.engine import ControllerMoved, Engine, Way
+from kfast.controllers.zk import controller_context
+from kfast.controllers.zk.deletion_status import DeletionHints
+from kfast.controllers.zk.policy import Policy, Rule
+from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile
+from kfast.controllers.zk.state_machines import (
+    PartitionStateMachine,
+    ReplicaStateMachine,
+    check_profile,
+)
+from kfast.controllers.zk.store import Store
+from kfast.controllers.zk.store_machines import Result
+from kfast.errors import ArgumentError, PolicyError
+from kfast.journal import Journal, Outcome
+from kfast.schema import Code
+from kfast.state import ClusterState
+from kfast.state.records import Rows
+
+P = ParamSpec("P")
+E = TypeVar("E", bound="ZkEngine")
+
+QUEUED, REASSIGNED, IN_TURN, POLICY, FULL, EFFECTS = 1, 2, 4, 8, 16, 32
+"""What ties partitions together, or the steps of an event apart, as bits: some topic is queued for
+deletion, some partition is being reassigned, the version goes partition by partition or looks
+beyond the brokers that failed, a policy elects, the journal keeps rows or what became of each."""
+
+STEPWISE: Mapping[str, int] = {
+    "on_controller_failover": EFFECTS,
+    "on_broker_startup": QUEUED | IN_TURN | POLICY,
+    "on_broker_failure": QUEUED | IN_TURN,
+    "controlled_shutdown": QUEUED | IN_TURN | FULL,
+    "rebalance_leaders": QUEUED | IN_TURN | POLICY | FULL,
+    "catch_up": QUEUED | REASSIGNED | FULL,
+}
+"""Events that can be fused, and what makes each go step by step."""
+
+
+def all_or_nothing(
+    event: Callable[Concatenate[E, P], Outcome]
+) -> Callable[Concatenate[E, P], Outcome]:
+    """Make an event leave everything as it was where the policy fails: a copy is kept meanwhile."""
+
+    @functools.wraps(event)
+    def guarded(engine: E, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+        machine = engine.partition_state_machine
+        if machine.decider.policy is None:
+            return event(engine, *args, **kwargs)
+        active = engine.active
+        try:
+            with machine.decider.all_or_nothing(engine.store, engine.journal, machine.threads):
+                return event(engine, *args, **kwargs)
+        except PolicyError:
+            engine.active = active
+            engine.deletion_hints.clear()
+            raise
+
+    return guarded
+
+
+class ZkEngine(Engine):
+    """What the handlers of ZooKeeper mode share. Parameters are those of `Controller`."""
+
+    def __init__(
+        self, state: ClusterState, *, store: Store | None = None, journal: str = "counts",
+        threads: int = 1, profile: str | Profile = DEFAULT_PROFILE,
+        policy: Rule | Policy | None = None,
+    ) -> None:
+        self.profile = check_profile(state, profile)
+        if state.is_read_only:
+            raise ArgumentError(
+                "the state is read-only: its columns are shared files; give a copy, state.copy()"
+            )
+        super().__init__(state, Journal(state, journal, self.profile))
+        self.store = store
+        self.deletion_hints = DeletionHints()
+        # Where the state is a part of a cluster: scopes in which other parts resume deletions.
+        self.resumed_elsewhere: frozenset[str] = frozenset()
+        self.replica_state_machine = ReplicaStateMachine(
+            state, store, journal=self.journal, threads=threads, profile=self.profile
+        )
+        self.partition_state_machine = PartitionStateMachine(
+            state, store, journal=self.journal, threads=threads, profile=self.profile, policy=policy
+        )
+        self._always = (
+            IN_TURN * (self.profile.batch_per_partition or self.profile.offlines_only_of_failed)
+            + POLICY * (policy is not None)
+        )
+
+    def way_of(self, event: str) -> Way:
+        """Which way an event takes: the only place that decides it."""
+        if self.store is not None:
+            return Way.STORE
+        state, journal = self.state, self.journal
+        present = (
+            self._always + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
+            + FULL * journal.full + EFFECTS * journal.keeps_effects
+        )
+        return Way.STEPS if present & STEPWISE[event] else Way.FUSED
+
+    def gauges(self) -> dict[str, int]:
+        """Exported gauges by Kafka's names (section 1.6); all zero when not active."""
+        return controller_context.gauges(self.state, self.active)
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """Epoch of a registered broker; None for any other."""
+        state = self.state
+        row = state.broker_row(broker_id)
+        return int(state.broker_epoch[row]) if row >= 0 and state.registered[row] else None
+
+    def send_update_metadata(
+        self, action: str, brokers: npt.NDArray[np.bool_], rows: Rows | None
+    ) -> None:
+        """`sendUpdateMetadataRequest`: an own batch; None means `partitions_with_leaders`."""
+        if rows is None and not (self.journal.full or self.state.any_queued):
+            self.journal.add_metadata_counts(action, brokers, [self.state.n_led])
+            return
+        if rows is None:
+            rows = controller_context.partitions_with_leaders(self.state)
+        self.journal.add_update_metadata(action, brokers, rows)
+
+    def batches(self) -> contextlib.AbstractContextManager[None]:
+        """How a handler's partitions share batches: all together, one by one before Kafka 1.1."""
+        if self.profile.batch_per_partition:
+            return self.journal.batch_for_each_partition()
+        return contextlib.nullcontext()
+
+    def checked(self, result: Result) -> Result:
+        """Pass a result on; raise where another controller has taken over."""
+        if result.failure == Code.CONTROLLER_MOVED:
+            raise ControllerMoved("another controller has taken over")
+        return result
