@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from kfast.analysis.copyset_risk import risk
 from kfast.analysis.replica_sets import live_brokers
 from kfast.analysis.restart_plan import restart_plan
 from kfast.analysis.restart_readiness import CAUSES, may_restart
-from kfast.analysis.risk import risk
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     broker_ids,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from kfast.analysis.risk import RISK_METRICS, Risk
-from kfast.analysis.risk.failures import TRIPLE_BROKERS
+from kfast.analysis.copyset_risk import Risk
+from kfast.analysis.failure_groups import RISK_METRICS, TRIPLE_BROKERS
 from kfast.report.answer import (
     FEWEST_BROKERS,
     Answer,
