@@ -12,12 +12,13 @@ from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.analysis.broker_failure import fail_brokers
+    from kfast.analysis.copyset_risk import risk
     from kfast.analysis.explain import explain
     from kfast.analysis.impact import impact
+    from kfast.analysis.loss_chances import loss_probability
     from kfast.analysis.plan_execution import execute_plan
     from kfast.analysis.restart_plan import restart_plan
     from kfast.analysis.restart_readiness import may_restart
-    from kfast.analysis.risk import loss_probability, risk
     from kfast.analysis.topic_deletion import delete_topics
     from kfast.controllers import open_controller
     from kfast.controllers.zk.controller import Controller
@@ -133,12 +134,13 @@ __all__ = [
 
 load_lazily(__name__, {
     "analysis.broker_failure": "fail_brokers",
+    "analysis.copyset_risk": "risk",
     "analysis.explain": "explain",
     "analysis.impact": "impact",
+    "analysis.loss_chances": "loss_probability",
     "analysis.plan_execution": "execute_plan",
     "analysis.restart_plan": "restart_plan",
     "analysis.restart_readiness": "may_restart",
-    "analysis.risk": "loss_probability risk",
     "analysis.topic_deletion": "delete_topics",
     "controllers": "open_controller",
     "controllers.zk.controller": "Controller",

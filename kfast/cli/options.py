@@ -6,29 +6,27 @@ given several times, or both: `--brokers 1,2`, `--brokers 1 --brokers 2`, `--bro
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import click
 
-from kfast.cli.output import ENDINGS, KINDS, list_endings
+from kfast.cli.conditions import OPERATORS, condition_on
+from kfast.cli.output import list_endings
 from kfast.controllers import DEFAULT_PROFILE, PROFILES, RELEASES
 from kfast.io import parse_brokers
 from kfast.report import LISTS
+from kfast.report.writing import ENDINGS, KINDS
 
 __all__ = [
-    "Condition",
     "FilePath",
     "ListType",
     "broker_ids",
     "broker_option",
     "cluster_options",
-    "condition_on",
     "controller_option",
     "counts",
     "down_option",
@@ -47,15 +45,6 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
 
-_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_CONDITION = re.compile(r"\s*(\w+)\s*([^\w\s.+-]+)\s*(-?\d+(?:\.\d+)?)\s*")
 _IDS = re.compile(r"([0-9]{1,10})(?:\s*-\s*([0-9]{1,10}))?")
 _MOST = 2**31
 """Broker ids and partition numbers are below this."""
@@ -164,53 +153,6 @@ def _default(text: str) -> Iterable[tuple[str, str]]:
     if not name.strip() or not value.strip():
         raise click.BadParameter(f"{text!r} is not of the form min.insync.replicas=2")
     return ((name.strip(), value.strip()),)
-
-
-# --- conditions --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A metric compared with a number.
-
-    Parameters
-    ----------
-    text : str
-        How messages call it.
-    metric : str
-    compare : callable
-    limit : float
-    """
-
-    text: str
-    metric: str
-    compare: Callable[[float, float], bool]
-    limit: float
-
-    def holds(self, summary: Mapping[str, float]) -> bool:
-        """Whether it is true of a summary."""
-        return self.compare(summary[self.metric], self.limit)
-
-
-def condition_on(metrics: Mapping[str, str]) -> Callable[[str], Iterable[Condition]]:
-    """Make the function that reads a condition on some metrics, such as offline>0."""
-
-    def conditions(text: str) -> Iterable[Condition]:
-        found = _CONDITION.fullmatch(text)
-        if not found:
-            raise click.BadParameter(f"{text!r} is not metric, operator, number, as in offline>0")
-        metric, sign, limit = found.groups()
-        if metric not in metrics:
-            raise click.BadParameter(
-                f"metric {metric!r} is unknown; these are: {', '.join(metrics)}"
-            )
-        if sign not in _OPERATORS:
-            raise click.BadParameter(
-                f"operator {sign!r} is unknown; these are: {' '.join(_OPERATORS)}"
-            )
-        return (Condition(f"{metric}{sign}{limit}", metric, _OPERATORS[sign], float(limit)),)
-
-    return conditions
 
 
 # --- options that commands share -----------------------------------------------------------------
@@ -399,6 +341,6 @@ def output_options(
             parse=condition_on(metrics),
             metavar="CONDITION",
             help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
-            f"{', '.join(metrics)}. Operators: {' '.join(_OPERATORS)}.",
+            f"{', '.join(metrics)}. Operators: {' '.join(OPERATORS)}.",
         ))
     return _all(*shared)

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from kfast.analysis.copyset_risk import risk
 from kfast.analysis.replica_sets import live_brokers
 from kfast.analysis.restart_plan import restart_plan
-from kfast.analysis.restart_readiness import CAUSES, may_restart
-from kfast.analysis.risk import risk
+from kfast.analysis.restart_readiness import may_restart
 from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     broker_ids,
@@ -24,39 +24,15 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, busy
 from kfast.errors import ArgumentError
-from kfast.report.restart import plan_answer, readiness_answer
-from kfast.report.risk import risk_answer
+from kfast.report.restart import (
+    PLAN_METRICS,
+    READINESS_METRICS,
+    plan_answer,
+    readiness_answer,
+)
+from kfast.report.risk import RISK_COUNTS, risk_answer
 
-__all__ = ["PLAN_METRICS", "READINESS_METRICS", "RISK_COUNTS", "restart_command", "risk_command"]
-
-PLAN_METRICS = {
-    "batches": "batches of the plan",
-    "lower_bound": "fewer batches are impossible",
-    "brokers": "live brokers, all of which are in the plan",
-}
-"""What `--fail-on` of `kfast restart` takes besides, without `--broker`."""
-
-READINESS_METRICS = {
-    "forbidding": "with --broker: partitions that forbid the restart",
-    "may_restart": "brokers that may be restarted now, each alone",
-    "may_not_restart": "brokers that some partition forbids to restart now",
-    "unsatisfiable": "partitions that no order of restarts can satisfy",
-    **{f"unsatisfiable_{name}": f"those where {meaning}" for name, meaning in CAUSES.items()},
-}
-"""What `--fail-on` of `kfast restart` takes; `forbidding` goes with `--broker`."""
-
-RISK_COUNTS = {
-    "copysets": "distinct replica sets",
-    "largest_scatter_width": "most other brokers that one broker shares a partition with",
-    **{
-        f"{who}_{metric}": f"most partitions that {words} take{ending} down: {metric}"
-        for who, words, ending in (
-            ("broker", "one broker", "s"), ("pair", "two brokers", ""), ("triple", "three", "")
-        )
-        for metric in ("offline_if_clean", "under_min_isr")
-    },
-}
-"""What `--fail-on` of `kfast risk` takes."""
+__all__ = ["restart_command", "risk_command"]
 
 RESTART_TABLES = ("brokers", "batches", "partitions", "topics")
 RISK_TABLES = ("pairs", "brokers", "copysets", "chances")

@@ -7,25 +7,14 @@ from typing import Any
 
 import click
 
-from kfast.cli.options import condition_on, controller_option, output_options, top_option
+from kfast.cli.conditions import condition_on
+from kfast.cli.options import controller_option, output_options, top_option
 from kfast.cli.output import Destination, busy
 from kfast.log_replay import replay
-from kfast.report.replay import replay_answer
+from kfast.report.replay import REPLAY_METRICS, replay_answer
 
-__all__ = ["REPLAY_METRICS", "replay_command"]
+__all__ = ["replay_command"]
 
-REPLAY_METRICS = {
-    "facts": "facts that the logs state",
-    "predicted": "facts that kfast predicts",
-    "adopted": "facts that only the log can know",
-    "adopted_percent": "share of the adopted facts, rounded up",
-    "contradicted": "facts that do not agree with the others",
-    "warnings": "damaged lines",
-    "not_understood": "entries whose wording is unknown",
-    "events": "events of the timeline",
-    "leaderless": "times that a partition was without a leader",
-    "longest_leaderless_s": "longest of them, in seconds, rounded up",
-}
 TABLES = ("facts", "timeline", "outages")
 
 

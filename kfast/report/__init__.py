@@ -1,7 +1,8 @@
 """Answers as documents, and the texts that are drawn from them.
 
-`tables` lays out tables on a terminal; `answer` has what all answers share. Each other module is
-one answer: the document (what JSON says), its text, and its tables.
+`tables` lays out tables on a terminal; `answer` has what all answers share; `writing` writes them
+as text, JSON, CSV, Parquet and Arrow. Each other module is one answer: its document (what JSON
+says), its text, and its tables.
 """
 
 __all__ = ["LISTS"]

@@ -16,7 +16,7 @@ from kfast import __version__
 from kfast.analysis.impact import Impact
 from kfast.io.describe_notes import PARTIAL
 from kfast.report import LISTS
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.report.tables import TableColumn, TextTable, plain, text_column
 from kfast.state import ClusterState
 from kfast.state.loading import LEADERS_ASSUMED
 
@@ -32,7 +32,9 @@ __all__ = [
     "draw_brokers",
     "draw_foot",
     "draw_lists",
+    "draw_rows",
     "draw_start",
+    "draw_topics",
     "draw_verdict",
     "first_brokers",
     "has_failed",
@@ -323,6 +325,30 @@ def draw_lists(console: Console, document: Document) -> None:
             table.add_row(row["topic"], str(row["partition"]), leader, cell(row["isr"]),
                           cell(row["replicas"]), str(row["min_isr"]))
         table.draw(console)
+
+
+def draw_rows(
+    console: Console, title: str, columns: Sequence[TableColumn | str], rows: Sequence[Row],
+    n: int | None = None,
+) -> None:
+    """Draw rows of a document, the first of n: each column by its heading; nothing without rows."""
+    if not rows:
+        return
+    table = TextTable(titled(title, rows, len(rows) if n is None else n), columns)
+    for row in rows:
+        table.add_row(*(
+            number(name, row[name]) if name in TROUBLE else cell(row[name])
+            for name in table.headings
+        ))
+    table.draw(console)
+
+
+def draw_topics(
+    console: Console, document: Document, metrics: Sequence[str], title: str = "Worst topics"
+) -> None:
+    """Draw the first of the topics of which some metric holds, the worst first."""
+    columns: list[TableColumn | str] = [text_column("topic"), *metrics, "partitions"]
+    draw_rows(console, title, columns, document["topics"], document["topics_listed_of"])
 
 
 def draw_brokers(

@@ -14,6 +14,7 @@ from kfast.report.answer import (
     count,
     draw_foot,
     draw_lists,
+    draw_topics,
     draw_verdict,
     first_brokers,
     head,
@@ -25,7 +26,6 @@ from kfast.report.answer import (
     titled,
 )
 from kfast.report.tables import TextTable, text_column
-from kfast.report.topics import draw_topics
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, Census
 

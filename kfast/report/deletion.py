@@ -14,10 +14,10 @@ from kfast.report.answer import (
     Document,
     brokers_named,
     busiest,
-    cell,
     count,
     draw_brokers,
     draw_foot,
+    draw_rows,
     draw_start,
     draw_verdict,
     head,
@@ -25,7 +25,6 @@ from kfast.report.answer import (
     number,
     safety_sentence,
     start_document,
-    titled,
 )
 from kfast.report.tables import TextTable, text_column
 from kfast.state import ClusterState
@@ -96,12 +95,7 @@ def _verdict(document: Document, topics: pa.Table) -> list[str]:
 
 def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     draw_verdict(console, document)
-    topics = document["topics"]
-    if topics:
-        table = TextTable(titled("Topics", topics, document["topics_listed_of"]), TOPIC_COLUMNS)
-        for row in topics:
-            table.add_row(*(cell(row[name]) for name in table.headings))
-        table.draw(console)
+    draw_rows(console, "Topics", TOPIC_COLUMNS, document["topics"], document["topics_listed_of"])
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
     counts = TextTable("Deletion", [text_column("metric"), "count"])
     for metric, value in document["summary"].items():

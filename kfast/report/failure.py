@@ -22,6 +22,7 @@ from kfast.report.answer import (
     draw_foot,
     draw_lists,
     draw_start,
+    draw_topics,
     draw_verdict,
     has_failed,
     head,
@@ -35,7 +36,6 @@ from kfast.report.answer import (
     start_document,
 )
 from kfast.report.tables import TextTable, plain, text_column
-from kfast.report.topics import draw_topics
 from kfast.state import ClusterState
 
 __all__ = ["failure_answer", "impact_sentence"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from rich.console import Console
@@ -13,11 +12,12 @@ from kfast.report.answer import (
     Document,
     brokers_named,
     busiest,
-    cell,
     count,
     draw_brokers,
     draw_foot,
+    draw_rows,
     draw_start,
+    draw_topics,
     draw_verdict,
     head,
     listed,
@@ -26,9 +26,8 @@ from kfast.report.answer import (
     safety_sentence,
     signed,
     start_document,
-    titled,
 )
-from kfast.report.tables import TableColumn, TextTable, plain, text_column
+from kfast.report.tables import TextTable, plain, text_column
 from kfast.state import ClusterState
 
 __all__ = ["reassignment_answer"]
@@ -48,6 +47,10 @@ REASONS = {
 }
 """How each of `Reassignment.reasons` is worded."""
 
+PARTITION_COLUMNS = {
+    "refused": ("error", "reason", "target"), "pending": ("reason", "isr", "replicas"),
+}
+TOPIC_COLUMNS = ("refused", "pending", "completed", "leaders_moved", "not_preferred")
 OF_THE_PLAN = ("refused", "completed", "pending", "replicas_added", "replicas_removed",
                "leader_epoch_bumps")
 OF_THE_CLUSTER = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean")
@@ -110,9 +113,13 @@ def _verdict(document: Document, n: int) -> list[str]:
 
 def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     draw_verdict(console, document)
-    _draw_partitions(console, document, "refused", ("error", "reason", "target"))
-    _draw_partitions(console, document, "pending", ("reason", "isr", "replicas"))
-    _draw_topics(console, document)
+    for status, columns in PARTITION_COLUMNS.items():
+        draw_rows(
+            console, f"{status.capitalize()} partitions",
+            [text_column("topic"), "partition", *map(text_column, columns)], document[status],
+            document[f"{status}_listed_of"],
+        )
+    draw_topics(console, document, TOPIC_COLUMNS, "Topics")
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
     plan = TextTable("Reassignment", [text_column("metric"), "count"])
     for metric in OF_THE_PLAN:
@@ -121,34 +128,6 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     _draw_states(console, document)
     draw_foot(console, document)
     draw_start(console, document, verbose)
-
-
-def _draw_partitions(
-    console: Console, document: Document, status: str, columns: Sequence[str]
-) -> None:
-    """The first partitions that are refused, or pending, and why."""
-    rows, n = document[status], document[f"{status}_listed_of"]
-    if not rows:
-        return
-    table = TextTable(titled(f"{status.capitalize()} partitions", rows, n), [
-        text_column("topic"), "partition",
-        *(TableColumn(name, is_text=True) for name in columns),
-    ])
-    for row in rows:
-        table.add_row(*(cell(row[name]) for name in ("topic", "partition", *columns)))
-    table.draw(console)
-
-
-def _draw_topics(console: Console, document: Document) -> None:
-    topics = document["topics"]
-    columns = ("refused", "pending", "completed", "leaders_moved", "not_preferred", "partitions")
-    if not topics:
-        return
-    table = TextTable(titled("Topics", topics, document["topics_listed_of"]),
-                      [text_column("topic"), *columns])
-    for row in topics:
-        table.add_row(row["topic"], *(number(name, row[name]) for name in columns))
-    table.draw(console)
 
 
 def _draw_states(console: Console, document: Document) -> None:

@@ -13,7 +13,21 @@ from kfast.log_replay import Place, Replay
 from kfast.report.answer import Answer, Document, Row, count, draw_verdict, plural, titled
 from kfast.report.tables import TextTable, plain, text_column
 
-__all__ = ["replay_answer"]
+__all__ = ["REPLAY_METRICS", "replay_answer"]
+
+REPLAY_METRICS = {
+    "facts": "facts that the logs state",
+    "predicted": "facts that kfast predicts",
+    "adopted": "facts that only the log can know",
+    "adopted_percent": "share of the adopted facts, rounded up",
+    "contradicted": "facts that do not agree with the others",
+    "warnings": "damaged lines",
+    "not_understood": "entries whose wording is unknown",
+    "events": "events of the timeline",
+    "leaderless": "times that a partition was without a leader",
+    "longest_leaderless_s": "longest of them, in seconds, rounded up",
+}
+"""What the summary of a replay has."""
 
 COLOURS = {"contradicted": "red", "warnings": "yellow", "not_understood": "yellow"}
 MOST_NAMES = 6

@@ -19,6 +19,7 @@ from kfast.report.answer import (
     cell,
     count,
     draw_foot,
+    draw_rows,
     draw_verdict,
     head,
     listed,
@@ -29,7 +30,23 @@ from kfast.report.answer import (
 from kfast.report.tables import TextTable, text_column
 from kfast.state import ClusterState
 
-__all__ = ["plan_answer", "readiness_answer"]
+__all__ = ["PLAN_METRICS", "READINESS_METRICS", "plan_answer", "readiness_answer"]
+
+PLAN_METRICS = {
+    "batches": "batches of the plan",
+    "lower_bound": "fewer batches are impossible",
+    "brokers": "live brokers, all of which are in the plan",
+}
+"""What the summary of a plan has besides."""
+
+READINESS_METRICS = {
+    "forbidding": "with --broker: partitions that forbid the restart",
+    "may_restart": "brokers that may be restarted now, each alone",
+    "may_not_restart": "brokers that some partition forbids to restart now",
+    "unsatisfiable": "partitions that no order of restarts can satisfy",
+    **{f"unsatisfiable_{name}": f"those where {meaning}" for name, meaning in CAUSES.items()},
+}
+"""What the summary of a restart has; `forbidding` goes with `--broker`."""
 
 RUN = 3
 """So many ids in a row are written as a range."""
@@ -189,13 +206,9 @@ def _topics(some: pa.Table) -> str:
 def _draw_readiness(console: Console, document: Document) -> None:
     draw_verdict(console, document)
     _draw_partitions(console, "Partitions that forbid it", document)
-    if document["remedies"]:
-        table = TextTable("What would allow it, all of it together", [
-            text_column("cause"), "partitions", text_column("remedy"),
-        ])
-        for row in document["remedies"]:
-            table.add_row(row["cause"], str(row["partitions"]), row["remedy"])
-        table.draw(console)
+    draw_rows(console, "What would allow it, all of it together", [
+        text_column("cause"), "partitions", text_column("remedy"),
+    ], document["remedies"])
     draw_foot(console, document)
 
 
@@ -354,13 +367,8 @@ def _draw_forbidden(console: Console, document: Document) -> None:
 
 
 def _draw_partitions(console: Console, title: str, document: Document) -> None:
-    rows = document["partitions"]
-    if not rows:
-        return
-    table = TextTable(titled(title, rows, document["partitions_listed_of"]), PARTITION_COLUMNS)
-    for row in rows:
-        table.add_row(*(cell(row[name]) for name in table.headings))
-    table.draw(console)
+    n = document["partitions_listed_of"]
+    draw_rows(console, title, PARTITION_COLUMNS, document["partitions"], n)
 
 
 def broker_ranges(brokers: Sequence[int]) -> str:

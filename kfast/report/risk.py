@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from kfast.analysis.risk import RISK_METRICS, Risk
-from kfast.analysis.risk.failures import TRIPLE_BROKERS
+from kfast.analysis.copyset_risk import Risk
+from kfast.analysis.failure_groups import RISK_METRICS, TRIPLE_BROKERS
 from kfast.report.answer import (
     FEWEST_BROKERS,
     Answer,
@@ -25,7 +25,20 @@ from kfast.report.answer import (
 from kfast.report.tables import TextTable, plain, text_column
 from kfast.state import ClusterState
 
-__all__ = ["risk_answer"]
+__all__ = ["RISK_COUNTS", "risk_answer"]
+
+RISK_COUNTS = {
+    "copysets": "distinct replica sets",
+    "largest_scatter_width": "most other brokers that one broker shares a partition with",
+    **{
+        f"{who}_{metric}": f"most partitions that {words} take{ending} down: {metric}"
+        for who, words, ending in (
+            ("broker", "one broker", "s"), ("pair", "two brokers", ""), ("triple", "three", "")
+        )
+        for metric in ("offline_if_clean", "under_min_isr")
+    },
+}
+"""What the summary of a risk has."""
 
 NAMED = 5
 """So many topics, and partitions, of each of the worst failures are named."""

@@ -26,10 +26,10 @@ from kfast.spark.sweeps import Cluster, choose_tasks, plan_of
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import for_workers
 from kfast.state.census import key_columns
-from kfast.sweeps.counting import words_of
-from kfast.sweeps.details import checked, count_leaders, count_partitions, load_table
-from kfast.sweeps.leaders import FailoverOrder
+from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Scenarios
+from kfast.sweeps.sweep_counts import words_of
+from kfast.sweeps.sweep_details import checked, count_leaders, count_partitions, load_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

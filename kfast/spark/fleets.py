@@ -39,8 +39,8 @@ from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.spark.workers import collect, for_workers
 from kfast.state import ClusterState
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
-from kfast.sweeps.counting import check_counts, words_of
 from kfast.sweeps.scenarios import Scenarios
+from kfast.sweeps.sweep_counts import check_counts, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,9 +23,9 @@ import pyarrow as pa
 from pyspark import SparkFiles
 
 from kfast.state.records import Rows
-from kfast.sweeps.hosting import Hosting
-from kfast.sweeps.leaders import FailoverOrder
-from kfast.sweeps.plan import SweepPlan
+from kfast.sweeps.failover_order import FailoverOrder
+from kfast.sweeps.sparse_counts import Hosting
+from kfast.sweeps.sweep_plan import SweepPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from kfast.spark.mapped import open_plan
-from kfast.sweeps.counting import SweepWork, words_of
 from kfast.sweeps.scenarios import Scenarios
+from kfast.sweeps.sweep_counts import SweepWork, words_of
 
 __all__ = ["list_range", "merged", "slice_of", "sweep_range"]
 

@@ -30,9 +30,9 @@ from kfast.spark.ranges import list_range, sweep_range
 from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.state import ClusterState
 from kfast.sweeps import SweepPlan, prepare_sweep, sweep_schema
-from kfast.sweeps.counting import SweepWork, check_counts, words_of
-from kfast.sweeps.running import check_same_brokers
 from kfast.sweeps.scenarios import SCENARIO_TABLE, Scenarios
+from kfast.sweeps.sweep_counts import SweepWork, check_counts, words_of
+from kfast.sweeps.sweep_run import check_same_brokers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

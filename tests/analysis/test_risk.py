@@ -15,10 +15,10 @@ from scipy.stats import binomtest
 
 import kfast
 from kfast import ArgumentError, ClusterState, MissingExtraError, generate, loss_probability
+from kfast.analysis import loss_chances as chances
+from kfast.analysis.failure_groups import RISK_METRICS
+from kfast.analysis.loss_chances import Sets, count_exactly, tail
 from kfast.analysis.replica_sets import list_by_broker
-from kfast.analysis.risk import chance as chances
-from kfast.analysis.risk.chance import Sets, count_exactly, tail
-from kfast.analysis.risk.failures import RISK_METRICS
 from kfast.kernels import risk as kernel
 from tests.analysis.test_impact import random_cluster
 from tests.support import reference_risk as reference

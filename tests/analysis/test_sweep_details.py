@@ -14,7 +14,7 @@ import kfast
 from kfast import Controller
 from kfast.errors import ArgumentError
 from kfast.kernels import sparse
-from kfast.sweeps.hosting import MOST_WIDTH
+from kfast.sweeps.sparse_counts import MOST_WIDTH
 from tests.analysis.test_impact import random_cluster
 from tests.analysis.test_sweep import VECTORS, even_cluster, starts
 from tests.support.twin_sweep import effective_min_isr, look, partitions_of

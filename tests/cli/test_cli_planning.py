@@ -18,11 +18,10 @@ from click.testing import CliRunner
 import kfast
 from kfast import generate
 from kfast.analysis.restart_readiness import CAUSES
-from kfast.analysis.risk import RISK_METRICS
 from kfast.cli.app import commands
-from kfast.cli.planning import PLAN_METRICS, READINESS_METRICS, RISK_COUNTS
-from kfast.report.restart import broker_ranges
-from kfast.report.risk import percent
+from kfast.report.restart import PLAN_METRICS, READINESS_METRICS, broker_ranges
+from kfast.report.risk import RISK_COUNTS, percent
+from kfast.schema import RISK_METRICS
 from tests.cli.test_cli import answer, cluster, racks, run
 from tests.cli.test_cli_process import KFAST, ROOT, heed_interrupts, run_on_terminal
 from tests.style.test_readme import blocks

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kfast
-from kfast.cli.replay import REPLAY_METRICS
+from kfast.report.replay import REPLAY_METRICS
 from kfast.schema import FACTS, OUTAGES, TIMELINE
 from tests.cli.test_cli import answer, run
 from tests.cli.test_cli_process import ESCAPE, run_on_terminal

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from pyarrow import dataset
 
 import kfast
-from kfast.cli import output
 from kfast.cli import sweep as command
 from kfast.cli.app import commands
 from kfast.controllers.zk.profiles import PROFILES
+from kfast.report import writing
 
 DATA = Path(__file__).resolve().parents[2] / "bench_data"
 CLUSTER = (str(DATA / "describe.txt"), "--brokers-file", str(DATA / "brokers.csv"))
@@ -194,7 +194,7 @@ def test_an_interrupted_batch_does_not_count(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return column
 
-    monkeypatch.setattr(output, "_csv_column", interrupted)
+    monkeypatch.setattr(writing, "_csv_column", interrupted)
     found = run("--random", 9000, "--down", 3, "--table", "scenarios", "-o",
                 tmp_path / "x.csv", code=130)
     n = len((tmp_path / "x.partial.csv").read_text().splitlines()) - 1

@@ -17,9 +17,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import kfast
-from kfast.cli import output
 from kfast.cli.app import commands
 from kfast.cli.exits import shown_lines
+from kfast.report import writing
 from kfast.report.tables import TableColumn, TextTable, text_column
 from kfast.state.display import escape_control
 from tests.cli.test_cli_process import ESCAPE, ROOT, run_on_terminal
@@ -241,7 +241,7 @@ def test_every_answer_fits_its_terminal(name, monkeypatch):
     figure = re.compile(r"(?<![\w.,-])\d+(?![\w.,-])")
     figures = set(figure.findall(CliRunner().invoke(commands, args).stdout))
     for columns in WIDTHS:
-        monkeypatch.setattr(output, "WIDE", columns)
+        monkeypatch.setattr(writing, "WIDE", columns)
         done = CliRunner().invoke(commands, args)
         assert done.exit_code == 0
         assert max(map(cell_len, done.stdout.splitlines())) <= columns

@@ -98,8 +98,8 @@ def test_what_needs_an_extra_names_the_pip_install(tmp_path, extra, way):
     """One error for all of them, which is an `ImportError` too."""
     done = run(tmp_path, way, extra, "-c", f"""if True:
         import kfast, kfast.controllers
-        from kfast.analysis.risk import chance
-        chance.EXACT_WORK = -1
+        from kfast.analysis import loss_chances
+        loss_chances.EXACT_WORK = -1
         state = kfast.generate(brokers=40, partitions=300, placement="uniform")
         try:
             {USES[extra][0]}

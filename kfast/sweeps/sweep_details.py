@@ -14,13 +14,11 @@ from kfast.arguments import check_threads
 from kfast.kernels import sweep as kernel
 from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS
 from kfast.state.census import key_columns
-from kfast.sweeps.counting import RANGE_SCENARIOS, words_of
-from kfast.sweeps.leaders import FailoverOrder
-from kfast.sweeps.plan import SweepPlan
-from kfast.sweeps.preparing import prepare_sweep
-from kfast.sweeps.running import Source, check_same_brokers
+from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Scenarios
-from kfast.sweeps.tiles import new_tile, padded
+from kfast.sweeps.sweep_counts import RANGE_SCENARIOS, words_of
+from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
+from kfast.sweeps.sweep_run import Source, check_same_brokers, prepare_sweep
 
 __all__ = [
     "checked",

@@ -17,7 +17,9 @@ from kfast.state.records import Rows
 if TYPE_CHECKING:
     from kfast.state import ClusterState
 
-__all__ = ["FIELDS", "SweepPlan"]
+__all__ = ["FIELDS", "SweepPlan", "new_tile", "padded"]
+
+CACHE_LINE_BYTES = 64
 
 FIELDS = ("flags", "clean", "blocking", "unclean", "other", "need", "width", "partitions", "begin")
 """Fields of a group of partitions, as `kernels/sweep.h` has them."""
@@ -75,3 +77,19 @@ class SweepPlan:
 
     __repr__ = summary_text
     _repr_html_ = summary_html
+
+
+# --- memory of the kernels -----------------------------------------------------------------------
+
+
+def padded(rows: Rows) -> Rows:
+    """Rows, never without one: a kernel takes the address of the first."""
+    return np.ascontiguousarray(rows, np.int32) if rows.size else np.zeros(1, np.int32)
+
+
+def new_tile(n_brokers: int, words: int) -> npt.NDArray[np.uint64]:
+    """Memory for one vector per broker and one more, on a boundary of cache lines."""
+    line = CACHE_LINE_BYTES // 8
+    memory = np.empty((n_brokers + 1) * words + line, np.uint64)
+    skip = -(memory.ctypes.data // 8) % line
+    return memory[skip : skip + (n_brokers + 1) * words]

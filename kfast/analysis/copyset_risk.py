@@ -17,10 +17,10 @@ from math import comb
 import numpy as np
 import pyarrow as pa
 
+from kfast.analysis.failure_groups import RISK_METRICS, Failures
+from kfast.analysis.loss_chances import Chance, any_lost, if_random, mean_lost
 from kfast.analysis.replica_sets import BrokerSets, Counts, assigned_masks, group_sets
 from kfast.analysis.restart_readiness import may_restart
-from kfast.analysis.risk.chance import Chance, any_lost, if_random, mean_lost
-from kfast.analysis.risk.failures import RISK_METRICS, Failures
 from kfast.arguments import check_instance, number, whole, whole_numbers
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel

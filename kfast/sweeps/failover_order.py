@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from kfast.kernels import sweep as kernel
 from kfast.state.records import Rows
-from kfast.sweeps.plan import SweepPlan
 from kfast.sweeps.scenarios import Offsets
-from kfast.sweeps.tiles import new_tile, padded
+from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
 
 __all__ = ["FailoverOrder"]
 

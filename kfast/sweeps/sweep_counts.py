@@ -25,11 +25,10 @@ from kfast.kernels import sweep as kernel
 from kfast.schema import SWEEP, SWEEP_COUNTS
 from kfast.state.arrow_views import view
 from kfast.state.records import Rows
-from kfast.sweeps.hosting import Hosting
-from kfast.sweeps.leaders import FailoverOrder
-from kfast.sweeps.plan import SweepPlan
+from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Offsets, Scenarios
-from kfast.sweeps.tiles import new_tile, padded
+from kfast.sweeps.sparse_counts import Hosting
+from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
 
 __all__ = ["RANGE_SCENARIOS", "SWEEP_COUNTS", "Progress", "SweepWork", "check_counts",
     "sweep_schema", "words_of"]

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import arguments
+from kfast.analysis.loss_chances import Sets
 from kfast.analysis.replica_sets import BrokerSets, Counts, group_sets, list_by_broker, live_brokers
 from kfast.analysis.restart_readiness import Readiness
-from kfast.analysis.risk.chance import Sets
 from kfast.arguments import whole
 from kfast.errors import ArgumentError
 from kfast.kernels import risk as kernel
