@@ -85,8 +85,6 @@ class Controller:
         self.store = store
         self.active = True
         self.deletion_hints = DeletionHints()
-        # Where the state is a part of a cluster: scopes in which other parts resume deletions.
-        self.resumed_elsewhere: frozenset[str] = frozenset()
         self.journal = Journal(state, journal, self.profile)
         self.replica_state_machine = ReplicaStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile
@@ -317,8 +315,6 @@ class Controller:
         self.checked(self.replica_state_machine.run(others, ReplicaState.OFFLINE, died))
         if len(queued):
             topic_deletion.fail_replica_deletion(self, queued)
-        elif self.resumed_elsewhere:
-            topic_deletion.resume_elsewhere(self)
         if self.profile.announces_unless_elected:
             announced = not len(others) and not results.any_elected
         else:

@@ -349,7 +349,6 @@ def enable_unclean_leader_election(
         if topics is None:
             controller.checked(machine.trigger_online())
         for topic in topics or ():
-            with controller.journal.within(f"topic {topic}"):
-                controller.checked(machine.trigger_online([topic]))
+            controller.checked(machine.trigger_online([topic]))
 
     return controller.attempt("enable_unclean_leader_election", steps)

@@ -19,7 +19,6 @@ from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.reassignment_steps import (
     move,
     move_leaders,
-    name_of,
     read_records,
     stop_removed,
     touch,
@@ -166,8 +165,7 @@ def _complete(controller: Controller, row: int) -> None:
     controller.journal.prefix = "B8: "
     controller.send_update_metadata("announce the assignment", state.registered, at)
     controller.journal.prefix = ""
-    with controller.journal.within(f"reassignment of {name_of(state, row)}"):
-        topic_deletion.resume_deletion_for(controller, state.topic_row[at])
+    topic_deletion.resume_deletion_for(controller, state.topic_row[at])
 
 
 def _assign_targets(controller: Controller, row: Rows, targets: tuple[int, ...]) -> Slots:

@@ -22,7 +22,6 @@ from kfast.controllers.zk.reassignment_steps import (
     forget_orders,
     move,
     move_leaders,
-    name_of,
     read_records,
     stop_removed,
     touch,
@@ -177,5 +176,4 @@ def _complete(controller: Controller, rows: Rows) -> None:
     controller.journal.prefix = ""
     if state.any_queued:
         topics = np.unique(state.topic_row[rows])
-        with controller.journal.within(f"reassignment of {name_of(state, rows[0])}"):
-            topic_deletion.resume_deletion_for(controller, topics)
+        topic_deletion.resume_deletion_for(controller, topics)

@@ -72,11 +72,6 @@ class Targets:
         return Targets(offsets, self.broker_ids[at])
 
 
-def name_of(state: ClusterState, row: int) -> str:
-    """Name of a partition, as topic-number."""
-    return f"{state.topic[int(state.topic_row[row])].as_py()}-{state.partition[row]}"
-
-
 def write_assignment(controller: Controller, row: int) -> None:
     """Write the topic's assignments as they are in memory, all of them."""
     state, store = controller.state, controller.store

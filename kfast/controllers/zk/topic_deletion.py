@@ -81,8 +81,6 @@ def delete_topics(controller: Controller, topics: Sequence[str]) -> Outcome:
                 moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
                 state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
             enqueue(controller, known)
-        else:
-            resume_elsewhere(controller)
 
     outcome = controller.attempt(event, steps)
     outcome.notes = tuple(notes)
@@ -157,27 +155,18 @@ def acknowledge_deletions(
     found = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
     hosted, slots, begin = _by_broker(state, found)
     hosting_some = np.diff(begin) > 0
-    scopes = [f"answer of broker {broker}" for broker in state.broker_id.tolist()]
-    elsewhere = np.asarray([scope in controller.resumed_elsewhere for scope in scopes], np.bool_)
 
     def steps() -> None:
-        journal = controller.journal
         if len(found) and _answer_as_one(controller) and not (hosting_some & ~chosen).any():
             action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
-            journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
-            last = scopes[np.flatnonzero(hosting_some)[-1]]
-            with journal.within(last):
-                complete_replicas(controller, found)
-            journal.resumed += [scopes[at] for at in np.flatnonzero(hosting_some)[:-1]]
+            controller.journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
+            complete_replicas(controller, found)
             return
-        for broker in np.flatnonzero(chosen & (hosting_some | elsewhere)).tolist():
+        for broker in np.flatnonzero(chosen & hosting_some).tolist():
             part = slice(begin[broker], begin[broker + 1])
             heeded = _heeded(controller)[state.topic_row[hosted[part]]]
-            with journal.within(scopes[broker]):
-                if heeded.any():
-                    complete_replicas(controller, choose(hosted[part], slots[part], heeded))
-                else:
-                    resume_elsewhere(controller)
+            if heeded.any():
+                complete_replicas(controller, choose(hosted[part], slots[part], heeded))
 
     return controller.attempt("acknowledge_deletions", steps)
 
@@ -250,8 +239,6 @@ def resume_deletion_for(controller: Controller, topics: Rows) -> None:
     if queued.size:
         state.topic_flags[queued] &= 255 - mutators.INELIGIBLE
         resume_deletions(controller)
-    else:
-        resume_elsewhere(controller)
 
 
 def fail_replica_deletion(controller: Controller, replicas: Replicas) -> None:
@@ -281,46 +268,15 @@ def resume_deletions(controller: Controller) -> None:
 
     Since 2.5 all topics take each of these steps together; before, one topic after the other.
     """
-    state, journal = controller.state, controller.journal
-    if not state.delete_topic_enabled or not state.any_queued:
-        return
-    journal.resumed.append(journal.scope)
-    _resume_all(controller)
-
-
-def resume_elsewhere(controller: Controller) -> None:
-    """Go on where another part of the cluster resumes deletions, which on one machine are one.
-
-    A topic that waits is looked at again whenever any topic is.
-    """
-    if controller.state.any_queued and controller.journal.scope in controller.resumed_elsewhere:
-        _resume_all(controller)
-
-
-def would_resume(controller: Controller) -> bool:
-    """Whether resuming deletions now would change anything."""
     state = controller.state
     if not state.delete_topic_enabled or not state.any_queued:
-        return False
-    for topic in queued_topics(state).tolist():
-        status = controller.deletion_hints.status(state, topic)
-        held = status & SOME_STARTED or state.topic_ineligible[topic]
-        if status & (ALL_SUCCESSFUL | SOME_WITHOUT_ENTRY) or not held:
-            return True
-        if status & SOME_INELIGIBLE and not status & SOME_STARTED:
-            return True
-    return False
-
-
-def _resume_all(controller: Controller) -> None:
-    state, journal = controller.state, controller.journal
+        return
     topics = queued_topics(state)
     if controller.profile.batches_deletions:
         _resume(controller, topics)
         return
     for at in _by_name(state, topics).tolist():
-        with journal.within(f"topic {state.topic[int(topics[at])].as_py()}"):
-            _resume(controller, topics[at : at + 1])
+        _resume(controller, topics[at : at + 1])
 
 
 def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
@@ -329,7 +285,7 @@ def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
 
 
 def _resume(controller: Controller, topics: Rows) -> None:
-    state, journal = controller.state, controller.journal
+    state = controller.state
     done, retry, go = [], [], []
     for topic in controller.deletion_hints.undecided(state, topics).tolist():
         status = controller.deletion_hints.status(state, topic)
@@ -344,14 +300,11 @@ def _resume(controller: Controller, topics: Rows) -> None:
             if not state.topic_ineligible[topic]:
                 go.append(topic)
     if done:
-        with journal.within("finish deletion"):
-            finish_deletion(controller, np.asarray(done, np.int32))
+        finish_deletion(controller, np.asarray(done, np.int32))
     if retry:
         halted = in_state(
             state, rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
         )
-        with journal.within("retry deletion"):
-            controller.checked(controller.replica_state_machine.run(halted, ReplicaState.OFFLINE))
+        controller.checked(controller.replica_state_machine.run(halted, ReplicaState.OFFLINE))
     if go:
-        with journal.within("start deletion"):
-            start_deletion(controller, np.asarray(go, np.int32))
+        start_deletion(controller, np.asarray(go, np.int32))
