@@ -58,7 +58,7 @@ LOCK = ".lock"
 TURN = ".turn"
 """File with a random number: of the run that may write here."""
 
-TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 128 << 20
+TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 48 << 20
 """Size of the files that a task is given, about: seconds of work, which flat files take less of."""
 
 _TAKEN_FOR_UP, _TAKEN_FOR_DOWN, _SHOWN = range(3)

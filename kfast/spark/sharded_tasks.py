@@ -27,10 +27,7 @@ from kfast.controllers import Controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred
 from kfast.io import SourceTables, gather
-from kfast.io.arrow import metadata_of
-from kfast.io.flat_pages import PAGE_ROWS, StatePages
-from kfast.io.flat_reader import open_pages
-from kfast.io.parquet import write_parquet
+from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.text import writing
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
@@ -48,9 +45,16 @@ from kfast.spark.dataset import FLAT, Dataset, check_turn, digest_names
 from kfast.state import ClusterState
 from kfast.state.census import CensusSums
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import Arena, can_be_flat, is_flat, place_topics, without_free_rows
+from kfast.state.flat import (
+    BLOCK_ROWS,
+    Arena,
+    can_be_flat,
+    is_flat,
+    place_topics,
+    to_flat,
+    without_free_rows,
+)
 from kfast.state.loading_flat import load as load_flat
-from kfast.state.loading_flat import load_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
@@ -152,26 +156,14 @@ class Run:
 
         A flat one lies in `room`, and is overwritten by the next.
         """
-        state = self._read_pages(self.dataset.files[number], room)
-        if state is None:
-            tables = gather(self.dataset.files[number])
-            common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
-            if is_flat(tables.partitions):
-                state = load_flat(*common, source=tables.source, room=room)
-            else:
-                state = ClusterState.from_tables(*common, source=tables.source)
+        tables = gather(self.dataset.files[number])
+        common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
+        if is_flat(tables.partitions):
+            state = load_flat(*common, source=tables.source, room=room)
+        else:
+            state = ClusterState.from_tables(*common, source=tables.source)
         state.scan_hosting()
         return Controller(state, journal=self.journal, profile=self.profile)
-
-    def _read_pages(self, file: str, room: Arena) -> ClusterState | None:
-        """A shard as kfast writes it; None for any other."""
-        opened = open_pages(file, room)
-        if opened is None:
-            return None
-        (tables, rows), common = opened, self.dataset
-        return load_rows(
-            common.brokers, tables.topics, rows, common.cluster, file, (), None, room
-        )
 
 
 @dataclass
@@ -286,30 +278,23 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Arena) -> None:
 
 
 def _finish(state: ClusterState, sums: Sums, form: str, room: Arena) -> None:
-    """Sum up a shard's state and write it, visiting its rows while they are in the cache."""
+    """Sum up a shard's state, visiting its rows while they are in the cache, and write it."""
     n = state.n_partitions
     census, digest = CensusSums(state), RowDigest(state)
-    pages = StatePages(state, room) if form == FLAT and can_be_flat(state) else None
-    # Of no rows too, so that the file has columns.
-    for start in range(0, max(n, 1), PAGE_ROWS):
-        stop = min(start + PAGE_ROWS, n)
-        census.add(start, stop)
-        digest.add(start, stop)
-        if pages is not None:
-            pages.add(start, stop)
+    for start in range(0, n, BLOCK_ROWS):
+        for part in (census, digest):
+            part.add(start, min(start + BLOCK_ROWS, n))
     sums.partitions += n
     sums.census.update(census.counts)
     loads = [pa.array(column.copy()) for column in census.per_broker.T]
     sums.brokers.append(pa.table([pa.array(state.broker_id), *loads], schema=BROKERS))
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
-    partitions = pa.table({}) if pages is not None else state.to_tables().partitions
+    flat = form == FLAT and can_be_flat(state)
+    partitions = to_flat(state, room=room) if flat else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
     with writing(sums.written[-1], durable=False) as file:
-        if pages is None:
-            write_parquet(tables, file)
-        else:
-            pages.write(file, metadata_of(tables))
+        (write_flat if flat else write_parquet)(tables, file)
 
 
 def _give_back(files: Sequence[Path]) -> None:

@@ -1,4 +1,7 @@
-"""Random events over shards are the events on one machine; without a session."""
+"""Random events over shards are the events on one machine; without a session.
+
+Sections are those of docs/controller.md.
+"""
 
 from __future__ import annotations
 
