@@ -1198,15 +1198,12 @@ FLEET = ResultTable(
         *(replace(column, nullable=True) for column in SWEEP.columns),
     ),
 )
-_SCOPE = (
-    ResultColumn("scope", _TEXT, "whose answer, topic or phase the step is for; else empty"),
-    ResultColumn("occurrence", _INT32, "what tells steps of one action and scope apart"),
-)
+_OCCURRENCE = ResultColumn("occurrence", _INT32, "what tells steps of one action apart")
 SHARDED_REQUESTS = ResultTable(
     "sharded.requests", "kfast.spark.fail(...).requests",
     "events, steps, kinds of requests and brokers that get some",
     (
-        _EVENT, _ACTION, *_SCOPE, _KIND, _BROKER_ID,
+        _EVENT, _ACTION, _OCCURRENCE, _KIND, _BROKER_ID,
         *_counts(("requests", "requests sent"), ("partitions", "partitions in them")),
     ),
 )
@@ -1236,18 +1233,6 @@ def _of_shards(table: ResultTable, name: str) -> ResultTable:
 
 SHARDED_TRANSITIONS = _of_shards(TRANSITIONS, "transitions")
 SHARDED_ELECTIONS = _of_shards(ELECTIONS, "elections")
-SHARDED_REPLIES = ResultTable(
-    "sharded.replies", "kfast.spark.fail(...).replies, of an election", REPLIES.rows,
-    tuple(column for column in REPLIES.columns if column.name != "partition_row"),
-)
-SHARDED_REASSIGNMENTS = ResultTable(
-    "sharded.reassignments", "kfast.spark.fail(...).replies, of a reassignment",
-    "partitions of the plan, in its order",
-    (
-        _TOPIC, _PARTITION,
-        ResultColumn("error", _TEXT, "Kafka's error; null where it was started", True),
-    ),
-)
 _WORST_CASE = (
     ResultColumn("worst", _INT64, "the count in the worst scenario"),
     ResultColumn("worst_scenario", _INT64, "number of the first scenario that is so bad"),
@@ -1292,7 +1277,7 @@ RESULTS = (
     READINESS_PARTITIONS, READINESS_TOPICS, RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS,
     RISK_BROKERS, RISK_PAIRS, RISK_WORST, RISK_LOST, RISK_CHANCES, FACTS, TIMELINE, OUTAGES,
     REPLICAS_TABLE, ASSUMPTIONS_TABLE, FLEET, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
-    PREFERRED_LEADERS, SHARDED_REPLIES, SHARDED_REASSIGNMENTS, SHARDED_TRANSITIONS,
-    SHARDED_ELECTIONS, PIPELINE_RUN, PIPELINE_SUMMARIES, PIPELINE_ALERTS,
+    PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, PIPELINE_RUN, PIPELINE_SUMMARIES,
+    PIPELINE_ALERTS,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
-    from kfast.controllers.zk.broker_groups import SharedGroups
     from kfast.controllers.zk.controller import Controller
     from kfast.controllers.zk.policy import (
         first_candidate,
@@ -41,7 +40,6 @@ __all__ = [
     "ZK_3_9",
     "Controller",
     "Profile",
-    "SharedGroups",
     "find_profile",
     "first_candidate",
     "led_least",
@@ -52,7 +50,6 @@ __all__ = [
 ]
 
 load_lazily(__name__, {
-    "zk.broker_groups": "SharedGroups",
     "zk.controller": "Controller",
     "zk.policy": "first_candidate led_least number_racks stay_in_rack",
     "zk.profiles": (

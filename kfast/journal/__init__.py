@@ -55,7 +55,7 @@ class Journal:
         self.state = state
         self.profile = profile
         self.level = cast(Literal["off", "counts", "full"], level)
-        self.each, self.scope = False, ""
+        self.each = False
         self.begin()
 
     @contextlib.contextmanager
@@ -67,28 +67,14 @@ class Journal:
         finally:
             self.each, self.prefix = False, ""
 
-    @contextlib.contextmanager
-    def within(self, scope: str) -> Iterator[None]:
-        """Steps within are for somebody's answer, some topic, or a part of an event (`scopes`)."""
-        before: str = self.scope
-        self.scope = f"{before}: {scope}" if before else scope
-        try:
-            yield
-        finally:
-            self.scope = before
-
     def _name_steps(self, action: str, n: int = 1) -> None:
         """Begin the next steps."""
         self.actions += [self.prefix + action] * n
-        self.scopes += [self.scope] * n
 
     def begin(self) -> None:
         """Forget what was recorded."""
         self.prefix = ""
-        self.scope = ""
         self.actions: list[str] = []
-        self.scopes: list[str] = []
-        self.resumed: list[str] = []
         self.totals: list[StepTotals] = []
         self.sent: list[Sent | SentSteps] = []
         self.batches: list[dict[str, Any]] = []
@@ -357,8 +343,7 @@ class Journal:
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""
         outcome = Outcome(event, self.level)
-        outcome.actions, outcome.scopes = tuple(self.actions), tuple(self.scopes)
-        outcome.resumed = frozenset(self.resumed)
+        outcome.actions = tuple(self.actions)
         outcome.batches = self.batches
         outcome.totals, outcome.sent = self.totals, self.sent
         outcome.broker_id = self.state.broker_id

@@ -206,12 +206,6 @@ class Outcome:
         Totals; read when asked for.
     actions : tuple of str
         What was done, in order; as a table in `steps`.
-    scopes : tuple of str
-        Of each action, what it was done for where an event does it for many: a broker's answer, a
-        topic, a phase of deletion. The same action for the same scope is one step in every part of
-        a cluster.
-    resumed : frozenset of str
-        Scopes in which deletions were resumed.
     transitions, elections, refusals, additions, requests, update_metadata,
     update_metadata_brokers : pa.Table
         Every row; only at level `full`. Each is made when it is first asked for. `kfast.schema`
@@ -250,8 +244,6 @@ class Outcome:
         self.event = event
         self.level = level
         self.actions: tuple[str, ...] = ()
-        self.scopes: tuple[str, ...] = ()
-        self.resumed: frozenset[str] = frozenset()
         self.totals: list[StepTotals] = []
         self.sent: list[Sent | SentSteps] = []
         self.broker_id: Rows = np.empty(0, np.int32)

@@ -16,11 +16,11 @@ from kfast.lazy_names import load_lazily
 require_extra("spark", "kfast.spark")
 
 if TYPE_CHECKING:
+    from kfast.spark.dataset import split
     from kfast.spark.details import sweep_brokers, sweep_partitions
     from kfast.spark.fleets import fleet
     from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
     from kfast.spark.sharded import ShardedOutcome, fail
-    from kfast.spark.splitting import split
     from kfast.spark.sweeps import scenario_rows, sweep
     from kfast.spark.workers import check_workers
 
@@ -41,11 +41,11 @@ __all__ = [
 ]
 
 load_lazily(__name__, {
+    "dataset": "split",
     "details": "sweep_brokers sweep_partitions",
     "fleets": "fleet",
     "frames": "ClusterFrames from_dataframes to_dataframe to_dataframes",
     "sharded": "ShardedOutcome fail",
-    "splitting": "split",
     "sweeps": "scenario_rows sweep",
     "workers": "check_workers",
 })

@@ -1,4 +1,4 @@
-"""A cluster that lies in many files, each with whole topics: what it has in common.
+"""A cluster that lies in many files of whole topics: found, split from memory, locked for a run.
 
 The files are Parquet, Arrow or describe texts. Brokers and settings are those of the whole cluster,
 so a first look gathers them from every file; of a Parquet file that kfast wrote it reads the footer
@@ -8,7 +8,10 @@ however the files are named: by their folder, a glob, or one by one.
 
 from __future__ import annotations
 
+import fcntl
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,32 +23,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kfast.errors import InputError
-from kfast.io import SourceTables, read_tables
+from kfast.arguments import check_instance
+from kfast.errors import ArgumentError, InputError
+from kfast.io import SourceTables, read_tables, write
 from kfast.io.arrow import extract
+from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.tables import add_defaults, registered
+from kfast.io.text import writing
 from kfast.kernels import digests
-from kfast.spark.paths import deal, find_files, find_roots
+from kfast.spark.paths import deal, find_files, find_roots, folder_with
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
-from kfast.state.flat import is_flat
+from kfast.state.flat import Arena, can_be_flat, is_flat, to_flat
+from kfast.state.freeing import present_topics
+from kfast.state.tables import small_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "CLUSTER_FILE",
-    "Dataset",
-    "check_topics",
-    "digest_names",
-    "look_at",
+    "CLUSTER_FILE", "FLAT", "LISTS", "Dataset", "check_topics", "check_turn", "digest_names",
+    "empty_folder", "locked", "look_at", "output_folder", "split",
 ]
 
 CLUSTER_FILE = "_cluster.arrow"
 """Name of the file with the brokers and settings of a dataset; it has no partitions."""
 
-TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 128 << 20
+FLAT, LISTS = "parquet-flat", "parquet"
+"""Forms of shards: plain integers, or lists; both Parquet."""
+
+FOLDERS = ("state", "requests", "transitions", "elections")
+LOCK = ".lock"
+TURN = ".turn"
+"""File with a random number: of the run that may write here."""
+
+TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 48 << 20
 """Size of the files that a task is given, about: seconds of work, which flat files take less of."""
 
 _TAKEN_FOR_UP, _TAKEN_FOR_DOWN, _SHOWN = range(3)
@@ -327,3 +340,169 @@ def _merge_clusters(looked: pa.Table) -> pa.Table | None:
                 f" {whence}; the files of a dataset must agree"
             )
     return found
+
+
+# --- a dataset of a cluster in memory ----------------------------------------------------------
+
+
+def split(
+    state: ClusterState, folder: str | Path, *, shards: int, form: str = FLAT
+) -> list[str]:
+    """Write a cluster as a dataset that `kfast.spark.fail` reads.
+
+    Parameters
+    ----------
+    folder : path
+        Made if need be; it must be empty.
+    shards : int
+        How many files, of about equal size, each with whole topics: at most one for each topic.
+    form : {"parquet-flat", "parquet"}
+        Plain integers or lists: see `docs/formats.md`. What the first cannot hold is written in
+        the second.
+
+    Returns
+    -------
+    list of str
+        The files of partitions.
+
+    Raises
+    ------
+    ArgumentError
+        The folder holds something; there are to be no shards.
+    """
+    check_instance("state", state, ClusterState)
+    root = Path(folder)
+    if form not in (FLAT, LISTS):
+        raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
+    if shards < 1:
+        raise ArgumentError(f"shards is {shards}: at least 1 is allowed")
+    if root.is_dir() and any(root.iterdir()):
+        raise ArgumentError(f"folder {root} is not empty")
+    root.mkdir(parents=True, exist_ok=True)
+    state = _in_order(state)
+    brokers, topics, cluster = small_tables(state)
+    flat = form == FLAT and can_be_flat(state)
+    lists = None if flat else state.to_tables().partitions
+    room, files = Arena(), []
+    for number, (start, stop, first, last) in enumerate(_pieces(state, shards)):
+        part = to_flat(state, start, stop, room=room) if lists is None else lists[start:stop]
+        tables = SourceTables("", part, topics[first:last], brokers, cluster)
+        files.append(str(root / f"shard-{number:06}.parquet"))
+        with writing(files[-1], durable=False) as file:
+            (write_flat if flat else write_parquet)(tables, file)
+    common = ClusterState.from_tables(brokers, None, None, cluster).to_tables()
+    write(
+        SourceTables("", common.partitions, common.topics, brokers, cluster), root / CLUSTER_FILE
+    )
+    return files
+
+
+def _in_order(state: ClusterState) -> ClusterState:
+    """The cluster with its topics in rows one after the other, and every row in use."""
+    if present_topics(state).all() and not state.free_rows.size and (
+        state.topic_row[1:] >= state.topic_row[:-1]
+    ).all():
+        return state
+    whole = state.to_tables()
+    return ClusterState.from_tables(
+        whole.brokers, whole.topics, _by_topic_row(whole.partitions, whole.topics), whole.cluster
+    )
+
+
+def _by_topic_row(partitions: pa.Table, topics: pa.Table) -> pa.Table:
+    rows = pc.index_in(partitions["topic"], topics["topic"].combine_chunks())
+    order = np.lexsort((partitions["partition"].to_numpy(), rows.to_numpy()))
+    return partitions.take(pa.array(order))
+
+
+def _pieces(state: ClusterState, shards: int) -> Iterator[tuple[int, int, int, int]]:
+    """First and last row, and first and last topic, of each shard; none without a partition."""
+    n = state.n_partitions
+    begins = np.flatnonzero(np.diff(state.topic_row, prepend=-1))
+    wanted = np.arange(1, shards) * n // shards
+    cuts = begins[np.minimum(np.searchsorted(begins, wanted), max(begins.size - 1, 0))]
+    rows = np.unique(np.concatenate([[0], cuts[:n], [n]])) if n else np.array([0, 0])
+    topics = np.concatenate([[0], state.topic_row[rows[1:-1]], [state.n_topics]])
+    for at in range(rows.size - 1):
+        yield int(rows[at]), int(rows[at + 1]), int(topics[at]), int(topics[at + 1])
+
+
+# --- the folder that a run writes to ----------------------------------------------------------
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Be alone in a folder; a process that ends, or is killed, lets go of its lock.
+
+    Raises
+    ------
+    ArgumentError
+        Somebody else is at work there, and nobody is to wait.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ArgumentError(
+                f"output {folder} is being written by another run; give another folder, or wait"
+            ) from None
+        yield
+
+
+@contextmanager
+def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
+    """Take a folder for as long as a run lasts; nothing in it is changed yet.
+
+    Raises
+    ------
+    ArgumentError
+        It is a file, the dataset or something else lies in it, it lies in the dataset, or another
+        run is at work there.
+    """
+    root = Path(str(output).removeprefix("file:")).absolute()
+    source = Path(str(dataset).removeprefix("file:")).absolute()
+    if root == source or root in source.parents:
+        raise ArgumentError(f"output {root} holds the dataset {source}, which would be replaced")
+    around = folder_with(root, dataset)
+    if around is not None:
+        raise ArgumentError(f"output {root} lies in {around}, so it would be taken for shards")
+    _check_own(root)
+    with locked(root, wait=False):
+        _check_own(root)
+        yield root
+
+
+def empty_folder(root: Path) -> str:
+    """Remove what an earlier run left; gives the turn that tasks show to `check_turn`."""
+    turn = secrets.token_hex(8)
+    # Without this file what is left of an earlier run is no dataset any more.
+    (root / "state" / CLUSTER_FILE).unlink(missing_ok=True)
+    (root / TURN).write_text(turn)
+    for name in FOLDERS:
+        (root / name).mkdir(exist_ok=True)
+        for old in (root / name).iterdir():
+            old.unlink(missing_ok=True)
+    return turn
+
+
+def _check_own(root: Path) -> None:
+    """Refuse a folder that holds anything but what runs leave there."""
+    if root.exists() and not root.is_dir():
+        raise ArgumentError(f"output {root} is a file; a folder is needed")
+    known = (*FOLDERS, LOCK, TURN)
+    strange = [p.name for p in root.iterdir() if p.name not in known] if root.is_dir() else []
+    if strange:
+        raise ArgumentError(f"output {root} holds something else: {', '.join(sorted(strange)[:5])}")
+
+
+def check_turn(folder: str, turn: str) -> None:
+    """Refuse to write where another run has begun: tasks can outlive the driver of theirs.
+
+    Raises
+    ------
+    InputError
+        The folder is another run's by now.
+    """
+    if (Path(folder) / TURN).read_text() != turn:
+        raise InputError(f"output {folder} was taken by another run; this one has ended")

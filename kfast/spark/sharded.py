@@ -2,18 +2,20 @@
 
 Elections and state changes are local to a partition, so every shard goes its own way. Some things
 are not. A broker gets one request where many shards have something to tell it, the brokers are told
-of each other only where no shard has told them already, and what no shard knows is answered once:
-this is put together afterwards. A rebalance asks what share of a broker's partitions others lead,
-an election fails where one partition has no leadership, and up to Kafka 2.0 no reassignment begins
-beside another: this is counted before. Topics that are to be deleted may wait for each other: where
-they do, the events happen again, with what was learned.
+of each other only where no shard has told them already: this is put together afterwards. A
+rebalance asks what share of a broker's partitions others lead, and an election fails where one
+partition has no leadership: this is counted before. The order in which brokers that fail together
+are taken depends on all that have replicas, in whatever shard: where a shard did not know of one,
+the events happen again, with what was learned. Events that name topics are refused: one machine
+does them.
 
-Source: docs/controller.md, sections 5, 6.2, 6.7, 6.8 and 6.12.
+Source: docs/controller.md, sections 2.3, 5, 6.2, 6.7 and 6.8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,40 +24,40 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions
 
 from kfast import arguments
-from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile
+from kfast.controllers import DEFAULT_PROFILE, Controller, Profile, find_profile
 from kfast.controllers.zk.leader_election import count_reassigned, count_without_leadership
-from kfast.errors import ArgumentError, InvariantError
+from kfast.errors import ArgumentError, InputError, InvariantError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
-from kfast.spark.dataset import CLUSTER_FILE, check_topics, look_at
-from kfast.spark.folders import empty_folder, output_folder
-from kfast.spark.joining import join_errors, read_requests, sum_counts
-from kfast.spark.parts import CHECKED, Part, Rehearsal, check_names, join_parts, rehearse
+from kfast.schema import SHARDED_COUNTS
+from kfast.spark.columns import spark_schema
+from kfast.spark.dataset import (
+    CLUSTER_FILE,
+    FLAT,
+    LISTS,
+    check_topics,
+    empty_folder,
+    look_at,
+    output_folder,
+)
 from kfast.spark.paths import check_tasks
-from kfast.spark.resuming import BrokerGroups, Resumes, share_between_shards
 from kfast.spark.sharded_tasks import (
     BROKERS,
     DONE,
-    NUMBER,
-    PLACES,
-    PREFERRED,
-    add_up,
-    count_hand,
-    known_hand,
-    run_hand,
-    sum_hand,
-)
-from kfast.spark.shards import (
     ELECT,
-    FLAT,
-    LISTS,
-    REASSIGN,
+    NUMBER,
+    PREFERRED,
     REBALANCE,
+    REQUESTS,
     EventCall,
     Run,
-    parse_events,
+    add_up,
+    count_hand,
+    run_hand,
+    sum_hand,
 )
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import collect
@@ -67,7 +69,32 @@ from kfast.state.display import Summary, summary_html, summary_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ShardedOutcome", "fail"]
+__all__ = ["EVENTS", "ShardedOutcome", "fail", "parse_events"]
+
+UNCLEAN = "enable_unclean_leader_election"
+EVENTS = {
+    "on_controller_failover": (None,),
+    "on_broker_failure": (list,),
+    "on_broker_startup": (list, dict),
+    "controlled_shutdown": (int,),
+    REBALANCE: (None, int, float),
+    "catch_up": (list,),
+    ELECT: (None, dict),
+    UNCLEAN: (None,),
+}
+"""Events of a sharded cluster: methods of `Controller`, and what their argument may be."""
+
+NAMING_TOPICS = (
+    "on_topic_change", "on_partition_modifications", "delete_topics", "acknowledge_deletions",
+    "alter_partition_reassignments", "reassign_partitions",
+)
+"""Events about topics by name, which shards refuse."""
+
+ELECTION = ("type", "trigger")
+"""What an election may be given, by name."""
+
+ANNOUNCEMENT = "announce the live brokers"
+"""Action that a failure takes only where it has nothing else to tell."""
 
 
 @dataclass(frozen=True)
@@ -85,20 +112,13 @@ class ShardedOutcome:
         event (number), name, kind (transition, code, reply, total), item, count.
     errors : tuple of str or None
         Of each event, why it was refused as a whole: `Outcome.error`.
-    replies : tuple of pa.Table or None
-        Of each event that names partitions, the answers: to an election as `Outcome.replies`, in
-        the order of the files; to a reassignment topic, partition and error (null: started).
-    notes : tuple of tuple of str
-        Of each event that deletes topics, what was left out: `Outcome.notes`.
     imbalance : tuple of pa.Table
         Of each rebalance: what it was decided on, broker_id, preferred, led_by_others.
     brokers : pa.Table
         broker_id, leaders, replicas, in_sync afterwards.
     requests : DataFrame
-        event, action, scope (the broker's answer, the topic or the phase of a deletion that it is
-        for, where it is for one), occurrence (in a rebalance: the broker that gets its partitions
-        back; where brokers caught up: the leader that says so), kind, broker_id, requests,
-        partitions.
+        event, action, occurrence (in a rebalance: the broker that gets its partitions back; where
+        brokers caught up: the leader that says so), kind, broker_id, requests, partitions.
     state : str
         Folder of the new state, which is a dataset again.
     transitions, elections : DataFrame or None
@@ -112,8 +132,6 @@ class ShardedOutcome:
     census: dict[str, int]
     counts: pa.Table
     errors: tuple[str | None, ...]
-    replies: tuple[pa.Table | None, ...]
-    notes: tuple[tuple[str, ...], ...]
     imbalance: tuple[pa.Table, ...]
     brokers: pa.Table
     state: str
@@ -133,17 +151,15 @@ class ShardedOutcome:
         Raises
         ------
         ArgumentError
-            Topics were being deleted, by a profile up to 1.1, which tells of all their partitions
-            in every UpdateMetadata: what the others would have added is not known in a shard.
+            Topics of one file were being deleted: which requests that adds beside those of the
+            other files is not known.
         """
-        old = find_profile(self.run.profile).metadata_has_deleted
-        if old and self.deleting and len(self.run.dataset.files) > 1:
+        if self.deleting and len(self.run.dataset.files) > 1:
             raise ArgumentError(
-                f"profile {self.run.profile} names all partitions of topics that are to be deleted"
-                " in every UpdateMetadata; over files that go their own way these requests are not"
-                " known"
+                "topics of one file were being deleted; over files that go their own way the"
+                f" requests are not known; {ONE_MACHINE}"
             )
-        return read_requests(self.spark, self.run)
+        return _read_requests(self.spark, self.run)
 
     @property
     def fullest_broker(self) -> tuple[int, int]:
@@ -193,8 +209,7 @@ def fail(
     output : path
         Folder for what comes out; new or empty, or of an earlier run, which is replaced.
     events : iterable of str or (str, argument), optional
-        Events instead: names of `shards.EVENTS`, with their argument. New topics of
-        `on_topic_change` go to the file that the hash of their name says.
+        Events instead: names of `EVENTS`, with their argument. Events that name topics are refused.
     journal : {"off", "counts", "full"}
         With "full", every transition and election is written too.
     profile : str
@@ -210,11 +225,12 @@ def fail(
     Raises
     ------
     ArgumentError
-        An event cannot be, for these brokers or topics; the output is in the way, or another run
-        is at work there. Nothing was written.
+        An event names topics, or cannot be for these brokers; the output is in the way, or another
+        run is at work there. Nothing was written.
     InputError
-        The files are not shards of one cluster, or an event ended with an error in some of them
-        only. This may come out at the end: what was written then has no `_cluster.arrow`.
+        The files are not shards of one cluster, topics in two of them are being deleted, or an
+        event ended with an error in some of them only. This may come out at the end: what was
+        written then has no `_cluster.arrow`.
     """
     rules = find_profile(profile)
     check_tasks(tasks)
@@ -230,7 +246,7 @@ def fail(
     )
     whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
     state = ClusterState.from_tables(whole.brokers, None, None, whole.cluster)
-    rehearsal = rehearse(state, wanted, rules)
+    _rehearse(state, wanted, rules)
     with output_folder(output, dataset) as root:
         folder = str(root)
         decided: list[EventCall] = []
@@ -239,7 +255,79 @@ def fail(
             decided.append(_look_ahead(spark, run, event, rules))
         turn = empty_folder(root)
         run = Run(whole, tuple(decided), journal, profile, folder, form, turn)
-        return _put_together(spark, *_happen(spark, run), rehearsal)
+        return _put_together(spark, *_happen(spark, run), state)
+
+
+# --- events ------------------------------------------------------------------------------------
+
+ONE_MACHINE = (
+    "run it on one machine, which holds 100 M partitions:"
+    " kfast.Controller(kfast.read(...)), or kfast.open(...).copy() of a saved state"
+)
+"""The way out of what shards refuse."""
+
+
+def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ...]:
+    """Check the names and arguments of events.
+
+    Raises
+    ------
+    ArgumentError
+        An event names topics, is unknown, or has an argument of another kind.
+    """
+    parsed = []
+    for item in events:
+        name, *rest = item if isinstance(item, tuple) else (item,)
+        argument = rest[0] if rest else None
+        partitions = isinstance(argument, dict) and argument.get("partitions") is not None
+        if name in NAMING_TOPICS or (name == UNCLEAN and argument is not None) or (
+            name == ELECT and partitions
+        ):
+            raise ArgumentError(
+                f"event {name} names topics, which a cluster in many files does not take;"
+                f" {ONE_MACHINE}"
+            )
+        if len(rest) > 1:
+            raise ArgumentError(
+                f"event {item!r} has {len(item)} parts; right is a name, or a name and its argument"
+            )
+        if name not in EVENTS:
+            raise ArgumentError(
+                f"event {name!r} is not one of a sharded cluster; allowed: {', '.join(EVENTS)}"
+            )
+        parsed.append(EventCall(name, _parse_argument(name, argument)))
+    return tuple(parsed)
+
+
+def _parse_argument(name: str, argument: Any) -> Any:
+    if isinstance(argument, (range, tuple, set, np.ndarray)):
+        argument = list(argument)
+    kinds = EVENTS[name]
+    if not any(argument is None if kind is None else isinstance(argument, kind) for kind in kinds):
+        shown = " or ".join("nothing" if kind is None else kind.__name__ for kind in kinds)
+        raise ArgumentError(f"event {name} takes {shown}; found {argument!r}")
+    if name == ELECT and not set(argument or {}) <= {*ELECTION, "partitions"}:
+        allowed = ", ".join(ELECTION)
+        raise ArgumentError(f"event {ELECT} takes a dict of {allowed}; found {argument!r}")
+    return arguments.broker_ids("brokers", argument).tolist() if (
+        isinstance(argument, list)
+    ) else argument
+
+
+def _rehearse(state: ClusterState, events: Iterable[EventCall], profile: Profile) -> None:
+    """Let the events happen to the brokers alone: the controller then checks the arguments.
+
+    Raises
+    ------
+    ArgumentError
+        An event cannot be, for these brokers.
+    """
+    controller = Controller(state, journal="off", profile=profile)
+    for event in events:
+        event.happen(controller)
+
+
+# --- before the run, and the run ---------------------------------------------------------------
 
 
 def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str, Any]]]:
@@ -248,16 +336,38 @@ def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str
     while True:
         done = collect(over_hands(spark, len(run.dataset.hands), partial(run_hand, run), DONE))
         done = done.sort_by("hand")
-        said = [msgspec.json.decode(item) for item in done["said"].to_pylist()]
-        resumes = msgspec.convert([r for hand in said for r in hand["resumes"]], list[Resumes])
-        groups = msgspec.convert([g for hand in said for g in hand["groups"]], list[BrokerGroups])
-        learned = share_between_shards(run.events, resumes, groups)
+        summaries = [msgspec.json.decode(item) for item in done["summary"].to_pylist()]
+        groups = [item for summary in summaries for item in summary["groups"]]
+        learned = _share_groups(run.events, groups)
         if learned is None:
-            return run, done, said
+            return run, done, summaries
         if learned in seen:
             raise InvariantError(f"shards learn of each other without end: {learned}")
         seen.append(learned)
         run = replace(run, events=learned)
+
+
+def _share_groups(
+    events: Sequence[EventCall], groups: Iterable[tuple[int, list[int]]]
+) -> tuple[EventCall, ...] | None:
+    """Events with the brokers whose order depends on all shards; None where each shard knew them.
+
+    Parameters
+    ----------
+    groups : iterable of (int, list of int)
+        Of each event and shard, the failed brokers that the shard knew of.
+    """
+    known: list[list[set[int]]] = [[] for _ in events]
+    for at, brokers in groups:
+        if brokers:
+            known[at].append(set(brokers))
+    for at, (event, shards) in enumerate(zip(events, known, strict=True)):
+        every = set().union(*shards)
+        if any(shard != every for shard in shards):
+            # What follows may be another story.
+            updated = replace(event, failed_groups=frozenset(every))
+            return (*events[:at], updated, *events[at + 1 :])
+    return None
 
 
 def _look_ahead(spark: SparkSession, run: Run, event: EventCall, rules: Profile) -> EventCall:
@@ -267,14 +377,8 @@ def _look_ahead(spark: SparkSession, run: Run, event: EventCall, rules: Profile)
         if not rules.rebalances_while_reassigning:
             event = replace(event, reassigned=_sum(spark, run, count_reassigned))
     elif event.name == ELECT and rules.filters_elections:
-        count = partial(count_without_leadership, partitions=event.argument.get("partitions"))
-        event = replace(event, without_leadership=_sum(spark, run, count))
-    elif event.name == REASSIGN and not rules.cancels_reassignments:
-        event = replace(event, reassigned=_sum(spark, run, count_reassigned))
-    elif event.name in CHECKED and event.argument is not None:
-        hands = len(run.dataset.hands)
-        known = collect(over_hands(spark, hands, partial(known_hand, run, event), PLACES))
-        check_names(event, set(known["place"].to_pylist()))
+        count = _sum(spark, run, count_without_leadership)
+        event = replace(event, without_leadership=count)
     return event
 
 
@@ -291,17 +395,21 @@ def _sum(spark: SparkSession, run: Run, count: Callable[[ClusterState], int]) ->
 
 
 def _put_together(
-    spark: SparkSession, run: Run, done: pa.Table, said: list[dict[str, Any]],
-    rehearsal: Rehearsal,
+    spark: SparkSession, run: Run, done: pa.Table, summaries: list[dict[str, Any]],
+    common: ClusterState,
 ) -> ShardedOutcome:
-    common = rehearsal.state
     topics = [item for hand in done["topics"].to_pylist() for item in hand]
     numbers = [number for hand in run.dataset.hands for number in hand]
     check_topics(run.dataset.files, [topics[at] for at in np.argsort(numbers).tolist()])
-    errors = join_errors(run, said)
-    answers = msgspec.convert([part for hand in said for part in hand["parts"]], list[Part])
-    wholes = join_parts(run.events, answers, rehearsal, errors)
-    parts = [msgspec.convert(item["digest"], DigestParts) for item in said]
+    deleting = sorted(number for summary in summaries for number in summary["deleting"])
+    if len(deleting) > 1:
+        first, other = (run.dataset.files[number] for number in deleting[:2])
+        raise InputError(
+            f"topics in {first} and in {other} are being deleted; their deletions wait for each"
+            f" other, which files that go their own way cannot do; {ONE_MACHINE}"
+        )
+    errors = _join_errors(run, summaries)
+    parts = [msgspec.convert(item["digest"], DigestParts) for item in summaries]
     digest = join_digests(parts, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
     loads = [pa.ipc.open_stream(item).read_all() for item in done["brokers"].to_pylist()]
@@ -310,11 +418,9 @@ def _put_together(
     outcome = ShardedOutcome(
         digest.together(),
         sum(done["partitions"].to_pylist()),
-        {key: sum(item["census"][key] for item in said) for key in CENSUS_METRICS},
-        sum_counts(run, said, wholes),
+        {key: sum(item["census"][key] for item in summaries) for key in CENSUS_METRICS},
+        _sum_counts(summaries),
         errors,
-        tuple(whole.replies for whole in wholes),
-        tuple(whole.notes for whole in wholes),
         tuple(event.counts for event in run.events if event.counts is not None),
         add_up(loads, BROKERS),
         str(folder / "state"),
@@ -322,7 +428,7 @@ def _put_together(
         spark.read.parquet(str(folder / "elections")) if full else None,
         spark,
         run,
-        any(hand["resumes"] for hand in said),
+        bool(deleting),
     )
     # The last of all: what has no such file is not the end of a run.
     tables = common.to_tables()
@@ -331,3 +437,49 @@ def _put_together(
         folder / "state" / CLUSTER_FILE,
     )
     return outcome
+
+
+# --- what the tasks give, put together ---------------------------------------------------------
+
+
+def _join_errors(run: Run, summaries: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
+    """The error of each event, which all shards must share: on one machine it ends the event."""
+    errors_of: list[set[str | None]] = [set() for _ in run.events]
+    for summary in summaries:
+        for at, error in summary["errors"]:
+            errors_of[at].add(error)
+    for event, errors in zip(run.events, errors_of, strict=True):
+        if len(errors) > 1:
+            shown = ", ".join(sorted(str(error) for error in errors if error is not None))
+            raise InputError(
+                f"event {event.name} ended with {shown} in some files only; on one machine it"
+                " ends there for the whole cluster, which files that go their own way cannot do"
+            )
+    return tuple(error for errors in errors_of for error in errors)
+
+
+def _sum_counts(summaries: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Counts of all tasks, by event, name, kind and item."""
+    summed: Counter[tuple[Any, ...]] = Counter()
+    for summary in summaries:
+        for *key, n in summary["counts"]:
+            summed[tuple(key)] += n
+    columns = zip(*((*key, summed[key]) for key in sorted(summed)), strict=True)
+    wanted = SHARDED_COUNTS.schema
+    return pa.table([*columns], schema=wanted) if summed else wanted.empty_table()
+
+
+def _read_requests(spark: SparkSession, run: Run) -> DataFrame:
+    """Requests of all tasks, put together as `sharded_tasks.join_requests` does."""
+    keys = ["event", "action", "occurrence", "kind", "broker_id"]
+    joined = functions.when(
+        functions.bool_or("alone"), functions.sum("requests")
+    ).otherwise(functions.max("requests"))
+    rows = spark.read.schema(spark_schema(REQUESTS)).parquet(str(Path(run.folder) / "requests"))
+    merged = rows.groupBy(*keys).agg(
+        joined.alias("requests"),
+        functions.sum("partitions").alias("partitions"),
+        functions.sum("shards").alias("shards"),
+    )
+    every = merged["shards"] == len(run.dataset.files)
+    return merged.where((merged["action"] != ANNOUNCEMENT) | every).drop("shards")

@@ -1,67 +1,76 @@
 """What a task does with the shards it is dealt: read, let the events happen, write, and sum up.
 
-What the driver needs of the shards is summed over a hand where it is made: a cluster of a thousand
-shards sends back a few rows.
+What the driver needs of the shards is summed up in each task: a cluster of a thousand shards sends
+back a few rows. A broker gets one request where many shards have something to tell it, so each step
+has a key that is the same in every shard.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kfast.controllers import Controller
+from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred
-from kfast.controllers.zk.topic_deletion import would_resume
-from kfast.io import SourceTables
-from kfast.io.arrow import metadata_of
-from kfast.io.flat_pages import PAGE_ROWS, StatePages
-from kfast.io.parquet import write_parquet
+from kfast.io import SourceTables, gather
+from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.text import writing
+from kfast.journal import Outcome
+from kfast.journal.outcome import KINDS
 from kfast.schema import (
     PREFERRED_LEADERS,
     SHARDED_BROKERS,
     SHARDED_ELECTIONS,
+    SHARDED_REQUESTS,
     SHARDED_TRANSITIONS,
+    AlterCode,
+    ResultTable,
+    columns_of,
 )
-from kfast.spark.dataset import digest_names
-from kfast.spark.folders import check_turn
-from kfast.spark.outcomes import counts_of, join_requests, requests_of, rows_of
-from kfast.spark.parts import Part, part_of, said_of
-from kfast.spark.resuming import BrokerGroups, Resumes, groups_of
-from kfast.spark.shards import FLAT, EventCall, Run
+from kfast.spark.dataset import FLAT, Dataset, check_turn, digest_names
 from kfast.state import ClusterState
 from kfast.state.census import CensusSums
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import Arena, can_be_flat, place_topics, without_free_rows
+from kfast.state.flat import (
+    BLOCK_ROWS,
+    Arena,
+    can_be_flat,
+    is_flat,
+    place_topics,
+    to_flat,
+    without_free_rows,
+)
+from kfast.state.loading_flat import load as load_flat
 from kfast.state.tables import small_tables
 
 __all__ = [
-    "BROKERS",
-    "DONE",
-    "NUMBER",
-    "PLACES",
-    "PREFERRED",
-    "add_up",
-    "count_hand",
-    "known_hand",
-    "run_hand",
-    "sum_hand",
+    "BROKERS", "DONE", "ELECT", "NUMBER", "PREFERRED", "REBALANCE", "REQUESTS",
+    "EventCall", "Run", "add_up", "count_hand", "run_hand", "sum_hand",
 ]
+
+REBALANCE, ELECT = "rebalance_leaders", "elect_leaders"
 
 BROKERS, PREFERRED = SHARDED_BROKERS.schema, PREFERRED_LEADERS.schema
 NUMBER = pa.schema([("partitions", pa.int64())])
-PLACES = pa.schema([("place", pa.int64())])
 DONE = pa.schema(
     [
         ("hand", pa.int32()),
         ("partitions", pa.int64()),
-        ("said", pa.binary()),
+        ("summary", pa.binary()),
         ("brokers", pa.binary()),
         ("topics", pa.list_(pa.binary())),
     ]
@@ -70,6 +79,91 @@ DONE = pa.schema(
 
 FULL = {"transitions": SHARDED_TRANSITIONS, "elections": SHARDED_ELECTIONS}
 """Tables that are written, row by row, where the journal is `full`."""
+
+REQUESTS = pa.schema([
+    *SHARDED_REQUESTS.schema,
+    pa.field("alone", pa.bool_(), nullable=False), pa.field("shards", pa.int64(), nullable=False),
+])
+"""Requests of some shards. `alone`: those of each partition went out by themselves, as before Kafka
+1.1."""
+
+MOVES = re.compile(r"(U|[AB]\d): ")
+"""Steps of reassignments: their actions begin with the phase (section 6.7)."""
+
+STOPPED = "stop followed replicas"
+"""Action of a controlled shutdown that sends StopReplica outside the machines' batches."""
+
+
+@dataclass(frozen=True)
+class EventCall:
+    """One event: a method of `Controller`, its argument, and what the whole cluster must tell.
+
+    Attributes
+    ----------
+    counts, reassigned, without_leadership
+        As the controller's method takes them.
+    failed_groups : frozenset of int
+        Ids of the failed brokers that have replicas in any shard: the order in which a controller
+        takes them depends on all of them (docs/controller.md, section 2.3, step 3).
+    """
+
+    name: str
+    argument: Any = None
+    counts: pa.Table | None = None
+    without_leadership: int | None = None
+    reassigned: int | None = None
+    failed_groups: frozenset[int] = frozenset()
+
+    def happen(self, controller: Controller) -> tuple[Outcome, set[int]]:
+        """Let it happen; returns also which failed brokers had replicas, with those known."""
+        groups = set(self.failed_groups)
+        controller.replica_state_machine.failed_groups = groups
+        if self.name == ELECT:
+            options = self.argument or {}
+            outcome = controller.elect_leaders(
+                **options, without_leadership=self.without_leadership
+            )
+            return outcome, groups
+        method = getattr(controller, self.name)
+        arguments = () if self.argument is None else (self.argument,)
+        if self.counts is not None:
+            return method(*arguments, counts=self.counts, reassigned=self.reassigned), groups
+        return method(*arguments), groups
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that a task must know."""
+
+    dataset: Dataset
+    events: tuple[EventCall, ...]
+    journal: str
+    profile: str
+    folder: str
+    form: str = FLAT
+    turn: str = ""
+
+    @property
+    def unclean_before(self) -> int:
+        """The cluster's counter of unclean elections, which every shard begins with."""
+        began = self.dataset.cluster
+        if began is None or "unclean_elections" not in began.column_names:
+            return 0
+        return began["unclean_elections"][0].as_py() or 0
+
+    def controller(self, number: int, room: Arena) -> Controller:
+        """Read a shard: its rows, with the brokers and settings of the whole cluster.
+
+        A flat one lies in `room`, and is overwritten by the next.
+        """
+        tables = gather(self.dataset.files[number])
+        common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
+        if is_flat(tables.partitions):
+            state = load_flat(*common, source=tables.source, room=room)
+        else:
+            state = ClusterState.from_tables(*common, source=tables.source)
+        state.scan_hosting()
+        return Controller(state, journal=self.journal, profile=self.profile)
 
 
 @dataclass
@@ -81,13 +175,12 @@ class Sums:
     census: Counter[str] = field(default_factory=Counter)
     counts: Counter[tuple[int, str, str, str]] = field(default_factory=Counter)
     requests: list[pa.Table] = field(default_factory=list)
-    steps: dict[tuple[str, str], int] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
     brokers: list[pa.Table] = field(default_factory=list)
     topics: list[bytes] = field(default_factory=list)
     errors: set[tuple[int, str | None]] = field(default_factory=set)
-    parts: list[Part] = field(default_factory=list)
-    resumes: list[Resumes] = field(default_factory=list)
-    groups: list[BrokerGroups] = field(default_factory=list)
+    deleting: set[int] = field(default_factory=set)
+    groups: list[tuple[int, list[int]]] = field(default_factory=list)
     written: list[Path] = field(default_factory=list)
 
 
@@ -105,22 +198,13 @@ def sum_hand(
     yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=NUMBER)
 
 
-def known_hand(run: Run, event: EventCall, hand: int) -> Iterator[pa.RecordBatch]:
-    """Which of the topics that an event names some shards know, after the events of the run."""
-    shards = len(run.dataset.files)
-    for number, state in zip(run.dataset.hands[hand], _states_after(run, hand), strict=True):
-        _, known = part_of(event, state, number, shards)
-        yield pa.RecordBatch.from_pydict({"place": known}, PLACES)
-
-
 def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:
     """Each shard after the events, until the next is asked for."""
     room = Arena()
     for number in run.dataset.hands[hand]:
         controller = run.controller(number, room)
         for event in run.events:
-            part, _ = part_of(event, controller.state, number, len(run.dataset.files))
-            part.happen(controller)
+            event.happen(controller)
         yield controller.state
 
 
@@ -141,14 +225,13 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
         _give_back(sums.written[-2:])
     requests = join_requests(sums.requests, list(sums.steps))
     _write(Path(run.folder) / "requests" / f"hand-{hand:06}.parquet", requests)
-    said = {
+    summary = {
         # The counter of unclean elections before is taken off by who joins the hands.
         "digest": msgspec.to_builtins(join_digests(sums.digests, run.unclean_before)),
         "census": sums.census,
         "counts": [[*key, n] for key, n in sums.counts.items()],
         "errors": list(sums.errors),
-        "parts": sums.parts,
-        "resumes": sums.resumes,
+        "deleting": list(sums.deleting),
         "groups": sums.groups,
     }
     brokers = pa.BufferOutputStream()
@@ -157,7 +240,7 @@ def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
     row = {
         "hand": hand,
         "partitions": sums.partitions,
-        "said": msgspec.json.encode(said),
+        "summary": msgspec.json.encode(summary),
         "brokers": bytes(brokers.getvalue()),
         "topics": sums.topics,
     }
@@ -169,16 +252,12 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Arena) -> None:
     state = controller.state
     full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
     for at, event in enumerate(run.events):
-        part, known = part_of(event, state, number, len(run.dataset.files))
-        began = would_resume(controller)
         deleting = state.any_queued
-        outcome = part.happen(controller)
+        outcome, groups = event.happen(controller)
         sums.errors.add((at, outcome.error))
-        sums.parts += said_of(at, number, event, known, outcome)
+        sums.groups.append((at, sorted(groups)))
         if deleting or state.any_queued:
-            waits = began or would_resume(controller)
-            sums.resumes.append(Resumes(at, waits, sorted(outcome.resumed)))
-        sums.groups += groups_of(at, controller)
+            sums.deleting.add(number)
         for key, n in counts_of(at, outcome):
             sums.counts[key] += n
         requests = requests_of(at, outcome, controller.profile.batch_per_partition, sums.steps)
@@ -199,30 +278,23 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Arena) -> None:
 
 
 def _finish(state: ClusterState, sums: Sums, form: str, room: Arena) -> None:
-    """Sum up a shard's state and write it, visiting its rows while they are in the cache."""
+    """Sum up a shard's state, visiting its rows while they are in the cache, and write it."""
     n = state.n_partitions
     census, digest = CensusSums(state), RowDigest(state)
-    pages = StatePages(state, room) if form == FLAT and can_be_flat(state) else None
-    # Of no rows too, so that the file has columns.
-    for start in range(0, max(n, 1), PAGE_ROWS):
-        stop = min(start + PAGE_ROWS, n)
-        census.add(start, stop)
-        digest.add(start, stop)
-        if pages is not None:
-            pages.add(start, stop)
+    for start in range(0, n, BLOCK_ROWS):
+        for part in (census, digest):
+            part.add(start, min(start + BLOCK_ROWS, n))
     sums.partitions += n
     sums.census.update(census.counts)
     loads = [pa.array(column.copy()) for column in census.per_broker.T]
     sums.brokers.append(pa.table([pa.array(state.broker_id), *loads], schema=BROKERS))
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
-    partitions = pa.table({}) if pages is not None else state.to_tables().partitions
+    flat = form == FLAT and can_be_flat(state)
+    partitions = to_flat(state, room=room) if flat else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
     with writing(sums.written[-1], durable=False) as file:
-        if pages is None:
-            write_parquet(tables, file)
-        else:
-            pages.write(file, metadata_of(tables))
+        (write_flat if flat else write_parquet)(tables, file)
 
 
 def _give_back(files: Sequence[Path]) -> None:
@@ -245,3 +317,122 @@ def _give_back(files: Sequence[Path]) -> None:
 def _write(path: Path, table: pa.Table) -> None:
     with writing(path, durable=False) as file:
         pq.write_table(table, file)
+
+
+# --- what an outcome comes to, to be put together over shards ---------------------------------
+
+
+def counts_of(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, str], int]]:
+    """Counts of an outcome that are sums over partitions: event, name, kind, item."""
+    counts = outcome.counts
+    named: list[tuple[str, Mapping[str, int]]] = [
+        ("transition", {f"{a} -> {b}": n for (a, b), n in counts.transitions.items()}),
+        ("code", counts.codes),
+        (
+            "total",
+            {
+                "leaders_moved": counts.leaders_moved,
+                "unclean_elections": counts.unclean_elections,
+                "remaining": int(outcome.remaining.size),
+            },
+        ),
+    ]
+    if outcome.replies is not None:
+        errors = pc.value_counts(pc.fill_null(outcome.replies["error"], "NONE")).to_pylist()
+        named.append(("reply", {error["values"]: error["counts"] for error in errors}))
+    if outcome.alter_codes.size:
+        codes = np.bincount(outcome.alter_codes, minlength=len(AlterCode)).tolist()
+        named.append(("reply", {code.name: codes[code] for code in AlterCode if codes[code]}))
+    for kind, items in named:
+        for item, n in items.items():
+            yield (at, outcome.event, kind, item), n
+
+
+def number_steps(outcome: Outcome) -> list[int]:
+    """What tells each step from others of the same action, in whatever shard.
+
+    In a rebalance each step is for one broker, and where brokers caught up each announcement is of
+    one leader. Steps of reassignments are told apart by nothing: each partition has requests of its
+    own, which add up. For any other step it is how often the action has been taken before.
+    """
+    if outcome.rebalanced:
+        return list(outcome.rebalanced)
+    seen: dict[str, int] = {}
+    numbers = []
+    senders = iter(outcome.senders)
+    for action in outcome.actions:
+        if outcome.senders and action == ANNOUNCEMENT:
+            numbers.append(next(senders))
+        elif MOVES.match(action):
+            numbers.append(0)
+        else:
+            numbers.append(seen.get(action, 0))
+            seen[action] = numbers[-1] + 1
+    return numbers
+
+
+def requests_of(
+    at: int, outcome: Outcome, each: bool, known: dict[str, int]
+) -> pa.Table:
+    """Requests by broker; `each` where a shutdown stops the replicas of each partition alone.
+
+    Actions and kinds are numbers, by which Arrow groups ten times faster; `known`
+    grows.
+    """
+    counts = outcome.request_counts
+    step = counts["step"].to_numpy()
+    codes = [known.setdefault(action, len(known)) for action in outcome.actions]
+    numbers = np.asarray(number_steps(outcome), np.int32)
+    alone = [totals.step for totals in outcome.totals if totals.each]
+    alone += [
+        step for step, action in enumerate(outcome.actions)
+        if MOVES.match(action) or (each and action == STOPPED)
+    ]
+    columns = {
+        "event": np.full(step.size, at, np.int32),
+        "step": np.asarray(codes, np.int32)[step],
+        "occurrence": numbers[step],
+        "kind": pc.index_in(counts["kind"], pa.array(KINDS)),
+        **{name: counts[name] for name in ("broker_id", "requests", "partitions")},
+        "alone": np.isin(step, alone),
+        "shards": np.ones(step.size, np.int64),
+    }
+    return pa.table(columns)
+
+
+def join_requests(tables: Sequence[pa.Table], named: Sequence[str]) -> pa.Table:
+    """Requests of some shards: in one batch, all shards share one request to a broker.
+
+    Where each partition has requests of its own (reassignments, and before Kafka 1.1 all moves),
+    they add up. `named` are the actions of the steps.
+    """
+    if not tables:
+        return REQUESTS.empty_table()
+    keys = ["event", "step", "occurrence", "kind", "broker_id"]
+    # By one thread: the rows have the same order each time, so a task that is run again writes the
+    # same bytes.
+    joined = pa.concat_tables(tables).group_by(keys, use_threads=False).aggregate([
+        ("requests", "sum"), ("requests", "max"), ("partitions", "sum"), ("alone", "any"),
+        ("shards", "sum"),
+    ])
+    columns = {key: joined[key] for key in keys}
+    columns["action"] = pa.array(named, pa.string()).take(joined["step"])
+    columns["kind"] = pa.array(KINDS, pa.string()).take(joined["kind"])
+    columns["requests"] = pc.if_else(
+        joined["alone_any"], joined["requests_sum"], joined["requests_max"]
+    )
+    for name, made in (("partitions", "sum"), ("alone", "any"), ("shards", "sum")):
+        columns[name] = joined[f"{name}_{made}"]
+    return pa.table([columns[f.name].cast(f.type) for f in REQUESTS], schema=REQUESTS)
+
+
+def rows_of(
+    result: ResultTable, at: int, shard: int, outcome: Outcome, table: pa.Table
+) -> pa.Table:
+    """Rows of the journal of a shard, the step given by the event and the action."""
+    columns = columns_of(table)
+    steps = columns.pop("step")
+    return result.table(columns | {
+        "event": np.full(len(steps), at, np.int32), "shard": np.full(len(steps), shard, np.int32),
+        "action": pa.array(outcome.actions, pa.string()).take(steps),
+    })

@@ -15,7 +15,7 @@ from kfast.state.flat import SLOT
 __all__ = ["ENDS", "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "about_partitions"]
 
 PARTITION_BYTES = {
-    "text": 80, "packed": 10, "arrow": 100, "parquet": 11, "parquet-flat": 10,
+    "text": 80, "packed": 10, "arrow": 100, "parquet": 11, "parquet-flat": 4,
 }
 """A partition of three replicas in a file of each form, as measured of random placements."""
 

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from kfast import __version__
 from kfast.errors import KfastError
 from kfast.io.text import writing
+from kfast.spark.dataset import locked
 from kfast.spark.fleets import Exports, fleet_schema, labelled
-from kfast.spark.folders import locked
 from kfast.spark.questions import Question, make_scenarios, maker_of
 from kfast.spark.tallies import ALERTS, SUMMARY, Sweep, Tally, say
 from kfast.state import ClusterState

@@ -1,6 +1,6 @@
 """The flat form of the table of partitions: a plain int32 column for everything, no lists.
 
-Arrow reads and writes such columns at the speed of memory, lists ten times slower. A column
+Arrow reads and writes such columns ten times faster than lists. A column
 `replica_0`, `replica_1`, ... for each slot has broker ids; the columns that are masks in a state
 are masks here too. What only few partitions have stands in columns that a table may lack.
 """

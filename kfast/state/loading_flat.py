@@ -7,7 +7,6 @@ Any other is turned into the form with lists, whose loader takes it or says what
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +20,8 @@ from kfast.state.flat import BLOCK_ROWS
 from kfast.state.records import Rows
 
 
-class FlatRows(Protocol):
-    """A flat table that is read some rows at a time.
+class TableRows:
+    """A flat Arrow table without nulls, read some rows at a time.
 
     Attributes
     ----------
@@ -32,17 +31,6 @@ class FlatRows(Protocol):
     topics : pa.StringArray
         Names that the column of topics has places in.
     """
-
-    names: Sequence[str]
-    n_rows: int
-    topics: pa.StringArray
-
-    def read(self) -> Iterator[Mapping[str, Rows]]:
-        """All columns of the next `BLOCK_ROWS` rows, int32; overwritten by the next."""
-
-
-class TableRows:
-    """A flat Arrow table without nulls, as `FlatRows`."""
 
     def __init__(self, table: pa.Table, source: str | None) -> None:
         wanted = flat.flat_schema(table.column_names)
@@ -55,7 +43,7 @@ class TableRows:
         self._columns["topic"] = topic.indices.to_numpy(zero_copy_only=False)
 
     def read(self) -> Iterator[Mapping[str, Rows]]:
-        """See `FlatRows`."""
+        """All columns of the next `BLOCK_ROWS` rows, int32."""
         for start in range(0, self.n_rows, BLOCK_ROWS):
             part = slice(start, start + BLOCK_ROWS)
             yield {
@@ -85,7 +73,7 @@ def load(
 
 
 def load_rows(
-    brokers: pa.Table | None, topics: pa.Table | None, rows: FlatRows, cluster: pa.Table | None,
+    brokers: pa.Table | None, topics: pa.Table | None, rows: TableRows, cluster: pa.Table | None,
     source: str | None, notes: Sequence[str], layout: str | None, room: flat.Arena,
 ) -> ClusterState | None:
     """Make a cluster, where the table is as kfast writes it; otherwise None.
@@ -115,7 +103,7 @@ def load_rows(
 
 
 def _fill(
-    state: ClusterState, rows: FlatRows, place: Rows, place_of_topic: Rows | None
+    state: ClusterState, rows: TableRows, place: Rows, place_of_topic: Rows | None
 ) -> bool:
     """Fill and count all rows, each while it is in the cache; False where they cannot be."""
     start, counts = 0, np.zeros(5, np.int64)

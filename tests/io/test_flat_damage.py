@@ -47,24 +47,6 @@ def test_bytes_turned_over(tmp_path, fail):
     assert ends == {True, False}
 
 
-@pytest.mark.parametrize("place", [9, 255])
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_place_in_no_dictionary_of_topics_is_refused(tmp_path, place, turned):
-    """Also where the topics stand in another order than the names in that dictionary."""
-    tables, path = small_state().to_tables(flat=True), tmp_path / "x.parquet"
-    topics = tables.topics[::-1] if turned else tables.topics
-    io.write(
-        io.SourceTables("", tables.partitions, topics, tables.brokers, tables.cluster),
-        path, format="parquet-flat",
-    )
-    chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
-    data = bytearray(path.read_bytes())
-    data[chunk.dictionary_page_offset + chunk.total_compressed_size - 1] = place
-    path.write_bytes(data)
-    with pytest.raises(kfast.InputError, match=r"x\.parquet: column topic of .* damaged"):
-        kfast.read(path)
-
-
 def test_a_table_in_a_file_without_its_key_is_refused(tmp_path):
     """Damage, too, may turn a column's name into another."""
     tables, path = small_state().to_tables(), tmp_path / "x.parquet"

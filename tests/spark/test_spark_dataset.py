@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 def folder(tmp_path):
     """Give a dataset whose `_cluster.arrow` says what its files do not: a counter, a default."""
     need_java()
-    from kfast.spark.splitting import split
+    from kfast.spark.dataset import split
 
     state = kfast.generate(brokers=5, partitions=60, topics=6, seed=2)
     split(state, tmp_path / "state", shards=3)

@@ -27,7 +27,7 @@ def dataset(tmp_path, monkeypatch):
 
 def hold(output, dataset, held) -> None:
     """Be at work in a folder until somebody kills this process."""
-    from kfast.spark.folders import output_folder
+    from kfast.spark.dataset import output_folder
 
     with output_folder(output, dataset):
         held.set()
@@ -76,7 +76,7 @@ def test_wrong_arguments_are_told_before_anything_is_written(dataset, tmp_path, 
 
 def test_tasks_of_a_run_that_has_ended_write_nothing(dataset, tmp_path):
     """Tasks on other machines can outlive the driver that was killed."""
-    from kfast.spark.folders import check_turn, empty_folder, output_folder
+    from kfast.spark.dataset import check_turn, empty_folder, output_folder
 
     with output_folder(tmp_path / "out", dataset) as folder:
         old = empty_folder(folder)
@@ -101,7 +101,7 @@ def test_a_run_that_ends_with_an_error_leaves_no_dataset(dataset, tmp_path, monk
     def fails(*_):
         raise OSError("the disk is full")
 
-    name = {"tasks": "run_hand", "end": "join_errors"}[where]
+    name = {"tasks": "run_hand", "end": "_join_errors"}[where]
     with monkeypatch.context() as patched:
         patched.setattr(sharded, name, fails)
         with pytest.raises(OSError, match="the disk is full"):

@@ -44,9 +44,6 @@ def results(spark, tmp_path_factory):
         frames[f"sharded.{name}"] = getattr(outcome, name)
     tables = {"sharded.counts": outcome.counts, "sharded.brokers": outcome.brokers}
     tables["sharded.imbalance"], = outcome.imbalance
-    tables["sharded.replies"], tables["sharded.reassignments"] = (
-        table for table in outcome.replies if table is not None
-    )
     shards = [kfast.read(path) for path in sorted((folder / "shards").glob("shard-*"))]
     return frames, tables | pipeline(spark, folder), state, shards
 
@@ -56,12 +53,10 @@ def sharded(spark, state, folder):
     import kfast.spark
 
     kfast.spark.split(state, folder / "shards", shards=3)
-    plan = {named(state, 5): [2, 3, 4], ("nothing", 0): [1]}
     return kfast.spark.fail(
         spark, folder / "shards", output=folder / "out", journal="full", events=[
             "on_controller_failover", ("on_broker_failure", [1]), ("rebalance_leaders", 10),
-            ("elect_leaders", {"partitions": [named(state, 3), ("nothing", 0)]}),
-            ("alter_partition_reassignments", plan),
+            ("elect_leaders", {"type": "unclean"}),
         ],
     )
 

@@ -17,9 +17,7 @@ import kfast
 from kfast.io import SourceTables, read_tables, write
 from kfast.state.census import take_census
 from tests.support.sharded import (
-    Teller,
     alone,
-    assert_same,
     counts_alone,
     joined,
     requests_alone,
@@ -44,9 +42,6 @@ EVENTS = [
     ("catch_up", range(11)),
     ("elect_leaders", {"trigger": "ZkTriggered"}),
 ]
-
-
-TWICE = pa.table({"topic": ["t", "t"], "partition": [0, 0], "replicas": [[1], [2]]})
 
 
 @pytest.fixture(scope="module")
@@ -209,23 +204,6 @@ def test_a_reassignment_in_another_shard_halts_a_rebalance(spark, tmp_path):
     assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(outcomes)
 
 
-def test_events_that_name_topics_join_in_a_session(spark, tmp_path):
-    """Many more of them, without a session, are in `test_spark_events.py`."""
-    import kfast.spark
-
-    state = kfast.generate(brokers=7, partitions=60, topics=17, seed=5, replication_factor=2)
-    teller = Teller(state, "zk-2.4", seed=17)
-    teller.tell(20)
-    kfast.spark.split(state, tmp_path / "in", shards=7)
-    done = kfast.spark.fail(
-        spark, tmp_path / "in", events=teller.events, output=tmp_path / "out", tasks=3,
-        profile="zk-2.4",
-    )
-    assert_same(done, teller.events, teller.state, teller.outcomes)
-    assert sorted(tuple(row) for row in done.requests.collect()) == requests_alone(teller.outcomes)
-    assert {"delete_topics", "on_topic_change"} <= {event[0] for event in teller.events}
-
-
 def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path):
     """Where `_cluster.arrow` says what is common, shards are looked at only once."""
     import kfast.spark
@@ -273,17 +251,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path
         ("give the ids of brokers that fail, or events", {}),
         ("broker 7 is not registered", {"broker_ids": [7]}),
         ("'log_dirs' is not one of a sharded cluster", {"events": ["log_dirs"]}),
-        ("delete_topics takes list; found None", {"events": ["delete_topics"]}),
-        ("named by text; found 7", {"events": [("delete_topics", [7])]}),
-        ("broker 99", {"events": [("reassign_partitions", {("t", 0): [99]})]}),
-        ("listed twice", {"events": [("alter_partition_reassignments", TWICE)]}),
-        ("names a broker twice", {"events": [("on_topic_change", {"t": {0: [1, 1]}})]}),
-        ("configs of created topics are not", {"events": [("on_topic_change", {}, {"t": {}})]}),
-        ("broker 77", {"events": [("on_partition_modifications", {"t": {0: [1, 77]}})]}),
-        ("one topic .* found 2", {"events": [("on_partition_modifications", {"t": {}, "u": {}})]}),
-        ("as pairs", {"events": [("elect_leaders", {"partitions": ["t"]})]}),
         ("controlled_shutdown takes int", {"events": [("controlled_shutdown", [1])]}),
-        ("takes a dict of type, trigger", {"events": [("elect_leaders", {"topics": []})]}),
+        ("takes a dict of type, trigger;", {"events": [("elect_leaders", {"topics": []})]}),
         ("type 'best' is unknown", {"events": [("elect_leaders", {"type": "best"})]}),
         ("broker 99", {"events": [("catch_up", [99])]}),
         ("holds something else: notes.txt", {"broker_ids": [1], "output": tmp_path / "busy"}),

@@ -25,7 +25,7 @@ SEQUENCES = 200
 EVENTS = 12
 SETTING = Setting("narrow", 1, "full")
 ARRAYS = ("codes", "in_result", "remaining", "reassignment_codes", "alter_codes", "altered")
-VALUES = ("event", "actions", "scopes", "failure", "error", "rebalanced", "senders", "notes")
+VALUES = ("event", "actions", "failure", "error", "rebalanced", "senders", "notes")
 TABLES = ("steps", "request_counts", "replies", "imbalance")
 
 
@@ -37,7 +37,6 @@ def facts(outcome: Any) -> dict[str, Any]:
         **{name: str(getattr(outcome, name)) for name in VALUES},
         **{name: table and table.to_pylist() for name, table in tables.items()},
         "counts": str(outcome.counts),
-        "resumed": sorted(outcome.resumed),
     }
 
 

@@ -151,8 +151,6 @@ def replicas_become_offline(
     engine.checked(engine.replica_state_machine.run(others, ReplicaState.OFFLINE, died))
     if len(queued):
         topic_deletion.fail_replica_deletion(engine, queued)
-    elif engine.resumed_elsewhere:
-        topic_deletion.resume_elsewhere(engine)
     if engine.profile.announces_unless_elected:
         announced = not len(others) and not results.any_elected
     else:

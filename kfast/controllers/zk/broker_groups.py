@@ -16,17 +16,13 @@ came; here they go by id.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "GroupOrder", "SharedGroups", "exceeds_small_map", "group_ranks", "improved_hashes",
-]
+__all__ = ["GroupOrder", "exceeds_small_map", "group_ranks", "improved_hashes"]
 
 SMALL_MAP = 4
 """Keys of the largest map that is no trie, in Scala 2.11 and 2.12."""
@@ -42,28 +38,6 @@ class GroupOrder(Enum):
     ASCENDING = "ascending ids"
     SCALA_2_12 = "a map of Scala 2.11 or 2.12"
     SCALA_2_13 = "a map of Scala 2.13"
-
-
-@dataclass
-class SharedGroups:
-    """What the parts of a cluster that lies in several states know of each other's calls.
-
-    Attributes
-    ----------
-    elsewhere : mapping of str to frozenset of int
-        By scope (`Journal.within`), ids of brokers that have replicas in the call in some part.
-    own : dict of str to set of int
-        The same of this part.
-    """
-
-    elsewhere: Mapping[str, frozenset[int]]
-    own: dict[str, set[int]]
-
-    def join(self, scope: str, broker_ids: Ids) -> Ids:
-        """Ids of the brokers of a call in all parts, from those of this one; ascending."""
-        own = self.own.setdefault(scope, set())
-        own.update(broker_ids.tolist())
-        return np.array(sorted(own | self.elsewhere.get(scope, frozenset())), np.int32)
 
 
 def group_ranks(broker_ids: Ids, order: GroupOrder, *, is_small: bool | None = None) -> Ids:

@@ -91,8 +91,6 @@ class ZkEngine(Engine):
         super().__init__(state, Journal(state, journal, self.profile))
         self.store = store
         self.deletion_hints = DeletionHints()
-        # Where the state is a part of a cluster: scopes in which other parts resume deletions.
-        self.resumed_elsewhere: frozenset[str] = frozenset()
         self.replica_state_machine = ReplicaStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile
         )

@@ -304,7 +304,6 @@ def enable_unclean_leader_election(
         if topics is None:
             engine.checked(machine.trigger_online())
         for topic in topics or ():
-            with engine.journal.within(f"topic {topic}"):
-                engine.checked(machine.trigger_online([topic]))
+            engine.checked(machine.trigger_online([topic]))
 
     return engine.attempt("enable_unclean_leader_election", steps)

@@ -534,16 +534,10 @@ def _complete(engine: ZkEngine, rows: Rows) -> None:
     engine.journal.prefix = ""
     if state.any_queued:
         topics = np.unique(state.topic_row[rows])
-        with engine.journal.within(f"reassignment of {name_of(state, rows[0])}"):
-            topic_deletion.resume_deletion_for(engine, topics)
+        topic_deletion.resume_deletion_for(engine, topics)
 
 
 # --- steps of the phases --------------------------------------------------------------------------
-
-
-def name_of(state: ClusterState, row: int) -> str:
-    """Name of a partition, as topic-number."""
-    return f"{state.topic[int(state.topic_row[row])].as_py()}-{state.partition[row]}"
 
 
 def write_assignment(engine: ZkEngine, row: int) -> None:
@@ -853,8 +847,7 @@ def _complete_legacy(engine: ZkEngine, row: int) -> None:
     engine.journal.prefix = "B8: "
     engine.send_update_metadata("announce the assignment", state.registered, at)
     engine.journal.prefix = ""
-    with engine.journal.within(f"reassignment of {name_of(state, row)}"):
-        topic_deletion.resume_deletion_for(engine, state.topic_row[at])
+    topic_deletion.resume_deletion_for(engine, state.topic_row[at])
 
 
 def _assign_targets_legacy(engine: ZkEngine, row: Rows, targets: tuple[int, ...]) -> Slots:

@@ -21,7 +21,6 @@ from kfast.arguments import check_instance, check_threads
 from kfast.controllers.zk import store_machines
 from kfast.controllers.zk.broker_groups import (
     GroupOrder,
-    SharedGroups,
     exceeds_small_map,
     group_ranks,
     improved_hashes,
@@ -90,7 +89,8 @@ class ReplicaStateMachine:
         self.store = store
         self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
-        self.shared_groups: SharedGroups | None = None
+        # Ids of more brokers that a call for failed brokers has groups of; it adds its own.
+        self.failed_groups: set[int] | None = None
 
     def startup(self) -> Outcome:
         """Give every assigned replica a state, then move them Online or Offline (section 2.2)."""
@@ -198,8 +198,7 @@ class ReplicaStateMachine:
         Parameters
         ----------
         target : ReplicaState
-            Where the replicas go; what is shared with other parts is the order of going Offline,
-            which is the only one that a state shows.
+            Where the replicas go.
         brokers : (n,) int32 or None
             Broker rows that those of the call are among; by default all.
         rows, slots : (m,) int32, (m,) uint64
@@ -218,8 +217,10 @@ class ReplicaStateMachine:
         n = hosting.list_groups(state.records, state.replicas, rows, slots, sought, found)
         groups = np.sort(found[:n])
         ids = state.broker_id[groups]
-        if self.shared_groups is not None and target == ReplicaState.OFFLINE:
-            ids = self.shared_groups.join(self.journal.scope, ids)
+        offlines_failed = target == ReplicaState.OFFLINE and brokers is not None
+        if offlines_failed and self.failed_groups is not None:
+            self.failed_groups.update(ids.tolist())
+            ids = np.array(sorted(self.failed_groups), np.int32)
             groups = state.find_brokers(ids)
         ranks = np.zeros(state.n_brokers, np.int32)
         ranks[groups] = group_ranks(ids, order)
@@ -243,7 +244,8 @@ class ReplicaStateMachine:
         brokers = np.flatnonzero(live == online).astype(np.int32)
         if state.any_offline_dir:
             replicas = self._assigned(online=online)
-            return self.rank_groups(target, None, replicas.rows, replicas.slots)
+            brokers = np.arange(state.n_brokers, dtype=np.int32)
+            return self.rank_groups(target, brokers, replicas.rows, replicas.slots)
         if brokers.size <= 1:
             return state.broker_id
         return self.rank_groups(target, brokers, np.arange(state.n_partitions, dtype=np.int32))

@@ -62,8 +62,6 @@ def delete_topics(engine: ZkEngine, topics: Sequence[str]) -> Outcome:
                 moving = (state.records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
                 state.mark_topics_ineligible(np.intersect1d(rows, state.topic_row[moving]))
             enqueue(engine, known)
-        else:
-            resume_elsewhere(engine)
 
     outcome = engine.attempt(event, steps)
     outcome.notes = tuple(notes)
@@ -114,27 +112,18 @@ def acknowledge_deletions(
     found = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
     hosted, slots, begin = _by_broker(state, found)
     hosting_some = np.diff(begin) > 0
-    scopes = [f"answer of broker {broker}" for broker in state.broker_id.tolist()]
-    elsewhere = np.asarray([scope in engine.resumed_elsewhere for scope in scopes], np.bool_)
 
     def steps() -> None:
-        journal = engine.journal
         if len(found) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
             action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
-            journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
-            last = scopes[np.flatnonzero(hosting_some)[-1]]
-            with journal.within(last):
-                complete_replicas(engine, found)
-            journal.resumed += [scopes[at] for at in np.flatnonzero(hosting_some)[:-1]]
+            engine.journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
+            complete_replicas(engine, found)
             return
-        for broker in np.flatnonzero(chosen & (hosting_some | elsewhere)).tolist():
+        for broker in np.flatnonzero(chosen & hosting_some).tolist():
             part = slice(begin[broker], begin[broker + 1])
             heeded = _heeded(engine)[state.topic_row[hosted[part]]]
-            with journal.within(scopes[broker]):
-                if heeded.any():
-                    complete_replicas(engine, choose(hosted[part], slots[part], heeded))
-                else:
-                    resume_elsewhere(engine)
+            if heeded.any():
+                complete_replicas(engine, choose(hosted[part], slots[part], heeded))
 
     return engine.attempt("acknowledge_deletions", steps)
 
@@ -207,8 +196,6 @@ def resume_deletion_for(engine: ZkEngine, topics: Rows) -> None:
     if queued.size:
         state.topic_flags[queued] &= 255 - schema.TOPIC_INELIGIBLE
         resume_deletions(engine)
-    else:
-        resume_elsewhere(engine)
 
 
 def fail_replica_deletion(engine: ZkEngine, replicas: Replicas) -> None:
@@ -238,46 +225,15 @@ def resume_deletions(engine: ZkEngine) -> None:
 
     Since 2.5 all topics take each of these steps together; before, one topic after the other.
     """
-    state, journal = engine.state, engine.journal
-    if not state.delete_topic_enabled or not state.any_queued:
-        return
-    journal.resumed.append(journal.scope)
-    _resume_all(engine)
-
-
-def resume_elsewhere(engine: ZkEngine) -> None:
-    """Go on where another part of the cluster resumes deletions, which on one machine are one.
-
-    A topic that waits is looked at again whenever any topic is.
-    """
-    if engine.state.any_queued and engine.journal.scope in engine.resumed_elsewhere:
-        _resume_all(engine)
-
-
-def would_resume(engine: ZkEngine) -> bool:
-    """Whether resuming deletions now would change anything."""
     state = engine.state
     if not state.delete_topic_enabled or not state.any_queued:
-        return False
-    for topic in queued_topics(state).tolist():
-        status = engine.deletion_hints.status(state, topic)
-        held = status & SOME_STARTED or state.topic_ineligible[topic]
-        if status & (ALL_SUCCESSFUL | SOME_WITHOUT_ENTRY) or not held:
-            return True
-        if status & SOME_INELIGIBLE and not status & SOME_STARTED:
-            return True
-    return False
-
-
-def _resume_all(engine: ZkEngine) -> None:
-    state, journal = engine.state, engine.journal
+        return
     topics = queued_topics(state)
     if engine.profile.batches_deletions:
         _resume(engine, topics)
         return
     for at in _by_name(state, topics).tolist():
-        with journal.within(f"topic {state.topic[int(topics[at])].as_py()}"):
-            _resume(engine, topics[at : at + 1])
+        _resume(engine, topics[at : at + 1])
 
 
 def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
@@ -286,7 +242,7 @@ def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
 
 
 def _resume(engine: ZkEngine, topics: Rows) -> None:
-    state, journal = engine.state, engine.journal
+    state = engine.state
     done, retry, go = [], [], []
     for topic in engine.deletion_hints.undecided(state, topics).tolist():
         status = engine.deletion_hints.status(state, topic)
@@ -301,17 +257,14 @@ def _resume(engine: ZkEngine, topics: Rows) -> None:
             if not state.topic_ineligible[topic]:
                 go.append(topic)
     if done:
-        with journal.within("finish deletion"):
-            finish_deletion(engine, np.asarray(done, np.int32))
+        finish_deletion(engine, np.asarray(done, np.int32))
     if retry:
         halted = in_state(
             state, rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
         )
-        with journal.within("retry deletion"):
-            engine.checked(engine.replica_state_machine.run(halted, ReplicaState.OFFLINE))
+        engine.checked(engine.replica_state_machine.run(halted, ReplicaState.OFFLINE))
     if go:
-        with journal.within("start deletion"):
-            start_deletion(engine, np.asarray(go, np.int32))
+        start_deletion(engine, np.asarray(go, np.int32))
 
 
 # --- steps of a deletion ------------------------------------------------------------------------
