@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.frames import to_dataframe
-from kfast.spark.sizes import FLAT_MARK, MAGIC, PARTITION_BYTES
+from kfast.spark.paths import FLAT_MARK, MAGIC, PARTITION_BYTES
 from kfast.spark.workers import collect
 
 if TYPE_CHECKING:

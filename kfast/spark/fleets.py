@@ -26,7 +26,7 @@ from kfast.io.tables import add_defaults
 from kfast.schema import FLEET, SWEEP
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt
-from kfast.spark.paths import check_tasks, deal_sizes, find_files
+from kfast.spark.paths import about_partitions, check_tasks, deal_sizes, find_files
 from kfast.spark.questions import (
     Question,
     check_question,
@@ -34,7 +34,6 @@ from kfast.spark.questions import (
     maker_of,
     what_is,
 )
-from kfast.spark.sizes import about_partitions
 from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
 from kfast.spark.workers import collect, for_workers
 from kfast.state import ClusterState

@@ -1,4 +1,7 @@
-"""Files that hold clusters: found by path, folder or glob, and dealt to tasks by size."""
+"""Files that hold clusters: found by path, folder or glob, and dealt to tasks by their work.
+
+How many partitions an export has is guessed by its size: only the sizes of tasks follow from that.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,38 @@ from operator import index
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kfast.errors import ArgumentError, InputError
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-__all__ = ["check_tasks", "deal", "deal_sizes", "find_files", "find_roots", "folder_with"]
+from kfast.errors import ArgumentError, InputError
+from kfast.state.flat import SLOT
+
+__all__ = [
+    "ENDS", "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "about_partitions", "check_tasks", "deal",
+    "deal_sizes", "find_files", "find_roots", "folder_with",
+]
 
 Item = TypeVar("Item", bound=Any)
+
+PARTITION_BYTES = {
+    "text": 80, "packed": 10, "arrow": 100, "parquet": 11, "parquet-flat": 4,
+}
+"""A partition of three replicas in a file of each form, as measured of random placements."""
+
+MAGIC = {b"\x1f\x8b": "packed", b"\x28\xb5": "packed", b"AR": "arrow", b"PA": "parquet"}
+"""How gzip, zstd, Arrow and Parquet begin; anything else is text."""
+
+ENDS = {
+    ".gz": "packed", ".zst": "packed", ".parquet": "parquet",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+}
+"""Ends of names, by which the form of a file is guessed without opening it."""
+
+FLAT_MARK = f"{SLOT.name}0"
+"""Name of a column that a Parquet file of the flat form has, and no other."""
+
+LARGE_BYTES = 1 << 20
+"""A Parquet file of this size is asked how many rows it has; a smaller one does not matter."""
 
 _HIDDEN = (".", "_")
 _STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -122,3 +152,17 @@ def deal_sizes(sizes: Mapping[Item, int], hands: int) -> list[list[Item]]:
         dealt[at].append(item)
         heapq.heappush(heap, (held + size + 1, at))
     return [sorted(hand) for hand in dealt if hand]
+
+
+def about_partitions(name: str | Path) -> int:
+    """How many partitions a file has, about; 0 for what is no file."""
+    path = Path(name)
+    size = path.stat().st_size if path.is_file() else 0
+    form = ENDS.get(path.suffix.lower(), "text")
+    if form == "parquet" and size >= LARGE_BYTES:
+        try:
+            return int(pq.read_metadata(path).num_rows)
+        except (pa.ArrowException, OSError):
+            # Whoever reads the file says what is wrong with it.
+            return size // PARTITION_BYTES[form]
+    return size // PARTITION_BYTES[form]

@@ -27,8 +27,7 @@ from kfast.io import SourceTables
 from kfast.io.arrow import DAMAGED, extract
 from kfast.spark.columns import BATCH_ROWS, BY_ROW, row_tables
 from kfast.spark.dataset import digest_names
-from kfast.spark.paths import deal_sizes
-from kfast.spark.sizes import about_partitions
+from kfast.spark.paths import about_partitions, deal_sizes
 from kfast.state import ClusterState
 
 __all__ = ["MOST_TASKS", "Portion", "count_portions", "deal_portions", "read_portion"]

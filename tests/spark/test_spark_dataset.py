@@ -100,7 +100,7 @@ def exports(tmp_path_factory):
 @pytest.mark.parametrize("name", FORMS)
 def test_the_size_of_an_export_is_guessed_by_its_form(exports, name):
     need_java()
-    from kfast.spark.sizes import about_partitions
+    from kfast.spark.paths import about_partitions
 
     assert 40_000 < about_partitions(exports / name) < 250_000
 
