@@ -118,9 +118,10 @@ class Controller(ZkEngine):
         outcome.event = "on_broker_startup"
         return outcome
 
+    @all_or_nothing
     def on_broker_failure(self, broker_ids: Iterable[int]) -> Outcome:
         """Brokers vanished: `on_broker_change(failed=...)`."""
-        outcome = self.on_broker_change(failed=broker_ids)
+        outcome = broker_changes.on_broker_change(self, (), (), broker_ids)
         outcome.event = "on_broker_failure"
         return outcome
 

@@ -52,20 +52,29 @@ STEPWISE: Mapping[str, int] = {
 }
 """Events that can be fused, and what makes each go step by step."""
 
+ASKS_POLICY_FIRST = ("on_broker_failure", "controlled_shutdown")
+"""Events that, fused, ask the policy for all partitions before the first one changes."""
+
 
 def all_or_nothing(
     event: Callable[Concatenate[E, P], Outcome]
 ) -> Callable[Concatenate[E, P], Outcome]:
-    """Make an event leave everything as it was where the policy fails: a copy is kept meanwhile."""
+    """Make an event leave everything as it was where the policy fails.
+
+    A copy of the state is kept meanwhile; of the brokers alone, if no row changes before the policy
+    has answered for all of them.
+    """
 
     @functools.wraps(event)
     def guarded(engine: E, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
         machine = engine.partition_state_machine
         if machine.decider.policy is None:
             return event(engine, *args, **kwargs)
-        active = engine.active
+        active, rows_change = engine.active, not engine.asks_policy_first(event.__name__)
         try:
-            with machine.decider.all_or_nothing(engine.store, engine.journal, machine.threads):
+            with machine.decider.all_or_nothing(
+                engine.store, engine.journal, machine.threads, rows_change=rows_change
+            ):
                 return event(engine, *args, **kwargs)
         except PolicyError:
             engine.active = active
@@ -112,6 +121,13 @@ class ZkEngine(Engine):
             + FULL * journal.full + EFFECTS * journal.keeps_effects
         )
         return Way.STEPS if present & STEPWISE[event] else Way.FUSED
+
+    def asks_policy_first(self, event: str) -> bool:
+        """Whether an event asks the policy for all partitions before it changes the first."""
+        return (
+            event in ASKS_POLICY_FIRST and not self.state.any_offline_dir
+            and self.way_of(event) is Way.FUSED
+        )
 
     def gauges(self) -> dict[str, int]:
         """Exported gauges by Kafka's names (section 1.6); all zero when not active."""

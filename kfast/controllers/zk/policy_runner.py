@@ -73,7 +73,8 @@ class PolicyRunner:
 
     @contextlib.contextmanager
     def all_or_nothing(
-        self, store: Store | None, journal: Journal, threads: int = 1
+        self, store: Store | None, journal: Journal, threads: int = 1, *,
+        rows_change: bool = True,
     ) -> Iterator[None]:
         """An event in which the rule may fail: then everything is as it was before.
 
@@ -83,11 +84,13 @@ class PolicyRunner:
         journal : Journal
             Forgets what it has of the event.
         threads : int
+        rows_change : bool
+            Whether partitions may have changed when the rule fails, not only the brokers' status.
         """
         if self.policy is None:
             yield
             return
-        backup = StateBackup(self.state, store)
+        backup = StateBackup(self.state, store, rows_change=rows_change)
         if "led" in self.policy.wanted:
             self._led, self._led_by = self._count(threads), self.state.broker_id
         try:
@@ -228,9 +231,13 @@ def _ask_plainly(policy: Policy, where: str, values: dict[str, Any]) -> None:
 class StateBackup:
     """A state, and its store, as they were when an event began."""
 
-    def __init__(self, state: ClusterState, store: Store | None) -> None:
+    def __init__(
+        self, state: ClusterState, store: Store | None, *, rows_change: bool = True
+    ) -> None:
         self.state, self.store = state, store
-        self._columns = vars(state.copy())
+        self._columns = (
+            vars(state.copy()) if rows_change else {"broker_status": state.broker_status.copy()}
+        )
         self._stored = None if store is None else _deep(store)
 
     def restore(self) -> None:
