@@ -87,7 +87,7 @@ class Controller:
         self.deletion_hints = DeletionHints()
         # Where the state is a part of a cluster: scopes in which other parts resume deletions.
         self.resumed_elsewhere: frozenset[str] = frozenset()
-        self.journal = Journal(state, journal, self.profile)
+        self.journal = Journal(state, journal, self.profile.journal_rules)
         self.replica_state_machine = ReplicaStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile
         )

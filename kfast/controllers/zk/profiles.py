@@ -23,6 +23,7 @@ from kfast.controllers.zk.transitions import (
     REPLICA_PREVIOUS_BEFORE_2_3,
 )
 from kfast.errors import ArgumentError
+from kfast.journal import JournalRules
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 
 DEFAULT_PROFILE = "zk-3.9"
@@ -173,6 +174,14 @@ class Profile:
         if self.batch_per_partition and code is Code.NO_ELIGIBLE_LEADER and strategy in among:
             return "NoReplicaOnline"
         return code.error
+
+    @property
+    def journal_rules(self) -> JournalRules:
+        """What the journal must know of this version."""
+        return JournalRules(
+            self.marks_new_replicas, self.metadata_has_deleted, self.empty_metadata_is_all,
+            self.logs_real_targets, self.error_of,
+        )
 
 
 ZK_3_9 = Profile(
