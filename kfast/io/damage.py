@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kfast.errors import InputError
+from kfast.io.describe_records import Parsed
 from kfast.io.text import quote
 from kfast.kernels.describe import Key, Trouble
-
-if TYPE_CHECKING:
-    from kfast.io.describe import Parsed
 
 __all__ = ["check"]
 

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kfast.io.describe_records import Parsed
 from kfast.io.text import line_of, quote
 from kfast.kernels.describe import Key
-
-if TYPE_CHECKING:
-    from kfast.io.describe import Parsed
 
 __all__ = ["PARTIAL", "notes"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -19,19 +18,35 @@ import numpy.typing as npt
 from kfast import schema
 from kfast.errors import ArgumentError
 from kfast.journal import effects as rows_of
-from kfast.journal import requests
-from kfast.journal.effects import EFFECT, LAYOUT, Effects
-from kfast.journal.kept import EffectBuffer, EffectTable, keep
-from kfast.journal.outcome import Counts, Outcome, Sent, SentSteps, StepTotals, sent_to
+from kfast.journal.effects import (
+    EFFECT,
+    LAYOUT,
+    EffectBuffer,
+    Effects,
+    EffectTable,
+    JournalRules,
+    take_down,
+)
+from kfast.journal.outcome import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    Counts,
+    Outcome,
+    Sent,
+    SentSteps,
+    StepTotals,
+    sent_to,
+)
+from kfast.journal.request_table import request_counts
 from kfast.journal.steps import CHANGES, SENDS, Step, make_table
 from kfast.schema import Strategy
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
-    from kfast.controllers import Profile
     from kfast.state import ClusterState
 
-__all__ = ["Counts", "Journal", "Outcome"]
+__all__ = ["Counts", "Journal", "JournalRules", "Outcome"]
 
 LEVELS = ("off", "counts", "full")
 Tally = npt.NDArray[np.int64]
@@ -45,15 +60,15 @@ class Journal:
     ----------
     state : ClusterState
     level : {"off", "counts", "full"}
-    profile : Profile
-        Which controller is simulated: what its requests and its error log say.
+    rules : JournalRules
+        What the requests and the error log of the version that is simulated say.
     """
 
-    def __init__(self, state: ClusterState, level: str, profile: Profile) -> None:
+    def __init__(self, state: ClusterState, level: str, rules: JournalRules) -> None:
         if level not in LEVELS:
             raise ArgumentError(f"journal {level!r} is unknown; allowed: {', '.join(LEVELS)}")
         self.state = state
-        self.profile = profile
+        self.rules = rules
         self.level = cast(Literal["off", "counts", "full"], level)
         self.each = False
         self.begin()
@@ -94,7 +109,7 @@ class Journal:
     @property
     def names_deleted(self) -> bool:
         """Whether every UpdateMetadata names what is to be deleted, which no tally counts."""
-        return self.profile.metadata_has_deleted and self.state.any_queued
+        return self.rules.metadata_has_deleted and self.state.any_queued
 
     @property
     def keeps_effects(self) -> bool:
@@ -109,15 +124,15 @@ class Journal:
         """Memory for the effects of n targets; empty where no row is kept."""
         return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
 
-    def new_room(self, rows: int, steps: int, replicas: int) -> EffectBuffer:
+    def new_effect_buffer(self, rows: int, steps: int, replicas: int) -> EffectBuffer:
         """Memory for an event that visits each partition once; none where no row is kept."""
-        keeps_new = self.profile.marks_new_replicas
-        return EffectBuffer(self.state, rows if self.full else 0, steps, replicas, keeps_new)
+        each = min(replicas, self.state.n_slots)
+        return EffectBuffer(rows if self.full else 0, steps, each)
 
     def add_step(
-        self, action: str, tally: Tally, effects: Effects | EffectTable, *, replicas: bool,
+        self, action: str, tally: Tally, effects: Effects, *, replicas: bool,
         strategy: Strategy | None = None, from_store: bool = False, sent: bool = True,
-        told: Effects | None = None,
+        announced: Effects | None = None,
     ) -> None:
         """Record one call of a machine: its counters go to the state, the rest to the journal.
 
@@ -127,9 +142,8 @@ class Journal:
             What was done.
         tally : (threads, width) int64
             Counts of the kernels; the journal's from now on.
-        effects : (n,) EFFECT, or EffectTable
-            What became of each target; empty unless rows are kept or a store was asked. EffectTable
-            effects are those of an event in one visit, without a store.
+        effects : (n,) EFFECT
+            What became of each target; empty unless rows are kept or a store was asked.
         replicas : bool
             Whether replicas or partitions moved.
         strategy : Strategy or None
@@ -138,7 +152,7 @@ class Journal:
             A store was asked: requests are counted from the effects.
         sent : bool
             Whether the batch was sent.
-        told : (m,) EFFECT, optional
+        announced : (m,) EFFECT, optional
             What UpdateMetadata says, where LeaderAndIsr says something else.
         """
         total = self.take_counters(tally)
@@ -153,33 +167,24 @@ class Journal:
         self.totals.append(StepTotals(step, total, replicas, status, self.each))
         if not self.full and not from_store:
             return
-        if isinstance(effects, EffectTable):
-            kept = replace(effects, tallied=self._tallied(total)) if from_tally else effects
-        else:
-            if from_store:
-                effects = effects[np.argsort(effects["row"], kind="stable")]
-            if not self.profile.marks_new_replicas:
-                effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
-            kept = keep(self.state, effects)
-            if sent:
-                told = self._metadata(effects, told)
-            if sent and from_store:
-                self._send_effects(effects, kept, told, step)
+        if from_store:
+            effects = effects[np.argsort(effects["row"], kind="stable")]
+        if not self.rules.marks_new_replicas:
+            effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
+        table = take_down(state, effects)
+        if sent:
+            announced = self._metadata(effects, announced)
+        if sent and from_store:
+            self._send_effects(table, announced, step)
         if self.full:
             shows = (*CHANGES, *SENDS) if sent else CHANGES
             self.steps.append(Step(
-                step, kept, shows, self.profile, replicas, strategy,
-                None if told is None else keep(self.state, told), told is None,
+                step, table, shows, self.rules, replicas, strategy,
+                None if announced is None else take_down(state, announced), announced is None,
             ))
             if sent:
-                announced = bool(kept.kinds & _ANNOUNCING)
-                self._add_metadata_brokers(self.state.registered if announced else None, step)
-
-    def _tallied(self, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(2, B) partitions in the LeaderAndIsr and in the StopReplica request to each broker."""
-        registered = self.state.registered
-        each: npt.NDArray[np.int64] = total[LAYOUT["brokers"] :].reshape(2, -1)
-        return each[:, : registered.size] * registered
+                announces = bool(table.kinds & _ANNOUNCING)
+                self._add_metadata_brokers(state.registered if announces else None, step)
 
     def add_empty_steps(self, action: str, n: int) -> None:
         """Record n calls whose counts are those of the call after them."""
@@ -195,18 +200,18 @@ class Journal:
         state.n_led += int(total[LAYOUT["led"]])
         return total
 
-    def _metadata(self, effects: Effects, told: Effects | None) -> Effects | None:
+    def _metadata(self, effects: Effects, announced: Effects | None) -> Effects | None:
         """What UpdateMetadata says where it is more than the effects do; in row order.
 
         Source: section 8.1.
         """
         announcing = (effects["kinds"] & _ANNOUNCING) != 0
         if not self.names_deleted or not announcing.any():
-            return told
-        found = _last_told(effects) if told is None else told
-        others = found[(found["kinds"] & rows_of.KIND_QUEUED) == 0]
-        found = np.concatenate([others, self.record_effects(self._deleted_rows())])
-        ordered: Effects = found[np.argsort(found["row"], kind="stable")]
+            return announced
+        last = _last_announced(effects) if announced is None else announced
+        others = last[(last["kinds"] & rows_of.KIND_QUEUED) == 0]
+        named = np.concatenate([others, self.record_effects(self._deleted_rows())])
+        ordered: Effects = named[np.argsort(named["row"], kind="stable")]
         return ordered
 
     def _deleted_rows(self) -> Rows:
@@ -221,7 +226,7 @@ class Journal:
         Source: sections 5.2 and 8.1.
         """
         state = self.state
-        if not rows.size and self.profile.empty_metadata_is_all:
+        if not rows.size and self.rules.empty_metadata_is_all:
             led = state.records["flags"] & schema.FLAG_HAS_LEADERSHIP
             rows = np.flatnonzero(led).astype(np.int32)
         if self.names_deleted:
@@ -229,30 +234,30 @@ class Journal:
             rows = np.sort(np.concatenate([others, self._deleted_rows()]))
         return rows
 
-    def _send_effects(
-        self, effects: Effects, kept: EffectTable, told: Effects | None, step: int
-    ) -> None:
-        announcing = (effects["kinds"] & _ANNOUNCING) != 0
-        announced = np.unique(effects["row"][announcing]).size
+    def _send_effects(self, table: EffectTable, named: Effects | None, step: int) -> None:
+        announcing = (table.effects["kinds"] & _ANNOUNCING) != 0
+        announced = np.unique(table.effects["row"][announcing]).size
         each = announced if self.each else None
-        leads, stops = kept.request_counts
-        for kind, counts in ((requests.LEADER_AND_ISR, leads), (requests.STOP_REPLICA, stops)):
+        leads, stops = request_counts(table)
+        for kind, counts in ((LEADER_AND_ISR, leads), (STOP_REPLICA, stops)):
             self.sent.append(sent_to(step, kind, counts > 0, counts, each))
         if announced:
-            n_told = kept.by_row.metadata_places().size if told is None else told.size
+            n_named = table.metadata_places().size if named is None else named.size
             if self.each and self.names_deleted:
-                n_told += (announced - 1) * self._deleted_rows().size
+                n_named += (announced - 1) * self._deleted_rows().size
             everyone = self.state.registered
-            self.sent.append(sent_to(step, requests.UPDATE_METADATA, everyone, n_told, each))
+            self.sent.append(sent_to(step, UPDATE_METADATA, everyone, n_named, each))
 
     def add_batch(
-        self, action: str, added: Effects, told: Effects, brokers: npt.NDArray[np.bool_] | None
+        self, action: str, added: Effects, announced: Effects,
+        brokers: npt.NDArray[np.bool_] | None,
     ) -> None:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
         step = len(self.actions)
         self._name_steps(action)
         self.steps.append(Step(
-            step, keep(self.state, added), SENDS, self.profile, told=keep(self.state, told)
+            step, take_down(self.state, added), SENDS, self.rules,
+            announced=take_down(self.state, announced),
         ))
         chosen = None if brokers is None else brokers & self.state.registered
         self._add_metadata_brokers(chosen, step)
@@ -302,11 +307,11 @@ class Journal:
         batches = rows.size if self.each else None
         rows = self.metadata_rows(rows)
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
-        told = rows[led]
-        self.sent.append(sent_to(step, requests.UPDATE_METADATA, chosen, told.size, batches))
+        rows = rows[led]
+        self.sent.append(sent_to(step, UPDATE_METADATA, chosen, rows.size, batches))
         if self.full:
-            kept = keep(self.state, self.record_effects(told))
-            self.steps.append(Step(step, kept, SENDS[1:], self.profile, merges=False))
+            table = take_down(self.state, self.record_effects(rows))
+            self.steps.append(Step(step, table, SENDS[1:], self.rules, merges=False))
             self._add_metadata_brokers(chosen, step)
 
     def add_metadata_counts(
@@ -327,7 +332,7 @@ class Journal:
             effects["stop_epoch"] = self.state.stop_epochs(rows)
             effects["broker"] = broker
             shows = ("additions", "requests")
-            self.steps.append(Step(step, keep(self.state, effects), shows, self.profile))
+            self.steps.append(Step(step, take_down(self.state, effects), shows, self.rules))
             self._add_metadata_brokers(None, step)
 
     def add_stop_count(self, action: str, broker: int, n: int) -> None:
@@ -335,10 +340,10 @@ class Journal:
         step = len(self.actions)
         self._name_steps(action)
         if self.counting:
-            told = np.zeros(self.state.n_brokers, np.bool_)
-            told[broker] = self.state.registered[broker]
+            recipients = np.zeros(self.state.n_brokers, np.bool_)
+            recipients[broker] = self.state.registered[broker]
             batches = n if self.each else None
-            self.sent.append(sent_to(step, requests.STOP_REPLICA, told, n, batches))
+            self.sent.append(sent_to(step, STOP_REPLICA, recipients, n, batches))
 
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""
@@ -354,8 +359,8 @@ class Journal:
         return outcome
 
 
-def _last_told(effects: Effects) -> Effects:
-    """The last effect of each partition that UpdateMetadata tells, of effects in row order."""
-    told = effects[(effects["kinds"] & rows_of.KIND_LEADER_AND_ISR) != 0]
-    last: Effects = told[np.append(told["row"][1:] != told["row"][:-1], True)[: told.size]]
+def _last_announced(effects: Effects) -> Effects:
+    """The last effect of each partition that UpdateMetadata names, of effects in row order."""
+    some = effects[(effects["kinds"] & rows_of.KIND_LEADER_AND_ISR) != 0]
+    last: Effects = some[np.append(some["row"][1:] != some["row"][:-1], True)[: some.size]]
     return last

@@ -6,168 +6,125 @@ Source: docs/controller.md, sections 2.3, 3.4 and 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal import columns
-from kfast.journal.columns import Column, Number
-from kfast.journal.effects import KIND_ELECTION, KIND_UNCLEAN
-from kfast.journal.kept import EffectTable
-from kfast.journal.spread import KEY
-from kfast.kernels import journal_tables
+from kfast.journal.effect_columns import (
+    ArrowColumn,
+    booleans,
+    id_lists,
+    keys,
+    names,
+    nullable_brokers,
+    numbers,
+    repeated,
+    split,
+)
+from kfast.journal.effects import KIND_ELECTION, KIND_UNCLEAN, EffectTable, JournalRules
 from kfast.schema import ELECTIONS, REFUSALS, TRANSITIONS, Code, PartitionState, Strategy
 from kfast.state.records import EMPTY_ROWS, Rows
-
-if TYPE_CHECKING:
-    from kfast.controllers import Profile
 
 INITIALIZATION = "INITIALIZATION"
 CODE_NAMES = tuple(Code(number).name for number in range(len(Code)))
 STATE_NAMES = schema.REPLICA_STATE_NAMES + schema.PARTITION_STATE_NAMES
-OFFLINE_PARTITION = len(schema.REPLICA_STATE_NAMES) + schema.PartitionState.OFFLINE
-_SUCCEEDED = sum(1 << code for code in Code if code.succeeded)
+ERROR_CLASSES = ("StateChangeFailed", "IllegalState", "StoreError", "NoReplicaOnline")
 _SUCCESS = np.array([Code(number).succeeded for number in range(len(Code))])
-_UNSAID = sum(1 << code for code in (
+_NOT_LOGGED = (
     Code.DROPPED, Code.NOT_ASKED, Code.ILLEGAL_ARGUMENT, Code.CONTROLLER_MOVED, Code.UNDECODABLE,
-))
+)
+_LOGGED = ~_SUCCESS & ~np.isin(np.arange(len(Code)), _NOT_LOGGED)
+"""Whether Kafka's error log names the target of a code."""
 
 
-def transitions(whole: EffectTable, step: int) -> Iterator[pa.Table]:
+def transitions(table: EffectTable, step: int) -> Iterator[pa.Table]:
     """State changes that happened, in the order (row, broker id)."""
-    for kept in whole.pieces:
-        yield _transitions(kept, step)
+    columns = table.columns
+    for places in list(split(np.flatnonzero(_SUCCESS[columns["code"]]), 1)) or [EMPTY_ROWS]:
+        brokers = columns["broker"][places]
+        yield pa.table(
+            [
+                repeated(step, pa.int32(), places.size), *keys(table, places),
+                nullable_brokers(table, brokers), _states(brokers, columns["from_state"][places]),
+                _states(brokers, columns["to_state"][places]),
+            ],
+            schema=TRANSITIONS.schema,
+        )
 
 
-def _transitions(kept: EffectTable, step: int) -> pa.Table:
-    said = kept.spread
-    places: Rows | None = None
-    names = (*KEY, "broker", "from_state", "to_state")
-    said.ask(names)
-    if kept.codes & ~_SUCCEEDED:
-        places = np.flatnonzero(_SUCCESS[said.array("code")]).astype(np.int32)
-    n, (topic, partition, row, broker, before, after) = said.numbers(names, places)
-    if isinstance(broker, int):
-        brokers = columns.repeated(broker, n) if broker >= 0 else columns.all_null(pa.int32(), n)
-    else:
-        brokers = columns.values(broker, columns.Nulls(broker >= 0))
-    return pa.table(
-        [
-            columns.number(step, n), columns.named(topic, n, kept.seen.topic),
-            columns.number(partition, n), columns.number(row, n), brokers,
-            columns.named(before, n, STATE_NAMES), columns.named(after, n, STATE_NAMES),
-        ],
-        schema=TRANSITIONS.schema,
-    )
-
-
-def elections(whole: EffectTable, step: int, strategy: Strategy | None) -> Iterator[pa.Table]:
-    """Elections and initialisations that were tried, with their outcome."""
-    for kept in whole.pieces:
-        how, places = _tried(kept)
-        if places is None or places.size:
-            yield _elections(kept, how, places, step, strategy)
-
-
-def _tried(kept: EffectTable) -> tuple[Number, Rows | None]:
-    """Whether it was an election (1) or an initialisation (0), and which effects were either."""
-    logged = kept.codes >> Code.CONFIG_LOOKUP_LOGGED & 1
-    if kept.every_kinds & KIND_ELECTION and not logged:
-        return 1, None
-    said = kept.spread
-    said.ask(["from_state", "to_state"])
-    if not kept.kinds & KIND_ELECTION and said.number("to_state") == OFFLINE_PARTITION:
-        return 0, EMPTY_ROWS
-    said.ask(["kinds", "code"])
-    tried = (said.array("kinds") & KIND_ELECTION) != 0
-    tried &= said.array("code") != Code.CONFIG_LOOKUP_LOGGED
-    first = said.array("from_state") == len(schema.REPLICA_STATE_NAMES) + PartitionState.NEW
-    first &= said.array("to_state") == len(schema.REPLICA_STATE_NAMES) + PartitionState.ONLINE
-    places = np.flatnonzero(tried | first).astype(np.int32)
-    return tried[places].astype(np.int32), places
+def _states(brokers: npt.NDArray[np.int32], states: npt.NDArray[np.int8]) -> ArrowColumn:
+    """Kafka's names of states; partitions and replicas may be mixed."""
+    shift = np.int8(len(schema.REPLICA_STATE_NAMES))
+    return names(states + shift * (brokers < 0), STATE_NAMES)
 
 
 _ELECTED = (
-    *KEY, "leader_before", "leader", "leader_epoch", "version", "recovery", "code", "kinds",
+    "leader_before", "leader", "leader_epoch", "version", "isr_before", "isr", "recovery",
 )
 
 
-def _elections(
-    kept: EffectTable, how: Number, places: Rows | None, step: int, strategy: Strategy | None
-) -> pa.Table:
-    said = kept.spread
-    said.ask(_ELECTED, ["isr_before", "isr"], leads=False)
-    n, numbers = said.numbers(_ELECTED, places)
-    topic, partition, row, before, leader, epoch, version, recovery, code, kinds = numbers
-    isr_before, isr = (said.ids(name, places, leads=False) for name in ("isr_before", "isr"))
-    names = (INITIALIZATION, "" if strategy is None else strategy.name)
-    return pa.table(
-        [
-            columns.number(step, n), columns.named(topic, n, kept.seen.topic),
-            columns.number(partition, n), columns.number(row, n), columns.named(how, n, names),
-            columns.number(before, n), columns.number(leader, n), isr_before.column, isr.column,
-            columns.number(epoch, n), columns.number(version, n),
-            columns.number(recovery, n, dtype=np.int8),
-            columns.flags(kinds, KIND_UNCLEAN, n), columns.named(code, n, CODE_NAMES),
-        ],
-        schema=ELECTIONS.schema,
-    )
-
-
-_LOGGED = (1 << len(Code)) - 1 & ~_SUCCEEDED & ~_UNSAID
-"""Bit c set: Kafka logs a code c."""
-
-
-def refused(kept: EffectTable) -> bool:
-    """Whether Kafka's error log names some target."""
-    return bool(kept.codes & _LOGGED)
+def elections(
+    table: EffectTable, step: int, strategy: Strategy | None
+) -> Iterator[pa.Table]:
+    """Elections and initialisations that were tried, with their outcome."""
+    columns = table.columns
+    tried = (columns["kinds"] & KIND_ELECTION) != 0
+    tried &= columns["code"] != Code.CONFIG_LOOKUP_LOGGED
+    first = (columns["broker"] < 0) & (columns["from_state"] == PartitionState.NEW)
+    first &= columns["to_state"] == PartitionState.ONLINE
+    causes = (INITIALIZATION, "" if strategy is None else strategy.name)
+    for places in split(np.flatnonzero(tried | first), table.replicas.shape[1]):
+        before, leader, epoch, version, isr_before, isr, recovery = table.take(_ELECTED, places)
+        yield pa.table(
+            [
+                repeated(step, pa.int32(), places.size), *keys(table, places),
+                names(tried[places].view(np.uint8), causes),
+                numbers(table.cluster.ids_of(before)), numbers(table.cluster.ids_of(leader)),
+                id_lists(table, places, isr_before), id_lists(table, places, isr),
+                numbers(epoch), numbers(version), numbers(recovery.view(np.int8)),
+                booleans((columns["kinds"][places] & KIND_UNCLEAN) != 0),
+                names(columns["code"][places], CODE_NAMES),
+            ],
+            schema=ELECTIONS.schema,
+        )
 
 
 def refusals(
-    kept: EffectTable, step: int, strategy: Strategy | None, profile: Profile
-) -> pa.Table:
+    table: EffectTable, step: int, strategy: Strategy | None, rules: JournalRules
+) -> Iterator[pa.Table]:
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
-    places = np.empty(len(kept), np.int32)
-    n = journal_tables.list_codes(kept.as_bytes, kept.wide, _LOGGED, places)
-    some = kept.records.take(places[:n])
-    lookups = np.flatnonzero(some["code"] == Code.CONFIG_LOOKUP_FAILED)
-    order = np.sort(np.concatenate([np.arange(some.size), lookups]), kind="stable")
-    some = some.take(order) if lookups.size else some
-    classes = ("StateChangeFailed", "IllegalState", "StoreError", "NoReplicaOnline")
-    errors = {code: profile.error_of(code, strategy) for code in Code}
-    error = np.array([classes.index(errors[c]) if errors[c] in classes else 0 for c in Code])
-    which = error[some["code"]].astype(np.int32)
+    places = np.flatnonzero(_LOGGED[table.columns["code"]])
+    lookups = places[table.columns["code"][places] == Code.CONFIG_LOOKUP_FAILED]
     # A failed look-up is logged by itself, before the election that fails for it.
-    first = np.flatnonzero(
-        (some["code"] == Code.CONFIG_LOOKUP_FAILED) & np.append(order[1:] == order[:-1], False)
+    logged: Rows = np.sort(np.concatenate([places, lookups])).astype(np.int32)
+    if logged.size:
+        yield _refusals(table, logged, step, strategy, rules)
+
+
+def _refusals(
+    table: EffectTable, places: Rows, step: int, strategy: Strategy | None, rules: JournalRules
+) -> pa.Table:
+    code, before, target, brokers = (
+        table.columns[name][places] for name in ("code", "from_state", "to_state", "broker")
     )
-    which[first] = classes.index("StoreError")
-    logged = some.copy()
-    logged["code"][some["code"] == Code.CONFIG_LOOKUP_LOGGED] = Code.CONFIG_LOOKUP_FAILED
-    if not profile.logs_real_targets:
-        wrong = some["code"] == Code.LEADER_IS_NEW_REPLICA
-        logged["to_state"][wrong] = schema.ReplicaState.OFFLINE
-        logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW
-    broker = some["broker"]
-    ids = np.append(kept.seen.broker_id, np.int32(-1))[np.maximum(broker, -1)]
-    n = some.size
+    errors = [rules.error_of(code, strategy) for code in Code]
+    classes = np.array([ERROR_CLASSES.index(e) if e in ERROR_CLASSES else 0 for e in errors])
+    error = classes[code]
+    lookups = np.flatnonzero(
+        (code == Code.CONFIG_LOOKUP_FAILED) & np.append(places[1:] == places[:-1], False)
+    )
+    error[lookups] = ERROR_CLASSES.index("StoreError")
+    if not rules.logs_real_targets:
+        target[code == Code.LEADER_IS_NEW_REPLICA] = schema.ReplicaState.OFFLINE
+        target[code == Code.CREATE_CALL_FAILED] = PartitionState.NEW
+    code[code == Code.CONFIG_LOOKUP_LOGGED] = Code.CONFIG_LOOKUP_FAILED
     return pa.table(
         [
-            columns.number(step, n), columns.named(some["topic_row"].copy(), n, kept.seen.topic),
-            columns.values(some["partition"].copy()), columns.values(some["row"].copy()),
-            columns.values(ids, columns.Nulls(broker >= 0)),
-            _states(some, "from_state"), _states(logged, "to_state"),
-            columns.named(logged["code"].astype(np.int32), n, CODE_NAMES),
-            columns.named(which, n, classes),
+            repeated(step, pa.int32(), places.size), *keys(table, places),
+            nullable_brokers(table, brokers), _states(brokers, before), _states(brokers, target),
+            names(code, CODE_NAMES), names(error, ERROR_CLASSES),
         ],
         schema=REFUSALS.schema,
     )
-
-
-def _states(records: npt.NDArray[Any], name: str) -> Column:
-    """Kafka's names of the states in a field; partitions and replicas may be mixed."""
-    shift = np.where(records["broker"] < 0, len(schema.REPLICA_STATE_NAMES), 0)
-    return columns.named((records[name] + shift).astype(np.int32), records.size, STATE_NAMES)

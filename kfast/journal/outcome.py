@@ -31,6 +31,7 @@ from kfast.state.records import Rows
 
 Key = TypeVar("Key")
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
 FULL_TABLES = (
     "transitions", "elections", "refusals", "additions", "requests", "update_metadata",
     "update_metadata_brokers",
@@ -100,7 +101,7 @@ def sent_to(
     named = np.where(told, partitions, 0)
     if batches is None:
         return Sent(step, kind, told.astype(np.int64), named)
-    n: npt.NDArray[np.int64] | int = batches if kind == KINDS.index("UpdateMetadata") else named
+    n: npt.NDArray[np.int64] | int = batches if kind == UPDATE_METADATA else named
     return Sent(step, kind, np.where(told, n, 0), named)
 
 
@@ -125,7 +126,7 @@ class SentSteps:
 
     def each(self) -> list[Sent]:
         """The same, one step at a time."""
-        kind = KINDS.index("UpdateMetadata")
+        kind = UPDATE_METADATA
         return [
             sent_to(self.first + at, kind, self.told, size) for at, size in enumerate(self.sizes)
         ]
@@ -349,6 +350,6 @@ class Outcome:
 
     def by_broker(self) -> dict[int, list[dict[str, Any]]]:
         """Every request sent, per broker in the order of emission, as Kafka's requests say it."""
-        from kfast.journal.emission import by_broker
+        from kfast.journal.broker_requests import by_broker
 
         return by_broker(self)

@@ -4,7 +4,7 @@ Sections are those of docs/controller.md.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 
 from kfast.kernels.slots cimport (
     FLAG_RECOVERY,
@@ -20,6 +20,7 @@ from kfast.kernels.slots cimport (
     TOPIC_STARTED,
     Effect,
     broker_t,
+    chunk_start,
     kfast_lowest,
     record_t,
     write_bit,
@@ -84,3 +85,54 @@ cdef inline void tally_effect(const Effect* effect, int64_t* tally) noexcept nog
     if effect.code <= 2 or effect.code == 13:
         tally[TALLY_CELLS + 8 * (effect.from_state & 7) + effect.to_state] += 1
     tally[TALLY_UNCLEAN] += (effect.kinds & KIND_UNCLEAN) != 0
+
+
+# Effects of the steps of an event in one visit share an array: every step has space for one effect
+# of each row, and the last step, that of the replicas, has the rest of the array.
+
+cdef inline Py_ssize_t last_step_size(
+    int n_steps, Py_ssize_t n_effects, Py_ssize_t n_rows
+) noexcept nogil:
+    """Most effects of one row in the last step."""
+    return n_effects // n_rows - (n_steps - 1)
+
+
+cdef inline void begin_steps(
+    Effect** ends, int n_steps, Effect[::1] effects, Py_ssize_t n_rows, Py_ssize_t row
+) noexcept nogil:
+    """Where the effects of each step go, of a thread whose share of the rows begins here."""
+    cdef Py_ssize_t each
+    cdef int k
+    if not effects.shape[0]:
+        return
+    each = last_step_size(n_steps, effects.shape[0], n_rows)
+    for k in range(n_steps):
+        ends[k] = &effects[0] + k * n_rows + row * (each if k == n_steps - 1 else 1)
+
+
+cdef inline void append_effect(Effect** end, const Effect* effect) noexcept nogil:
+    """Write one effect behind those of its step."""
+    end[0][0] = effect[0]
+    end[0] += 1
+
+
+cdef inline void close_gaps(
+    int n_steps, Effect[::1] effects, const int32_t[::1] rows, const int64_t[:, ::1] counts
+) noexcept nogil:
+    """Move the effects of each step together: behind what one thread wrote, what the next did."""
+    cdef Py_ssize_t n_rows = rows.shape[0]
+    cdef Py_ssize_t each, first, end
+    cdef int threads = <int> counts.shape[0]
+    cdef int k, t
+    if not effects.shape[0]:
+        return
+    for k in range(n_steps):
+        each = 1
+        if k == n_steps - 1:
+            each = last_step_size(n_steps, effects.shape[0], n_rows)
+        end = k * n_rows
+        for t in range(threads):
+            first = k * n_rows + chunk_start(rows, t, threads) * each
+            if counts[t, k] and first != end:
+                memmove(&effects[end], &effects[first], counts[t, k] * sizeof(Effect))
+            end += counts[t, k]

@@ -12,9 +12,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
 from kfast.kernels.broker_groups cimport order_by_rank
+from kfast.kernels.effects cimport append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE, OFFLINE
 from kfast.kernels.fetch cimport fetch_row
-from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
 from kfast.kernels.losing cimport (
     MOST_ROWS,
     MOST_SLOTS,
@@ -22,8 +22,8 @@ from kfast.kernels.losing cimport (
     ShrunkRow,
     add_losses,
     all_if,
+    append_losses,
     eligible_slots,
-    keep_losses,
     lose_replicas,
     marks_of,
 )
@@ -61,7 +61,7 @@ cdef inline bint may_lose(const Rules* rules) noexcept nogil:
 cdef inline Py_ssize_t lose_run(
     record_t* records, broker_t* replicas, uint8_t* states, int width,
     const uint64_t* leader_offline, const int32_t* rows, const int8_t* decided, Py_ssize_t begin,
-    Py_ssize_t end, ShrinkContext* losing, Keeper* keepers
+    Py_ssize_t end, ShrinkContext* losing, Effect** ends
 ) noexcept nogil:
     """Rows that lose replicas and keep a leader, up to the first that does not; its place."""
     cdef Py_ssize_t i, row
@@ -76,12 +76,12 @@ cdef inline Py_ssize_t lose_run(
             eligible = eligible_slots(decided[i])
         if has_bit(leader_offline, row) or not lose_replicas(
             &records[row], &replicas[width * row], &states[width * row], width, eligible, losing,
-            &loss if keepers != NULL else NULL,
+            &loss if ends != NULL else NULL,
         ):
             return i
-        if keepers != NULL:
-            keep_losses(
-                keepers, &loss, &records[row], &replicas[width * row], row, losing.rank
+        if ends != NULL:
+            append_losses(
+                ends, &loss, &records[row], &replicas[width * row], row, losing.rank
             )
     return end
 
@@ -91,7 +91,7 @@ cdef void fail_row(
     const int32_t* topic_row, const uint8_t* topic_flags, uint64_t* leader_offline,
     uint64_t* pending, const uint8_t* chosen, const int32_t* rank, int decided,
     const Rules* rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
-    Py_ssize_t n_brokers, Keeper* keepers
+    Py_ssize_t n_brokers, Effect** ends
 ) noexcept nogil:
     """All steps of a failure for one partition, whatever state it is in."""
     cdef uint64_t slots
@@ -99,7 +99,7 @@ cdef void fail_row(
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
     cdef Effect scratch[64]
-    cdef bint keeping = keepers != NULL
+    cdef bint keeping = ends != NULL
     cdef Effect* effects = scratch if keeping else NULL
     cdef int k, n
     if is_led_by_dead(record, brokers, status, row, leader_offline):
@@ -107,7 +107,7 @@ cdef void fail_row(
                        offline)
         counts[0] += 1
         if keeping:
-            keep_effect(&keepers[0], effects, record, brokers)
+            append_effect(&ends[0], effects)
     if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
         bring_one_online(
             record, brokers, status, row, &topic_row[row], topic_flags, rules.strategy,
@@ -116,7 +116,7 @@ cdef void fail_row(
         )
         counts[1] += 1
         if keeping:
-            keep_effect(&keepers[1], effects, record, brokers)
+            append_effect(&ends[1], effects)
     slots = chosen_slots(record, brokers, chosen)
     if slots:
         flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
@@ -128,7 +128,7 @@ cdef void fail_row(
         )
         counts[2] += n
         for k in range(n if keeping else 0):
-            keep_effect(&keepers[2], &effects[k], record, brokers)
+            append_effect(&ends[2], &effects[k])
 
 
 cdef void fail_chunk(
@@ -137,17 +137,17 @@ cdef void fail_chunk(
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
     const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
     Rules rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
-    Py_ssize_t n_brokers, const int32_t[::1] partition, uint8_t[:, ::1] kept, ShrinkContext losing
+    Py_ssize_t n_brokers, Effect[::1] effects, ShrinkContext losing
 ) noexcept nogil:
     cdef Py_ssize_t row, last
     cdef Py_ssize_t i = begin
-    cdef bint keeping = kept.shape[0] != 0
+    cdef bint keeping = effects.shape[0] != 0
     cdef int width = <int> replicas.shape[1]
     cdef bint may = width <= MOST_SLOTS and may_lose(&rules)
     cdef const int8_t* answers = &decided[0] if decided.shape[0] else NULL
-    cdef Keeper keepers[3]
-    cdef Keeper* asked = keepers if keeping else NULL
-    begin_steps(keepers, 3, kept, rows.shape[0], begin, topic_row, partition, status, width)
+    cdef Effect* ends[3]
+    cdef Effect** asked = ends if keeping else NULL
+    begin_steps(ends, 3, effects, rows.shape[0], begin)
     while i < end:
         if may:
             last = min(i + MOST_ROWS - losing.rows, end)
@@ -157,7 +157,7 @@ cdef void fail_chunk(
                              &rows[0], answers, i, last, &losing, NULL)
             elif width == 3:
                 i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], 3, &leader_offline[0],
-                             &rows[0], answers, i, last, &losing, keepers)
+                             &rows[0], answers, i, last, &losing, ends)
             else:
                 i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], width,
                              &leader_offline[0], &rows[0], answers, i, last, &losing, asked)
@@ -173,7 +173,6 @@ cdef void fail_chunk(
         )
         i += 1
     add_losses(&losing, rules.counting, offline, online, replica, n_brokers, counts)
-    end_steps(keepers, 3, counts)
 
 
 def fail_hosted(
@@ -182,7 +181,6 @@ def fail_hosted(
     uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
     const uint8_t[::1] broker_status,  # IN      (B,)    the failed ones are not registered
     const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const int32_t[::1] partition,      # IN      (P,)    partition number
     const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
@@ -202,8 +200,8 @@ def fail_hosted(
     int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)  partitions to Offline
     int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
     int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step; `Keeper.seen`
-    uint8_t[:, ::1] kept,              # OUT     kept effects, step after step; or no rows
+    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step
+    Effect[::1] effects,               # OUT     effects, step after step; or none
     uint32_t[::1] marks,               # OUT     (B+1,)  zeros: room for each broker's marks
     uint64_t[:, ::1] sums,             # IN OUT  (threads, B+1)  zeros: room to count in
 ):
@@ -235,6 +233,6 @@ def fail_hosted(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
             leader_offline, pending, chosen, rows, decided, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
-            &replica_tally[t, 0], &counts[t, 0], n_brokers, partition, kept, losing[t],
+            &replica_tally[t, 0], &counts[t, 0], n_brokers, effects, losing[t],
         )
-    close_gaps(3, kept, rows, counts)
+    close_gaps(3, effects, rows, counts)

@@ -1,4 +1,4 @@
-"""What the journal keeps of each step, with everything that its tables say."""
+"""Columns, lists and requests of effects: what the journal's tables are made of."""
 
 from typing import Any, TypeAlias
 
@@ -6,9 +6,14 @@ import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
-def kept_sizes() -> tuple[int, int]: ...
-def keep(
-    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
-    partition: _Array, effects: _Array, kept: _Array,
+def take_columns(
+    effects: _Array, places: _Array, fields: _Array, columns: list[_Array]
+) -> None: ...
+def list_ids(
+    replicas: _Array, broker_id: _Array, places: _Array, masks: _Array, offsets: _Array,
+    values: _Array,
 ) -> int: ...
-def list_metadata(effects: _Array, wide: bool, places: _Array) -> int: ...
+def list_requests(
+    effects: _Array, replicas: _Array, registered: _Array, stops: bool, cursors: _Array,
+    places: _Array, flags: _Array,
+) -> None: ...

@@ -13,7 +13,7 @@ Source: docs/controller.md, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaS
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.election cimport NOT_ASKED_RULE
-from kfast.kernels.kept cimport Keeper, keep_with
+from kfast.kernels.effects cimport append_effect
 from kfast.kernels.slots cimport (
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
@@ -198,12 +198,11 @@ cdef inline int next_slot(
     return found
 
 
-cdef inline void keep_losses(
-    Keeper* keepers, const ShrunkRow* loss, const record_t* record, const broker_t* brokers,
+cdef inline void append_losses(
+    Effect** ends, const ShrunkRow* loss, const record_t* record, const broker_t* brokers,
     Py_ssize_t row, const int32_t* rank
 ) noexcept nogil:
-    """Keep the effects of all steps, from how the row was before and how it is now."""
-    cdef uint32_t offline = loss.assigned & ~loss.live
+    """Append the effects of all steps, from how the row was before and how it is now."""
     cdef uint32_t left = loss.lost
     cdef uint32_t member
     cdef int slot
@@ -224,7 +223,7 @@ cdef inline void keep_losses(
     effect.n_slots = record.n_slots
     if loss.elects:
         effect.from_state, effect.to_state = P_ONLINE, P_OFFLINE
-        keep_with(&keepers[0], &effect, record, brokers, 0)
+        append_effect(&ends[0], &effect)
         effect.from_state, effect.to_state = P_OFFLINE, P_ONLINE
         effect.leader = record.leader
         effect.leader_epoch += 1
@@ -234,7 +233,7 @@ cdef inline void keep_losses(
         effect.recipients = loss.assigned & loss.live
         effect.code = ELECTED
         effect.kinds = KIND_ELECTION | KIND_LEADER_AND_ISR
-        keep_with(&keepers[1], &effect, record, brokers, offline)
+        append_effect(&ends[1], &effect)
         effect.leader_before = record.leader
     effect.to_state = R_OFFLINE
     effect.controller_epoch = record.controller_epoch
@@ -252,7 +251,7 @@ cdef inline void keep_losses(
         effect.version += (effect.isr >> slot) & 1
         effect.isr &= ~<uint64_t> member
         effect.recipients = loss.assigned & ~member
-        keep_with(&keepers[2], &effect, record, brokers, offline)
+        append_effect(&ends[2], &effect)
 
 
 cdef inline void add_losses(

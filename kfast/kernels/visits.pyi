@@ -8,10 +8,10 @@ _Array: TypeAlias = npt.NDArray[Any]
 
 def start_hosted(
     records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
-    topic_row: _Array, partition: _Array, topic_flags: _Array, leader_offline: _Array,
+    topic_row: _Array, topic_flags: _Array, leader_offline: _Array,
     pending: _Array, chosen: _Array, group_rank: _Array, rows: _Array, replica_online: int,
     partition_online: int, strategy: int, controller_epoch: int, recovery_supported: bool,
-    counting: bool, replica_tally: _Array, online_tally: _Array, counts: _Array, kept: _Array,
+    counting: bool, replica_tally: _Array, online_tally: _Array, counts: _Array, effects: _Array,
 ) -> None: ...
 def shut_down_hosted(
     records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,

@@ -14,9 +14,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
 from kfast.kernels.broker_groups cimport list_slots, order_by_rank
+from kfast.kernels.effects cimport append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE
 from kfast.kernels.fetch cimport fetch_row
-from kfast.kernels.kept cimport Keeper, begin_steps, close_gaps, end_steps, keep_effect
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -46,20 +46,19 @@ cdef void start_chunk(
     uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
     const int32_t[::1] group_rank, const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end,
     Rules rules, int64_t* replica, int64_t* online, int64_t* counts, Py_ssize_t n_brokers,
-    const int32_t[::1] partition, uint8_t[:, ::1] kept
+    Effect[::1] recorded
 ) noexcept nogil:
     cdef Py_ssize_t i, row
     cdef uint64_t slots
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
     cdef Effect scratch[64]
-    cdef bint keeping = kept.shape[0] != 0
+    cdef bint keeping = recorded.shape[0] != 0
     cdef Effect* effects = scratch if keeping else NULL
-    cdef Keeper keepers[2]
+    cdef Effect* ends[2]
     cdef int k, n
     cdef record_t* record
-    begin_steps(keepers, 2, kept, rows.shape[0], begin, topic_row, partition, status,
-                <int> replicas.shape[1])
+    begin_steps(ends, 2, recorded, rows.shape[0], begin)
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -81,7 +80,7 @@ cdef void start_chunk(
             )
             counts[1] += n
             for k in range(n if keeping else 0):
-                keep_effect(&keepers[1], &effects[k], record, &replicas[row, 0])
+                append_effect(&ends[1], &effects[k])
         if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
             bring_one_online(
                 record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
@@ -91,8 +90,7 @@ cdef void start_chunk(
             )
             counts[0] += 1
             if keeping:
-                keep_effect(&keepers[0], effects, record, &replicas[row, 0])
-    end_steps(keepers, 2, counts)
+                append_effect(&ends[0], effects)
 
 
 def start_hosted(
@@ -101,7 +99,6 @@ def start_hosted(
     uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
     const uint8_t[::1] broker_status,  # IN      (B,)    the started ones are registered
     const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const int32_t[::1] partition,      # IN      (P,)    partition number
     const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
     uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
     uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
@@ -116,8 +113,8 @@ def start_hosted(
     bint counting,                     # fill all of the tallies, not only the counters
     int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Online
     int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step; `Keeper.seen`
-    uint8_t[:, ::1] kept,              # OUT     kept effects, step after step; or no rows
+    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step
+    Effect[::1] effects,               # OUT     effects, step after step; or none
 ):
     """Brokers started: their replicas go Online, and waiting partitions are elected.
 
@@ -136,9 +133,9 @@ def start_hosted(
             records, replicas, replica_state, broker_status, topic_row, topic_flags,
             leader_offline, pending, chosen, group_rank, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &replica_tally[t, 0], &online_tally[t, 0],
-            &counts[t, 0], n_brokers, partition, kept,
+            &counts[t, 0], n_brokers, effects,
         )
-    close_gaps(2, kept, rows, counts)
+    close_gaps(2, effects, rows, counts)
 
 
 cdef Py_ssize_t shut_down_chunk(

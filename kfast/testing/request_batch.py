@@ -18,8 +18,8 @@ import numpy.typing as npt
 from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
+from kfast.journal.broker_requests import by_broker
 from kfast.journal.effects import EFFECT, KIND_DELETE, KIND_IS_NEW, KIND_LEADER_AND_ISR, KIND_STOP
-from kfast.journal.emission import by_broker
 from kfast.schema import FLAG_HAS_LEADERSHIP
 from kfast.state import Assignment, ClusterState, mutators
 
@@ -108,7 +108,7 @@ class RequestBatch:
         self.state = state
         major, minor = ibp.split("-")[0].split(".")[:2]
         self._split_stop = (int(major), int(minor)) < _ONE_STOP_REQUEST
-        self._journal = Journal(state, "full", find_profile(profile))
+        self._journal = Journal(state, "full", find_profile(profile).journal_rules)
         self._added: list[npt.NDArray[Any]] = []
         self._told: list[npt.NDArray[Any]] = []
         self._metadata_brokers: set[int] = set()
@@ -135,7 +135,7 @@ class RequestBatch:
         slots = mutators.track(state, np.repeat(rows, brokers.size).astype(np.int32), brokers)
         effect = self._journal.record_effects(rows)
         effect["recipients"] = sum(1 << int(slot) for slot in set(slots.tolist()))
-        marked = is_new and self._journal.profile.marks_new_replicas
+        marked = is_new and self._journal.rules.marks_new_replicas
         effect["kinds"] |= KIND_IS_NEW if marked else 0
         self._added.append(effect)
         self.add_update_metadata(state.broker_id[state.registered].tolist(), rows)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.journal import columns, memory
+from kfast.journal import effect_columns, memory
 
 PAGE = memory.HUGE_PAGE
 lent = pytest.mark.skipif(sys.platform != "linux", reason="mappings are lent on Linux only")
@@ -47,9 +47,9 @@ def test_a_room_is_lent_again_when_the_last_view_of_it_is_gone():
     keepers = (
         lambda a: a[1], lambda a: a[1][3:9], lambda a: a.view(np.uint8),
         lambda a: a.reshape(-1)[::7], lambda a: memoryview(a), lambda a: pa.py_buffer(a[0]),
-        lambda a: columns.values(a[1][5:90]),
-        lambda a: columns.same_lengths(2, a[0], PAGE // 2)[3:],
-        lambda a: pa.table({"x": columns.values(a[1])}).slice(7, 2),
+        lambda a: effect_columns.numbers(a[1][5:90]),
+        lambda a: effect_columns.lists(a[0][:9], a[1])[3:],
+        lambda a: pa.table({"x": effect_columns.numbers(a[1])}).slice(7, 2),
     )
     for keep in keepers:
         array = memory.room((2, PAGE))

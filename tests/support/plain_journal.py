@@ -1,7 +1,7 @@
 """The journal's tables in plain numpy: one step after the other, from the state as it is then.
 
-The twin of `kernels/journal.pyx` and its neighbours: sorts and masks where the kernels visit each
-effect once.
+The twin of `kfast.journal.changes` and `kfast.journal.request_table`: everything is read from the
+state, nothing is shared between tables.
 
 Source: docs/controller.md, section 5.
 """
@@ -26,8 +26,7 @@ from kfast.journal.effects import (
     KIND_STOP,
     KIND_UNCLEAN,
 )
-from kfast.journal.outcome import KINDS
-from kfast.journal.requests import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kfast.kernels import hosting
 from kfast.schema import Code
 from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists
@@ -106,7 +105,7 @@ def elections(state, effects, step, strategy):
     )
 
 
-def refusals(state, effects, step, strategy, profile):
+def refusals(state, effects, step, strategy, rules):
     """Kafka's error log: what was refused, with the states as Kafka logs them."""
     failed = ~np.isin(effects["code"], _SUCCEEDED) & ~np.isin(effects["code"], _UNSAID)
     some = effects[failed]
@@ -114,7 +113,7 @@ def refusals(state, effects, step, strategy, profile):
     order = np.sort(np.concatenate([np.arange(some.size), lookups]), kind="stable")
     some = some[order].copy()
     classes = ("StateChangeFailed", "IllegalState", "StoreError", "NoReplicaOnline")
-    said = {code: profile.error_of(code, strategy) for code in Code}
+    said = {code: rules.error_of(code, strategy) for code in Code}
     error = np.array([classes.index(said[c]) if said[c] in classes else 0 for c in Code])
     which = error[some["code"]]
     # A failed look-up is logged by itself, before the election that fails for it.
@@ -124,7 +123,7 @@ def refusals(state, effects, step, strategy, profile):
     which[first] = classes.index("StoreError")
     logged = some.copy()
     logged["code"][some["code"] == Code.CONFIG_LOOKUP_LOGGED] = Code.CONFIG_LOOKUP_FAILED
-    if not profile.logs_real_targets:
+    if not rules.logs_real_targets:
         wrong = some["code"] == Code.LEADER_IS_NEW_REPLICA
         logged["to_state"][wrong] = schema.ReplicaState.OFFLINE
         logged["to_state"][some["code"] == Code.CREATE_CALL_FAILED] = schema.PartitionState.NEW

@@ -97,7 +97,7 @@ class ZkEngine(Engine):
             raise ArgumentError(
                 "the state is read-only: its columns are shared files; give a copy, state.copy()"
             )
-        super().__init__(state, Journal(state, journal, self.profile))
+        super().__init__(state, Journal(state, journal, self.profile.journal_rules))
         self.store = store
         self.deletion_hints = DeletionHints()
         self.replica_state_machine = ReplicaStateMachine(

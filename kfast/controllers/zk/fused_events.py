@@ -71,7 +71,7 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     offline, online, gone = (journal.new_tally(threads) for _ in range(3))
     counts = np.zeros((threads, 8), np.int64)
-    room = journal.new_room(rows.size, 3, brokers.size)
+    buffer = journal.new_effect_buffer(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     decider = controller.partition_state_machine.decider
     decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
@@ -81,24 +81,24 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     state.mark_led(rows)
     failures.fail_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen, ranks,
+        state.topic_flags, state.leader_offline, state.pending, chosen, ranks,
         rows, previous_mask(valid[PartitionState.OFFLINE]),
         previous_mask(valid[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
         state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
-        recovers, journal.counting, decided, offline, online, gone, counts, room.as_bytes,
+        recovers, journal.counting, decided, offline, online, gone, counts, buffer.effects,
         np.zeros(chosen.size, np.uint32), np.zeros((threads, chosen.size), np.uint64),
     )
-    n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
+    n, effects = counts.sum(axis=0).tolist(), buffer.steps(counts)
     if n[0]:
         action = f"partitions to {PartitionState.OFFLINE.label}"
-        journal.add_step(action, offline, kept[0], replicas=False)
+        journal.add_step(action, offline, effects[0], replicas=False)
     if n[1]:
         action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
-        journal.add_step(action, online, kept[1], replicas=False, strategy=Strategy.OFFLINE)
+        journal.add_step(action, online, effects[1], replicas=False, strategy=Strategy.OFFLINE)
     if n[2]:
         action = f"replicas to {ReplicaState.OFFLINE.label}"
-        journal.add_step(action, gone, kept[2], replicas=True)
+        journal.add_step(action, gone, effects[2], replicas=True)
     if profile.announces_unless_elected:
         announced = not n[2] and not online[:, LAYOUT["codes"] + Code.ELECTED].any()
     else:
@@ -115,25 +115,25 @@ def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     back, online = journal.new_tally(threads), journal.new_tally(threads)
     counts = np.zeros((threads, 8), np.int64)
-    room = journal.new_room(rows.size, 2, brokers.size)
+    buffer = journal.new_effect_buffer(rows.size, 2, brokers.size)
     state.mark_led(rows)
     visits.start_hosted(
         state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.partition, state.topic_flags, state.leader_offline, state.pending, chosen,
+        state.topic_flags, state.leader_offline, state.pending, chosen,
         controller.replica_state_machine.rank_groups(ReplicaState.ONLINE, brokers, rows),
         rows, previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
         previous_mask(profile.partition_previous[PartitionState.ONLINE]),
         profile.kernel_strategy(Strategy.OFFLINE), state.controller_epoch,
         state.leader_recovery_supported and profile.marks_recovery, journal.counting,
-        back, online, counts, room.as_bytes,
+        back, online, counts, buffer.effects,
     )
-    n, kept = counts.sum(axis=0).tolist(), room.steps(counts)
+    n, effects = counts.sum(axis=0).tolist(), buffer.steps(counts)
     if n[1]:
         action = f"replicas to {ReplicaState.ONLINE.label}"
-        journal.add_step(action, back, kept[1], replicas=True)
+        journal.add_step(action, back, effects[1], replicas=True)
     if n[0]:
         action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
-        journal.add_step(action, online, kept[0], replicas=False, strategy=Strategy.OFFLINE)
+        journal.add_step(action, online, effects[0], replicas=False, strategy=Strategy.OFFLINE)
 
 
 def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:

@@ -20,6 +20,7 @@ from enum import IntEnum
 from kfast.arguments import shown
 from kfast.controllers.zk.broker_groups import GroupOrder
 from kfast.errors import ArgumentError
+from kfast.journal import JournalRules
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.schema import PartitionState as P
 from kfast.schema import ReplicaState as R
@@ -211,6 +212,14 @@ class Profile:
         if self.batch_per_partition and code is Code.NO_ELIGIBLE_LEADER and strategy in among:
             return "NoReplicaOnline"
         return code.error
+
+    @property
+    def journal_rules(self) -> JournalRules:
+        """What the journal must know of this version."""
+        return JournalRules(
+            self.marks_new_replicas, self.metadata_has_deleted, self.empty_metadata_is_all,
+            self.logs_real_targets, self.error_of,
+        )
 
 
 ZK_3_9 = Profile(

@@ -653,7 +653,7 @@ def _touch_stored(
     effects = np.concatenate(parts)
     journal.add_step(
         "raise the leader epoch", journal.new_tally(), effects, replicas=False, from_store=True,
-        told=journal.record_effects(row),
+        announced=journal.record_effects(row),
     )
 
 

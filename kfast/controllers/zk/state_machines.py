@@ -429,7 +429,9 @@ class PartitionStateMachine:
 
 
 def _journal(state: ClusterState, journal: str | Journal, profile: Profile) -> Journal:
-    return journal if isinstance(journal, Journal) else Journal(state, journal, profile)
+    if isinstance(journal, Journal):
+        return journal
+    return Journal(state, journal, profile.journal_rules)
 
 
 def _target(target: State, kind: type[State]) -> State:

@@ -576,7 +576,7 @@ def start_new(
     told = told[(state.records["flags"][told] & FLAG_HAS_LEADERSHIP) != 0]
     journal.add_step(
         f"replicas to {ReplicaState.NEW.label}", session.tally, effects, replicas=True,
-        from_store=True, told=journal.record_effects(told),
+        from_store=True, announced=journal.record_effects(told),
     )
     return Result(codes, np.empty(0, np.bool_))
 
