@@ -173,9 +173,10 @@ def survey_leaders(
             moved = records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader != first
             preferred[first] += 1
             # Written for every row, and kept where it counts: that needs no branch.
-            others[first] += moved
             rows[n] = <int32_t> row
             n += moved
+        for row in range(n):
+            others[replicas[rows[row], 0]] += 1
     return n
 
 
