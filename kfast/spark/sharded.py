@@ -48,6 +48,7 @@ from kfast.spark.sharded_tasks import (
     BROKERS,
     DONE,
     ELECT,
+    GROUPS,
     NUMBER,
     PREFERRED,
     REBALANCE,
@@ -56,6 +57,7 @@ from kfast.spark.sharded_tasks import (
     Run,
     add_up,
     count_hand,
+    group_hand,
     run_hand,
     sum_hand,
 )
@@ -249,12 +251,12 @@ def fail(
     _rehearse(state, wanted, rules)
     with output_folder(output, dataset) as root:
         folder = str(root)
-        decided: list[EventCall] = []
+        decided: tuple[EventCall, ...] = ()
         for event in wanted:
-            run = Run(whole, tuple(decided), "off", profile, folder, form)
-            decided.append(_look_ahead(spark, run, event, rules))
+            run = Run(whole, decided, "off", profile, folder, form)
+            decided = _look_ahead(spark, run, event, rules)
         turn = empty_folder(root)
-        run = Run(whole, tuple(decided), journal, profile, folder, form, turn)
+        run = Run(whole, decided, journal, profile, folder, form, turn)
         return _put_together(spark, *_happen(spark, run), state)
 
 
@@ -277,6 +279,10 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ..
     """
     parsed = []
     for item in events:
+        if item == ():
+            raise ArgumentError(
+                "event () has 0 parts; right is a name, or a name and its argument"
+            )
         name, *rest = item if isinstance(item, tuple) else (item,)
         argument = rest[0] if rest else None
         partitions = isinstance(argument, dict) and argument.get("partitions") is not None
@@ -332,7 +338,6 @@ def _rehearse(state: ClusterState, events: Iterable[EventCall], profile: Profile
 
 def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str, Any]]]:
     """Let the events happen in every shard, until each knows what it must of the others."""
-    seen = []
     while True:
         done = collect(over_hands(spark, len(run.dataset.hands), partial(run_hand, run), DONE))
         done = done.sort_by("hand")
@@ -341,10 +346,29 @@ def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str
         learned = _share_groups(run.events, groups)
         if learned is None:
             return run, done, summaries
-        if learned in seen:
-            raise InvariantError(f"shards learn of each other without end: {learned}")
-        seen.append(learned)
-        run = replace(run, events=learned)
+        run = _learned(run, learned)
+
+
+def _learned(run: Run, events: tuple[EventCall, ...]) -> Run:
+    """The run with what its shards have learned, which never becomes less."""
+    if sum(len(event.failed_groups) for event in events) <= sum(
+        len(event.failed_groups) for event in run.events
+    ):
+        raise InvariantError(f"shards learn of each other without end: {events}")
+    return replace(run, events=events)
+
+
+def _learn_groups(spark: SparkSession, run: Run) -> Run:
+    """The run with the brokers whose order depends on all shards, for each of its events."""
+    while run.events:
+        rows = over_hands(spark, len(run.dataset.hands), partial(group_hand, run), GROUPS)
+        groups = collect(rows)
+        found = zip(groups["event"].to_pylist(), groups["brokers"].to_pylist(), strict=True)
+        learned = _share_groups(run.events, found)
+        if learned is None:
+            break
+        run = _learned(run, learned)
+    return run
 
 
 def _share_groups(
@@ -370,8 +394,12 @@ def _share_groups(
     return None
 
 
-def _look_ahead(spark: SparkSession, run: Run, event: EventCall, rules: Profile) -> EventCall:
-    """An event with what it must know of the whole cluster, after the events of the run."""
+def _look_ahead(
+    spark: SparkSession, run: Run, event: EventCall, rules: Profile
+) -> tuple[EventCall, ...]:
+    """The events of the run, and one more with what it must know of all shards after them."""
+    if event.name == REBALANCE or (event.name == ELECT and rules.filters_elections):
+        run = _learn_groups(spark, run)
     if event.name == REBALANCE:
         event = replace(event, counts=_count_preferred(spark, run))
         if not rules.rebalances_while_reassigning:
@@ -379,7 +407,7 @@ def _look_ahead(spark: SparkSession, run: Run, event: EventCall, rules: Profile)
     elif event.name == ELECT and rules.filters_elections:
         count = _sum(spark, run, count_without_leadership)
         event = replace(event, without_leadership=count)
-    return event
+    return (*run.events, event)
 
 
 def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:

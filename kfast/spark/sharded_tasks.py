@@ -58,14 +58,16 @@ from kfast.state.loading_flat import load as load_flat
 from kfast.state.tables import small_tables
 
 __all__ = [
-    "BROKERS", "DONE", "ELECT", "NUMBER", "PREFERRED", "REBALANCE", "REQUESTS",
-    "EventCall", "Run", "add_up", "count_hand", "run_hand", "sum_hand",
+    "BROKERS", "DONE", "ELECT", "GROUPS", "NUMBER", "PREFERRED", "REBALANCE", "REQUESTS",
+    "EventCall", "Run", "add_up", "count_hand", "group_hand", "run_hand", "sum_hand",
 ]
 
 REBALANCE, ELECT = "rebalance_leaders", "elect_leaders"
 
 BROKERS, PREFERRED = SHARDED_BROKERS.schema, PREFERRED_LEADERS.schema
 NUMBER = pa.schema([("partitions", pa.int64())])
+GROUPS = pa.schema([("event", pa.int32()), ("brokers", pa.list_(pa.int32()))])
+"""Failed brokers that one shard has replicas of, by event."""
 DONE = pa.schema(
     [
         ("hand", pa.int32()),
@@ -198,6 +200,17 @@ def sum_hand(
     yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=NUMBER)
 
 
+def group_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
+    """The failed brokers that each event concerns, over some shards."""
+    room = Arena()
+    for number in run.dataset.hands[hand]:
+        controller = run.controller(number, room)
+        for at, event in enumerate(run.events):
+            _, groups = event.happen(controller)
+            row = {"event": at, "brokers": sorted(groups)}
+            yield pa.RecordBatch.from_pylist([row], schema=GROUPS)
+
+
 def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:
     """Each shard after the events, until the next is asked for."""
     room = Arena()
@@ -256,7 +269,7 @@ def _run_shard(run: Run, number: int, sums: Sums, room: Arena) -> None:
         outcome, groups = event.happen(controller)
         sums.errors.add((at, outcome.error))
         sums.groups.append((at, sorted(groups)))
-        if deleting or state.any_queued:
+        if (deleting or state.any_queued) and state.delete_topic_enabled:
             sums.deleting.add(number)
         for key, n in counts_of(at, outcome):
             sums.counts[key] += n

@@ -1,4 +1,4 @@
-"""From a flat table of partitions to a `ClusterState`, at the speed of memory.
+"""From a flat table of partitions to a `ClusterState`, without lists.
 
 What a flat table says must be as kfast writes it: rows in order, brokers listed, nothing null.
 Any other is turned into the form with lists, whose loader takes it or says what is wrong.

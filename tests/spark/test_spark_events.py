@@ -5,6 +5,8 @@ Sections are those of docs/controller.md.
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 import kfast
@@ -92,6 +94,43 @@ def test_the_order_of_brokers_that_fail_depends_on_all_files(tmp_path, monkeypat
     done = kfast.spark.fail(None, folder, events=events, output=tmp_path / "out", tasks=2)
     assert_same(done, after, outcomes)
     assert [groups and groups[1].failed_groups for groups in learned] == [{2, 3, 4, 5}, None]
+
+
+def test_a_rebalance_counts_what_shards_know_of_each_other(tmp_path):
+    """Files without some of the brokers that failed: who leads depends on the order of all."""
+    import kfast.spark
+
+    state = kfast.generate(
+        brokers=16, partitions=40, topics=40, racks=3, seed=16, replication_factor=3
+    )
+    dead = sorted(Random(16).sample(state.broker_id.tolist(), 14))
+    events = [
+        "on_controller_failover", ("on_broker_failure", dead), ("on_broker_startup", dead[4:10]),
+        ("catch_up", dead[4:10]), ("rebalance_leaders", 50),
+    ]
+    split(state, tmp_path / "in", 40)
+    after, outcomes = alone(state, events, "counts", "zk-2.4")
+    done = kfast.spark.fail(
+        None, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2, profile="zk-2.4"
+    )
+    assert outcomes[4].rebalanced
+    assert done.digest == after.digest()
+
+
+def test_queued_topics_do_not_wait_where_deletion_is_disabled(tmp_path):
+    import kfast.spark
+
+    state = kfast.generate(brokers=7, partitions=60, topics=17, seed=3, replication_factor=2)
+    state.delete_topic_enabled = False
+    state.queue_topic_deletion(state.topic.take([0, 16]).to_pylist())
+    split(state, tmp_path / "in", 7)
+    events = ["on_controller_failover", ("on_broker_failure", [2])]
+    after, _ = alone(state, events, "counts", "zk-3.9")
+    done = kfast.spark.fail(
+        None, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2
+    )
+    assert not after.any_queued
+    assert done.digest == after.digest()
 
 
 def test_topics_of_one_file_may_be_deleted_beside_other_events(tmp_path):

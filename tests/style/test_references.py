@@ -24,7 +24,7 @@ PART = re.compile(
     rf"|[Ss]ection ({NUMBER}), (?:`(\w+)|(?:steps?|rows?) ([A-Z]?\d+))"
 )
 ALONE = re.compile(rf"(?<![\w`\])])\({DOTTED}(?:(?:, | and | to ){DOTTED})*\)|^{DOTTED}[,:;]")
-ELSEWHERE = {"Encodings.md", "thrift-compact-protocol.md", "growth.md"}
+ELSEWHERE = {"growth.md"}
 """Pages of others, and one that a benchmark writes."""
 
 
