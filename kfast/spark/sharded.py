@@ -279,9 +279,9 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ..
     """
     parsed = []
     for item in events:
-        if item == ():
+        if not item:
             raise ArgumentError(
-                "event () has 0 parts; right is a name, or a name and its argument"
+                f"event {item!r} is empty; right is a name, or a name and its argument"
             )
         name, *rest = item if isinstance(item, tuple) else (item,)
         argument = rest[0] if rest else None
