@@ -194,10 +194,10 @@ class Journal:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
         state = self.state
         total: npt.NDArray[np.int64] = tally[0] if len(tally) == 1 else tally.sum(axis=0)
-        state.offline_partition_count += int(total[LAYOUT["offline"]])
-        state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
-        state.unclean_elections += int(total[LAYOUT["unclean"]])
-        state.n_led += int(total[LAYOUT["led"]])
+        state.offline_partition_count += total.item(LAYOUT["offline"])
+        state.preferred_imbalance_count += total.item(LAYOUT["imbalance"])
+        state.unclean_elections += total.item(LAYOUT["unclean"])
+        state.n_led += total.item(LAYOUT["led"])
         return total
 
     def _metadata(self, effects: Effects, announced: Effects | None) -> Effects | None:

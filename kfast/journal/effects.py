@@ -203,6 +203,9 @@ def take_down(state: ClusterState, effects: Effects) -> EffectTable:
     )
 
 
+NO_EFFECTS: Effects = np.empty(0, EFFECT)
+
+
 class EffectBuffer:
     """Memory for the effects of all steps of an event that visits each partition once.
 
@@ -218,7 +221,9 @@ class EffectBuffer:
 
     def __init__(self, rows: int, steps: int, replicas: int) -> None:
         self._begins = [step * rows for step in range(steps)]
-        self.effects: Effects = memory.room((steps - 1 + replicas) * rows, EFFECT)
+        self.effects: Effects = (
+            memory.room((steps - 1 + replicas) * rows, EFFECT) if rows else NO_EFFECTS
+        )
 
     def steps(self, counts: npt.NDArray[np.int64]) -> list[Effects]:
         """The effects of each step, from the counts of the kernel that wrote them."""
