@@ -27,8 +27,8 @@ from kfast.cli.options import (
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.controllers import find_profile
 from kfast.errors import ArgumentError, InputError, KfastError
-from kfast.report.answer import plural
 from kfast.report.sweep import sweep_answer
+from kfast.report.wording import plural
 from kfast.report.writing import RowWriter
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema

@@ -9,19 +9,10 @@ from rich.console import Console
 
 from kfast.analysis.worst_scenarios import SORTED_BY, WorstScenarios, scenario_reasons
 from kfast.controllers import Profile
-from kfast.report.answer import (
-    Answer,
-    Document,
-    brokers_named,
-    cell,
-    count,
-    draw_foot,
-    draw_verdict,
-    head,
-    number,
-    plural,
-)
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.report.answer import Answer, Document, head
+from kfast.report.drawing import draw_rows, number
+from kfast.report.tables import TableColumn, plain, text_column
+from kfast.report.wording import brokers_named, count, plural
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
@@ -93,34 +84,19 @@ def _whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
 
 
 def _draw(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
     worst = document["worst"]
-    columns = (*SORTED_BY, "fullest_broker_leaders")
-    table = TextTable(f"Worst scenarios ({len(worst)})", [
-        "scenario", text_column("brokers"), *columns,
+    draw_rows(console, f"Worst scenarios ({len(worst)})", [
+        "scenario", text_column("brokers"), *SORTED_BY, "fullest_broker_leaders",
         text_column("racks"),
-    ])
-    for row in worst:
-        table.add_row(
-            str(row["scenario"]), cell(row["brokers"]),
-            *(number(name, row[name]) for name in columns), cell(row["racks"]),
-        )
-    table.draw(console)
+    ], worst, if_empty=True)
     for row in worst:
         for reason in row["reasons"]:
             console.print(plain(_sentence(row, reason)))
-    counts = TextTable("All scenarios but the baseline", [
-        text_column("count"), *("baseline", "mean", "most", "in scenario"),
-    ])
-    for row in document["counts"]:
-        counts.add_row(
-            row["count"], cell(row["baseline"]), str(row["mean"]),
-            number(row["count"], row["most"]), cell(row["in_scenario"]),
-        )
-    counts.draw(console)
-    draw_foot(console, document)
-    if document["rows"]:
-        console.print(plain(f"One row per scenario: {document['rows']}", "dim"))
+    draw_rows(console, "All scenarios but the baseline", [
+        text_column("count"), "baseline", "mean",
+        TableColumn("most", value=lambda row: number(row["count"], row["most"])),
+        TableColumn("in scenario", value="in_scenario"),
+    ], document["counts"])
 
 
 def _sentence(row: Mapping[str, Any], reason: Mapping[str, Any]) -> str:
