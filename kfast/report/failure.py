@@ -13,6 +13,7 @@ from rich.padding import Padding
 from kfast.analysis.broker_failure import Failure, FailureStep
 from kfast.analysis.explain import Explanation
 from kfast.analysis.impact import Impact
+from kfast.analysis.whatif import racks_by_broker
 from kfast.report.answer import Answer, Document, head, listed, partition_lists, start_document
 from kfast.report.drawing import (
     draw_brokers,
@@ -139,7 +140,7 @@ def _what_happens(
     step: FailureStep, controlled: bool, racks: Sequence[str] | None, state: ClusterState
 ) -> str:
     """A step as the beginning of a sentence; the first one has racks, perhaps none."""
-    rack_of = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    rack_of = racks_by_broker(state)
     inside = [broker for broker in step.broker_ids if racks and rack_of[broker] in racks]
     others = [broker for broker in step.broker_ids if broker not in inside]
     if step.kind == "start":

@@ -103,8 +103,7 @@ def _yes_or_no(document: Document) -> str:
 
 def _under_min_isr(ready: Readiness) -> Iterator[str]:
     """A sentence where some partitions are under min ISR, whoever restarts."""
-    standing = ready.standing
-    n = int(((ready.cause >= 0) & (standing.in_sync < standing.needed)).sum())
+    n = int(((ready.cause >= 0) & ready.margins.under_min_isr).sum())
     if n:
         yield f"{count(n, 'partition', 'is', 'are')} offline or under min ISR already."
 

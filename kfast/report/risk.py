@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from kfast.analysis.copyset_risk import Risk
-from kfast.analysis.failure_groups import RISK_METRICS, TRIPLE_BROKERS
+from kfast.analysis.copyset_risk import RISK_METRICS, TRIPLE_BROKERS, Risk
 from kfast.report.answer import Answer, Document, getters, head
 from kfast.report.drawing import broker_columns, draw_rows, first_brokers, number
 from kfast.report.tables import Row, TableColumn, plain, text_column

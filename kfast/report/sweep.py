@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from kfast.analysis.whatif import racks_by_broker, registrations
 from kfast.analysis.worst_scenarios import SORTED_BY, WorstScenarios, scenario_reasons
 from kfast.controllers import Profile
 from kfast.report.answer import Answer, Document, head
@@ -27,10 +28,10 @@ def sweep_answer(
     worst: WorstScenarios, rows_file: str | None,
 ) -> Answer:
     """The answer of `kfast sweep`."""
-    racks = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    racks = racks_by_broker(state)
     rows = worst.table(scenarios).to_pylist()
     for row in rows:
-        row["racks"] = sorted({racks[b] for b in row["brokers"] if racks[b] is not None})
+        row["racks"] = sorted({rack for b in row["brokers"] if (rack := racks[b]) is not None})
         row["whole_racks"] = _whole_racks(state, row["brokers"])
         row["reasons"] = scenario_reasons(state, row["brokers"], profile) if (
             row["offline"] or row["under_min_isr"]
@@ -74,13 +75,10 @@ def _failing(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:
 
 def _whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
     """Racks all of whose registered brokers are among some brokers."""
-    members: dict[str, set[int]] = {}
-    registered = state.registered.tolist()
-    racks = state.rack.to_pylist()
-    for broker, rack, up in zip(state.broker_id.tolist(), racks, registered, strict=True):
-        if rack is not None and up:
-            members.setdefault(rack, set()).add(broker)
-    return sorted(rack for rack, ids in members.items() if ids <= set(brokers))
+    racks, up = racks_by_broker(state), registrations(state)
+    known = {rack for broker, rack in racks.items() if up[broker] and rack is not None}
+    spared = {rack for broker, rack in racks.items() if up[broker] and broker not in brokers}
+    return sorted(known.difference(spared))
 
 
 def _draw(console: Console, document: Document) -> None:
