@@ -59,7 +59,7 @@ class Controller(ZkEngine):
 
     def _summary(self) -> Summary:
         _, facts = self.state._summary()
-        policy = self.partition_state_machine.decider.policy
+        policy = self.partition_state_machine.policy_runner.policy
         return f"Controller of {self.title}", {
             "not active": not self.active,
             "controller_epoch": str(self.state.controller_epoch),
@@ -112,9 +112,10 @@ class Controller(ZkEngine):
         """
         return broker_changes.on_broker_change(self, started, bounced, failed)
 
+    @all_or_nothing
     def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
         """Brokers registered: `on_broker_change(started=...)`."""
-        outcome = self.on_broker_change(started=broker_ids)
+        outcome = broker_changes.on_broker_change(self, broker_ids, (), ())
         outcome.event = "on_broker_startup"
         return outcome
 
