@@ -222,17 +222,14 @@ class Controller(ZkEngine):
         return reassignment.alter_partition_reassignments(self, reassignments)
 
     @all_or_nothing
-    def reassign_partitions(
-        self, reassignments: reassignment.Reassignments, *, reassigned: int | None = None,
-    ) -> Outcome:
+    def reassign_partitions(self, reassignments: reassignment.Reassignments) -> Outcome:
         """The legacy reassignment node was created (section 6.7); no list is checked.
 
         Parameters and results as of `alter_partition_reassignments`; partitions that fail are
         removed from the node. `ArgumentError` where a list is empty, names a negative id, or is
-        null. `reassigned` are the partitions of the whole cluster that are being reassigned, where
-        the state is a part of it.
+        null.
         """
-        return reassignment.reassign_partitions(self, reassignments, reassigned=reassigned)
+        return reassignment.reassign_partitions(self, reassignments)
 
     @all_or_nothing
     def on_partition_reassignment(self, rows: npt.ArrayLike) -> Outcome:
@@ -271,7 +268,7 @@ class Controller(ZkEngine):
             Only the AdminClient may elect outside the ISR.
         without_leadership : int, optional
             Of the whole cluster, where the state is a part of it: the sum of what
-            `count_without_leadership` gives of each part for what is asked of it.
+            `count_without_leadership` gives of each part.
 
         Returns
         -------
