@@ -1,6 +1,8 @@
 """What runs the operations of a cases file: kfast's public interface, and the plain Python twin.
 
 What a case gives becomes the twin's context and store; kfast's state and store are made from these.
+
+Sections are those of docs/controller.md.
 """
 
 from __future__ import annotations
@@ -202,7 +204,7 @@ class CaseAdapter:
             "valid": not any(row["code"] == Code.ILLEGAL_STATE.name for row in refusals),
         }
 
-    # -- operations; sections are those of docs/controller.md ---------------------------------
+    # -- operations -----------------------------------------------------------------------------
 
     def assignment_describe(self, assignment: Any = None) -> Seen:
         """Section 1.3, of the assignment that the case gives."""
