@@ -51,7 +51,8 @@ def keep(
     if n == 0:
         return 0
     keeper = new_keeper(
-        &kept[0, 0], kept.shape[1], topic_row, partition, broker_status, <int> replicas.shape[1]
+        &kept[0, 0], kept.shape[1], &topic_row[0], &partition[0], &broker_status[0],
+        <int> replicas.shape[1],
     )
     with nogil:
         for i in range(n):

@@ -99,16 +99,16 @@ cdef enum:
 
 
 cdef inline Keeper new_keeper(
-    uint8_t* place, Py_ssize_t stride, const int32_t[::1] topic_row,
-    const int32_t[::1] partition, const uint8_t[::1] status, int width
+    uint8_t* place, Py_ssize_t stride, const int32_t* topic_row, const int32_t* partition,
+    const uint8_t* status, int width
 ) noexcept nogil:
     """A keeper that begins at one place of an array of kept effects."""
     cdef Keeper keeper
     keeper.place = place
     keeper.stride = stride
-    keeper.topic_row = &topic_row[0] if topic_row.shape[0] else NULL
-    keeper.partition = &partition[0] if partition.shape[0] else NULL
-    keeper.status = &status[0] if status.shape[0] else NULL
+    keeper.topic_row = topic_row
+    keeper.partition = partition
+    keeper.status = status
     keeper.width = width
     keeper.last = -1
     keeper.run = 1
@@ -121,8 +121,7 @@ cdef inline Keeper new_keeper(
 
 cdef inline void begin_steps(
     Keeper* keepers, int n_steps, uint8_t[:, ::1] kept, Py_ssize_t n_rows, Py_ssize_t row,
-    const int32_t[::1] topic_row, const int32_t[::1] partition, const uint8_t[::1] status,
-    int width
+    const int32_t* topic_row, const int32_t* partition, const uint8_t* status, int width
 ) noexcept nogil:
     """Keepers of all steps for a thread whose share of the rows begins at the given one."""
     cdef Py_ssize_t stride = kept.shape[1]

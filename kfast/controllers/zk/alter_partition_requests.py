@@ -145,8 +145,7 @@ def _decide(
     state, store = controller.state, controller.store
     codes = np.empty(rows.size, np.uint8)
     isr.check_alterations(
-        state.records, state.replicas, state.broker_status, rows, sender, leader_epoch, version,
-        masks, recovery, unknown, codes,
+        state.columns, rows, sender, leader_epoch, version, masks, recovery, unknown, codes,
     )
     accepted = np.flatnonzero(codes == AlterCode.WRITTEN)
     proposed = state.records.take(rows[accepted])
@@ -179,10 +178,7 @@ def take(controller: Controller, rows: Rows, records: npt.NDArray[Any]) -> None:
     """Put records into the cache as they are (`put_leadership` of section 1.6)."""
     state = controller.state
     tally = controller.journal.new_tally()
-    election.adopt(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.leader_offline, rows, records, tally[0],
-    )
+    election.adopt(state.columns, rows, records, tally[0])
     controller.journal.take_counters(tally)
     state.mark_led(rows)
 
@@ -228,9 +224,7 @@ def _report_each(controller: Controller, hosted: Replicas) -> Outcome:
     """Every leader's request on its own, or all together where none can fail."""
     state = controller.state
     joined = np.empty(len(hosted), np.uint64)
-    isr.propose_catch_up(
-        state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
-    )
+    isr.propose_catch_up(state.columns, hosted.rows, hosted.slots, joined)
     rows, masks = hosted.rows[joined != 0], joined[joined != 0]
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     codes = np.full(rows.size, AlterCode.STORE_ERROR, np.uint8)

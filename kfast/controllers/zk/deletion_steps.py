@@ -51,14 +51,10 @@ def _take_partitions_away(controller: Controller, rows: Rows) -> None:
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
     """Replicas that are online and not deleted yet, and those that are not online."""
     live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     assigned = first_slots(state.records["n_replicas"][rows])
     deleted = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(
-        state.records, state.replica_state, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
-    )
+    kernel.slots_in_state(state.columns, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted)
     online = live & assigned & ~deleted
     offline = assigned & ~live
     return choose(rows, online, online != 0), choose(rows, offline, offline != 0)
@@ -131,7 +127,7 @@ def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.boo
 def in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
     """Assigned replicas of some rows that are in a state."""
     slots = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(state.records, state.replica_state, rows, 1 << wanted, slots)
+    kernel.slots_in_state(state.columns, rows, 1 << wanted, slots)
     return choose(rows, slots, slots != 0)
 
 

@@ -176,13 +176,11 @@ def _assign_targets(controller: Controller, row: Rows, targets: tuple[int, ...])
     state.unwritten_assignments.setdefault(int(row[0]), state.assignment(int(row[0])))
     brokers = mutators.add_brokers(state, targets)
     mutators.track(state, np.repeat(row, brokers.size), brokers)
-    columns = (
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags, row
-    )
+    columns = state.columns
     others = np.empty(1, np.uint64)
     offsets = np.asarray([0, brokers.size], np.int32)
     state.forget_survey()
-    reassign.start_reassignments(*columns, offsets, brokers, others, tally)
-    reassign.assign_targets(*columns, others, tally)
+    reassign.start_reassignments(columns, row, offsets, brokers, others, tally)
+    reassign.assign_targets(columns, row, others, tally)
     controller.journal.take_counters(tally)
     return others

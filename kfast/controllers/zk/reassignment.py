@@ -73,9 +73,7 @@ def cannot_fail(controller: Controller, rows: Rows) -> Mask:
     state = controller.state
     safe = np.zeros(rows.size, np.uint8)
     if controller.store is None:
-        reassign.check_safe(
-            state.records, state.topic_row, state.topic_flags, rows, state.controller_epoch, safe
-        )
+        reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
     found: Mask = safe != 0
     return found
 
@@ -106,10 +104,7 @@ def _update_assignments(controller: Controller, rows: Rows, targets: Targets) ->
     owner = np.repeat(rows, np.diff(targets.offsets)).astype(np.int32)
     mutators.track(state, owner, brokers)
     dropped, tally = np.empty(rows.size, np.uint64), controller.journal.new_tally()
-    reassign.start_reassignments(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        rows, targets.offsets, brokers, dropped, tally,
-    )
+    reassign.start_reassignments(state.columns, rows, targets.offsets, brokers, dropped, tally)
     forget_orders(state, rows)
     controller.journal.take_counters(tally)
     stop_removed(controller, "U", rows, dropped)
@@ -134,7 +129,7 @@ def is_complete(controller: Controller, rows: Rows) -> Mask:
         moving = (state.records["adding"][rows] != 0) | (state.records["removing"][rows] != 0)
         if moving.any():
             known[moving], isr[moving] = read_records(controller, rows[moving])
-    reassign.check_complete(state.records, rows, known, isr, complete)
+    reassign.check_complete(state.columns, rows, known, isr, complete)
     found: Mask = complete != 0
     return found
 
@@ -160,10 +155,7 @@ def _complete(controller: Controller, rows: Rows) -> None:
     for row in rows.tolist() if store is not None or rows.size == 1 else ():
         state.unwritten_assignments.setdefault(row, state.assignment(row))
     removed, tally = np.empty(rows.size, np.uint64), controller.journal.new_tally()
-    reassign.assign_targets(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        rows, removed, tally,
-    )
+    reassign.assign_targets(state.columns, rows, removed, tally)
     forget_orders(state, rows)
     controller.journal.take_counters(tally)
     move_leaders(controller, rows)

@@ -94,7 +94,7 @@ def alter_partition_reassignments(
     valid, alive = np.empty(codes.size, np.uint8), np.empty(codes.size, np.uint8)
     reassign.check_lists(asked.targets.offsets, asked.targets.broker_ids, valid)
     reassign.check_added(
-        state.records, state.replicas, state.broker_status, asked.rows, asked.targets.offsets,
+        state.columns, asked.rows, asked.targets.offsets,
         state.broker_rows(asked.targets.broker_ids), alive,
     )
     if not controller.profile.checks_added_replicas:

@@ -126,10 +126,8 @@ def move_leaders(controller: Controller, rows: Rows, others: Slots | None = None
         raise EventFailed("NoSuchElement")
     slots, live = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint64)
     leaders = np.ascontiguousarray(state.records["leader"][rows])
-    hosting.find_slots(state.records, state.replicas, rows, leaders, slots)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.find_slots(state.columns, rows, leaders, slots)
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     place = np.where(slots < 0, 0, slots).astype(np.uint64)
     is_target = (slots >= 0) & (slots < state.records["n_replicas"][rows])
     stays = is_target & (((live >> place) & np.uint64(1)) != 0)
@@ -160,9 +158,8 @@ def touch(
     codes, tally = np.empty(rows.size, np.uint8), journal.new_tally()
     effects = journal.new_effects(2 * rows.size)
     n_effects = reassign.touch(
-        state.records, state.replicas, state.topic_row, state.topic_flags, rows,
-        np.empty(0, np.uint64) if others is None else others, state.controller_epoch,
-        profile.touch_separates_added, codes, effects, tally,
+        state.columns, rows, np.empty(0, np.uint64) if others is None else others,
+        state.controller_epoch, profile.touch_separates_added, codes, effects, tally,
     )
     failed = codes != Code.MOVED
     if failed.any():

@@ -210,13 +210,11 @@ def _by_broker(
 ) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     """Some replicas broker by broker: rows, slots, where each part begins."""
     counts = np.zeros(state.n_brokers, np.int64)
-    kernel.count_by_broker(state.replicas, found.rows, found.slots, counts)
+    kernel.count_by_broker(state.columns, found.rows, found.slots, counts)
     begin = np.zeros(state.n_brokers + 1, np.int64)
     np.cumsum(counts, out=begin[1:])
     hosted, slots = np.empty(int(begin[-1]), np.int32), np.empty(int(begin[-1]), np.uint64)
-    kernel.list_by_broker(
-        state.replicas, found.rows, found.slots, begin[:-1].copy(), hosted, slots
-    )
+    kernel.list_by_broker(state.columns, found.rows, found.slots, begin[:-1].copy(), hosted, slots)
     return hosted, slots, begin
 
 

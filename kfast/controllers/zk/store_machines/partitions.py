@@ -92,8 +92,7 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
     proposed = state.records.take(rows)
     codes, recipients = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint64)
     election.propose_initial(
-        state.replicas, state.broker_status, rows, proposed, state.controller_epoch, codes,
-        recipients,
+        state.columns, rows, proposed, state.controller_epoch, codes, recipients,
     )
     effects = session.begin(rows, -1, np.full(rows.size, PartitionState.NEW), PartitionState.ONLINE)
     chosen = codes == Code.MOVED
@@ -193,9 +192,8 @@ def _elect_once(
             rows[usable], number, ElectionCause.STORED, records=proposed, unreadable=unreadable
         )
         election.choose(
-            state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows[usable],
-            proposed, number, state.leader_recovery_supported and profile.marks_recovery,
-            unreadable, decided, chosen, told, unclean,
+            state.columns, rows[usable], proposed, number, state.leader_recovery_supported and
+            profile.marks_recovery, unreadable, decided, chosen, told, unclean,
         )
         session.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
         try:

@@ -91,10 +91,7 @@ class StoreSession:
         """Take records into the cache, under this controller's epoch (`put_leadership`)."""
         state = self.state
         written["controller_epoch"] = state.controller_epoch
-        election.adopt(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.leader_offline, rows, written, self.tally[0],
-        )
+        election.adopt(state.columns, rows, written, self.tally[0])
 
     def read(self, rows: Rows, *, strict: bool = False) -> tuple[Codes, npt.NDArray[Any]]:
         """Read records and classify the answers: MOVED where the record can be decided on.
