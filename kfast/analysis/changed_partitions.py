@@ -21,8 +21,9 @@ from kfast.journal import Outcome
 from kfast.kernels import hosting
 from kfast.schema import REASSIGNMENT_PARTITIONS, ReassignmentCode
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists, topic_names
+from kfast.state.tables import broker_ids, id_lists, ordered_lists, topic_names
 
 __all__ = ["RequestedPlan", "partition_table", "placed"]
 

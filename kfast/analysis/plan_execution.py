@@ -32,9 +32,9 @@ from kfast.controllers.zk.reassignment import Reassignments
 from kfast.journal import Outcome
 from kfast.schema import REASSIGNMENT_BROKERS, REASSIGNMENT_TOPICS, columns_of
 from kfast.state import ClusterState
+from kfast.state.arrays import how_to_add
 from kfast.state.census import CENSUS_METRICS, Census
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.queries import how_to_add
 from kfast.state.tables import id_lists
 
 __all__ = ["REASSIGNMENT_METRICS", "Reassignment", "execute_plan"]

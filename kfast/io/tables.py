@@ -14,10 +14,10 @@ from kfast import arguments, schema
 from kfast.arguments import config_boolean, config_count
 from kfast.errors import ArgumentError
 from kfast.io.text import some
+from kfast.state.arrays import how_to_add
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.flat import SLOT, count_slots, is_flat
 from kfast.state.loading import LISTS
-from kfast.state.queries import how_to_add
 
 __all__ = [
     "SourceTables",

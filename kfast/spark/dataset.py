@@ -36,7 +36,7 @@ from kfast.spark.tasks import over_hands
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
 from kfast.state.flat import Arena, can_be_flat, is_flat, to_flat
-from kfast.state.freeing import present_topics
+from kfast.state.partition_rows import present_topics
 from kfast.state.tables import small_tables
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ def split(
     lists = None if flat else state.to_tables().partitions
     room, files = Arena(), []
     for number, (start, stop, first, last) in enumerate(_pieces(state, shards)):
-        part = to_flat(state, start, stop, room=room) if lists is None else lists[start:stop]
+        part = to_flat(state, start, stop, arena=room) if lists is None else lists[start:stop]
         tables = SourceTables("", part, topics[first:last], brokers, cluster)
         files.append(str(root / f"shard-{number:06}.parquet"))
         with writing(files[-1], durable=False) as file:

@@ -9,47 +9,35 @@ Source: docs/controller.md, section 6.8, auto, steps 1 and 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import numpy.typing as npt
 
 from kfast.kernels import census, hosting
-from kfast.state.records import Rows
-
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
+from kfast.state.arrays import StateArrays
+from kfast.state.records import LeaderSurvey, Rows
 
 Counts = npt.NDArray[np.int64]
 
 
-class Survey:
-    """Partitions by their preferred replica, and a bitmap of rows that others may lead."""
-
-    def __init__(self, state: ClusterState, preferred: Counts, rows: Rows) -> None:
-        self.preferred = preferred
-        self.bits = state.new_bitmap()
-        # A column that was made anew, as when the layout widens or rows move, is another one.
-        self.columns: tuple[Any, Any] = state.records, state.replicas
-        hosting.mark_rows(rows, self.bits)
-
-    def speaks_of(self, state: ClusterState) -> bool:
-        """Whether the columns are those that were surveyed, and every partition counts."""
-        records, replicas = self.columns
-        return records is state.records and replicas is state.replicas and not state.any_queued
+def has_survey(state: StateArrays) -> bool:
+    """Whether there is a survey of the columns as they are, in which every partition counts."""
+    if state.survey is None or state.any_queued:
+        return False
+    records, replicas = state.survey.columns
+    return records is state.records and replicas is state.replicas
 
 
-def survey_leaders(state: ClusterState) -> tuple[Counts, Counts, Rows]:
+def survey_leaders(state: StateArrays) -> tuple[Counts, Counts, Rows]:
     """Per broker row its preferred partitions and those led by others, and the rows of these."""
     others = np.zeros(state.n_brokers, np.int64)
-    kept = state.survey
-    if kept is not None and kept.speaks_of(state):
-        marked = state.list_marked(kept.bits)
+    survey = state.survey
+    if survey is not None and has_survey(state):
+        marked = state.list_marked(survey.bits)
         rows = np.empty(marked.size, np.int32)
         n = census.recheck_leaders(
-            state.records, state.replicas, marked, kept.bits, others, rows
+            state.records, state.replicas, marked, survey.bits, others, rows
         )
-        return kept.preferred, others, rows[:n]
+        return survey.preferred, others, rows[:n]
     preferred = np.zeros(state.n_brokers, np.int64)
     # Memory for all: memory is taken as it is written.
     rows = np.empty(state.n_partitions, np.int32)
@@ -58,16 +46,8 @@ def survey_leaders(state: ClusterState) -> tuple[Counts, Counts, Rows]:
         preferred, others, rows,
     )
     rows = rows[:n].copy()
-    state.survey = None if state.any_queued else Survey(state, preferred, rows)
-    return preferred, others, rows
-
-
-def mark_led(state: ClusterState, rows: Rows) -> None:
-    """Note that some rows may have another leader."""
-    if state.survey is not None:
-        hosting.mark_rows(rows, state.survey.bits)
-
-
-def forget_survey(state: ClusterState) -> None:
-    """Note that assignments, leadership or topics changed in ways that nothing marks."""
     state.survey = None
+    if not state.any_queued:
+        state.survey = LeaderSurvey(preferred, state.new_bitmap(), (state.records, state.replicas))
+        hosting.mark_rows(rows, state.survey.bits)
+    return preferred, others, rows

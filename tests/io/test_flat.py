@@ -17,7 +17,7 @@ import kfast
 from kfast import io
 from kfast.kernels import flat as kernel
 from kfast.kernels import hosting
-from kfast.state import flat, loading_flat
+from kfast.state import flat, loading
 from kfast.state.census import CensusSums
 from kfast.state.compare import RowDigest
 from kfast.state.tables import to_tables
@@ -44,6 +44,16 @@ def again(state, partitions, **options):
     return kfast.ClusterState.from_tables(
         tables.brokers, tables.topics, partitions, tables.cluster, **options
     )
+
+
+def is_filled_in(tables, partitions, monkeypatch):
+    """Whether a state takes a flat table as it is, rather than by way of lists."""
+    ways = []
+    with monkeypatch.context() as patched:
+        patched.setattr(flat, "to_lists", lambda *_: ways.append("lists"))
+        patched.setattr(loading, "_load_lists", lambda *_: None)
+        kfast.ClusterState.from_tables(tables.brokers, tables.topics, partitions, tables.cluster)
+    return not ways
 
 
 def by_hand(partitions: pa.Table, slots: int) -> list[dict]:
@@ -111,16 +121,11 @@ def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
         counters = "offline_partition_count", "preferred_imbalance_count", "n_led", "n_reassigned"
         assert [getattr(back, n) for n in counters] == [getattr(fresh, n) for n in counters]
         with monkeypatch.context() as patched:
-            patched.setattr(loading_flat, "load_rows", lambda *_: None)
+            patched.setattr(loading, "load_flat", lambda *_: False)
             assert again(state, table, layout=layout).difference(back) is None
         order = np.lexsort((state.partition, state.topic_row))
         ordered = flat.to_flat(state).take(pa.array(order))
-        rows = loading_flat.load_rows(
-            state.to_tables().brokers, state.to_tables().topics,
-            loading_flat.TableRows(ordered, None), state.to_tables().cluster, None, (), None,
-            flat.Arena(),
-        )
-        ways.append(rows is not None)
+        ways.append(is_filled_in(state.to_tables(), ordered, monkeypatch))
     assert any(ways)
 
 
@@ -139,7 +144,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize(("name", "row", "value"), WRONG)
-def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
+def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value, monkeypatch):
     """`fill_rows` names the first row that is not as kfast writes it."""
     state = read_state(GOOD)
     # Taken before: the kernel leaves a row that it refuses half filled.
@@ -157,10 +162,7 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
         *arguments, place, state.records, state.replicas, state.replica_state,
     )
     assert found == row
-    assert loading_flat.load_rows(
-        tables.brokers, tables.topics, loading_flat.TableRows(bad, None), tables.cluster, None,
-        (), None, flat.Arena(),
-    ) is None
+    assert not is_filled_in(tables, bad, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -253,16 +255,18 @@ def test_what_no_flat_table_can_hold_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_parts_and_room(tmp_path):
+def test_parts_and_an_arena():
     """Rows from one to another; memory that is used again changes nothing."""
-    state, room = kfast.generate(brokers=5, partitions=100, topics=4, seed=1), flat.Arena()
+    state, arena = kfast.generate(brokers=5, partitions=100, topics=4, seed=1), flat.Arena()
     whole = flat.to_flat(state)
     assert flat.to_flat(state, 30, 70).to_pylist() == whole.slice(30, 40).to_pylist()
     for seed in (1, 2, 3):
         other = kfast.generate(brokers=5, partitions=100 // seed, topics=4, seed=seed)
-        tables = to_tables(other, flat=True, room=room)
-        back = loading_flat.load(
-            tables.brokers, tables.topics, tables.partitions, tables.cluster, room=room
+        tables = to_tables(other, flat=True, arena=arena)
+        back = kfast.ClusterState()
+        loading.load(
+            back, tables.brokers, tables.topics, tables.partitions, tables.cluster, None,
+            arena=arena,
         )
         assert back.difference(other) is None
     assert other.n_partitions == 33
