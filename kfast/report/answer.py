@@ -18,7 +18,7 @@ from kfast.io.describe_notes import PARTIAL
 from kfast.report import LISTS
 from kfast.report.tables import TableColumn, TextTable, plain, text_column
 from kfast.state import ClusterState
-from kfast.state.loading import LEADERS_ASSUMED
+from kfast.state.from_tables import LEADERS_ASSUMED
 
 __all__ = [
     "FEWEST_BROKERS",

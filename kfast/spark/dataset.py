@@ -27,15 +27,15 @@ from kfast.arguments import check_instance
 from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, read_tables, write
 from kfast.io.arrow import extract
+from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
-from kfast.io.tables import add_defaults, registered
-from kfast.io.text import writing
+from kfast.io.source_tables import add_defaults, registered
 from kfast.kernels import digests
 from kfast.spark.paths import deal, find_files, find_roots, folder_with
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
-from kfast.state.flat import Arena, can_be_flat, is_flat, to_flat
+from kfast.state.flat_table import Arena, can_be_flat, is_flat, to_flat
 from kfast.state.partition_rows import present_topics
 from kfast.state.tables import small_tables
 

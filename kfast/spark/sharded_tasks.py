@@ -27,8 +27,8 @@ from kfast.controllers import Controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred
 from kfast.io import SourceTables, gather
+from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
-from kfast.io.text import writing
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
 from kfast.schema import (
@@ -45,14 +45,14 @@ from kfast.spark.dataset import FLAT, Dataset, check_turn, digest_names
 from kfast.state import ClusterState
 from kfast.state.census import CensusSums
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import (
+from kfast.state.flat_table import (
     BLOCK_ROWS,
     Arena,
     can_be_flat,
     place_topics,
     to_flat,
 )
-from kfast.state.loading import load
+from kfast.state.from_tables import load
 from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 

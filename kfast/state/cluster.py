@@ -19,7 +19,7 @@ from kfast.arguments import member, possible_ids, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import census
 from kfast.schema import PartitionState, ReplicaState
-from kfast.state import compare, loading, mutators, partition_rows, saving, tables
+from kfast.state import compare, from_tables, mutators, partition_rows, saved_state, tables
 from kfast.state.arrays import StateArrays
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import EMPTY_ROWS, Replicas, Rows, Tables
@@ -53,9 +53,9 @@ class ClusterState(StateArrays):
         Parameters
         ----------
         brokers, topics, partitions, cluster : pa.Table, optional
-            Columns as `kfast schema` prints them, or partitions in the form of `kfast.state.flat`.
-            Key columns must be there (broker_id; topic; topic and partition); any other may be
-            missing or null, and gets Kafka's default.
+            Columns as `kfast schema` prints them, or partitions in the form of
+            `kfast.state.flat_table`. Key columns must be there (broker_id; topic; topic and
+            partition); any other may be missing or null, and gets Kafka's default.
             `partitions` may have a column `line` (int32): where the row stands in the source.
         source : str, optional
             Name of the file, for messages.
@@ -76,7 +76,7 @@ class ClusterState(StateArrays):
             names more than 64 brokers, a key is null, or a column has another type.
         """
         state = cls()
-        loading.load(state, brokers, topics, partitions, cluster, source, notes, layout)
+        from_tables.load(state, brokers, topics, partitions, cluster, source, notes, layout)
         return state
 
     @classmethod
@@ -109,7 +109,7 @@ class ClusterState(StateArrays):
             -1 for the broker default.
         """
         state = cls()
-        loading.load_assignment(
+        from_tables.load_assignment(
             state, broker_id, rack, topic, topic_row, partition, replicas,
             topic_min_insync_replicas, topic_unclean_leader_election,
         )
@@ -118,7 +118,7 @@ class ClusterState(StateArrays):
     def to_tables(self, *, flat: bool = False) -> Tables:
         """All of the state as Arrow tables with ids; `from_tables` makes the same state of them.
 
-        With `flat`, the partitions have plain integers instead of lists (`kfast.state.flat`);
+        With `flat`, the partitions have plain integers instead of lists (`kfast.state.flat_table`);
         `ArgumentError` where they cannot.
         """
         return tables.to_tables(self, flat=flat)
@@ -178,7 +178,7 @@ class ClusterState(StateArrays):
         InputError
             Something else is in the way. Nothing is changed.
         """
-        saving.save(self, directory)
+        saved_state.save(self, directory)
 
     # --- mutators of section 1.6 ---
 
@@ -455,5 +455,5 @@ def open(directory: str | os.PathLike[str]) -> ClusterState:
         The directory holds no saved state, one of another version of kfast, or a damaged one.
     """
     state = ClusterState()
-    saving.load(state, directory)
+    saved_state.load(state, directory)
     return state

@@ -12,7 +12,7 @@ from kfast import schema
 from kfast.kernels import tables as kernels
 from kfast.state.arrays import StateArrays, first_slots
 from kfast.state.arrow_views import names_at
-from kfast.state.flat import Arena, to_flat
+from kfast.state.flat_table import Arena, to_flat
 from kfast.state.partition_rows import present_topics, used_rows
 from kfast.state.records import Rows, Tables
 

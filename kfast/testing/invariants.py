@@ -26,7 +26,7 @@ from kfast.journal import Outcome
 from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.state import ClusterState, Leadership
 from kfast.state.arrays import first_slots
-from kfast.state.survey import has_survey, survey_leaders
+from kfast.state.leader_survey import has_survey, survey_leaders
 
 __all__ = ["after_broker_failure", "check", "check_call", "check_step"]
 

@@ -19,7 +19,7 @@ from kfast.errors import ArgumentError, InputError
 from kfast.kernels import census
 from kfast.kernels import tables as kernels
 from kfast.schema import PartitionState
-from kfast.state import flat, mutators
+from kfast.state import flat_table, mutators
 from kfast.state.arrays import StateArrays
 from kfast.state.records import Rows
 from kfast.state.table_columns import ListColumn, TableColumns, absent_names, ids_to_rows
@@ -39,7 +39,7 @@ MARKED = 1 << 20
 def load(
     state: StateArrays, brokers: pa.Table | None, topics: pa.Table | None,
     partitions: pa.Table | None, cluster: pa.Table | None, source: str | None,
-    notes: Sequence[str] = (), layout: str | None = None, arena: flat.Arena | None = None,
+    notes: Sequence[str] = (), layout: str | None = None, arena: flat_table.Arena | None = None,
 ) -> None:
     """Fill an empty state from tables; see `ClusterState.from_tables`.
 
@@ -54,22 +54,22 @@ def load(
     )
     _load_cluster(state, small[0])
     assumptions = list(notes)
-    if partitions is not None and flat.is_flat(partitions):
-        if brokers is not None and flat.is_plain(partitions) and load_flat(
-            state, small, partitions, source, assumptions, layout, arena or flat.Arena()
+    if partitions is not None and flat_table.is_flat(partitions):
+        if brokers is not None and flat_table.is_plain(partitions) and load_flat(
+            state, small, partitions, source, assumptions, layout, arena or flat_table.Arena()
         ):
             return
-        partitions, assumptions = flat.to_lists(partitions, source), list(notes)
+        partitions, assumptions = flat_table.to_lists(partitions, source), list(notes)
     _load_lists(state, small, partitions, source, assumptions, layout)
 
 
 def load_flat(
     state: StateArrays, small: Small, table: pa.Table, source: str | None, assumptions: list[str],
-    layout: str | None, arena: flat.Arena,
+    layout: str | None, arena: flat_table.Arena,
 ) -> bool:
     """Fill in a flat table without nulls; False where it is not as kfast writes it."""
     settings, topics, brokers = small
-    wanted = flat.flat_schema(table.column_names)
+    wanted = flat_table.flat_schema(table.column_names)
     rows = TableColumns(table, wanted, "partitions", source)
     topic = rows.dictionary("topic")
     columns = {name: rows.integers(name, 0) for name in wanted.names if name != "topic"}
@@ -77,9 +77,9 @@ def load_flat(
     place_of_topic = _load_topics(state, topics, topic.dictionary)
     _report_defaults(state, settings, assumptions)
     _load_brokers(state, brokers, [], assumptions)
-    n_slots = flat.count_slots(table.column_names, source)
-    flat.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout), arena)
-    place = flat.place_brokers(state)
+    n_slots = flat_table.count_slots(table.column_names, source)
+    flat_table.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout), arena)
+    place = flat_table.place_brokers(state)
     if place is None or not _fill_flat(state, columns, place, place_of_topic):
         return False
     _finish(state, assumptions)
@@ -93,8 +93,8 @@ def _fill_flat(
     """Fill and count all rows, each while it is in the cache; False where they cannot be."""
     counts = np.zeros(5, np.int64)
     state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
-    for start in range(0, state.n_partitions, flat.BLOCK_ROWS):
-        part = slice(start, start + flat.BLOCK_ROWS)
+    for start in range(0, state.n_partitions, flat_table.BLOCK_ROWS):
+        part = slice(start, start + flat_table.BLOCK_ROWS)
         block = {
             name: np.ascontiguousarray(column[part], np.int32) for name, column in columns.items()
         }
@@ -106,7 +106,7 @@ def _fill_flat(
             topic = place_of_topic[topic]
         state.topic_row[part] = topic
         state.partition[part] = block["partition"]
-        if not flat.fill_some(state, start, block, place):
+        if not flat_table.fill_some(state, start, block, place):
             return False
         counts += census.recount(
             state.records[part], state.replicas[part], state.broker_status, state.topic_row[part],
