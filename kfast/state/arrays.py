@@ -19,6 +19,7 @@ from kfast import arguments, schema
 from kfast.arguments import check_topics, is_whole, whole, whole_numbers
 from kfast.errors import ArgumentError, RowError
 from kfast.kernels import census, hosting
+from kfast.kernels.columns import ARRAYS, Columns, make_columns
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state.hosting import HostingIndex
 from kfast.state.lookup import NameLookup
@@ -32,7 +33,6 @@ NAMED = (
 """Flags of a topic that is not forgotten: queued, started, ineligible, exists."""
 FEW = 8
 """Brokers that are looked up one by one: arrays would cost more to make."""
-NO_BITS = np.zeros(1, np.uint64)
 
 
 def first_slots(n_replicas: npt.NDArray[Any]) -> Slots:
@@ -94,6 +94,7 @@ class StateArrays:
         self.unwritten_assignments: dict[int, Assignment] = {}
         self.reassignment_targets: dict[int, tuple[int, ...]] = {}
         self.assumptions: tuple[str, ...] = ()
+        self._columns: Columns | None = None
         self._index: HostingIndex | None = None
         self._lookup: NameLookup | None = None
         self.survey: LeaderSurvey | None = None
@@ -107,7 +108,7 @@ class StateArrays:
         other.odd_orders = dict(self.odd_orders)
         other.unwritten_assignments = dict(self.unwritten_assignments)
         other.reassignment_targets = dict(self.reassignment_targets)
-        other.survey = None
+        other.survey = other._columns = None
         other._index = None if self._index is None else self._index.copy()
         return other
 
@@ -174,6 +175,15 @@ class StateArrays:
         """(T,) whether the controller knows the topic."""
         return self._topic_flag(schema.TOPIC_EXISTS)
 
+    @property
+    def columns(self) -> Columns:
+        """The arrays as kernels take them; made anew wherever an array was replaced."""
+        columns, arrays = self._columns, self.__dict__
+        if columns is None or not columns.holds(arrays):
+            values: list[Any] = [arrays.get(name) for name in ARRAYS]
+            self._columns = columns = make_columns(*values)
+        return columns
+
     def new_bitmap(self) -> npt.NDArray[np.uint64]:
         """Make an empty bitmap over partitions."""
         return np.zeros(max((self.n_partitions + 63) // 64, 1), np.uint64)
@@ -226,11 +236,8 @@ class StateArrays:
         rows = self.rows_tracking(brokers)
         tracked = np.empty(rows.size, np.int32)
         slots = np.empty(rows.size, np.uint64)
-        # Only a refresh writes the bitmap, and only a state that may be changed has one.
-        leader_offline = self.leader_offline if refresh else NO_BITS
         n = hosting.select_slots(
-            self.records, self.replicas, self.replica_state, self.broker_status, chosen, rows,
-            assigned_only, refresh, leader_offline, tracked, slots,
+            self.columns, chosen, rows, assigned_only, refresh, tracked, slots
         )
         return Replicas(tracked[:n], slots[:n])
 
@@ -251,10 +258,10 @@ class StateArrays:
         chosen = np.zeros(max(self.n_brokers, 1), np.uint8)
         chosen[brokers] = 1
         rows = np.empty(min(self.n_partitions, LISTED_ROWS), np.int32)
-        n = hosting.find_tracking(self.records, self.replicas, chosen, rows)
+        n = hosting.find_tracking(self.columns, chosen, rows)
         if n > rows.size:
             rows = np.empty(n, np.int32)
-            hosting.find_tracking(self.records, self.replicas, chosen, rows)
+            hosting.find_tracking(self.columns, chosen, rows)
         return rows[:n]
 
     def index_hosting(self, counts: npt.NDArray[np.int64] | None = None) -> HostingIndex:
@@ -263,7 +270,7 @@ class StateArrays:
         `counts` as for `HostingIndex`, from a caller that has counted.
         """
         if self._index is None or self._index.is_stale:
-            self._index = HostingIndex(self.records, self.replicas, self.n_brokers, counts)
+            self._index = HostingIndex(self.columns, self.n_brokers, counts)
         return self._index
 
     def scan_hosting(self) -> None:
@@ -277,10 +284,7 @@ class StateArrays:
     def recount(self) -> None:
         """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
-        self.take_counts(census.recount(
-            self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
-            self.leader_offline, self.pending,
-        ))
+        self.take_counts(census.recount(self.columns))
 
     def take_counts(self, counts: Sequence[int]) -> None:
         """Set the counters to what `census.recount` counted."""
@@ -298,9 +302,7 @@ class StateArrays:
 
     def refresh_rows(self, rows: Rows) -> None:
         """Bring the bitmap of offline leaders up to date for some rows."""
-        hosting.refresh_leader_offline(
-            self.records, self.replicas, self.broker_status, rows, self.leader_offline
-        )
+        hosting.refresh_leader_offline(self.columns, rows)
 
     def check_rows(self, rows: npt.ArrayLike) -> Rows:
         """Rows as int32; `RowError` where one is outside the table or stands twice."""

@@ -276,7 +276,7 @@ class ClusterState(StateArrays):
         """1 where a row counts as imbalanced (section 1.6), else 0."""
         if self.topic_flags[self.topic_row[row]] & schema.TOPIC_QUEUED:
             return 0
-        return census.count_imbalanced(self.records, self.replicas, np.asarray([row], np.int32))
+        return census.count_imbalanced(self.columns, np.asarray([row], np.int32))
 
     def set_leadership(
         self, row: int, *, leader: int, isr: Iterable[int], leader_epoch: int = 0,

@@ -108,10 +108,7 @@ def _fill_flat(
         state.partition[part] = block["partition"]
         if not flat_table.fill_some(state, start, block, place):
             return False
-        counts += census.recount(
-            state.records[part], state.replicas[part], state.broker_status, state.topic_row[part],
-            state.topic_flags, state.leader_offline[start >> 6 :], state.pending[start >> 6 :],
-        )
+        counts += census.recount(state.columns.part(start, start + topic.size))
     state.take_counts(counts.tolist())
     return True
 

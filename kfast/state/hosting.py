@@ -7,12 +7,12 @@ appended; the index is made afresh when too much was appended.
 from __future__ import annotations
 
 import copy as copying
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast.kernels import hosting, startup
+from kfast.kernels.columns import Columns
 from kfast.state.records import Rows
 
 APPENDED_SHARE = 8
@@ -26,8 +26,7 @@ class HostingIndex:
 
     Parameters
     ----------
-    records : (P,) `schema.record_dtype`
-    replicas : (P, S) broker rows
+    columns : Columns
     n_brokers : int
     counts : (threads, B) int64, optional
         What `startup.count_hosted` counts, where that is known already; its rows are the threads
@@ -35,18 +34,17 @@ class HostingIndex:
     """
 
     def __init__(
-        self, records: npt.NDArray[Any], replicas: npt.NDArray[Any], n_brokers: int,
-        counts: npt.NDArray[np.int64] | None = None,
+        self, columns: Columns, n_brokers: int, counts: npt.NDArray[np.int64] | None = None
     ) -> None:
         if counts is None:
             counts = np.zeros((1, n_brokers), np.int64)
-            startup.count_hosted(records, replicas, counts)
+            startup.count_hosted(columns, counts)
         self.begin = np.zeros(n_brokers + 1, np.int64)
         np.cumsum(counts.sum(axis=0), out=self.begin[1:])
         self.hosted = np.empty(int(self.begin[-1]), np.int32)
         # Each share of the rows writes its part of a broker's list behind those before it.
         position = np.ascontiguousarray(self.begin[:-1] + np.cumsum(counts, axis=0) - counts)
-        startup.list_hosted(records, replicas, position, self.hosted)
+        startup.list_hosted(columns, position, self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
         self.scans_left = 0

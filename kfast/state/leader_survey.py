@@ -34,17 +34,12 @@ def survey_leaders(state: StateArrays) -> tuple[Counts, Counts, Rows]:
     if survey is not None and has_survey(state):
         marked = state.list_marked(survey.bits)
         rows = np.empty(marked.size, np.int32)
-        n = census.recheck_leaders(
-            state.records, state.replicas, marked, survey.bits, others, rows
-        )
+        n = census.recheck_leaders(state.columns, marked, survey.bits, others, rows)
         return survey.preferred, others, rows[:n]
     preferred = np.zeros(state.n_brokers, np.int64)
     # Memory for all: memory is taken as it is written.
     rows = np.empty(state.n_partitions, np.int32)
-    n = census.survey_leaders(
-        state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
-        preferred, others, rows,
-    )
+    n = census.survey_leaders(state.columns, state.any_queued, preferred, others, rows)
     rows = rows[:n].copy()
     state.survey = None
     if not state.any_queued:

@@ -86,9 +86,7 @@ def track(state: StateArrays, rows: Rows, brokers: Rows) -> Rows:
     before = state.records["n_slots"][rows]
     done = 0
     while done < rows.size:
-        done += hosting.track(
-            state.records, state.replicas, rows[done:], brokers[done:], slots[done:]
-        )
+        done += hosting.track(state.columns, rows[done:], brokers[done:], slots[done:])
         if done < rows.size:
             grow_slots(state, state.n_slots + 1)
     if state._index is not None:
@@ -122,7 +120,7 @@ def flag_topics(state: StateArrays, rows: Rows, flag: int, value: bool = True) -
     if fresh.size:
         parts = [state.lookup.rows_of_topic(topic) for topic in np.unique(fresh).tolist()]
         state.preferred_imbalance_count -= census.count_imbalanced(
-            state.records, state.replicas, np.concatenate(parts)
+            state.columns, np.concatenate(parts)
         )
     if value:
         state.topic_flags[rows] |= flag

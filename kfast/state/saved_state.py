@@ -111,7 +111,7 @@ def _write(state: StateArrays, directory: Path) -> None:
     arrays = {name: getattr(state, name) for name in COLUMNS}
     index = state.index_hosting()
     if index.appended or not index.is_made:
-        index = HostingIndex(state.records, state.replicas, state.n_brokers)
+        index = HostingIndex(state.columns, state.n_brokers)
     arrays |= {f"index_{name}": getattr(index, name) for name in INDEX_COLUMNS}
     for name, values in arrays.items():
         with (directory / f"{name}.npy").open("wb") as file:
