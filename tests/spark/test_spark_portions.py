@@ -13,7 +13,6 @@ import pytest
 import kfast
 from kfast.io import read_tables
 from kfast.io.arrow import embed
-from tests.support.spark_session import need_java
 
 pytestmark = pytest.mark.spark
 
@@ -63,13 +62,18 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def small(monkeypatch):
     """Make tasks and batches so small that these files are worth many."""
-    need_java()
-    from kfast.spark import columns, made_source, portions
+    from kfast.spark import frames, source
 
-    monkeypatch.setattr(portions, "TASK_SECONDS", 1e-5)
-    monkeypatch.setattr(portions, "KEY_ROWS", 50)
-    for module in (columns, made_source, portions):
+    monkeypatch.setattr(source, "TASK_SECONDS", 1e-5)
+    monkeypatch.setattr(source, "KEY_ROWS", 50)
+    for module in (frames, source):
         monkeypatch.setattr(module, "BATCH_ROWS", 90)
+
+
+def cluster_table(state, name):
+    from kfast.spark.frames import row_tables
+
+    return pa.concat_tables(row_tables(state, name))
 
 
 def reader_of(options, schema=None):
@@ -95,8 +99,6 @@ def in_order(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("table", ["partitions", "replicas"])
 def test_many_tasks_give_the_rows_of_one(folder, small, name, table):
-    from kfast.spark.columns import cluster_table
-
     whole = in_order(cluster_table(kfast.read(folder / name), table))
     assert whole.num_rows > 0
     for tasks in (1, 2, 7, 16):
@@ -104,7 +106,7 @@ def test_many_tasks_give_the_rows_of_one(folder, small, name, table):
         dealt, rows = read_all(options)
         assert len(dealt) == (tasks if name in IN_ORDER else 1)
         by_rows = name in IN_ORDER and tasks > 1
-        assert all(part.rows == (900 if by_rows else -1) for hand in dealt for part in hand)
+        assert all((part.stop >= 0) == by_rows for hand in dealt for part in hand)
         assert in_order(rows.drop_columns("source")).equals(whole)
         assert pc.unique(rows["source"]).to_pylist() == [str(folder / name)]
 
@@ -112,7 +114,7 @@ def test_many_tasks_give_the_rows_of_one(folder, small, name, table):
 def test_files_and_parts_of_them_share_the_tasks(folder, small):
     dealt, rows = read_all({"path": folder, "tasks": 2})
     assert len(dealt) == 2
-    assert all(part.rows == -1 for hand in dealt for part in hand), "there are files enough"
+    assert all(part.stop < 0 for hand in dealt for part in hand), "there are files enough"
     assert rows.num_rows == 900 * len(FORMS)
     dealt, rows = read_all({"path": folder / "*.arrow"})
     assert rows.num_rows == 900 * 5
@@ -122,10 +124,9 @@ def test_files_and_parts_of_them_share_the_tasks(folder, small):
 
 
 def test_small_files_are_not_split(folder):
-    need_java()
     dealt, _ = read_all({"path": folder})
     assert [len(hand) for hand in dealt] == [1] * len(FORMS)
-    assert all(part.of == 1 for hand in dealt for part in hand)
+    assert all(part.stop < 0 for hand in dealt for part in hand)
 
 
 def _set(table, name, row, value):
@@ -155,8 +156,6 @@ def _as_arrow(table) -> bytes:
 @pytest.mark.parametrize("name", ["one.arrow", "bare.parquet", "a.txt"])
 def test_brokers_can_be_added_to_a_file_of_many_tasks(folder, small, tmp_path, name):
     """And one that any row of the file names is refused, in the words of `kfast.read`."""
-    from kfast.spark.columns import cluster_table
-
     path = folder / name
     if name == "bare.parquet":
         path = tmp_path / name
@@ -246,8 +245,6 @@ def test_damage_is_refused_or_read_as_by_one_task(folder, small, tmp_path, name)
 @pytest.mark.parametrize("table", ["partitions", "replicas", "topics", "brokers", "cluster"])
 @pytest.mark.parametrize("topic_sizes", ["equal", "zipf"])
 def test_a_made_up_cluster_is_the_same_by_any_number_of_tasks(small, table, topic_sizes):
-    from kfast.spark.columns import cluster_table
-
     cluster = {
         "brokers": 9, "partitions": 700, "topics": 33, "racks": 3, "topic_sizes": topic_sizes,
         "unclean_topics": 0.3, "placement": "uniform" if topic_sizes == "zipf" else "kafka",

@@ -7,7 +7,6 @@ import pytest
 
 import kfast
 from tests.conftest import ROOT
-from tests.support.spark_session import need_java
 
 pytestmark = pytest.mark.spark
 EXPORT = str(ROOT / "bench_data" / "describe.txt")
@@ -72,7 +71,7 @@ def test_each_of_many_exports_has_its_own_scenarios(spark, tmp_path):
 
 @pytest.mark.parametrize("table", ["brokers", "topics", "replicas", "cluster", "assumptions"])
 def test_made_up_clusters_have_every_table(spark, table):
-    from kfast.spark.columns import cluster_table
+    from kfast.spark.frames import row_tables
 
     frame = spark.read.format("kfast").options(
         table=table, clusters=3, brokers=6, partitions=70, racks=2, seed=5, min_insync_replicas=2
@@ -82,7 +81,7 @@ def test_made_up_clusters_have_every_table(spark, table):
         made = kfast.generate(
             brokers=6, partitions=70, racks=2, seed=seed, min_insync_replicas=2
         )
-        rows = cluster_table(made, table)
+        rows = pa.concat_tables(row_tables(made, table))
         mine = seen.filter(pa.compute.equal(seen["source"], f"seed {seed}")).drop(["source"])
         keys = [(n, "ascending") for n in rows.column_names[:3]]
         assert mine.cast(rows.schema).sort_by(keys).equals(rows.combine_chunks().sort_by(keys))
@@ -102,7 +101,6 @@ def test_made_up_clusters_have_every_table(spark, table):
 )
 def test_wrong_options_are_refused(options, message):
     """Asked of the source itself: by way of Spark each would take seconds."""
-    need_java()
     from kfast.spark.source import KfastSource
 
     with pytest.raises(kfast.ArgumentError, match=message):
@@ -110,7 +108,6 @@ def test_wrong_options_are_refused(options, message):
 
 
 def test_a_made_up_cluster_needs_brokers_and_a_stream_has_no_scenarios():
-    need_java()
     from kfast.spark.source import KfastSource
 
     options = {"table": "scenarios", "scenarios": "every_broker"}
