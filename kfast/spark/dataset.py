@@ -112,16 +112,7 @@ def look_at(
     spark: SparkSession, where: str | Path, *, tasks: int | None = None,
     defaults: Mapping[str, object] | None = None,
 ) -> Dataset:
-    """Find a dataset's files, brokers and settings.
-
-    Parameters
-    ----------
-    where : path
-        A folder or a glob.
-    tasks : int, optional
-        At most so many tasks; by default one for each 32 MiB of files.
-    defaults : mapping, optional
-        As for `kfast.read`.
+    """Find the files, brokers and settings of a folder or glob, by at most so many tasks.
 
     Raises
     ------
@@ -243,19 +234,7 @@ def digest_names(names: pa.StringArray) -> npt.NDArray[np.uint64]:
 
 
 def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
-    """Refuse a topic that stands in two files.
-
-    Parameters
-    ----------
-    files : sequence of str
-    topics : sequence of bytes
-        Of each file, the digests of its topics (`digest_names`).
-
-    Raises
-    ------
-    InputError
-        A topic stands in two files.
-    """
+    """Refuse a topic that stands in two files; of each there are the digests of its topics."""
     parts = [np.frombuffer(item, np.uint64) for item in topics]
     owner = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     everything = np.concatenate(parts) if parts else np.empty(0, np.uint64)
@@ -383,16 +362,13 @@ def _in_order(state: ClusterState) -> ClusterState:
         state.topic_row[1:] >= state.topic_row[:-1]
     ).all():
         return state
-    whole = state.to_tables()
-    return ClusterState.from_tables(
-        whole.brokers, whole.topics, _by_topic_row(whole.partitions, whole.topics), whole.cluster
-    )
-
-
-def _by_topic_row(partitions: pa.Table, topics: pa.Table) -> pa.Table:
+    tables = state.to_tables()
+    partitions, topics = tables.partitions, tables.topics
     rows = pc.index_in(partitions["topic"], topics["topic"].combine_chunks())
     order = np.lexsort((partitions["partition"].to_numpy(), rows.to_numpy()))
-    return partitions.take(pa.array(order))
+    return ClusterState.from_tables(
+        tables.brokers, topics, partitions.take(pa.array(order)), tables.cluster
+    )
 
 
 def _pieces(state: ClusterState, shards: int) -> Iterator[tuple[int, int, int, int]]:
@@ -412,13 +388,7 @@ def _pieces(state: ClusterState, shards: int) -> Iterator[tuple[int, int, int, i
 
 @contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Be alone in a folder; a process that ends, or is killed, lets go of its lock.
-
-    Raises
-    ------
-    ArgumentError
-        Somebody else is at work there, and nobody is to wait.
-    """
+    """Be alone in a folder; a process that ends, or is killed, lets go of its lock."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         try:
@@ -477,12 +447,6 @@ def _check_own(root: Path) -> None:
 
 
 def check_token(folder: str, token: str) -> None:
-    """Refuse to write where another run has begun: tasks can outlive the driver of theirs.
-
-    Raises
-    ------
-    InputError
-        The folder is another run's by now.
-    """
+    """Refuse to write where another run has begun: tasks can outlive the driver of theirs."""
     if (Path(folder) / TOKEN).read_text() != token:
         raise InputError(f"output {folder} was taken by another run; this one has ended")

@@ -260,13 +260,7 @@ ONE_MACHINE = (
 
 
 def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ...]:
-    """Check the names and arguments of events.
-
-    Raises
-    ------
-    ArgumentError
-        An event names topics, is unknown, or has an argument of another kind.
-    """
+    """Check the names and arguments of events, and refuse those that name topics."""
     parsed = []
     for item in events:
         if not item:
@@ -350,10 +344,7 @@ def _learn_groups(
 ) -> tuple[EventCall, ...] | None:
     """Events with the brokers whose order depends on all shards; None where each shard knew them.
 
-    Parameters
-    ----------
-    groups : iterable of (int, list of int)
-        Of each event and shard, the failed brokers that the shard knew of.
+    The groups are, of each event and shard, the failed brokers that the shard knew of.
     """
     known: list[list[set[int]]] = [[] for _ in events]
     for at, brokers in groups:

@@ -216,13 +216,7 @@ def _of_scenarios(options: Mapping[str, str]) -> bool:
 
 
 def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
-    """The columns of a table that a schema names.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no such column, or it is of another type.
-    """
+    """The columns of a table that a schema names; others, and other types, are refused."""
     columns = _columns(options)
     types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(columns)}
     for field in schema.fields:
@@ -535,13 +529,7 @@ def _count_in_order(batches: Iterable[pa.RecordBatch]) -> int:
 
 
 class RecipeReader(SentToWorkers, DataSourceReader):
-    """Makes up clusters, some of them or a part of one to a task.
-
-    Raises
-    ------
-    ArgumentError
-        An option is missing, or outside its range.
-    """
+    """Makes up clusters, some of them or a part of one to a task."""
 
     def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
         self.table, self.wanted = _table(options), wanted
@@ -599,13 +587,7 @@ class RecipeReader(SentToWorkers, DataSourceReader):
 
 
 class ScenarioReader(SentToWorkers, DataSourceReader):
-    """Lists scenarios as rows (source, scenario, broker).
-
-    Raises
-    ------
-    ArgumentError
-        An option is missing, or not one of these scenarios.
-    """
+    """Lists scenarios as rows (source, scenario, broker)."""
 
     def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
         self.options, self.wanted = dict(options), wanted

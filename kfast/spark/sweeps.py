@@ -449,13 +449,7 @@ def kind_of(value: object) -> str:
 
 
 def make_scenarios(spec: ScenarioSpec, state: ClusterState) -> Scenarios:
-    """Make the scenarios that a spec means for this cluster.
-
-    Raises
-    ------
-    ArgumentError
-        The spec is wrong, or the cluster has no such scenarios.
-    """
+    """Make the scenarios that a spec means for this cluster, or refuse it."""
     check_spec(spec)
     if callable(spec):
         made = spec(state)

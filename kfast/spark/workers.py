@@ -52,13 +52,7 @@ _ANSWER = pa.schema([("task", pa.int32()), ("pickled", pa.binary())])
 
 
 def for_workers(function: Function) -> Function:
-    """Pack a function of positional arguments so that a worker without this kfast refuses it.
-
-    Parameters
-    ----------
-    function : callable
-        What a worker is to call; it is pickled here.
-    """
+    """Pack a function of positional arguments so that a worker without this kfast refuses it."""
     dumps: Callable[[Any], bytes] = cloudpickle.dumps
     version, build, pickled = __version__, build_digest(), dumps(function)
 
@@ -103,15 +97,7 @@ def _restore(kind: type, attributes: dict[str, Any]) -> Any:
 
 
 def run_tasks(spark: SparkSession, n: int, run: Run, schema: pa.Schema) -> DataFrame:
-    """Run a function of the numbers 0 to n - 1, one task for each.
-
-    Parameters
-    ----------
-    run : callable
-        Called with a number in a worker; gives batches of the schema. It is pickled.
-    schema : pa.Schema
-        Types that Spark knows.
-    """
+    """Run a function of the numbers 0 to n - 1, one task for each; it gives batches."""
     each = for_workers(partial(_run_each, run))
     return spark.range(0, n, 1, n).mapInArrow(each, from_arrow_schema(schema))
 
@@ -134,13 +120,7 @@ def _answer(run: Callable[[int], object], task: int) -> Iterator[pa.RecordBatch]
 
 
 def collect(frame: DataFrame) -> pa.Table:
-    """Run a job of kfast's own, and bring its rows to the driver.
-
-    Raises
-    ------
-    KfastError
-        The Python of the workers has no kfast, or another.
-    """
+    """Run a job of kfast's own, and bring its rows to the driver; a worker may refuse it."""
     try:
         return frame.toArrow()
     except PySparkException as error:
