@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from kfast.spark.columns import spark_schema
 from kfast.spark.functions import RESULT
 
 
@@ -22,7 +22,7 @@ def echo(replicas: pa.Array, isr: pa.Array) -> pa.Array:
 
 def crossing(replicas: str, isr: str):
     """Apply `echo` to two columns."""
-    return arrow_udf(echo, spark_schema(RESULT))(replicas, isr)
+    return arrow_udf(echo, from_arrow_schema(RESULT))(replicas, isr)
 
 
 def peak_bytes(spark) -> int:

@@ -43,16 +43,11 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def spark():
-    """Give a session of two tasks, four tries each; skip without Java, but fail in CI."""
+    """Give a session of two tasks, two tries each; skip without Java, but fail in CI."""
     from tests.support import spark_session
 
     spark_session.need_java()
     spark_session.set_environment(os.environ)
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2,4]")
-    for name, value in spark_session.SETTINGS.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = spark_session.start("local[2,2]")
     yield session
     session.stop()

@@ -25,7 +25,7 @@ from kfast.sweeps import SWEEP_COUNTS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kfast.spark.snapshots import Job
+    from kfast.spark.pipeline import Job
 
 __all__ = ["pipeline_command"]
 
@@ -126,9 +126,8 @@ def read_config(path: Path) -> Config:
 
 
 def _job(asked: Config, folder: Path) -> Job:
-    from kfast.spark.fleets import Exports
-    from kfast.spark.snapshots import Job
-    from kfast.spark.tallies import Alert, Sweep
+    from kfast.spark.fleets import ExportReader
+    from kfast.spark.pipeline import Alert, Job, Sweep
 
     conditions_of = condition_on(SWEEP_COUNTS)
     sweeps = []
@@ -136,7 +135,7 @@ def _job(asked: Config, folder: Path) -> Job:
         conditions = [one for text in sweep.fail_on for one in conditions_of(text)]
         alerts = tuple(Alert(c.text, c.metric, c.compare, c.limit) for c in conditions)
         sweeps.append(Sweep(sweep.name, (sweep.scenarios, sweep.arguments), alerts))
-    exports = Exports(asked.defaults, asked.brokers_name)
+    exports = ExportReader(asked.defaults, asked.brokers_name)
     output = _place(folder, "output", asked.output)
     return Job(exports, tuple(sweeps), str(output.absolute()))
 

@@ -3,6 +3,12 @@
 Spark carries Arrow batches and file names, kfast's kernels decide. Everything here works on classic
 sessions and on Spark Connect. `import kfast` does not import this package, nor PySpark. Workers
 import it too, in each of their processes, so public names are loaded when they are asked for.
+
+`frames` are a cluster's tables as DataFrames, `source` is the format `kfast`, `functions` are
+elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers), `fleets`
+those of many, `pipeline` keeps results of fleets up to date. A cluster in many files is a
+`dataset`; events happen to it in `sharded` (`sharded_tasks` in workers). `workers` runs tasks,
+`paths` finds files and shares them out.
 """
 
 from __future__ import annotations
@@ -17,11 +23,10 @@ require_extra("spark", "kfast.spark")
 
 if TYPE_CHECKING:
     from kfast.spark.dataset import split
-    from kfast.spark.details import sweep_brokers, sweep_partitions
     from kfast.spark.fleets import fleet
     from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
     from kfast.spark.sharded import ShardedOutcome, fail
-    from kfast.spark.sweeps import scenario_rows, sweep
+    from kfast.spark.sweeps import scenario_rows, sweep, sweep_brokers, sweep_partitions
     from kfast.spark.workers import check_workers
 
 __all__ = [
@@ -42,10 +47,9 @@ __all__ = [
 
 load_lazily(__name__, {
     "dataset": "split",
-    "details": "sweep_brokers sweep_partitions",
     "fleets": "fleet",
     "frames": "ClusterFrames from_dataframes to_dataframe to_dataframes",
     "sharded": "ShardedOutcome fail",
-    "sweeps": "scenario_rows sweep",
+    "sweeps": "scenario_rows sweep sweep_brokers sweep_partitions",
     "workers": "check_workers",
 })

@@ -9,6 +9,7 @@ however the files are named: by their folder, a glob, or one by one.
 from __future__ import annotations
 
 import fcntl
+import pickle
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,9 +32,8 @@ from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.source_tables import add_defaults, registered
 from kfast.kernels import digests
-from kfast.spark.paths import deal, find_files, find_roots, folder_with
-from kfast.spark.tasks import over_hands
-from kfast.spark.workers import collect
+from kfast.spark.paths import find_files, find_roots, folder_with, share_files
+from kfast.spark.workers import gather
 from kfast.state import ClusterState
 from kfast.state.flat_table import Arena, can_be_flat, is_flat, to_flat
 from kfast.state.partition_rows import present_topics
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "CLUSTER_FILE", "FLAT", "LISTS", "Dataset", "check_topics", "check_turn", "digest_names",
-    "empty_folder", "locked", "look_at", "output_folder", "split",
+    "CLUSTER_FILE", "FLAT", "LISTS", "TASK_BYTES", "Dataset", "check_token", "check_topics",
+    "digest_names", "empty_folder", "locked", "look_at", "output_folder", "split",
 ]
 
 CLUSTER_FILE = "_cluster.arrow"
@@ -55,7 +55,7 @@ FLAT, LISTS = "parquet-flat", "parquet"
 
 FOLDERS = ("state", "requests", "transitions", "elections")
 LOCK = ".lock"
-TURN = ".turn"
+TOKEN = ".turn"
 """File with a random number: of the run that may write here."""
 
 TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 48 << 20
@@ -63,18 +63,6 @@ TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 48 << 20
 
 _TAKEN_FOR_UP, _TAKEN_FOR_DOWN, _SHOWN = range(3)
 """How sure a file is of whether a broker is up."""
-
-_LOOK = pa.schema(
-    [
-        ("file", pa.string()),
-        ("brokers", pa.binary()),
-        ("said", pa.bool_()),
-        ("taken_for_down", pa.list_(pa.int32())),
-        ("taken_for_up", pa.list_(pa.int32())),
-        ("cluster", pa.binary()),
-        ("topics", pa.binary()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -85,32 +73,46 @@ class Dataset:
     ----------
     files : tuple of str
         Sorted; a shard's number is its place here.
-    hands : tuple of tuple of int
+    shares : tuple of tuple of int
         Numbers of the shards that each task takes.
     brokers, cluster : pa.Table
         Of the whole cluster.
     """
 
     files: tuple[str, ...]
-    hands: tuple[tuple[int, ...], ...]
+    shares: tuple[tuple[int, ...], ...]
     brokers: pa.Table
     cluster: pa.Table | None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a file says of brokers, settings and topics.
+
+    Attributes
+    ----------
+    listed : bool
+        Whether the file lists its brokers; otherwise they are those that its partitions name.
+    taken_for_down, taken_for_up
+        As in `SourceTables`.
+    topics : bytes
+        Digests of the names (`digest_names`).
+    """
+
+    file: str
+    brokers: pa.Table
+    listed: bool
+    taken_for_down: tuple[int, ...]
+    taken_for_up: tuple[int, ...]
+    cluster: pa.Table | None
+    topics: bytes
 
 
 def look_at(
     spark: SparkSession, where: str | Path, *, tasks: int | None = None,
     defaults: Mapping[str, object] | None = None,
 ) -> Dataset:
-    """Find a dataset's files, brokers and settings.
-
-    Parameters
-    ----------
-    where : path
-        A folder or a glob.
-    tasks : int, optional
-        At most so many tasks; by default one for each 32 MiB of files.
-    defaults : mapping, optional
-        As for `kfast.read`.
+    """Find the files, brokers and settings of a folder or glob, by at most so many tasks.
 
     Raises
     ------
@@ -120,18 +122,18 @@ def look_at(
     files = find_files(where)
     n = tasks if tasks is not None else _count_tasks(files)
     number = {name: at for at, name in enumerate(files)}
-    hands = tuple(tuple(number[name] for name in hand) for hand in deal(files, n))
+    shares = tuple(tuple(number[name] for name in share) for share in share_files(files, n))
     tables = _common_tables(where, files)
     if tables is not None:
         # What shards have in common is known, so that they need not be looked at before.
         brokers, cluster = tables.brokers, tables.cluster
     else:
-        looked = over_hands(spark, len(hands), partial(_look_at_hand, files, hands), _LOOK)
-        found = collect(looked).sort_by("file")
-        check_topics(files, found["topics"].to_pylist())
-        brokers, cluster = _merge_brokers(found), _merge_clusters(found)
-    said = add_defaults(SourceTables("", pa.table({}), cluster=cluster), defaults)
-    return Dataset(tuple(files), hands, brokers, said.cluster)
+        shared = gather(spark, len(shares), partial(_look_at_share, files, shares))
+        looks = sorted((look for share in shared for look in share), key=lambda look: look.file)
+        check_topics(files, [look.topics for look in looks])
+        brokers, cluster = _merge_brokers(looks), _merge_clusters(looks)
+    completed = add_defaults(SourceTables("", pa.table({}), cluster=cluster), defaults)
+    return Dataset(tuple(files), shares, brokers, completed.cluster)
 
 
 def _count_tasks(files: Sequence[str]) -> int:
@@ -149,71 +151,56 @@ def _common_tables(where: str | Path, files: Sequence[str]) -> SourceTables | No
     asked for or holds another of the files.
     """
     folders = {Path(name).parent for name in files}
-    asked = folders | {Path(root) for root in find_roots(where)}
-    nearest = {folder: _nearest_common(folder, asked) for folder in folders}
-    found = sorted({place for place in nearest.values() if place is not None})
-    if not found:
+    roots = folders | {Path(root) for root in find_roots(where)}
+    nearest = {folder: _nearest_common(folder, roots) for folder in folders}
+    places = sorted({place for place in nearest.values() if place is not None})
+    if not places:
         return None
     bare = sorted(folder for folder, place in nearest.items() if place is None)
     if bare:
         raise InputError(
-            f"folder {bare[0]} has no {CLUSTER_FILE}, but {found[0]} says what brokers and settings"
-            " its cluster has; the files of a dataset must be of one cluster"
+            f"folder {bare[0]} has no {CLUSTER_FILE}, but {places[0]} says what brokers and"
+            " settings its cluster has; the files of a dataset must be of one cluster"
         )
-    tables = read_tables(found[0])
-    for other in found[1:]:
-        its = read_tables(other)
+    tables = read_tables(places[0])
+    for other in places[1:]:
+        other_tables = read_tables(other)
         for part in ("brokers", "cluster"):
-            if not _same(getattr(tables, part), getattr(its, part)):
+            if getattr(tables, part) != getattr(other_tables, part):
                 raise InputError(
-                    f"the {part} in {other} and in {found[0]} are not the same; the folders of a"
+                    f"the {part} in {other} and in {places[0]} are not the same; the folders of a"
                     " dataset must agree"
                 )
     return tables
 
 
-def _nearest_common(folder: Path, asked: set[Path]) -> Path | None:
-    """The `_cluster.arrow` in a folder or in one above it, but not above all that are asked."""
+def _nearest_common(folder: Path, roots: set[Path]) -> Path | None:
+    """The `_cluster.arrow` in a folder or in one above it, but not above all of the roots."""
     for place in (folder, *folder.parents):
         if (place / CLUSTER_FILE).is_file():
             return place / CLUSTER_FILE
-        if asked.isdisjoint(place.parents):
+        if roots.isdisjoint(place.parents):
             return None
     return None
 
 
-def _same(one: pa.Table | None, other: pa.Table | None) -> bool:
-    return one == other if one is None or other is None else one.equals(other)
+def _look_at_share(files: Sequence[str], shares: Sequence[Sequence[int]], task: int) -> list[_Look]:
+    return [_look(files[number]) for number in shares[task]]
 
 
-def _look_at_hand(
-    files: Sequence[str], hands: Sequence[Sequence[int]], hand: int
-) -> Iterator[pa.RecordBatch]:
-    for number in hands[hand]:
-        yield _look(files[number])
-
-
-def _look(name: str) -> pa.RecordBatch:
-    """What a file says of brokers, settings and topics."""
+def _look(name: str) -> _Look:
     tables = _footer(name) or read_tables(name)
-    said = tables.brokers is not None
-    state = None
-    if not said or tables.topics is None:
-        state = ClusterState.from_tables(
-            tables.brokers, tables.topics, tables.partitions, tables.cluster, source=name
-        )
-    brokers = tables.brokers if state is None or said else state.to_tables().brokers
-    topics = state.topic if state is not None else _in_one(tables.topics, "topic")
-    row = {
-        "file": name,
-        "brokers": _packed(brokers),
-        "said": said,
-        "taken_for_down": list(tables.taken_for_down),
-        "taken_for_up": list(tables.taken_for_up),
-        "cluster": None if tables.cluster is None else _packed(tables.cluster),
-        "topics": digest_names(topics).tobytes(),
-    }
-    return pa.RecordBatch.from_pylist([row], schema=_LOOK)
+    brokers, topics = tables.brokers, tables.topics
+    if brokers is None or topics is None:
+        whole = ClusterState.from_tables(
+            brokers, topics, tables.partitions, tables.cluster, source=name
+        ).to_tables()
+        brokers, topics = whole.brokers if brokers is None else brokers, whole.topics
+    names = topics["topic"].combine_chunks()
+    return _Look(
+        name, brokers, tables.brokers is not None, tables.taken_for_down, tables.taken_for_up,
+        tables.cluster, digest_names(names).tobytes(),
+    )
 
 
 def _parquet_schema(name: str) -> pa.Schema | None:
@@ -235,46 +222,19 @@ def _footer(name: str) -> SourceTables | None:
     return extract(name, schema.empty_table())
 
 
-def _in_one(table: pa.Table, name: str) -> pa.StringArray:
-    return pa.concat_arrays(table[name].chunks) if table.num_rows else pa.array([], pa.string())
-
-
 def digest_names(names: pa.StringArray) -> npt.NDArray[np.uint64]:
     """(T,) 64 bits that stand for each name."""
-    found = np.zeros(len(names), np.uint64)
+    values = np.zeros(len(names), np.uint64)
     if len(names):
         names = pa.concat_arrays([names])
         _, offsets, data = names.buffers()
         ends = np.frombuffer(offsets, np.int32)[names.offset : names.offset + len(names) + 1]
-        digests.digest_bytes(ends, np.frombuffer(data or b"\0", np.uint8), found)
-    return found
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
-
-
-def _unpacked(data: bytes) -> pa.Table:
-    return pa.ipc.open_stream(data).read_all()
+        digests.digest_bytes(ends, np.frombuffer(data or b"\0", np.uint8), values)
+    return values
 
 
 def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
-    """Refuse a topic that stands in two files.
-
-    Parameters
-    ----------
-    files : sequence of str
-    topics : sequence of bytes
-        Of each file, the digests of its topics (`digest_names`).
-
-    Raises
-    ------
-    InputError
-        A topic stands in two files.
-    """
+    """Refuse a topic that stands in two files; of each there are the digests of its topics."""
     parts = [np.frombuffer(item, np.uint64) for item in topics]
     owner = np.repeat(np.arange(len(parts)), [part.size for part in parts])
     everything = np.concatenate(parts) if parts else np.empty(0, np.uint64)
@@ -294,52 +254,51 @@ def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
             )
 
 
-def _merge_brokers(looked: pa.Table) -> pa.Table:
+def _merge_brokers(looks: Sequence[_Look]) -> pa.Table:
     """Brokers of all files: of those that list them, or all that appear where none does.
 
     What one file shows of a broker wins over what is concluded from another, and a broker that one
     takes for down is down where others name it only as being added: as in one text of all files.
     """
-    rows = looked.drop_columns("topics").to_pylist()
-    some = any(row["said"] for row in rows)
+    some = any(look.listed for look in looks)
     merged: dict[int, dict[str, Any]] = {}
     source: dict[int, str] = {}
     certainty: dict[int, int] = {}
     seen: set[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = set()
-    for row in rows:
-        down, up = tuple(row["taken_for_down"]), tuple(row["taken_for_up"])
-        if row["said"] != some or (row["brokers"], down, up) in seen:
+    for look in looks:
+        key = pickle.dumps(look.brokers), look.taken_for_down, look.taken_for_up
+        if look.listed != some or key in seen:
             continue
-        seen.add((row["brokers"], down, up))
-        table = _unpacked(row["brokers"])
-        shown = registered(table)
-        for at, broker in enumerate(table.to_pylist()):
-            number, broker["registered"] = broker["broker_id"], bool(shown[at])
-            sure = _TAKEN_FOR_UP if number in up else _TAKEN_FOR_DOWN if number in down else _SHOWN
+        seen.add(key)
+        is_registered = registered(look.brokers).tolist()
+        for at, broker in enumerate(look.brokers.to_pylist()):
+            number, broker["registered"] = broker["broker_id"], is_registered[at]
+            sure = _SHOWN
+            if number in look.taken_for_up:
+                sure = _TAKEN_FOR_UP
+            elif number in look.taken_for_down:
+                sure = _TAKEN_FOR_DOWN
             if sure > certainty.get(number, -1):
-                merged[number], source[number], certainty[number] = broker, row["file"], sure
+                merged[number], source[number], certainty[number] = broker, look.file, sure
             elif sure == _SHOWN and merged[number] != broker:
                 raise InputError(
-                    f"broker {number} is {broker} in {row['file']}, but {merged[number]} in"
+                    f"broker {number} is {broker} in {look.file}, but {merged[number]} in"
                     f" {source[number]}; the files of a dataset must agree"
                 )
     return pa.Table.from_pylist([merged[number] for number in sorted(merged)])
 
 
-def _merge_clusters(looked: pa.Table) -> pa.Table | None:
+def _merge_clusters(looks: Sequence[_Look]) -> pa.Table | None:
     """Settings of all files, which must be the same."""
-    found: pa.Table | None = None
-    whence = ""
-    for row in looked.filter(pc.is_valid(looked["cluster"])).to_pylist():
-        table = _unpacked(row["cluster"])
-        if found is None:
-            found, whence = table, row["file"]
-        elif table.to_pylist() != found.to_pylist():
+    clusters = [(look.file, look.cluster) for look in looks if look.cluster is not None]
+    for file, cluster in clusters:
+        first_file, first = clusters[0]
+        if cluster.to_pylist() != first.to_pylist():
             raise InputError(
-                f"the cluster is {table.to_pylist()} in {row['file']}, but {found.to_pylist()} in"
-                f" {whence}; the files of a dataset must agree"
+                f"the cluster is {cluster.to_pylist()} in {file}, but {first.to_pylist()} in"
+                f" {first_file}; the files of a dataset must agree"
             )
-    return found
+    return clusters[0][1] if clusters else None
 
 
 # --- a dataset of a cluster in memory ----------------------------------------------------------
@@ -383,9 +342,9 @@ def split(
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
     lists = None if flat else state.to_tables().partitions
-    room, files = Arena(), []
+    arena, files = Arena(), []
     for number, (start, stop, first, last) in enumerate(_pieces(state, shards)):
-        part = to_flat(state, start, stop, arena=room) if lists is None else lists[start:stop]
+        part = to_flat(state, start, stop, arena=arena) if lists is None else lists[start:stop]
         tables = SourceTables("", part, topics[first:last], brokers, cluster)
         files.append(str(root / f"shard-{number:06}.parquet"))
         with writing(files[-1], durable=False) as file:
@@ -403,16 +362,13 @@ def _in_order(state: ClusterState) -> ClusterState:
         state.topic_row[1:] >= state.topic_row[:-1]
     ).all():
         return state
-    whole = state.to_tables()
-    return ClusterState.from_tables(
-        whole.brokers, whole.topics, _by_topic_row(whole.partitions, whole.topics), whole.cluster
-    )
-
-
-def _by_topic_row(partitions: pa.Table, topics: pa.Table) -> pa.Table:
+    tables = state.to_tables()
+    partitions, topics = tables.partitions, tables.topics
     rows = pc.index_in(partitions["topic"], topics["topic"].combine_chunks())
     order = np.lexsort((partitions["partition"].to_numpy(), rows.to_numpy()))
-    return partitions.take(pa.array(order))
+    return ClusterState.from_tables(
+        tables.brokers, topics, partitions.take(pa.array(order)), tables.cluster
+    )
 
 
 def _pieces(state: ClusterState, shards: int) -> Iterator[tuple[int, int, int, int]]:
@@ -432,13 +388,7 @@ def _pieces(state: ClusterState, shards: int) -> Iterator[tuple[int, int, int, i
 
 @contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Be alone in a folder; a process that ends, or is killed, lets go of its lock.
-
-    Raises
-    ------
-    ArgumentError
-        Somebody else is at work there, and nobody is to wait.
-    """
+    """Be alone in a folder; a process that ends, or is killed, lets go of its lock."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         try:
@@ -474,35 +424,29 @@ def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
 
 
 def empty_folder(root: Path) -> str:
-    """Remove what an earlier run left; gives the turn that tasks show to `check_turn`."""
-    turn = secrets.token_hex(8)
+    """Remove what an earlier run left; returns the token that tasks show to `check_token`."""
+    token = secrets.token_hex(8)
     # Without this file what is left of an earlier run is no dataset any more.
     (root / "state" / CLUSTER_FILE).unlink(missing_ok=True)
-    (root / TURN).write_text(turn)
+    (root / TOKEN).write_text(token)
     for name in FOLDERS:
         (root / name).mkdir(exist_ok=True)
         for old in (root / name).iterdir():
             old.unlink(missing_ok=True)
-    return turn
+    return token
 
 
 def _check_own(root: Path) -> None:
     """Refuse a folder that holds anything but what runs leave there."""
     if root.exists() and not root.is_dir():
         raise ArgumentError(f"output {root} is a file; a folder is needed")
-    known = (*FOLDERS, LOCK, TURN)
+    known = (*FOLDERS, LOCK, TOKEN)
     strange = [p.name for p in root.iterdir() if p.name not in known] if root.is_dir() else []
     if strange:
         raise ArgumentError(f"output {root} holds something else: {', '.join(sorted(strange)[:5])}")
 
 
-def check_turn(folder: str, turn: str) -> None:
-    """Refuse to write where another run has begun: tasks can outlive the driver of theirs.
-
-    Raises
-    ------
-    InputError
-        The folder is another run's by now.
-    """
-    if (Path(folder) / TURN).read_text() != turn:
+def check_token(folder: str, token: str) -> None:
+    """Refuse to write where another run has begun: tasks can outlive the driver of theirs."""
+    if (Path(folder) / TOKEN).read_text() != token:
         raise InputError(f"output {folder} was taken by another run; this one has ended")

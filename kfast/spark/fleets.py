@@ -1,22 +1,29 @@
-"""One question for many clusters: a row per cluster and scenario.
+"""The same scenarios of many clusters: a row per cluster and scenario.
 
-A task gets some exports, dealt by the work that they are thought to be: a huge one has a task for
-itself, which starts first, and tiny ones share. Where the scenarios are many, several tasks share a
-cluster. An export that cannot be read is a row that says why.
+A task gets some exports, shared out by the work that they are thought to be: a huge one has a task
+for itself, which starts first, and tiny ones share. Where the scenarios are many, several tasks
+share a cluster. An export that cannot be read is a row that says why.
+
+Exports may also be the content of a DataFrame's rows. Their sizes go to the driver, the shares come
+back, and the contents are shuffled once, to the task that is to read them; a cluster that several
+tasks share goes to each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BinaryType, StringType
 
 from kfast import schema
 from kfast.arguments import shown
@@ -24,27 +31,31 @@ from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import SourceTables, read
 from kfast.io.source_tables import add_defaults
 from kfast.schema import FLEET, SWEEP
-from kfast.spark.columns import spark_schema
-from kfast.spark.contents import dealt
-from kfast.spark.paths import about_partitions, check_tasks, deal_sizes, find_files
-from kfast.spark.questions import (
-    Question,
-    check_question,
-    make_scenarios,
-    maker_of,
-    what_is,
+from kfast.spark.frames import to_dataframe
+from kfast.spark.paths import (
+    FLAT_MARK,
+    MAGIC,
+    PARTITION_BYTES,
+    check_tasks,
+    estimate_partitions,
+    find_files,
+    share_out,
 )
-from kfast.spark.tasks import SHORT_SECONDS, TASK_SECONDS, over_hands
-from kfast.spark.workers import collect, for_workers
+from kfast.spark.sweep_tasks import slice_for
+from kfast.spark.sweeps import ScenarioSpec, check_spec, kind_of, make_scenarios, parse_spec
+from kfast.spark.workers import SHORT_SECONDS, TASK_SECONDS, collect, for_workers, run_tasks
 from kfast.state import ClusterState
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.sweep_counts import check_counts, words_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
-__all__ = ["Exports", "fleet", "fleet_schema", "labelled"]
+__all__ = ["ExportReader", "fleet", "fleet_schema", "labelled"]
+
+Unit: TypeAlias = tuple[str, int, int]
+"""Work for a task: a cluster, and which part, of how many, of its scenarios."""
 
 FEWEST = 16
 """Up to so many tasks are made of less work than a task should have, as long as it is not short."""
@@ -56,11 +67,11 @@ Only the sizes of tasks follow from these, never the rows."""
 SCENARIOS = {"every_broker": (0, 300, 45_000, 4_500_000)}
 """How many there are of 300 brokers, by `k`; other makers say it themselves, or make few."""
 
-_TRIED = pa.schema([("source", pa.string()), ("digest", pa.string())])
+_PARQUET_HEAD = next(magic for magic, form in MAGIC.items() if form == "parquet").hex().upper()
 
 
 @dataclass(frozen=True)
-class Exports:
+class ExportReader:
     """How exports are read.
 
     Attributes
@@ -74,7 +85,7 @@ class Exports:
     defaults: Mapping[str, object]
     brokers_name: str
 
-    def checked(self) -> Exports:
+    def checked(self) -> ExportReader:
         """Refuse defaults that are wrong whatever the export; give the same with a copy of them."""
         if not isinstance(self.defaults, Mapping):
             raise ArgumentError(
@@ -90,17 +101,24 @@ class Exports:
             name, brokers_file=beside if beside.is_file() else None, defaults=self.defaults
         )
 
+    def read_content(
+        self, name: str, content: bytes | None, brokers: bytes | None
+    ) -> ClusterState:
+        """Read one export that is a value, perhaps with a brokers file that is another."""
+        if content is None:
+            raise InputError(f"{name}: content is null")
+        beside = (f"{name}: {self.brokers_name}", brokers) if brokers is not None else None
+        return read((name, content), brokers_file=beside, defaults=self.defaults)
+
 
 @dataclass(frozen=True)
 class _Work:
     """All that a task must know, besides its exports."""
 
-    exports: Exports
-    question: Question
+    reader: ExportReader
+    spec: ScenarioSpec
     counts: tuple[str, ...]
     vectors: str | None
-    digests: Mapping[str, str] = field(default_factory=dict)
-    """Of each export that several tasks share, which could be read: the digest of its state."""
 
 
 def fleet_schema(counts: Collection[str]) -> pa.Schema:
@@ -112,7 +130,7 @@ def fleet_schema(counts: Collection[str]) -> pa.Schema:
 def fleet(
     spark: SparkSession,
     exports: str | Path | DataFrame,
-    scenarios: Question,
+    scenarios: ScenarioSpec,
     *,
     counts: Collection[str] | None = None,
     vectors: str | None = None,
@@ -157,33 +175,27 @@ def fleet(
         The scenarios or counts are unknown, an argument or a default can be of no cluster; there
         are no exports, or two of one cluster.
     """
-    asked = check_counts(counts)
-    check_question(scenarios)
+    names = check_counts(counts)
+    check_spec(scenarios)
     words_of(vectors)
     check_tasks(tasks)
     if not isinstance(exports, (str, Path, DataFrame)):
         raise ArgumentError(
-            f"exports is {what_is(exports)}: a folder, a glob, or a DataFrame of Spark is needed"
+            f"exports is {kind_of(exports)}: a folder, a glob, or a DataFrame of Spark is needed"
         )
-    how = Exports({} if defaults is None else defaults, brokers_name).checked()
-    work = _Work(how, scenarios, asked, vectors)
-    schema = fleet_schema(asked)
-    if not isinstance(exports, (str, Path)) and "content" in exports.columns:
-        share = partial(_share_out, question=scenarios, tasks=tasks)
-        rows = dealt(spark, exports, share, brokers_name)
-        return rows.mapInArrow(for_workers(partial(_answer_rows, work)), spark_schema(schema))
+    reader = ExportReader({} if defaults is None else defaults, brokers_name).checked()
+    work = _Work(reader, scenarios, names, vectors)
+    if isinstance(exports, DataFrame) and "content" in exports.columns:
+        rows = _content_shares(spark, exports, scenarios, tasks, brokers_name)
+        count = for_workers(partial(_count_rows, work))
+        return rows.mapInArrow(count, from_arrow_schema(fleet_schema(names)))
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
-    sizes = {name: about_partitions(name) for name in files}
-    hands = _share_out(sizes, scenarios, tasks)
-    shared = sorted({name for hand in hands for name, _, parts in hand if parts > 1})
-    if shared:
-        found = collect(over_hands(spark, len(shared), partial(_try, work, shared), _TRIED))
-        digests = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
-        work = replace(work, digests=digests)
-        hands = _share_out(sizes, scenarios, tasks, whole=set(shared) - set(digests))
-    return over_hands(spark, len(hands), partial(_answer_hand, work, hands), schema)
+    shares = _share_units({name: estimate_partitions(name) for name in files}, scenarios, tasks)
+    stamps = {name: _stamp(name) for share in shares for name, _, parts in share if parts > 1}
+    run = partial(_count_share, work, shares, stamps)
+    return run_tasks(spark, len(shares), run, fleet_schema(names))
 
 
 def _files_of(exports: str | Path | DataFrame) -> list[str]:
@@ -198,11 +210,14 @@ def _files_of(exports: str | Path | DataFrame) -> list[str]:
     return sorted(str(path).removeprefix("file:") for path in paths)
 
 
-def _scenarios_of(question: Question) -> int:
-    """How many scenarios a question means, about."""
-    if callable(question):
+# --- what each task gets -----------------------------------------------------------------------
+
+
+def _count_scenarios(spec: ScenarioSpec) -> int:
+    """How many scenarios a spec means, about."""
+    if callable(spec):
         return 1000
-    name, arguments = maker_of(question)
+    name, arguments = parse_spec(spec)
     if name in SCENARIOS:
         known = SCENARIOS[name]
         k = arguments.get("k", 1)
@@ -211,16 +226,15 @@ def _scenarios_of(question: Question) -> int:
     return n if isinstance(n, int) else 1000
 
 
-def _share_out(
-    partitions: Mapping[str, int], question: Question, tasks: int | None,
-    whole: Collection[str] = (),
-) -> list[list[tuple[str, int, int]]]:
-    """Deal exports, or parts of the scenarios of one, to tasks; whoever has most comes first."""
-    n = _scenarios_of(question)
-    units: dict[tuple[str, int, int], int] = {}
+def _share_units(
+    partitions: Mapping[str, int], spec: ScenarioSpec, tasks: int | None
+) -> list[list[Unit]]:
+    """Share out exports, or parts of the scenarios of one; the task with most comes first."""
+    n = _count_scenarios(spec)
+    units: dict[Unit, int] = {}
     for name, size in partitions.items():
         counting = size * n * COUNT_SECONDS
-        parts = 1 if name in whole else max(1, math.ceil(counting / TASK_SECONDS))
+        parts = max(1, math.ceil(counting / TASK_SECONDS))
         seconds = EXPORT_SECONDS + size * PARTITION_SECONDS + counting / parts
         units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
     if tasks is None:
@@ -228,90 +242,138 @@ def _share_out(
         tasks = max(
             min(FEWEST, math.ceil(seconds / SHORT_SECONDS)), math.ceil(seconds / TASK_SECONDS)
         )
-    return deal_sizes(units, tasks)
+    return share_out(units, tasks)
 
 
-def _answer_hand(
-    work: _Work, hands: list[list[tuple[str, int, int]]], hand: int
+def _content_shares(
+    spark: SparkSession, frame: DataFrame, spec: ScenarioSpec, tasks: int | None, brokers_name: str
+) -> DataFrame:
+    """Rows of exports as (cluster, content, brokers, part, parts), a partition for each task."""
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    if "cluster" not in types and "path" not in types:
+        raise ArgumentError(
+            f"the DataFrame has the columns {', '.join(types)}; cluster is missing, or path"
+        )
+    for name in ("content", "brokers"):
+        if name in types and not isinstance(types[name], (BinaryType, StringType)):
+            raise ArgumentError(
+                f"column {name} is {types[name].simpleString()}; right is binary or string"
+            )
+    brokers = sql.col("brokers") if "brokers" in types else sql.lit(None)
+    path = sql.regexp_replace(sql.col("path").cast("string"), "^file:(//)?", "")
+    rows = frame.select(
+        (sql.col("cluster").cast("string") if "cluster" in types else path).alias("cluster"),
+        sql.col("content").cast("binary").alias("content"),
+        brokers.cast("binary").alias("brokers"),
+    )
+    if "cluster" not in types and "brokers" not in types:
+        rows = _with_brokers(rows, brokers_name)
+    shares = _share_units(_content_sizes(rows), spec, tasks)
+    units = [(*unit, task) for task, share in enumerate(shares) for unit in share]
+    names, part, parts, task = zip(*units, strict=True)
+    plan = pa.table({
+        "cluster": pa.array(names), "part": pa.array(part, pa.int32()),
+        "parts": pa.array(parts, pa.int32()), "task": pa.array(task, pa.int32()),
+    })
+    joined = rows.join(sql.broadcast(to_dataframe(spark, plan)), "cluster")
+    moved = joined.repartitionById(len(shares), "task")
+    return moved.select("cluster", "content", "brokers", "part", "parts")
+
+
+def _with_brokers(rows: DataFrame, brokers_name: str) -> DataFrame:
+    """Rows of files that are exports, with the content of the brokers file of their folder."""
+    name = sql.element_at(sql.split("cluster", "/"), -1)
+    folder = sql.regexp_replace("cluster", "[^/]*$", "")
+    beside = rows.where(name == brokers_name).select(
+        folder.alias("folder"), sql.col("content").alias("brokers")
+    )
+    # A row without a name stays, to be refused.
+    exports = rows.where(name.isNull() | (name != brokers_name))
+    in_folders = exports.drop("brokers").withColumn("folder", folder)
+    return in_folders.join(sql.broadcast(beside), "folder", "left").drop("folder")
+
+
+def _content_sizes(rows: DataFrame) -> dict[str, int]:
+    """About how many partitions each cluster has."""
+    clusters = rows.groupBy("cluster").agg(
+        sql.count("*").alias("n"), sql.sum(_estimate(sql.col("content"))).alias("partitions")
+    )
+    sizes = {}
+    for row in collect(clusters).to_pylist():
+        if row["cluster"] is None:
+            raise InputError("a row of the DataFrame has no cluster; each needs a name")
+        if row["n"] > 1:
+            raise InputError(f"cluster {row['cluster']} stands {row['n']} times in the DataFrame")
+        sizes[row["cluster"]] = int(row["partitions"] or 0)
+    if not sizes:
+        raise InputError("the DataFrame of exports has no rows")
+    return sizes
+
+
+def _estimate(content: Column) -> Column:
+    """`estimate_partitions` of a file that is a value."""
+    head = sql.hex(sql.substring(content, 1, 2))
+    size = sql.lit(PARTITION_BYTES["text"])
+    for magic, form in MAGIC.items():
+        size = sql.when(head == magic.hex().upper(), PARTITION_BYTES[form]).otherwise(size)
+    flat = (head == _PARQUET_HEAD) & sql.contains(content, sql.lit(FLAT_MARK.encode()))
+    size = sql.when(flat, PARTITION_BYTES["parquet-flat"]).otherwise(size)
+    return (sql.octet_length(content) / size).cast("long")
+
+
+# --- what a task does --------------------------------------------------------------------------
+
+
+def _stamp(name: str) -> tuple[int, int]:
+    """Size and time of a file: what several tasks read must be the same for all of them."""
+    try:
+        status = Path(name).stat()
+    except OSError as error:
+        raise InputError(f"{name} could be read, and then not any more: {error}") from error
+    return status.st_size, status.st_mtime_ns
+
+
+def _count_share(
+    work: _Work, shares: list[list[Unit]], stamps: Mapping[str, tuple[int, int]], task: int
 ) -> Iterator[pa.RecordBatch]:
-    """Answer for the files of a task."""
-    for name, part, parts in hands[hand]:
-        yield from _answer(work, name, partial(work.exports.read, name), part, parts)
+    """Rows of the files of a task."""
+    for unit in shares[task]:
+        name = unit[0]
+        yield from _count(work, unit, partial(work.reader.read, name))
+        if name in stamps and _stamp(name) != stamps[name]:
+            raise InputError(f"{name} changed while tasks read it; ask again")
 
 
-def _answer_rows(
-    work: _Work, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Answer for rows of `kfast.spark.contents`."""
+def _count_rows(work: _Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of the exports in the rows of `_content_shares`."""
     for batch in batches:
         for row in range(batch.num_rows):
             name, content, brokers, part, parts = (column[row].as_py() for column in batch.columns)
-            make = partial(_read_content, work, name, content, brokers)
-            yield from _answer(work, name, make, part, parts)
+            load = partial(work.reader.read_content, name, content, brokers)
+            yield from _count(work, (name, part, parts), load)
 
 
-def _read_content(
-    work: _Work, name: str, content: bytes | None, brokers: bytes | None
-) -> ClusterState:
-    if content is None:
-        raise InputError(f"{name}: content is null")
-    beside = (f"{name}: {work.exports.brokers_name}", brokers) if brokers is not None else None
-    return read((name, content), brokers_file=beside, defaults=work.exports.defaults)
-
-
-def _try(work: _Work, names: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
-    """Digest of an export that several tasks are to share; nothing where it has no answer."""
-    name = names[number]
-    try:
-        state, _, reader = _ready(work, partial(work.exports.read, name), 0, 1)
-    except KfastError:
-        # Whoever answers for all of the export says why.
-        return
-    reader.close()
-    yield pa.RecordBatch.from_pylist([{"source": name, "digest": _said(state)}], schema=_TRIED)
-
-
-def _answer(
-    work: _Work, name: str, make: Callable[[], ClusterState], part: int, parts: int
+def _count(
+    work: _Work, unit: Unit, load: Callable[[], ClusterState]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one export, or of a part of its scenarios, or why there are none.
 
-    Where a file has no answer, whoever has all of it says so. A file that tasks share had one when
-    it was tried: if one of them finds it gone or changed, rows would be missing, and the job fails.
-    What lies in a DataFrame is the same for all who share it, so the first speaks for all.
+    What has no rows has none for all who share it, so the first speaks for all.
     """
-    digest = work.digests.get(name)
+    name, part, parts = unit
     try:
-        state, mine, reader = _ready(work, make, part, parts)
+        state = load()
+        scenarios = slice_for(make_scenarios(work.spec, state), parts, part)
+        plan = prepare_sweep(state)
+        reader = sweep_reader(plan, scenarios, counts=work.counts, vectors=work.vectors)
     except KfastError as error:
-        if digest is not None:
-            raise InputError(f"{name} could be read, and then not any more: {error}") from error
         if part == 0:
             row = {"source": name, "error": str(error)}
             yield pa.RecordBatch.from_pylist([row], schema=fleet_schema(work.counts))
         return
     with reader:
-        if digest not in {None, _said(state)}:
-            raise InputError(f"{name} changed while tasks read it; ask again")
         for batch in reader:
-            yield labelled(batch, name, state, mine, work.counts)
-
-
-def _said(state: ClusterState) -> str:
-    return f"{state.digest():016x}"
-
-
-def _ready(
-    work: _Work, make: Callable[[], ClusterState], part: int, parts: int
-) -> tuple[ClusterState, Scenarios, pa.RecordBatchReader]:
-    """A cluster, the scenarios of a part, and who counts them; errors are raised here."""
-    state = make()
-    whole = make_scenarios(work.question, state)
-    n = len(whole)
-    start, stop = n * part // parts, n * (part + 1) // parts
-    mine = whole.slice(whole.start + start, whole.start + stop)
-    plan = prepare_sweep(state)
-    return state, mine, sweep_reader(plan, mine, counts=work.counts, vectors=work.vectors)
+            yield labelled(batch, name, state, scenarios, work.counts)
 
 
 def labelled(

@@ -1,4 +1,8 @@
-"""Between DataFrames and `ClusterState`, both ways. No column is lost, and no rule is applied."""
+"""A cluster's tables in Spark: DataFrames to and from `ClusterState`, and batches for the JVM.
+
+The columns are those of `kfast.schema`. Spark's tables of files have one more, `source`, which
+says what file a row came from. No column is lost, and no rule is applied.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from kfast import schema
@@ -15,19 +20,32 @@ from kfast.errors import ArgumentError, InputError
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.tables import partitions_table, small_tables, topic_names, used_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ClusterFrames", "from_dataframes", "to_dataframe", "to_dataframes"]
+__all__ = [
+    "BATCH_ROWS", "BY_ROW", "TABLES", "ClusterFrames", "batches_of", "from_dataframes",
+    "row_tables", "sourced", "to_dataframe", "to_dataframes", "with_source",
+]
+
+BATCH_ROWS = 100_000
+"""Rows of a batch that goes to the JVM: what it gains by more is lost in memory."""
+
+TABLES = {
+    table.name: table.schema
+    for table in (
+        schema.BROKERS_TABLE, schema.TOPICS_TABLE, schema.PARTITIONS_TABLE, schema.REPLICAS_TABLE,
+        schema.CLUSTER_TABLE, schema.ASSUMPTIONS_TABLE,
+    )
+}
+"""What can be read of every export, and its columns without `source`."""
+
+BY_ROW = ("partitions", "replicas")
+"""Tables that are made of rows of partitions, and nothing else."""
 
 _THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
-_SCHEMAS = {
-    "brokers": schema.BROKERS_SCHEMA,
-    "topics": schema.TOPICS_SCHEMA,
-    "partitions": schema.PARTITIONS_SCHEMA,
-    "cluster": schema.CLUSTER_SCHEMA,
-}
 _NEEDED = {"brokers": ["broker_id"], "topics": ["topic"],
            "partitions": ["topic", "partition", "replicas"], "cluster": []}
 """Columns without which a table would say nothing."""
@@ -139,18 +157,18 @@ def from_dataframes(
     if isinstance(brokers, ClusterFrames):
         if topics is not None or partitions is not None or cluster is not None:
             raise ArgumentError("topics, partitions and cluster are in the ClusterFrames already")
-        given = {f.name: getattr(brokers, f.name) for f in fields(ClusterFrames)}
+        frames = vars(brokers)
     else:
-        given = {
+        frames = {
             "brokers": brokers, "topics": topics, "partitions": partitions, "cluster": cluster,
         }
-    if given["partitions"] is None:
+    if frames["partitions"] is None:
         raise ArgumentError(
             "partitions is missing: the first argument is the DataFrame of brokers, so name that of"
             " partitions, as from_dataframes(partitions=frame)"
         )
     tables = {
-        name: _collect(frame, name) if frame is not None else None for name, frame in given.items()
+        name: None if frame is None else _collect(frame, name) for name, frame in frames.items()
     }
     try:
         return ClusterState.from_tables(
@@ -158,7 +176,7 @@ def from_dataframes(
             source="DataFrame", layout=layout,
         )
     except InputError as error:
-        several = "source" in given["partitions"].columns and "stands twice" in str(error)
+        several = "source" in frames["partitions"].columns and "stands twice" in str(error)
         raise InputError(f"{error}{_ONE_SOURCE if several else ''}") from error
 
 
@@ -171,7 +189,7 @@ def _collect(frame: DataFrame, name: str) -> pa.Table:
             f"{name} is {_kind(frame)}; right is a DataFrame of Spark, and of Arrow tables"
             " ClusterState.from_tables makes a cluster"
         )
-    wanted = _SCHEMAS[name]
+    wanted = TABLES[name]
     known = [column for column in frame.columns if column in wanted.names]
     if missing := [column for column in _NEEDED[name] if column not in known]:
         raise InputError(
@@ -180,18 +198,68 @@ def _collect(frame: DataFrame, name: str) -> pa.Table:
         )
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     table = collect(frame.select(*known))
-    columns = []
+    columns = {}
     for column in known:
         try:
-            columns.append(table[column].cast(wanted.field(column).type))
+            columns[column] = table[column].cast(wanted.field(column).type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputError(
                 f"the DataFrame of {name}: column {column} is {types[column]}; right is"
                 f" {wanted.field(column).type}, or what fits it: {error}"
             ) from error
-    return pa.table(columns, schema=pa.schema([wanted.field(column) for column in known]))
+    return pa.table(columns)
 
 
 def _kind(something: Any) -> str:
     """What somebody gave instead of what is right."""
     return f"a {type(something).__module__}.{type(something).__qualname__}"
+
+
+def sourced(wanted: pa.Schema) -> pa.Schema:
+    """A schema with the column `source` before the others."""
+    return wanted.insert(0, schema.SOURCE.field)
+
+
+def with_source(table: pa.Table, source: str) -> pa.Table:
+    """A table with the column `source` before the others."""
+    values = pa.repeat(pa.scalar(source, pa.string()), table.num_rows)
+    return table.add_column(0, schema.SOURCE.field, values)
+
+
+def batches_of(table: pa.Table, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches that have the wanted names, order and types exactly, as the JVM asks for."""
+    plain = pa.table([table[field.name].cast(field.type) for field in wanted], schema=wanted)
+    yield from plain.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+
+
+def replicas_table(state: ClusterState, start: int, stop: int) -> pa.Table:
+    """A row for each assigned replica of some rows in use."""
+    rows, records, _ = used_part(state, start, stop)
+    assigned = (records["flags"] & schema.FLAG_ASSIGNED) != 0
+    counts = np.where(assigned, records["n_replicas"], 0).astype(np.int64)
+    owner = np.repeat(np.arange(rows.size), counts)
+    # Assigned replicas are the first slots, in their order.
+    slot = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    brokers = state.replicas[rows[owner], slot].astype(np.int32)
+    in_sync = records["isr"][owner].astype(np.uint64) >> slot.astype(np.uint64) & np.uint64(1)
+    return schema.REPLICAS_TABLE.table({
+        "topic": topic_names(state, rows[owner]),
+        "partition": pa.array(state.partition[rows[owner]]),
+        "place": pa.array(slot.astype(np.int32)),
+        "broker_id": pa.array(state.broker_id[brokers]),
+        "leads": pa.array(records["leader"][owner] == brokers),
+        "in_sync": pa.array(in_sync != 0),
+    })
+
+
+def row_tables(state: ClusterState, name: str) -> Iterator[pa.Table]:
+    """One of `TABLES` of a cluster; partitions and replicas in pieces of some partitions each."""
+    if name in BY_ROW:
+        make = partitions_table if name == "partitions" else replicas_table
+        n_rows = state.n_partitions - int(state.free_rows.size)
+        for start in range(0, n_rows, BATCH_ROWS):
+            yield make(state, start, min(start + BATCH_ROWS, n_rows))
+    elif name == "assumptions":
+        yield schema.ASSUMPTIONS_TABLE.table({"assumption": [*state.assumptions]})
+    else:
+        yield small_tables(state)[("brokers", "topics", "cluster").index(name)]

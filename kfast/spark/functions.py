@@ -19,14 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, functions
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from kfast.controllers import DEFAULT_PROFILE, Controller, find_profile
+from kfast.controllers import DEFAULT_PROFILE, find_profile, open_controller
 from kfast.controllers.zk.state_machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import tables as kernels
 from kfast.schema import NO_LEADER, PARTITION_STATE_NAMES, PartitionState, Strategy
-from kfast.spark.columns import spark_schema
 from kfast.spark.workers import for_workers
 from kfast.state import ClusterState
 from kfast.state.tables import broker_ids as ids_of
@@ -94,6 +93,7 @@ def elect(
     find_profile(profile)
     work = for_workers(partial(elect_batch, strategy=_strategy(strategy), profile=profile))
 
+    # PySpark reads the hints of the function itself, and a partial has none.
     def run(a: pa.Array, b: pa.Array, c: pa.Array, d: pa.Array) -> pa.Array:
         return work(a, b, c, d)
 
@@ -157,7 +157,7 @@ def fail(
 def _make_udf(run: Callable[..., pa.Array]) -> Callable[..., Column]:
     """An Arrow UDF that answers with `RESULT`; PySpark's hints know of no struct."""
     make: Any = arrow_udf
-    udf: Callable[..., Column] = make(run, spark_schema(RESULT))
+    udf: Callable[..., Column] = make(run, from_arrow_schema(RESULT))
     return udf
 
 
@@ -233,7 +233,7 @@ def fail_batch(
     The machines are started one by one, for a failover would forget which replicas are offline.
     """
     batch = _Batch(replicas, isr, leader, live, leader_epoch, unclean, brokers)
-    controller = Controller(batch.state, journal="off", profile=profile)
+    controller = open_controller(batch.state, journal="off", profile=profile)
     ReplicaStateMachine(batch.state, journal="off", profile=profile).start()
     machine = PartitionStateMachine(batch.state, journal="off", profile=profile)
     machine.initialize()
@@ -254,12 +254,12 @@ class _Batch:
         self, replicas: pa.Array, isr: pa.Array, leader: pa.Array, live: pa.Array,
         leader_epoch: pa.Array | None, unclean: pa.Array, brokers: list[int],
     ) -> None:
-        self.given = replicas.is_valid()
-        self.whole = replicas.null_count == 0
+        self.valid = replicas.is_valid()
+        self.complete = replicas.null_count == 0
 
         def column(name: str, values: pa.Array, kind: pa.DataType) -> pa.Array:
             try:
-                return (values if self.whole else values.filter(self.given)).cast(kind)
+                return (values if self.complete else values.filter(self.valid)).cast(kind)
             except pa.ArrowException as error:
                 found, right = (from_arrow_type(t).simpleString() for t in (values.type, kind))
                 # A Spark user sees the whole chain, and Arrow's part of it says nothing more.
@@ -306,19 +306,19 @@ class _Batch:
             pa.DictionaryArray.from_arrays(states, PARTITION_STATE_NAMES).cast(pa.string()),
         ]
         answer = pa.StructArray.from_arrays(fields, fields=list(RESULT))
-        if self.whole:
+        if self.complete:
             return answer
-        place = pc.subtract(pc.cumulative_sum(self.given.cast(pa.int32())), 1)
-        return answer.take(pc.if_else(self.given, place, pa.scalar(None, pa.int32())))
+        place = pc.subtract(pc.cumulative_sum(self.valid.cast(pa.int32())), 1)
+        return answer.take(pc.if_else(self.valid, place, pa.scalar(None, pa.int32())))
 
 
-def _with_row(said: str, columns: dict[str, Any]) -> str:
+def _with_row(message: str, columns: dict[str, Any]) -> str:
     """Say what stands in the row of a batch that is refused: its number alone finds no row."""
-    found = re.search(r"partitions row (\d+)", said)
-    if found is None:
-        return said
-    cells = {name: columns[name][int(found[1])] for name in ("replicas", "isr", "leader")}
-    return f"{said}; the row has " + ", ".join(f"{name} {cell}" for name, cell in cells.items())
+    row = re.search(r"partitions row (\d+)", message)
+    if row is None:
+        return message
+    cells = {name: columns[name][int(row[1])] for name in ("replicas", "isr", "leader")}
+    return f"{message}; the row has " + ", ".join(f"{name} {cell}" for name, cell in cells.items())
 
 
 def _items(

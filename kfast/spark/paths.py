@@ -1,4 +1,4 @@
-"""Files that hold clusters: found by path, folder or glob, and dealt to tasks by their work.
+"""Files that hold clusters: found by path, folder or glob, and divided among tasks by their work.
 
 How many partitions an export has is guessed by its size: only the sizes of tasks follow from that.
 """
@@ -10,19 +10,19 @@ import heapq
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from operator import index
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kfast.arguments import is_whole
 from kfast.errors import ArgumentError, InputError
 from kfast.state.flat_table import SLOT
 
 __all__ = [
-    "ENDS", "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "about_partitions", "check_tasks", "deal",
-    "deal_sizes", "find_files", "find_roots", "folder_with",
+    "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "check_tasks", "estimate_partitions", "find_files",
+    "find_roots", "folder_with", "share_files", "share_out",
 ]
 
 Item = TypeVar("Item", bound=Any)
@@ -64,22 +64,21 @@ def find_files(where: str | Path, *, some: bool = True) -> list[str]:
         another store.
     """
     text = _absolute(where)
-    found: set[str] = set()
+    files: set[str] = set()
     try:
         for root in map(Path, find_roots(where)):
-            if str(root) != text and root.name.startswith(_HIDDEN):
-                continue
-            found.update([str(root)] if root.is_file() else _files_below(str(root)))
+            if str(root) == text or not root.name.startswith(_HIDDEN):
+                files.update([str(root)] if root.is_file() else _files_below(str(root)))
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    files = sorted(found)
     if some and not files:
-        said = str(where)
-        hint = "" if text in said else f" ({said} in the folder of this process: name it in full)"
-        raise InputError(
-            f"{text}: no file is there{hint}; give a file, a folder with files, or a glob"
+        relative = "" if text in str(where) else (
+            f" ({where} in the folder of this process: name it in full)"
         )
-    return files
+        raise InputError(
+            f"{text}: no file is there{relative}; give a file, a folder with files, or a glob"
+        )
+    return sorted(files)
 
 
 def find_roots(where: str | Path) -> list[str]:
@@ -126,35 +125,33 @@ def _refuse(error: OSError) -> None:
 
 def check_tasks(tasks: int | None) -> None:
     """Refuse fewer than one task; None stands for as many as there is work for."""
-    try:
-        few = tasks is not None and index(tasks) < 1
-    except TypeError as error:
-        raise ArgumentError(f"tasks is {tasks!r}; right is an integer of at least 1") from error
-    if few:
+    if tasks is not None and not is_whole(tasks):
+        raise ArgumentError(f"tasks is {tasks!r}; right is an integer of at least 1")
+    if tasks is not None and tasks < 1:
         raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
 
 
-def deal(files: Sequence[str], hands: int) -> list[list[str]]:
-    """Deal files to at most so many hands, the largest first to whoever has least.
+def share_files(files: Sequence[str], tasks: int) -> list[list[str]]:
+    """Divide files among at most so many tasks by their size; see `share_out`."""
+    return share_out({name: Path(name).stat().st_size for name in files}, tasks)
+
+
+def share_out(sizes: Mapping[Item, int], tasks: int) -> list[list[Item]]:
+    """Divide items among at most so many tasks, the largest first to whichever has least.
 
     So a huge cluster has a task for itself, and tiny ones share one: a task has its price
-    whatever it does. The hands do not depend on the order of the files.
+    whatever it does. The shares do not depend on the order of the items.
     """
-    return deal_sizes({name: Path(name).stat().st_size for name in files}, hands)
-
-
-def deal_sizes(sizes: Mapping[Item, int], hands: int) -> list[list[Item]]:
-    """`deal` for anything that has a size and an order."""
-    heap = [(0, at) for at in range(max(1, min(hands, len(sizes))))]
-    dealt: list[list[Item]] = [[] for _ in heap]
+    heap = [(0, task) for task in range(max(1, min(tasks, len(sizes))))]
+    shares: list[list[Item]] = [[] for _ in heap]
     for size, item in sorted(((size, item) for item, size in sizes.items()), reverse=True):
-        held, at = heapq.heappop(heap)
-        dealt[at].append(item)
-        heapq.heappush(heap, (held + size + 1, at))
-    return [sorted(hand) for hand in dealt if hand]
+        total, task = heapq.heappop(heap)
+        shares[task].append(item)
+        heapq.heappush(heap, (total + size + 1, task))
+    return [sorted(share) for share in shares if share]
 
 
-def about_partitions(name: str | Path) -> int:
+def estimate_partitions(name: str | Path) -> int:
     """How many partitions a file has, about; 0 for what is no file."""
     path = Path(name)
     size = path.stat().st_size if path.is_file() else 0

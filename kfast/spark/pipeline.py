@@ -1,36 +1,113 @@
 """The pipeline as a job: exports in, tables, sweeps, summaries and alerts out.
 
-A task takes the names of some exports and makes the results of each (`kfast.spark.snapshots`). What
-is there already is left alone, so a run after new exports came does only these, and a run after a
-kill does only what is missing.
+A task takes the names of some exports and makes the results of each. What is there already is left
+alone, so a run after new exports came does only these, and a run after a kill does only what is
+missing.
+
+Every file is written whole or not at all, and holds nothing but what follows from the export and
+the configuration. The manifest goes first and comes last: where it is, all files beside it are of
+the export that it names. So whatever is killed, the next run ends with the same files. A lock on
+each snapshot keeps two runs apart, for the tasks of a killed driver may go on for a while.
 """
 
 from __future__ import annotations
 
+import hashlib
+import operator
+import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from kfast.errors import ArgumentError, InputError
-from kfast.schema import PIPELINE_RUN
-from kfast.spark.dataset import TASK_BYTES
-from kfast.spark.paths import check_tasks, deal, find_files, folder_with
-from kfast.spark.questions import check_question
-from kfast.spark.snapshots import Job, label_of, run_snapshot
-from kfast.spark.tasks import over_hands
-from kfast.spark.workers import collect
+from kfast import __version__
+from kfast.errors import ArgumentError, InputError, KfastError
+from kfast.io.files import writing
+from kfast.schema import PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
+from kfast.spark.dataset import TASK_BYTES, locked
+from kfast.spark.fleets import ExportReader, fleet_schema, labelled
+from kfast.spark.paths import check_tasks, find_files, folder_with, share_files
+from kfast.spark.sweeps import ScenarioSpec, check_spec, make_scenarios, parse_spec
+from kfast.spark.workers import gather
+from kfast.state import ClusterState
+from kfast.state.build import build_digest
+from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
+from kfast.sweeps.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["find_exports", "run_pipeline"]
+__all__ = ["Alert", "Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
 
+TABLES = ("brokers", "topics", "partitions", "cluster")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-DONE = PIPELINE_RUN.schema
+_SMALLER = (operator.lt, operator.le)
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A condition on a count of a sweep, such as offline>0."""
+
+    text: str
+    metric: str
+    compare: Callable[[Any, float], Any]
+    limit: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is made of every snapshot."""
+
+    name: str
+    scenarios: ScenarioSpec
+    alerts: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is done with every export.
+
+    Attributes
+    ----------
+    exports : ExportReader
+        How exports are read.
+    sweeps : tuple of Sweep
+    output : str
+        Folder of the results.
+    """
+
+    exports: ExportReader
+    sweeps: tuple[Sweep, ...]
+    output: str
+
+    def check(self) -> None:
+        """Refuse what would be wrong for every export."""
+        names = [sweep.name for sweep in self.sweeps]
+        if len(set(names)) != len(names):
+            raise ArgumentError(f"two sweeps have one name: {', '.join(names)}")
+        for sweep in self.sweeps:
+            if not _NAME.fullmatch(sweep.name):
+                raise ArgumentError(
+                    f"sweep {sweep.name!r}: a name is a letter or digit, then these and _ - ."
+                )
+            check_spec(sweep.scenarios)
+        self.exports.checked()
+
+    def fingerprint(self) -> str:
+        """Stand for all that results follow from, besides the export."""
+        sweeps = [(s.name, s.scenarios, [a.text for a in s.alerts]) for s in self.sweeps]
+        text = repr(
+            (build_digest(), sorted(self.exports.defaults.items()), self.exports.brokers_name,
+             sweeps)
+        )
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def find_exports(where: str | Path, job: Job) -> list[str]:
@@ -44,7 +121,7 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
         A sweep or its name cannot be, two have one name, or the results would lie among the
         exports.
     """
-    _check(job)
+    job.check()
     files = [f for f in find_files(where) if Path(f).name != job.exports.brokers_name]
     if not files:
         raise InputError(f"{where}: there is nothing but {job.exports.brokers_name}")
@@ -68,18 +145,10 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
     return files
 
 
-def _check(job: Job) -> None:
-    """Refuse what would be wrong for every export."""
-    names = [sweep.name for sweep in job.sweeps]
-    if len(set(names)) != len(names):
-        raise ArgumentError(f"two sweeps have one name: {', '.join(names)}")
-    for sweep in job.sweeps:
-        if not _NAME.fullmatch(sweep.name):
-            raise ArgumentError(
-                f"sweep {sweep.name!r}: a name is a letter or digit, then these and _ - ."
-            )
-        check_question(sweep.question)
-    job.exports.checked()
+def label_of(source: str | Path) -> tuple[str, str]:
+    """Cluster and time of capture: the export's folder, and its name up to the first dot."""
+    path = Path(source)
+    return path.absolute().parent.name, path.name.split(".")[0]
 
 
 def run_pipeline(
@@ -113,12 +182,280 @@ def run_pipeline(
     files = find_exports(where, job)
     size = sum(Path(name).stat().st_size for name in files)
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)
-    hands = deal(files, n)
-    run = partial(_run_hand, job, hands)
-    done = collect(over_hands(spark, len(hands), run, DONE))
+    shares = share_files(files, n)
+    rows = [row for share in gather(spark, len(shares), partial(_run_share, job, shares))
+            for row in share]
+    done = pa.Table.from_pylist(rows, schema=PIPELINE_RUN.schema)
     return done.sort_by([("cluster", "ascending"), ("captured", "ascending")]).combine_chunks()
 
 
-def _run_hand(job: Job, hands: list[list[str]], hand: int) -> Iterator[pa.RecordBatch]:
-    for name in hands[hand]:
-        yield pa.RecordBatch.from_pylist([run_snapshot(job, name)], schema=DONE)
+def _run_share(job: Job, shares: list[list[str]], task: int) -> list[dict[str, Any]]:
+    return [run_snapshot(job, name) for name in shares[task]]
+
+
+# --- one export --------------------------------------------------------------------------------
+
+
+class Manifest(msgspec.Struct):
+    """What stands beside the results of a snapshot."""
+
+    cluster: str
+    captured: str
+    source: str
+    inputs: dict[str, str]
+    configuration: str
+    sweeps: dict[str, dict[str, Any]]
+    versions: dict[str, str]
+    error: str | None
+    digest: str | None
+    assumptions: list[str]
+    alerts: list[str]
+    rows: dict[str, int]
+    files: dict[str, str]
+
+
+@dataclass
+class _Results:
+    """Files of a snapshot as they are written: how many rows, and what hash."""
+
+    root: Path
+    label: str
+    rows: dict[str, int] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write one file whole, or not at all."""
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clear(path.parent)
+        rows = 0
+        with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        self.rows[name], self.files[name] = rows, _hash(path)
+
+    def path(self, name: str) -> Path:
+        """Where one file lies."""
+        return self.root / name / self.label / "part.parquet"
+
+    def drop_others(self) -> None:
+        """Remove what an earlier run with other sweeps left of this snapshot."""
+        for place in ("tables/*", "sweeps/*", "summaries", "alerts"):
+            for folder in self.root.glob(place):
+                path = folder / self.label / "part.parquet"
+                if folder.relative_to(self.root).as_posix() not in self.files and path.exists():
+                    path.unlink()
+
+
+def run_snapshot(job: Job, source: str) -> dict[str, Any]:
+    """Make the results of one export, unless they are there.
+
+    Returns
+    -------
+    dict
+        cluster, captured, source, fresh (whether anything was done), error, alerts, digest.
+    """
+    cluster, captured = label_of(source)
+    results = _Results(Path(job.output), f"cluster={cluster}/captured={captured}")
+    place = results.root / "manifests" / results.label / "manifest.json"
+    with locked(place.parent, wait=True):
+        _clear(place.parent)
+        inputs, fingerprint = _inputs(job, source), job.fingerprint()
+        known = _read_manifest(place)
+        if (
+            known is not None
+            and (known.inputs, known.configuration) == (inputs, fingerprint)
+            and all(results.path(name).is_file() for name in known.files)
+        ):
+            return _row(known)
+        if Path(source).name not in inputs:  # it was moved away since it was found
+            if known is None:
+                return _without_manifest(source, "is not there any more")
+            return _row(known)
+        place.unlink(missing_ok=True)
+        contents = _make(job, source, results)
+        if _inputs(job, source) != inputs:
+            return _without_manifest(
+                source, "was replaced while it was read; the next run reads it again"
+            )
+        specs = {sweep.name: _plain_spec(sweep.scenarios) for sweep in job.sweeps}
+        versions = {
+            "kfast": __version__, "build": build_digest(), "python": platform.python_version(),
+            "pyarrow": pa.__version__, "numpy": np.__version__,
+        }
+        manifest = Manifest(
+            cluster, captured, source, inputs, fingerprint, specs, versions, **contents
+        )
+        with writing(place) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        return _row(manifest) | {"fresh": True}
+
+
+def _clear(folder: Path) -> None:
+    """Remove the unfinished files of whoever was killed here."""
+    for left in folder.glob(".*.part"):
+        left.unlink()
+
+
+def _plain_spec(spec: ScenarioSpec) -> dict[str, Any]:
+    """A spec as a manifest has it: seeds are among the arguments."""
+    if callable(spec):
+        return {"scenarios": repr(spec), "arguments": {}}
+    name, arguments = parse_spec(spec)
+    return {"scenarios": name, "arguments": dict(arguments)}
+
+
+def _without_manifest(source: str, why: str) -> dict[str, Any]:
+    """The row of an export that has no manifest now."""
+    cluster, captured = label_of(source)
+    return {"cluster": cluster, "captured": captured, "source": source, "fresh": False,
+            "error": f"{source}: {why}", "alerts": [], "digest": None}
+
+
+def _row(manifest: Manifest) -> dict[str, Any]:
+    names = ("cluster", "captured", "source", "error", "alerts", "digest")
+    return {**{name: getattr(manifest, name) for name in names}, "fresh": False}
+
+
+def _read_manifest(place: Path) -> Manifest | None:
+    """A manifest; None where there is none, or an earlier kfast wrote it."""
+    if not place.is_file():
+        return None
+    try:
+        return msgspec.json.decode(place.read_bytes(), type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _inputs(job: Job, source: str) -> dict[str, str]:
+    """Hashes of the files that results follow from, or why one cannot be read."""
+    hashes = {}
+    for path in (Path(source), Path(source).parent / job.exports.brokers_name):
+        try:
+            hashes[path.name] = _hash(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            hashes[path.name] = str(error.strerror)
+    return hashes
+
+
+def _make(job: Job, source: str, results: _Results) -> dict[str, Any]:
+    """Write everything; what cannot be read is an error, and has no results."""
+    error: str | None = None
+    digest: str | None = None
+    assumptions: tuple[str, ...] = ()
+    alerts: list[dict[str, Any]] = []
+    try:
+        state = job.exports.read(source)
+        sweeps = [(sweep, make_scenarios(sweep.scenarios, state)) for sweep in job.sweeps]
+        plan = prepare_sweep(state)
+    except KfastError as problem:
+        error = str(problem)
+    else:
+        digest, assumptions = f"{state.digest():016x}", state.assumptions
+        tables = state.to_tables()
+        for name in TABLES:
+            table: pa.Table = getattr(tables, name)
+            results.write(f"tables/{name}", table.schema, iter(table.to_batches()))
+        summary: list[dict[str, Any]] = []
+        for sweep, scenarios in sweeps:
+            worst = WorstCases(sweep)
+            batches = worst.watch(_batches(plan, state, scenarios, source))
+            results.write(f"sweeps/{sweep.name}", fleet_schema(tuple(SWEEP_COUNTS)), batches)
+            summary += worst.summary()
+            alerts += worst.alerts()
+        for name, rows, result in (
+            ("summaries", summary, PIPELINE_SUMMARIES), ("alerts", alerts, PIPELINE_ALERTS)
+        ):
+            batch = pa.RecordBatch.from_pylist(rows, schema=result.schema)
+            results.write(name, result.schema, iter([batch]))
+    results.drop_others()
+    return {
+        "error": error, "digest": digest, "assumptions": list(assumptions),
+        "alerts": [in_words(alert) for alert in alerts], "rows": results.rows,
+        "files": results.files,
+    }
+
+
+def _batches(
+    plan: SweepPlan, state: ClusterState, scenarios: Scenarios, source: str
+) -> Iterator[pa.RecordBatch]:
+    with sweep_reader(plan, scenarios) as reader:
+        for batch in reader:
+            yield labelled(batch, source, state, scenarios, tuple(SWEEP_COUNTS))
+
+
+class WorstCases:
+    """The worst of a sweep, and the alerts that hold, found while its rows go by."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self.baseline: dict[str, int] = {}
+        self.worst: dict[str, dict[str, Any]] = {}
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the batches on."""
+        for batch in batches:
+            for name in SWEEP_COUNTS:
+                values = batch.column(name).to_numpy()
+                if values.size:
+                    self.baseline.setdefault(name, int(values[0]))
+                    self._see(name, batch, values, values, 0)
+            for alert in self.sweep.alerts:
+                values = batch.column(alert.metric).to_numpy()
+                holds = alert.compare(values, alert.limit)
+                if holds.any():
+                    sign = -1 if alert.compare in _SMALLER else 1
+                    lowest = np.iinfo(np.int64).min
+                    rank = np.where(holds, sign * values, lowest)
+                    self._see(f"if {alert.text}", batch, values, rank, int(holds.sum()))
+            yield batch
+
+    def _see(
+        self, key: str, batch: pa.RecordBatch, values: np.ndarray, rank: np.ndarray, n: int
+    ) -> None:
+        at = int(rank.argmax())
+        known = self.worst.get(key)
+        n += 0 if known is None else known["scenarios"]
+        if known is None or int(rank[at]) > known["rank"]:
+            known = {
+                "rank": int(rank[at]), "worst": int(values[at]),
+                "worst_scenario": batch.column("scenario")[at].as_py(),
+                "worst_brokers": sorted(batch.column("brokers")[at].as_py()),
+            }
+        self.worst[key] = {**known, "scenarios": n}
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Rows of `PIPELINE_SUMMARIES`."""
+        return [self._case(name, PIPELINE_SUMMARIES.schema) | {"metric": name, "baseline": n}
+                for name, n in self.baseline.items()]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Rows of `PIPELINE_ALERTS`."""
+        return [
+            self._case(f"if {alert.text}", PIPELINE_ALERTS.schema) | {"condition": alert.text}
+            for alert in self.sweep.alerts
+            if f"if {alert.text}" in self.worst
+        ]
+
+    def _case(self, key: str, schema: pa.Schema) -> dict[str, Any]:
+        worst = self.worst[key]
+        return {k: v for k, v in worst.items() if k in schema.names} | {"sweep": self.sweep.name}
+
+
+def in_words(alert: Mapping[str, Any]) -> str:
+    """An alert in words."""
+    down = ",".join(map(str, alert["worst_brokers"]))
+    when = f"when {down} fail{'' if ',' in down else 's'}" if down else "as it is"
+    n = alert["scenarios"]
+    return (
+        f"{alert['sweep']}: {alert['condition']} in {n} scenario{'' if n == 1 else 's'};"
+        f" the worst is {alert['worst']}, {when}"
+    )

@@ -14,26 +14,23 @@ Source: docs/controller.md, sections 2.3, 5, 6.2, 6.7 and 6.8.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kfast import arguments
-from kfast.controllers import DEFAULT_PROFILE, Controller, Profile, find_profile
-from kfast.controllers.zk.leader_election import count_reassigned, count_without_leadership
+from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile, open_controller
 from kfast.errors import ArgumentError, InputError, InvariantError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
-from kfast.schema import SHARDED_COUNTS
-from kfast.spark.columns import spark_schema
+from kfast.schema import SHARDED_BROKERS, SHARDED_COUNTS
 from kfast.spark.dataset import (
     CLUSTER_FILE,
     FLAT,
@@ -45,27 +42,20 @@ from kfast.spark.dataset import (
 )
 from kfast.spark.paths import check_tasks
 from kfast.spark.sharded_tasks import (
-    BROKERS,
-    DONE,
     ELECT,
-    GROUPS,
-    NUMBER,
-    PREFERRED,
     REBALANCE,
     REQUESTS,
     EventCall,
     Run,
-    add_up,
-    count_hand,
-    group_hand,
-    run_hand,
-    sum_hand,
+    ShardSums,
+    add_preferred,
+    look_ahead,
+    run_share,
 )
-from kfast.spark.tasks import over_hands
-from kfast.spark.workers import collect
+from kfast.spark.workers import gather
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS
-from kfast.state.compare import DigestParts, join_digests
+from kfast.state.compare import join_digests
 from kfast.state.display import Summary, summary_html, summary_text
 
 if TYPE_CHECKING:
@@ -95,7 +85,7 @@ NAMING_TOPICS = (
 ELECTION = ("type", "trigger")
 """What an election may be given, by name."""
 
-ANNOUNCEMENT = "announce the live brokers"
+LIVE_BROKERS = "announce the live brokers"
 """Action that a failure takes only where it has nothing else to tell."""
 
 
@@ -243,21 +233,21 @@ def fail(
     ids = arguments.broker_ids("broker_ids", broker_ids).tolist()
     if bool(ids) == (events is not None):
         raise ArgumentError("give the ids of brokers that fail, or events: one of the two")
-    wanted = parse_events(
+    calls = parse_events(
         ["on_controller_failover", ("on_broker_failure", ids)] if events is None else events
     )
-    whole = look_at(spark, dataset, tasks=tasks, defaults=defaults)
-    state = ClusterState.from_tables(whole.brokers, None, None, whole.cluster)
-    _rehearse(state, wanted, rules)
+    shards = look_at(spark, dataset, tasks=tasks, defaults=defaults)
+    # A cluster of the brokers alone: its controller checks the arguments of the events.
+    common = ClusterState.from_tables(shards.brokers, None, None, shards.cluster)
+    controller = open_controller(common, journal="off", profile=rules)
+    for event in calls:
+        event.call(controller)
     with output_folder(output, dataset) as root:
-        folder = str(root)
-        decided: tuple[EventCall, ...] = ()
-        for event in wanted:
-            run = Run(whole, decided, "off", profile, folder, form)
-            decided = _look_ahead(spark, run, event, rules)
-        turn = empty_folder(root)
-        run = Run(whole, decided, journal, profile, folder, form, turn)
-        return _put_together(spark, *_happen(spark, run), state)
+        run = Run(shards, (), journal, profile, str(root), form)
+        for event in calls:
+            run = _add_event(spark, run, event, rules)
+        run = replace(run, token=empty_folder(root))
+        return _put_together(spark, *_call_events(spark, run), common)
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -270,13 +260,7 @@ ONE_MACHINE = (
 
 
 def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ...]:
-    """Check the names and arguments of events.
-
-    Raises
-    ------
-    ArgumentError
-        An event names topics, is unknown, or has an argument of another kind.
-    """
+    """Check the names and arguments of events, and refuse those that name topics."""
     parsed = []
     for item in events:
         if not item:
@@ -320,66 +304,47 @@ def _parse_argument(name: str, argument: Any) -> Any:
     ) else argument
 
 
-def _rehearse(state: ClusterState, events: Iterable[EventCall], profile: Profile) -> None:
-    """Let the events happen to the brokers alone: the controller then checks the arguments.
-
-    Raises
-    ------
-    ArgumentError
-        An event cannot be, for these brokers.
-    """
-    controller = Controller(state, journal="off", profile=profile)
-    for event in events:
-        event.happen(controller)
-
-
 # --- before the run, and the run ---------------------------------------------------------------
 
 
-def _happen(spark: SparkSession, run: Run) -> tuple[Run, pa.Table, list[dict[str, Any]]]:
+def _add_event(spark: SparkSession, run: Run, event: EventCall, rules: Profile) -> Run:
+    """The run with one more event, and what that must know of all shards after those before it."""
+    elects = event.name == ELECT and rules.filters_elections
+    if elects or event.name == REBALANCE:
+        while True:
+            counts = gather(spark, len(run.dataset.shares), partial(look_ahead, run))
+            events = _learn_groups(run.events, (g for part in counts for g in part.groups))
+            if events is None:
+                break
+            run = replace(run, events=events)
+        if elects:
+            without_leadership = sum(part.without_leadership for part in counts)
+            event = replace(event, without_leadership=without_leadership)
+        else:
+            event = replace(event, counts=add_preferred([part.preferred for part in counts]))
+            if not rules.rebalances_while_reassigning:
+                event = replace(event, reassigned=sum(part.reassigned for part in counts))
+    return replace(run, events=(*run.events, event))
+
+
+def _call_events(spark: SparkSession, run: Run) -> tuple[Run, ShardSums]:
     """Let the events happen in every shard, until each knows what it must of the others."""
     while True:
-        done = collect(over_hands(spark, len(run.dataset.hands), partial(run_hand, run), DONE))
-        done = done.sort_by("hand")
-        summaries = [msgspec.json.decode(item) for item in done["summary"].to_pylist()]
-        groups = [item for summary in summaries for item in summary["groups"]]
-        learned = _share_groups(run.events, groups)
-        if learned is None:
-            return run, done, summaries
-        run = _learned(run, learned)
+        sums = ShardSums()
+        for part in gather(spark, len(run.dataset.shares), partial(run_share, run)):
+            sums.add(part)
+        events = _learn_groups(run.events, sums.groups)
+        if events is None:
+            return run, sums
+        run = replace(run, events=events)
 
 
-def _learned(run: Run, events: tuple[EventCall, ...]) -> Run:
-    """The run with what its shards have learned, which never becomes less."""
-    if sum(len(event.failed_groups) for event in events) <= sum(
-        len(event.failed_groups) for event in run.events
-    ):
-        raise InvariantError(f"shards learn of each other without end: {events}")
-    return replace(run, events=events)
-
-
-def _learn_groups(spark: SparkSession, run: Run) -> Run:
-    """The run with the brokers whose order depends on all shards, for each of its events."""
-    while run.events:
-        rows = over_hands(spark, len(run.dataset.hands), partial(group_hand, run), GROUPS)
-        groups = collect(rows)
-        found = zip(groups["event"].to_pylist(), groups["brokers"].to_pylist(), strict=True)
-        learned = _share_groups(run.events, found)
-        if learned is None:
-            break
-        run = _learned(run, learned)
-    return run
-
-
-def _share_groups(
+def _learn_groups(
     events: Sequence[EventCall], groups: Iterable[tuple[int, list[int]]]
 ) -> tuple[EventCall, ...] | None:
     """Events with the brokers whose order depends on all shards; None where each shard knew them.
 
-    Parameters
-    ----------
-    groups : iterable of (int, list of int)
-        Of each event and shard, the failed brokers that the shard knew of.
+    The groups are, of each event and shard, the failed brokers that the shard knew of.
     """
     known: list[list[set[int]]] = [[] for _ in events]
     for at, brokers in groups:
@@ -388,75 +353,47 @@ def _share_groups(
     for at, (event, shards) in enumerate(zip(events, known, strict=True)):
         every = set().union(*shards)
         if any(shard != every for shard in shards):
+            if not event.failed_groups < every:
+                raise InvariantError(f"shards learn of each other without end: {events}")
             # What follows may be another story.
             updated = replace(event, failed_groups=frozenset(every))
             return (*events[:at], updated, *events[at + 1 :])
     return None
 
 
-def _look_ahead(
-    spark: SparkSession, run: Run, event: EventCall, rules: Profile
-) -> tuple[EventCall, ...]:
-    """The events of the run, and one more with what it must know of all shards after them."""
-    if event.name == REBALANCE or (event.name == ELECT and rules.filters_elections):
-        run = _learn_groups(spark, run)
-    if event.name == REBALANCE:
-        event = replace(event, counts=_count_preferred(spark, run))
-        if not rules.rebalances_while_reassigning:
-            event = replace(event, reassigned=_sum(spark, run, count_reassigned))
-    elif event.name == ELECT and rules.filters_elections:
-        count = _sum(spark, run, count_without_leadership)
-        event = replace(event, without_leadership=count)
-    return (*run.events, event)
-
-
-def _count_preferred(spark: SparkSession, run: Run) -> pa.Table:
-    """Counts of all shards after the events so far, by broker."""
-    counts = over_hands(spark, len(run.dataset.hands), partial(count_hand, run), PREFERRED)
-    return add_up([collect(counts)], PREFERRED)
-
-
-def _sum(spark: SparkSession, run: Run, count: Callable[[ClusterState], int]) -> int:
-    """A count of partitions of all shards after the events so far."""
-    counts = over_hands(spark, len(run.dataset.hands), partial(sum_hand, run, count), NUMBER)
-    return sum(collect(counts)["partitions"].to_pylist())
-
-
 def _put_together(
-    spark: SparkSession, run: Run, done: pa.Table, summaries: list[dict[str, Any]],
-    common: ClusterState,
+    spark: SparkSession, run: Run, sums: ShardSums, common: ClusterState
 ) -> ShardedOutcome:
-    topics = [item for hand in done["topics"].to_pylist() for item in hand]
-    numbers = [number for hand in run.dataset.hands for number in hand]
-    check_topics(run.dataset.files, [topics[at] for at in np.argsort(numbers).tolist()])
-    deleting = sorted(number for summary in summaries for number in summary["deleting"])
-    if len(deleting) > 1:
-        first, other = (run.dataset.files[number] for number in deleting[:2])
+    files = run.dataset.files
+    check_topics(files, [sums.topics[number] for number in range(len(files))])
+    if len(sums.deleting) > 1:
+        first, other = (files[number] for number in sorted(sums.deleting)[:2])
         raise InputError(
             f"topics in {first} and in {other} are being deleted; their deletions wait for each"
             f" other, which files that go their own way cannot do; {ONE_MACHINE}"
         )
-    errors = _join_errors(run, summaries)
-    parts = [msgspec.convert(item["digest"], DigestParts) for item in summaries]
-    digest = join_digests(parts, run.unclean_before)
+    errors = _join_errors(run, sums)
+    digest = join_digests(sums.digests, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
-    loads = [pa.ipc.open_stream(item).read_all() for item in done["brokers"].to_pylist()]
     full = run.journal == "full" and bool(run.events)
     folder = Path(run.folder)
+    loads = (pa.array(column.copy()) for column in sums.per_broker.T)
+    rows = [(*key, sums.counts[key]) for key in sorted(sums.counts)]
+    counts = SHARDED_COUNTS.schema
     outcome = ShardedOutcome(
         digest.together(),
-        sum(done["partitions"].to_pylist()),
-        {key: sum(item["census"][key] for item in summaries) for key in CENSUS_METRICS},
-        _sum_counts(summaries),
+        sums.partitions,
+        {key: sums.census[key] for key in CENSUS_METRICS},
+        pa.Table.from_pylist([dict(zip(counts.names, row, strict=True)) for row in rows], counts),
         errors,
         tuple(event.counts for event in run.events if event.counts is not None),
-        add_up(loads, BROKERS),
+        pa.table([pa.array(common.broker_id), *loads], schema=SHARDED_BROKERS.schema),
         str(folder / "state"),
         spark.read.parquet(str(folder / "transitions")) if full else None,
         spark.read.parquet(str(folder / "elections")) if full else None,
         spark,
         run,
-        bool(deleting),
+        bool(sums.deleting),
     )
     # The last of all: what has no such file is not the end of a run.
     tables = common.to_tables()
@@ -467,15 +404,11 @@ def _put_together(
     return outcome
 
 
-# --- what the tasks give, put together ---------------------------------------------------------
-
-
-def _join_errors(run: Run, summaries: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
+def _join_errors(run: Run, sums: ShardSums) -> tuple[str | None, ...]:
     """The error of each event, which all shards must share: on one machine it ends the event."""
     errors_of: list[set[str | None]] = [set() for _ in run.events]
-    for summary in summaries:
-        for at, error in summary["errors"]:
-            errors_of[at].add(error)
+    for at, error in sums.errors:
+        errors_of[at].add(error)
     for event, errors in zip(run.events, errors_of, strict=True):
         if len(errors) > 1:
             shown = ", ".join(sorted(str(error) for error in errors if error is not None))
@@ -486,28 +419,18 @@ def _join_errors(run: Run, summaries: Sequence[Mapping[str, Any]]) -> tuple[str 
     return tuple(error for errors in errors_of for error in errors)
 
 
-def _sum_counts(summaries: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Counts of all tasks, by event, name, kind and item."""
-    summed: Counter[tuple[Any, ...]] = Counter()
-    for summary in summaries:
-        for *key, n in summary["counts"]:
-            summed[tuple(key)] += n
-    columns = zip(*((*key, summed[key]) for key in sorted(summed)), strict=True)
-    wanted = SHARDED_COUNTS.schema
-    return pa.table([*columns], schema=wanted) if summed else wanted.empty_table()
-
-
 def _read_requests(spark: SparkSession, run: Run) -> DataFrame:
     """Requests of all tasks, put together as `sharded_tasks.join_requests` does."""
     keys = ["event", "action", "occurrence", "kind", "broker_id"]
     joined = functions.when(
         functions.bool_or("alone"), functions.sum("requests")
     ).otherwise(functions.max("requests"))
-    rows = spark.read.schema(spark_schema(REQUESTS)).parquet(str(Path(run.folder) / "requests"))
+    reader = spark.read.schema(from_arrow_schema(REQUESTS))
+    rows = reader.parquet(str(Path(run.folder) / "requests"))
     merged = rows.groupBy(*keys).agg(
         joined.alias("requests"),
         functions.sum("partitions").alias("partitions"),
         functions.sum("shards").alias("shards"),
     )
     every = merged["shards"] == len(run.dataset.files)
-    return merged.where((merged["action"] != ANNOUNCEMENT) | every).drop("shards")
+    return merged.where((merged["action"] != LIVE_BROKERS) | every).drop("shards")

@@ -1,8 +1,8 @@
 """What a task does with the shards it is dealt: read, let the events happen, write, and sum up.
 
 What the driver needs of the shards is summed up in each task: a cluster of a thousand shards sends
-back a few rows. A broker gets one request where many shards have something to tell it, so each step
-has a key that is the same in every shard.
+back a few objects. A broker gets one request where many shards have something to tell it, so each
+step has a key that is the same in every shard.
 
 Sections are those of docs/controller.md.
 """
@@ -12,20 +12,23 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kfast.controllers import Controller
+from kfast.controllers import Controller, open_controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
-from kfast.controllers.zk.leader_election import count_preferred
+from kfast.controllers.zk.leader_election import (
+    count_preferred,
+    count_reassigned,
+    count_without_leadership,
+)
 from kfast.io import SourceTables, gather
 from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
@@ -33,7 +36,6 @@ from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
 from kfast.schema import (
     PREFERRED_LEADERS,
-    SHARDED_BROKERS,
     SHARDED_ELECTIONS,
     SHARDED_REQUESTS,
     SHARDED_TRANSITIONS,
@@ -41,10 +43,10 @@ from kfast.schema import (
     ResultTable,
     columns_of,
 )
-from kfast.spark.dataset import FLAT, Dataset, check_turn, digest_names
+from kfast.spark.dataset import FLAT, Dataset, check_token, digest_names
 from kfast.state import ClusterState
 from kfast.state.census import CensusSums
-from kfast.state.compare import DigestParts, RowDigest, join_digests
+from kfast.state.compare import DigestParts, RowDigest
 from kfast.state.flat_table import (
     BLOCK_ROWS,
     Arena,
@@ -57,26 +59,11 @@ from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
-    "BROKERS", "DONE", "ELECT", "GROUPS", "NUMBER", "PREFERRED", "REBALANCE", "REQUESTS",
-    "EventCall", "Run", "add_up", "count_hand", "group_hand", "run_hand", "sum_hand",
+    "ELECT", "REBALANCE", "REQUESTS", "EventCall", "Run", "add_preferred", "look_ahead",
+    "run_share",
 ]
 
 REBALANCE, ELECT = "rebalance_leaders", "elect_leaders"
-
-BROKERS, PREFERRED = SHARDED_BROKERS.schema, PREFERRED_LEADERS.schema
-NUMBER = pa.schema([("partitions", pa.int64())])
-GROUPS = pa.schema([("event", pa.int32()), ("brokers", pa.list_(pa.int32()))])
-"""Failed brokers that one shard has replicas of, by event."""
-DONE = pa.schema(
-    [
-        ("hand", pa.int32()),
-        ("partitions", pa.int64()),
-        ("summary", pa.binary()),
-        ("brokers", pa.binary()),
-        ("topics", pa.list_(pa.binary())),
-    ]
-)
-"""What a hand comes to; `topics` are digests of the names, shard by shard."""
 
 FULL = {"transitions": SHARDED_TRANSITIONS, "elections": SHARDED_ELECTIONS}
 """Tables that are written, row by row, where the journal is `full`."""
@@ -115,21 +102,20 @@ class EventCall:
     reassigned: int | None = None
     failed_groups: frozenset[int] = frozenset()
 
-    def happen(self, controller: Controller) -> tuple[Outcome, set[int]]:
+    def call(self, controller: Controller) -> tuple[Outcome, list[int]]:
         """Let it happen; returns also which failed brokers had replicas, with those known."""
         groups = set(self.failed_groups)
         controller.replica_state_machine.failed_groups = groups
-        if self.name == ELECT:
-            options = self.argument or {}
-            outcome = controller.elect_leaders(
-                **options, without_leadership=self.without_leadership
-            )
-            return outcome, groups
-        method = getattr(controller, self.name)
+        options: dict[str, Any] = {}
         arguments = () if self.argument is None else (self.argument,)
-        if self.counts is not None:
-            return method(*arguments, counts=self.counts, reassigned=self.reassigned), groups
-        return method(*arguments), groups
+        if self.name == ELECT:
+            arguments, options = (), {
+                **(self.argument or {}), "without_leadership": self.without_leadership
+            }
+        elif self.counts is not None:
+            options = {"counts": self.counts, "reassigned": self.reassigned}
+        outcome = getattr(controller, self.name)(*arguments, **options)
+        return outcome, sorted(groups)
 
 
 @dataclass(frozen=True)
@@ -142,152 +128,168 @@ class Run:
     profile: str
     folder: str
     form: str = FLAT
-    turn: str = ""
+    token: str = ""
 
     @property
     def unclean_before(self) -> int:
         """The cluster's counter of unclean elections, which every shard begins with."""
-        began = self.dataset.cluster
-        if began is None or "unclean_elections" not in began.column_names:
+        settings = self.dataset.cluster
+        if settings is None or "unclean_elections" not in settings.column_names:
             return 0
-        return began["unclean_elections"][0].as_py() or 0
+        return settings["unclean_elections"][0].as_py() or 0
 
-    def controller(self, number: int, room: Arena) -> Controller:
-        """Read a shard: its rows, with the brokers and settings of the whole cluster.
+    def open_shards(
+        self, task: int, journal: str, arena: Arena
+    ) -> Iterator[tuple[int, Controller]]:
+        """Number and controller of each shard of a task.
 
-        A flat one lies in `room`, and is overwritten by the next.
+        A shard has its rows, with the brokers and settings of the whole cluster. A flat one lies in
+        the arena, and the next one overwrites it.
         """
-        tables = gather(self.dataset.files[number])
-        common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
-        state = ClusterState()
-        load(state, *common, source=tables.source, arena=room)
-        state.scan_hosting()
-        return Controller(state, journal=self.journal, profile=self.profile)
+        for number in self.dataset.shares[task]:
+            tables = gather(self.dataset.files[number])
+            common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
+            state = ClusterState()
+            load(state, *common, source=tables.source, arena=arena)
+            state.scan_hosting()
+            yield number, open_controller(state, journal=journal, profile=self.profile)
+
+
+# --- what an event must know of all shards before it happens -----------------------------------
 
 
 @dataclass
-class Sums:
-    """What the shards of a hand come to, so far."""
+class ShardCounts:
+    """Counts of the partitions of some shards after the events so far.
+
+    Attributes
+    ----------
+    groups : list of (int, list of int)
+        Of each event and shard, the failed brokers that the shard knew of.
+    preferred : pa.Table
+        Who should lead how much (`count_preferred`): what a rebalance asks.
+    """
+
+    groups: list[tuple[int, list[int]]]
+    preferred: pa.Table
+    reassigned: int = 0
+    without_leadership: int = 0
+
+
+def look_ahead(run: Run, task: int) -> ShardCounts:
+    """Let the events happen in some shards, write nothing, and count."""
+    counts = ShardCounts([], PREFERRED_LEADERS.schema.empty_table())
+    for _, controller in run.open_shards(task, "off", Arena()):
+        counts.groups += [(at, event.call(controller)[1]) for at, event in enumerate(run.events)]
+        state = controller.state
+        counts.preferred = add_preferred([counts.preferred, count_preferred(state)])
+        counts.reassigned += count_reassigned(state)
+        counts.without_leadership += count_without_leadership(state)
+    return counts
+
+
+def add_preferred(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of `count_preferred` in one."""
+    schema = PREFERRED_LEADERS.schema
+    summed = pa.concat_tables(table.cast(schema) for table in tables).group_by("broker_id")
+    columns = [(name, "sum") for name in schema.names[1:]]
+    return summed.aggregate(columns).rename_columns(schema.names).cast(schema).sort_by("broker_id")
+
+
+# --- the run -----------------------------------------------------------------------------------
+
+
+@dataclass
+class ShardSums:
+    """What the shards of a task come to.
+
+    Attributes
+    ----------
+    per_broker : (B, 3) int64
+        Leaders, replicas and replicas in sync of each broker.
+    topics : dict of int to bytes
+        Of each shard, digests of the names of its topics.
+    errors : set of (int, str or None)
+        Event, and why a shard refused it as a whole.
+    deleting : set of int
+        Shards in which topics were being deleted.
+    groups
+        As in `ShardCounts`.
+    """
 
     partitions: int = 0
     digests: list[DigestParts] = field(default_factory=list)
     census: Counter[str] = field(default_factory=Counter)
     counts: Counter[tuple[int, str, str, str]] = field(default_factory=Counter)
-    requests: list[pa.Table] = field(default_factory=list)
-    steps: dict[str, int] = field(default_factory=dict)
-    brokers: list[pa.Table] = field(default_factory=list)
-    topics: list[bytes] = field(default_factory=list)
+    per_broker: np.ndarray = field(default_factory=lambda: np.zeros((1, 3), np.int64))
+    topics: dict[int, bytes] = field(default_factory=dict)
     errors: set[tuple[int, str | None]] = field(default_factory=set)
     deleting: set[int] = field(default_factory=set)
     groups: list[tuple[int, list[int]]] = field(default_factory=list)
-    written: list[Path] = field(default_factory=list)
+
+    def add(self, other: ShardSums) -> None:
+        """Take in other shards."""
+        self.partitions += other.partitions
+        self.digests += other.digests
+        self.census.update(other.census)
+        self.counts.update(other.counts)
+        self.per_broker = self.per_broker + other.per_broker
+        self.topics |= other.topics
+        self.errors |= other.errors
+        self.deleting |= other.deleting
+        self.groups += other.groups
 
 
-def count_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
-    """Who should lead how much after the events, over some shards: what a rebalance asks."""
-    counted = [count_preferred(state).cast(PREFERRED) for state in _states_after(run, hand)]
-    yield from add_up(counted, PREFERRED).to_batches()
+def run_share(run: Run, task: int) -> ShardSums:
+    """Let the events happen in some shards, write what becomes of them, and sum it up."""
+    sums, arena, folder = ShardSums(), Arena(), Path(run.folder)
+    requests: list[pa.Table] = []
+    actions: dict[str, int] = {}
+    written: list[Path] = []
+    for number, controller in run.open_shards(task, run.journal, arena):
+        _run_shard(run, number, controller, sums, requests, actions)
+        state = without_free_rows(controller.state)
+        names, _ = place_topics(state)
+        sums.topics[number] = digest_names(names).tobytes()
+        written.append(folder / "state" / f"shard-{number:06}.parquet")
+        _finish(state, sums, run.form, written[-1], arena)
+        _give_back(written[-2:])
+    joined = join_requests(requests, list(actions))
+    _write(folder / "requests" / f"task-{task:06}.parquet", joined)
+    return sums
 
 
-def sum_hand(
-    run: Run, count: Callable[[ClusterState], int], hand: int
-) -> Iterator[pa.RecordBatch]:
-    """A count of partitions after the events, over some shards."""
-    n = sum(count(state) for state in _states_after(run, hand))
-    yield pa.RecordBatch.from_pylist([{"partitions": n}], schema=NUMBER)
-
-
-def group_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
-    """The failed brokers that each event concerns, over some shards."""
-    room = Arena()
-    for number in run.dataset.hands[hand]:
-        controller = run.controller(number, room)
-        for at, event in enumerate(run.events):
-            _, groups = event.happen(controller)
-            row = {"event": at, "brokers": sorted(groups)}
-            yield pa.RecordBatch.from_pylist([row], schema=GROUPS)
-
-
-def _states_after(run: Run, hand: int) -> Iterator[ClusterState]:
-    """Each shard after the events, until the next is asked for."""
-    room = Arena()
-    for number in run.dataset.hands[hand]:
-        controller = run.controller(number, room)
-        for event in run.events:
-            event.happen(controller)
-        yield controller.state
-
-
-def add_up(tables: Sequence[pa.Table], wanted: pa.Schema) -> pa.Table:
-    """Tables of counts by broker_id, in one."""
-    names = [name for name in wanted.names if name != "broker_id"]
-    whole = pa.concat_tables([wanted.empty_table(), *tables])
-    summed = whole.group_by("broker_id").aggregate([(name, "sum") for name in names])
-    summed = summed.select(["broker_id", *(f"{name}_sum" for name in names)])
-    return summed.rename_columns(wanted.names).cast(wanted).sort_by("broker_id").combine_chunks()
-
-
-def run_hand(run: Run, hand: int) -> Iterator[pa.RecordBatch]:
-    """Let the events happen in some shards, write what becomes of them, and sum it up in a row."""
-    sums, room = Sums(), Arena()
-    for number in run.dataset.hands[hand]:
-        _run_shard(run, number, sums, room)
-        _give_back(sums.written[-2:])
-    requests = join_requests(sums.requests, list(sums.steps))
-    _write(Path(run.folder) / "requests" / f"hand-{hand:06}.parquet", requests)
-    summary = {
-        # The counter of unclean elections before is taken off by who joins the hands.
-        "digest": msgspec.to_builtins(join_digests(sums.digests, run.unclean_before)),
-        "census": sums.census,
-        "counts": [[*key, n] for key, n in sums.counts.items()],
-        "errors": list(sums.errors),
-        "deleting": list(sums.deleting),
-        "groups": sums.groups,
-    }
-    brokers = pa.BufferOutputStream()
-    with pa.ipc.new_stream(brokers, BROKERS) as writer:
-        writer.write_table(add_up(sums.brokers, BROKERS))
-    row = {
-        "hand": hand,
-        "partitions": sums.partitions,
-        "summary": msgspec.json.encode(summary),
-        "brokers": bytes(brokers.getvalue()),
-        "topics": sums.topics,
-    }
-    yield pa.RecordBatch.from_pylist([row], schema=DONE)
-
-
-def _run_shard(run: Run, number: int, sums: Sums, room: Arena) -> None:
-    controller = run.controller(number, room)
+def _run_shard(
+    run: Run, number: int, controller: Controller, sums: ShardSums, requests: list[pa.Table],
+    actions: dict[str, int],
+) -> None:
+    """Let the events happen, and count what they do."""
     state = controller.state
     full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
     for at, event in enumerate(run.events):
         deleting = state.any_queued
-        outcome, groups = event.happen(controller)
+        outcome, groups = event.call(controller)
         sums.errors.add((at, outcome.error))
-        sums.groups.append((at, sorted(groups)))
+        sums.groups.append((at, groups))
         if (deleting or state.any_queued) and state.delete_topic_enabled:
             sums.deleting.add(number)
         for key, n in counts_of(at, outcome):
             sums.counts[key] += n
-        requests = requests_of(at, outcome, controller.profile.batch_per_partition, sums.steps)
-        sums.requests.append(requests)
+        each = controller.profile.batch_per_partition
+        requests.append(requests_of(at, outcome, each, actions))
         if run.journal == "full":
             for kind, tables in full.items():
                 tables.append(rows_of(FULL[kind], at, number, outcome, getattr(outcome, kind)))
-    name, folder = f"shard-{number:06}.parquet", Path(run.folder)
     if run.journal == "full" and run.events:
         for kind, tables in full.items():
-            _write(folder / kind / name, pa.concat_tables(tables))
-    check_turn(run.folder, run.turn)
-    state = without_free_rows(state)
-    names, _ = place_topics(state)
-    sums.topics.append(digest_names(names).tobytes())
-    sums.written.append(folder / "state" / name)
-    _finish(state, sums, run.form, room)
+            path = Path(run.folder) / kind / f"shard-{number:06}.parquet"
+            _write(path, pa.concat_tables(tables))
+    check_token(run.folder, run.token)
 
 
-def _finish(state: ClusterState, sums: Sums, form: str, room: Arena) -> None:
+def _finish(
+    state: ClusterState, sums: ShardSums, form: str, path: Path, arena: Arena
+) -> None:
     """Sum up a shard's state, visiting its rows while they are in the cache, and write it."""
     n = state.n_partitions
     census, digest = CensusSums(state), RowDigest(state)
@@ -296,14 +298,13 @@ def _finish(state: ClusterState, sums: Sums, form: str, room: Arena) -> None:
             part.add(start, min(start + BLOCK_ROWS, n))
     sums.partitions += n
     sums.census.update(census.counts)
-    loads = [pa.array(column.copy()) for column in census.per_broker.T]
-    sums.brokers.append(pa.table([pa.array(state.broker_id), *loads], schema=BROKERS))
+    sums.per_broker = sums.per_broker + census.per_broker
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
-    partitions = to_flat(state, arena=room) if flat else state.to_tables().partitions
+    partitions = to_flat(state, arena=arena) if flat else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
-    with writing(sums.written[-1], durable=False) as file:
+    with writing(path, durable=False) as file:
         (write_flat if flat else write_parquet)(tables, file)
 
 
@@ -382,17 +383,16 @@ def number_steps(outcome: Outcome) -> list[int]:
 
 
 def requests_of(
-    at: int, outcome: Outcome, each: bool, known: dict[str, int]
+    at: int, outcome: Outcome, each: bool, actions: dict[str, int]
 ) -> pa.Table:
     """Requests by broker; `each` where a shutdown stops the replicas of each partition alone.
 
-    Actions and kinds are numbers, by which Arrow groups ten times faster; `known`
-    grows.
+    Actions and kinds are numbers, by which Arrow groups ten times faster; `actions` grows.
     """
     counts = outcome.request_counts
     step = counts["step"].to_numpy()
-    codes = [known.setdefault(action, len(known)) for action in outcome.actions]
-    numbers = np.asarray(number_steps(outcome), np.int32)
+    codes = [actions.setdefault(action, len(actions)) for action in outcome.actions]
+    occurrences = np.asarray(number_steps(outcome), np.int32)
     alone = [totals.step for totals in outcome.totals if totals.each]
     alone += [
         step for step, action in enumerate(outcome.actions)
@@ -401,7 +401,7 @@ def requests_of(
     columns = {
         "event": np.full(step.size, at, np.int32),
         "step": np.asarray(codes, np.int32)[step],
-        "occurrence": numbers[step],
+        "occurrence": occurrences[step],
         "kind": pc.index_in(counts["kind"], pa.array(KINDS)),
         **{name: counts[name] for name in ("broker_id", "requests", "partitions")},
         "alone": np.isin(step, alone),
@@ -410,11 +410,11 @@ def requests_of(
     return pa.table(columns)
 
 
-def join_requests(tables: Sequence[pa.Table], named: Sequence[str]) -> pa.Table:
+def join_requests(tables: Sequence[pa.Table], actions: Sequence[str]) -> pa.Table:
     """Requests of some shards: in one batch, all shards share one request to a broker.
 
     Where each partition has requests of its own (reassignments, and before Kafka 1.1 all moves),
-    they add up. `named` are the actions of the steps.
+    they add up. `actions` are those of the steps.
     """
     if not tables:
         return REQUESTS.empty_table()
@@ -426,7 +426,7 @@ def join_requests(tables: Sequence[pa.Table], named: Sequence[str]) -> pa.Table:
         ("shards", "sum"),
     ])
     columns = {key: joined[key] for key in keys}
-    columns["action"] = pa.array(named, pa.string()).take(joined["step"])
+    columns["action"] = pa.array(actions, pa.string()).take(joined["step"])
     columns["kind"] = pa.array(KINDS, pa.string()).take(joined["kind"])
     columns["requests"] = pc.if_else(
         joined["alone_any"], joined["requests_sum"], joined["requests_max"]

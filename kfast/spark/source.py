@@ -2,56 +2,124 @@
 
 Spark finds the format by itself, through the module `pyspark_kfast`.
 
+A large export can be read by many tasks, each of which gives some of its rows: Arrow and Parquet
+files whose rows stand topic by topic are read by ranges of rows, a batch at a time. A first look at
+topics and partition numbers, and at the small tables, finds out what only the whole file shows:
+that no partition stands twice. All other files are read whole, by one task: in a text, a plan or
+rows in another order, a row depends on others. (Which brokers are down, and so not in the list of
+offline directories, is concluded from all lines of a text. Reading it takes as long as handing its
+rows to the JVM, so that tasks that each read all of it would gain nothing.)
+
+The rows are those of `kfast.read`, for any number of tasks. Where part of a file is wrong, the file
+is read whole once more, so that the message is that of `kfast.read`, whoever finds the fault.
+
+A made-up cluster is made where it is read, a large one by many tasks: a task makes ranges of rows,
+a batch at a time, so that no worker holds a whole cluster. Scenarios too are made where they are
+read: a task is a range of scenario numbers, or, of many exports, some files.
+
 Source: Spark 4, `pyspark.sql.datasource`.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, KfastError
 from kfast.io import SourceTables, complete, parse_brokers, read
+from kfast.io.arrow import DAMAGED, extract
 from kfast.io.source_tables import add_defaults
-from kfast.spark.columns import TABLES, batches_of, sourced, spark_schema, with_source
-from kfast.spark.made_source import MADE_OPTIONS, MadeReader
-from kfast.spark.paths import find_files
-from kfast.spark.portions import MOST_TASKS, Portion, deal_portions, read_portion
-from kfast.spark.scenario_source import CLUSTER_OPTIONS, SCENARIO_OPTIONS, ScenarioReader
+from kfast.spark.dataset import digest_names
+from kfast.spark.frames import (
+    BATCH_ROWS,
+    BY_ROW,
+    TABLES,
+    batches_of,
+    row_tables,
+    sourced,
+    with_source,
+)
+from kfast.spark.paths import estimate_partitions, find_files, share_files, share_out
+from kfast.spark.sweeps import MAKERS, make_scenarios
 from kfast.spark.workers import SentToWorkers
-from kfast.state import ClusterState
-from kfast.sweeps.scenarios import SCENARIO_TABLE
+from kfast.state import ClusterState, generate
+from kfast.state.generation import Recipe
+from kfast.sweeps import scenario_makers
+from kfast.sweeps.scenarios import SCENARIO_TABLE, Scenarios
 
 __all__ = ["KfastSource"]
+
+SCENARIOS = "scenarios"
+"""Table, and option, of those who fail together."""
+
+SCENARIO_OPTIONS = {"k": int, "n": int, "seed": int, "p": float, "share": float}
+"""Arguments of the functions that make scenarios, and their types."""
+
+CLUSTER_OPTIONS = ("brokers", "racks", "first_broker_id")
+"""What a cluster needs, so that scenarios of it can be told without an export."""
+
+RECIPE_OPTIONS = {
+    "brokers": int,
+    "partitions": int,
+    "replication_factor": int,
+    "racks": int,
+    "topics": int,
+    "seed": int,
+    "placement": str,
+    "topic_sizes": str,
+    "zipf_exponent": float,
+    "min_insync_replicas": int,
+    "unclean_topics": float,
+    "first_broker_id": int,
+}
+"""Options that make up clusters: the arguments of `kfast.generate`, and their types."""
 
 _SETTINGS = {
     "min.insync.replicas",
     "unclean.leader.election.enable",
     "delete.topic.enable",
 }
-SCENARIOS = "scenarios"
-"""Table, and option, of those who fail together."""
-
 _OWN = {"path", "table", "brokers_file", "add_brokers", "tasks", "up"}
 
+MADE_UP = "made up"
+"""Source of the scenarios of a cluster that no export is of."""
 
-class Portions(InputPartition):
-    """Files, or portions of them, that one task reads."""
+MOST_TASKS = 64
+"""Where nothing else is said."""
 
-    def __init__(self, portions: Sequence[Portion]) -> None:
-        super().__init__(list(portions))
+TASK_SECONDS = 0.5
+"""Work of a task, about; a task itself costs 0.05 s."""
+
+ROW_SECONDS = {"partitions": 1.2e-6, "replicas": 1.1e-6, "topics": 4e-7}
+"""What takes time: each partition, or topic, on its way to the JVM; as measured."""
+
+TASK_SCENARIOS = 65_536
+"""Scenarios that a task makes at least, unless the option `tasks` says more tasks."""
+
+KEY_ROWS = 1 << 20
+"""Rows that are looked at together."""
+
+_STREAM = b"\xff\xff\xff\xff"
 
 
 class KfastSource(SentToWorkers, DataSource):
@@ -98,7 +166,7 @@ class KfastSource(SentToWorkers, DataSource):
 
     def schema(self) -> StructType:
         """Columns of the table that is asked for, after `source`."""
-        return spark_schema(_columns(self._lowered()))
+        return from_arrow_schema(_columns(self._lowered()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give what reads files, or makes clusters."""
@@ -111,12 +179,8 @@ class KfastSource(SentToWorkers, DataSource):
         options = self._lowered()
         _check_options(options)
         if _of_scenarios(options):
-            tasks = _integer(options, "tasks", MOST_TASKS)
-            return ScenarioReader(options, tasks, partial(_read, options=options), wanted)
-        if "path" not in options:
-            tasks = _integer(options, "tasks", MOST_TASKS)
-            return MadeReader(options, _table(options), tasks, wanted)
-        return FileReader(options, wanted)
+            return ScenarioReader(options, wanted)
+        return (FileReader if "path" in options else RecipeReader)(options, wanted)
 
     # PySpark calls its sources by names in camel case.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -128,6 +192,9 @@ class KfastSource(SentToWorkers, DataSource):
             return FolderStream(options, _wanted(options, schema))
         except ArgumentError as error:
             return RefusedStream(error)
+
+
+# --- options -----------------------------------------------------------------------------------
 
 
 def _columns(options: Mapping[str, str]) -> pa.Schema:
@@ -149,15 +216,9 @@ def _of_scenarios(options: Mapping[str, str]) -> bool:
 
 
 def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
-    """The columns of a table that a schema names.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no such column, or it is of another type.
-    """
-    whole = _columns(options)
-    types = {field.name: field.dataType.simpleString() for field in spark_schema(whole).fields}
+    """The columns of a table that a schema names; others, and other types, are refused."""
+    columns = _columns(options)
+    types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(columns)}
     for field in schema.fields:
         right = types.get(field.name)
         if right is None:
@@ -172,7 +233,7 @@ def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
             )
     # Spark takes batches only of the schema that it was given, in which a column may be nullable.
     return pa.schema(
-        [whole.field(field.name).with_nullable(field.nullable) for field in schema.fields]
+        [columns.field(field.name).with_nullable(field.nullable) for field in schema.fields]
     )
 
 
@@ -182,20 +243,21 @@ def _check_options(options: Mapping[str, str]) -> None:
         raise ArgumentError(
             f"several paths are given: {options['paths']}; right is one file, folder or glob"
         )
-    made = {"clusters", "tasks", "table", *MADE_OPTIONS}
-    if _of_scenarios(options):
-        made = {"tasks", "table", *CLUSTER_OPTIONS}
-    allowed = {*_OWN, *_SETTINGS} if "path" in options else made
+    if "path" in options:
+        whence, allowed = "a path", _OWN | _SETTINGS
+    else:
+        whence = "made-up clusters (no path is given)"
+        recipe = CLUSTER_OPTIONS if _of_scenarios(options) else ("clusters", *RECIPE_OPTIONS)
+        allowed = {"tasks", "table", *recipe}
     if _of_scenarios(options):
         allowed |= {SCENARIOS, *SCENARIO_OPTIONS}
     unknown = sorted(set(options) - allowed)
     if unknown:
-        whence = "a path" if "path" in options else "made-up clusters (no path is given)"
         raise ArgumentError(
             f"option {', '.join(unknown)} is not one for {whence}; allowed: "
             + ", ".join(sorted(allowed))
         )
-    add_defaults(SourceTables("", pa.table({})), _said(options)["defaults"])
+    add_defaults(SourceTables("", pa.table({})), _read_options(options)["defaults"])
 
 
 def _integer(options: Mapping[str, str], name: str, default: int) -> int:
@@ -206,36 +268,22 @@ def _integer(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-class _Reading(SentToWorkers):
-    """What a batch and a stream of files have in common."""
-
-    def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
-        self.options = dict(options)
-        self.table = _table(options)
-        self.tasks = _integer(options, "tasks", MOST_TASKS)
-        self.wanted = wanted
-
-    def deal(self, names: Sequence[str]) -> Sequence[InputPartition]:
-        """Deal files, or parts of large ones, to tasks."""
-        said = partial(complete, **_said(self.options))
-        return [Portions(hand) for hand in deal_portions(names, self.table, self.tasks, said)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what a task was dealt."""
-        for portion in partition.value:
-            for table in read_portion(portion, self.table, partial(_read, options=self.options)):
-                yield from batches_of(with_source(table, portion.name), self.wanted)
+def _arguments(
+    options: Mapping[str, str], types: Mapping[str, Callable[[str], Any]]
+) -> dict[str, Any]:
+    """Those of some arguments that are among the options."""
+    arguments = {}
+    for key in types.keys() & options.keys():
+        try:
+            arguments[key] = types[key](options[key])
+        except ValueError as error:
+            raise ArgumentError(
+                f"option {key}: found {options[key]!r}; right is a number"
+            ) from error
+    return arguments
 
 
-class FileReader(_Reading, DataSourceReader):
-    """Reads files, some of them or a part of one to a task."""
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Deal the files to tasks."""
-        return self.deal(find_files(self.options["path"]))
-
-
-def _said(options: Mapping[str, str]) -> dict[str, Any]:
+def _read_options(options: Mapping[str, str]) -> dict[str, Any]:
     """What the options say to `kfast.read`."""
     up = options.get("up", "")
     if up and not all(part.strip().isdecimal() for part in up.split(",")):
@@ -248,35 +296,96 @@ def _said(options: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _read(name: str, options: Mapping[str, str]) -> ClusterState:
-    """`kfast.read` with the options of the source."""
-    return read(name, **_said(options))
+# --- exports -----------------------------------------------------------------------------------
 
 
-class RefusedStream(DataSourceStreamReader):
-    """Says what is wrong with a stream when it is first asked for anything.
+@dataclass(frozen=True, order=True)
+class FileRange:
+    """Rows of a file from `start` to `stop`; -1: the file is to be read whole."""
 
-    An error of `streamReader` itself is lost: PySpark says instead that its own variable `reader`
-    has no value.
-    """
-
-    def __init__(self, error: ArgumentError) -> None:
-        self.error = error
-
-    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
-        """Raise the error, for a stream that begins."""
-        raise self.error
-
-    def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
-        """Raise the error, for a stream that goes on."""
-        raise self.error
-
-    def read(self, _: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raise the error; no partition is dealt before."""
-        raise self.error
+    name: str
+    start: int = 0
+    stop: int = -1
 
 
-class FolderStream(_Reading, DataSourceStreamReader):
+class _FileReading(SentToWorkers):
+    """What a batch and a stream of files have in common."""
+
+    def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
+        self.options = dict(options)
+        self.table = _table(options)
+        self.tasks = _integer(options, "tasks", MOST_TASKS)
+        self.wanted = wanted
+
+    def share(self, names: Sequence[str]) -> Sequence[InputPartition]:
+        """Divide files where that is worth it, and share all out to tasks."""
+        sizes = {name: estimate_partitions(name) for name in names}
+        total = max(1, sum(sizes.values()))
+        ranges: dict[FileRange, int] = {}
+        for name, size in sizes.items():
+            # No more tasks than the file's share, so that many large files are not looked at.
+            most = math.ceil(self.tasks * size / total)
+            n = min(_count_parts(self.table, size, self.tasks), most)
+            rows = self._count_rows(name) if self.table in BY_ROW and n > 1 else -1
+            if rows < 0:
+                ranges[FileRange(name)] = size
+            else:
+                edges = [rows * at // n for at in range(n + 1)]
+                ranges |= {FileRange(name, *edge): size // n for edge in pairwise(edges)}
+        shares = share_out(ranges, self.tasks)
+        # Rows of one file come in its order, as they do from one task.
+        return [InputPartition(share) for share in (sorted(shares) if len(names) == 1 else shares)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what a task has."""
+        for part in partition.value:
+            for table in self._tables(part):
+                yield from batches_of(with_source(table, part.name), self.wanted)
+
+    def _tables(self, part: FileRange) -> Iterator[pa.Table]:
+        load = partial(read, part.name, **_read_options(self.options))
+        if part.stop < 0:
+            yield from row_tables(load(), self.table)
+            return
+        try:
+            yield from _read_range(part, self.table)
+        except (KfastError, *DAMAGED):
+            load()
+            raise
+
+    def _count_rows(self, name: str) -> int:
+        """Rows of an Arrow or Parquet file if any range of them can be read alone, otherwise -1.
+
+        Whatever is wrong with the file is left to be said by those who read it whole.
+        """
+        with Path(name).open("rb") as file:
+            head = file.read(6)
+        if head[:4] not in (_STREAM, b"PAR1") and head != b"ARROW1":
+            return -1
+        try:
+            schema, keys = _open(name, 0, 2**62, KEY_ROWS, ("topic", "partition"))
+            stored = extract(name, schema.empty_table())
+            tables = complete(stored, **_read_options(self.options))
+            if stored.brokers is None and tables.brokers is not None:
+                # Which brokers the partitions name, and a caller cannot add, all rows tell.
+                return -1
+            ClusterState.from_tables(
+                tables.brokers, tables.topics, None, tables.cluster, source=name
+            )
+            return _count_in_order(keys)
+        except (KfastError, *DAMAGED):
+            return -1
+
+
+class FileReader(_FileReading, DataSourceReader):
+    """Reads files, some of them or a part of one to a task."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Share the files out to tasks."""
+        return self.share(find_files(self.options["path"]))
+
+
+class FolderStream(_FileReading, DataSourceStreamReader):
     """Reads each file of a folder once, whenever it arrives.
 
     The offset is the list of the files that are there, so nothing is lost where a file arrives with
@@ -304,4 +413,239 @@ class FolderStream(_Reading, DataSourceStreamReader):
         """Files that arrived in between."""
         seen = set(json.loads(start["files"]))
         new = [str(self.folder / n) for n in json.loads(end["files"]) if n not in seen]
-        return self.deal(new) if new else []
+        return self.share(new) if new else []
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Says what is wrong with a stream when it is first asked for anything.
+
+    An error of `streamReader` itself is lost: PySpark says instead that its own variable `reader`
+    has no value.
+    """
+
+    def __init__(self, error: ArgumentError) -> None:
+        self.error = error
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
+        """Raise the error, for a stream that begins."""
+        raise self.error
+
+    def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
+        """Raise the error, for a stream that goes on."""
+        raise self.error
+
+    def read(self, _: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error; no partition is dealt before."""
+        raise self.error
+
+
+def _count_parts(table: str, rows: int, tasks: int) -> int:
+    """How many tasks so many partitions (or topics) are worth; at most `tasks`."""
+    seconds = rows * ROW_SECONDS.get(table, 0.0)
+    return max(1, min(tasks, round(seconds / TASK_SECONDS)))
+
+
+def _read_range(part: FileRange, table: str) -> Iterator[pa.Table]:
+    schema, batches = _open(part.name, part.start, part.stop, BATCH_ROWS)
+    brokers = extract(part.name, schema.empty_table()).brokers
+    for batch in batches:
+        rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+        rows.validate(full=True)
+        # The names of a large file's topics are many more than those of a few of its rows.
+        at = rows.column_names.index("topic")
+        rows = rows.set_column(at, "topic", rows["topic"].cast(pa.string()))
+        partitions = extract(part.name, rows).partitions
+        state = ClusterState.from_tables(brokers, None, partitions, source=part.name)
+        yield from row_tables(state, table)
+
+
+def _open(
+    name: str, start: int, stop: int, size: int, columns: Sequence[str] | None = None
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema of an Arrow or Parquet file, with its metadata, and batches of some of its rows."""
+    source = pa.memory_map(name)
+    head = source.read(4)
+    source.seek(0)
+    if head == b"PAR1":
+        file = pq.ParquetFile(source)
+        n_groups = file.metadata.num_row_groups
+        ends = np.cumsum([0, *(file.metadata.row_group(at).num_rows for at in range(n_groups))])
+        groups = np.flatnonzero((ends[1:] > start) & (ends[:-1] < stop)).tolist()
+        batches = file.iter_batches(size, groups, columns, use_threads=False)
+        first = int(ends[groups[0]]) if groups else 0
+        # Not `file.schema_arrow`: of the metadata, which stand twice, that has the other copy.
+        return file.read_row_groups([]).schema, _cut(batches, first, start, stop, size)
+    opener = pa.ipc.open_stream if head == _STREAM else pa.ipc.open_file
+    schema = opener(source).schema
+    source.seek(0)
+    fields = [at for at, field in enumerate(schema.names) if columns is None or field in columns]
+    opened = opener(source, options=pa.ipc.IpcReadOptions(included_fields=fields))
+    if not isinstance(opened, pa.RecordBatchReader):
+        opened = map(opened.get_batch, range(opened.num_record_batches))
+    return schema, _cut(opened, 0, start, stop, size)
+
+
+def _cut(
+    batches: Iterable[pa.RecordBatch], at: int, start: int, stop: int, size: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of batches that lie in a range, some at a time; row `at` is the first one."""
+    for batch in batches:
+        last = min(stop - at, batch.num_rows)
+        for low in range(max(start - at, 0), last, size):
+            yield batch.slice(low, min(size, last - low))
+        at += batch.num_rows
+        if at >= stop:
+            return
+
+
+def _count_in_order(batches: Iterable[pa.RecordBatch]) -> int:
+    """Rows that stand topic by topic, where the partitions of each ascend; -1 in another order."""
+    rows, last, topics = 0, ("", -1), [np.empty(0, np.uint64)]
+    for batch in batches:
+        batch.validate(full=True)
+        topic = batch.column("topic").cast(pa.string())
+        partition = batch.column("partition").cast(pa.int64())
+        if topic.null_count or partition.null_count:
+            return -1
+        if not batch.num_rows:
+            continue
+        numbers = partition.to_numpy()
+        change = pc.not_equal(topic[1:], topic[:-1]).to_numpy(zero_copy_only=False).astype(bool)
+        firsts = topic.take(pa.array(np.concatenate([[0], np.flatnonzero(change) + 1])))
+        continued = rows > 0 and firsts[0].as_py() == last[0]
+        if not (change | (numbers[1:] > numbers[:-1])).all() or (
+            continued and numbers[0] <= last[1]
+        ):
+            return -1
+        topics.append(digest_names(firsts[int(continued):]))
+        last = topic[-1].as_py(), int(numbers[-1])
+        rows += batch.num_rows
+    # No topic may come again after another; two names of one digest count as one.
+    values = np.sort(np.concatenate(topics))
+    return -1 if (values[1:] == values[:-1]).any() else rows
+
+
+# --- made-up clusters --------------------------------------------------------------------------
+
+
+class RecipeReader(SentToWorkers, DataSourceReader):
+    """Makes up clusters, some of them or a part of one to a task."""
+
+    def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
+        self.table, self.wanted = _table(options), wanted
+        missing = sorted({"brokers", "partitions"} - set(options))
+        if missing:
+            raise ArgumentError(
+                f"option {', '.join(missing)} is missing: give a path, or the brokers and"
+                " partitions of made-up clusters"
+            )
+        self.arguments = _arguments(options, RECIPE_OPTIONS)
+        self.clusters = _integer(options, "clusters", 1)
+        tasks = _integer(options, "tasks", MOST_TASKS)
+        rows = self._count_rows(self._recipe(0))
+        self.parts = _count_parts(self.table, rows, max(1, tasks // self.clusters))
+        self.tasks = min(tasks, self.clusters * self.parts)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of the parts of all clusters."""
+        n = self.clusters * self.parts
+        edges = [n * task // self.tasks for task in range(self.tasks + 1)]
+        return [InputPartition(edge) for edge in pairwise(edges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Make what a task has."""
+        for part in range(*partition.value):
+            number, at = divmod(part, self.parts)
+            recipe = self._recipe(number)
+            rows = self._count_rows(recipe)
+            start, stop = rows * at // self.parts, rows * (at + 1) // self.parts
+            for state in self._pieces(recipe, start, stop):
+                for table in row_tables(state, self.table):
+                    yield from batches_of(with_source(table, f"seed {recipe.seed}"), self.wanted)
+
+    def _recipe(self, number: int) -> Recipe:
+        """The cluster of this number; each has a seed of its own."""
+        return Recipe(**{**self.arguments, "seed": self.arguments.get("seed", 0) + number})
+
+    def _count_rows(self, recipe: Recipe) -> int:
+        """Rows that the table is made of: partitions, topics, or nothing that can be divided."""
+        if self.table in BY_ROW:
+            return recipe.partitions
+        return recipe.n_topics if self.table == "topics" else 1
+
+    def _pieces(self, recipe: Recipe, start: int, stop: int) -> Iterator[ClusterState]:
+        """The cluster, as far as the rows from `start` to `stop` need it."""
+        if self.table not in (*BY_ROW, "topics"):
+            yield recipe.part_of_topics(0, 0)
+            return
+        make = recipe.part if self.table in BY_ROW else recipe.part_of_topics
+        for at in range(start, stop, BATCH_ROWS):
+            yield make(at, min(at + BATCH_ROWS, stop))
+
+
+# --- scenarios ---------------------------------------------------------------------------------
+
+
+class ScenarioReader(SentToWorkers, DataSourceReader):
+    """Lists scenarios as rows (source, scenario, broker)."""
+
+    def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
+        self.options, self.wanted = dict(options), wanted
+        self.tasks = _integer(options, "tasks", MOST_TASKS)
+        name = options.get(SCENARIOS, "")
+        if name not in MAKERS:
+            raise ArgumentError(f"option scenarios: found {name!r}; allowed: {', '.join(MAKERS)}")
+        self.spec = name, _maker_arguments(name, options)
+        if "path" not in options and "brokers" not in options:
+            raise ArgumentError(
+                "option brokers is missing: give a path, or the brokers of a made-up cluster"
+            )
+        self.made: Scenarios | None = None
+        if "path" not in options:
+            # Partitions do not matter.
+            sizes = _arguments(options, dict.fromkeys(CLUSTER_OPTIONS, int))
+            state = generate(partitions=1, replication_factor=1, **sizes)
+            self.made = make_scenarios(self.spec, state)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Share out ranges of one cluster's scenarios, or the files of many clusters."""
+        if self.made is not None:
+            return self._ranges(MADE_UP, self.made)
+        files = find_files(self.options["path"])
+        if len(files) == 1:
+            return self._ranges(files[0], self._make(files[0]))
+        shares = share_files(files, self.tasks)
+        return [InputPartition([(name, None) for name in share]) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """List a task's scenarios."""
+        for name, scenarios in partition.value:
+            for batch in (self._make(name) if scenarios is None else scenarios).to_batches():
+                table = with_source(pa.Table.from_batches([batch]), name)
+                yield from batches_of(table, self.wanted)
+
+    def _make(self, name: str) -> Scenarios:
+        return make_scenarios(self.spec, read(name, **_read_options(self.options)))
+
+    def _ranges(self, name: str, made: Scenarios) -> Sequence[InputPartition]:
+        most = len(made) if "tasks" in self.options else math.ceil(len(made) / TASK_SCENARIOS)
+        n = min(self.tasks, most)
+        edges = [made.start + len(made) * task // n for task in range(n + 1)]
+        return [InputPartition([(name, made.slice(*edge))]) for edge in pairwise(edges)]
+
+
+def _maker_arguments(name: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of a maker of scenarios among the options."""
+    known = inspect.signature(getattr(scenario_makers, name)).parameters
+    takes = {key: SCENARIO_OPTIONS[key] for key in known if key in SCENARIO_OPTIONS}
+    if strange := sorted((set(SCENARIO_OPTIONS) & set(options)) - set(takes)):
+        raise ArgumentError(
+            f"option {', '.join(strange)} is not one of {name}, which takes "
+            f"{', '.join(takes) or 'none'}"
+        )
+    if missing := [
+        key for key in takes
+        if known[key].default is inspect.Parameter.empty and key not in options
+    ]:
+        raise ArgumentError(f"option {', '.join(missing)} is missing: {name} needs it")
+    return _arguments(options, takes)

@@ -1,111 +1,62 @@
-"""What is sent to workers, which refuse it where their Python has not this kfast; in one line.
+"""Functions that run in Spark's workers, which refuse in one line where their kfast is another.
 
 A worker that cannot import kfast, or has another, would fail with a bare `ModuleNotFoundError`, or
 give other rows without an error. So all that is sent is packed: a function that is pickled by value
 looks for kfast before anything else of kfast is unpickled.
+
+Workers import this module for every task, so it needs as little as can be.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kfast import __version__
 from kfast.errors import KfastError
-from kfast.spark.tasks import over_hands
 from kfast.state.build import build_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SentToWorkers", "check_workers", "collect", "for_workers"]
+__all__ = [
+    "SHORT_SECONDS", "TASK_SECONDS", "SentToWorkers", "check_workers", "collect", "for_workers",
+    "gather", "run_tasks",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Run: TypeAlias = Callable[[int], Iterator[pa.RecordBatch]]
+Answer = TypeVar("Answer")
+
+EMPTY_TASK_SECONDS = 0.06
+"""What a task costs a core whatever it does, as measured (`docs/scale.md`, What things cost)."""
+
+SHORT_SECONDS = 4 * EMPTY_TASK_SECONDS
+"""Work for less time than this is not divided among tasks."""
+
+TASK_SECONDS = 2.0
+"""How long a task should last, if there is work for that."""
 
 _REFUSAL = re.compile(r"the Python of Spark's workers \(.*")
 """How the line begins with which a worker refuses."""
 
+_ANSWER = pa.schema([("task", pa.int32()), ("pickled", pa.binary())])
+
 
 def for_workers(function: Function) -> Function:
-    """Pack a function of positional arguments so that a worker without this kfast refuses it.
-
-    Parameters
-    ----------
-    function : callable
-        What a worker is to call; it is pickled here.
-    """
-    unpack, packed = _unpacker(), _pack(function)
+    """Pack a function of positional arguments so that a worker without this kfast refuses it."""
+    dumps: Callable[[Any], bytes] = cloudpickle.dumps
+    version, build, pickled = __version__, build_digest(), dumps(function)
 
     def call(*arguments: Any) -> Any:
-        return unpack(*packed)(*arguments)
-
-    return cast(Function, call)
-
-
-class SentToWorkers:
-    """What Spark itself pickles, as readers of the data source; it is packed likewise."""
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _maker(), _pack(partial(_restore, type(self), self.__dict__))
-
-
-def collect(frame: DataFrame) -> pa.Table:
-    """Run a job of kfast's own, and bring its rows to the driver.
-
-    Raises
-    ------
-    KfastError
-        The Python of the workers has no kfast, or another.
-    """
-    try:
-        return frame.toArrow()
-    except PySparkException as error:
-        refused = _REFUSAL.search(str(error))
-        if refused is None:
-            raise
-        raise KfastError(refused[0]) from error
-
-
-def check_workers(spark: SparkSession) -> None:
-    """Run one task, to learn whether the Python of the workers has this kfast.
-
-    Every function of kfast finds that out by itself; `spark.read.format("kfast")` says no more than
-    DATA_SOURCE_NOT_FOUND where it has none.
-
-    Raises
-    ------
-    KfastError
-        It has no kfast, or another.
-    """
-    collect(over_hands(spark, 1, _answer, pa.schema([("number", pa.int32())])))
-
-
-def _answer(number: int) -> Iterator[pa.RecordBatch]:
-    yield pa.record_batch([pa.array([number], pa.int32())], names=["number"])
-
-
-def _pack(thing: Any) -> tuple[str, str, bytes]:
-    """Which kfast this is, and something pickled."""
-    dumps: Callable[[Any], bytes] = cloudpickle.dumps
-    return __version__, build_digest(), dumps(thing)
-
-
-def _restore(kind: type, attributes: dict[str, Any]) -> Any:
-    restored: Any = object.__new__(kind)
-    restored.__dict__.update(attributes)
-    return restored
-
-
-def _unpacker() -> Callable[[str, str, bytes], Any]:
-    """The function that unpacks, in a worker. It is a local one, so that it is pickled by value."""
-
-    def unpack(version: str, build: str, pickled: bytes) -> Any:
         import pickle
         import platform
         import sys
@@ -123,20 +74,71 @@ def _unpacker() -> Callable[[str, str, bytes], Any]:
         except ImportError as error:
             raise ImportError(f"{worker} cannot import kfast: {error}; {remedy}") from error
         if worker_build == (version, build):
-            return pickle.loads(pickled)
+            return pickle.loads(pickled)(*arguments)
         raise kfast.KfastError(
             f"{worker} has kfast {worker_build[0]} (build {worker_build[1]}), the driver kfast "
             f"{version} (build {build}), and their rows may differ; {remedy}"
         )
 
-    return unpack
+    return cast(Function, call)
 
 
-def _maker() -> Callable[[str, str, bytes], Any]:
-    """The function that unpacks something that makes something, and calls it."""
-    unpack = _unpacker()
+class SentToWorkers:
+    """What Spark itself pickles, as readers of the data source; it is packed likewise."""
 
-    def make(version: str, build: str, pickled: bytes) -> Any:
-        return unpack(version, build, pickled)()
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[()]]:
+        return for_workers(partial(_restore, type(self), self.__dict__)), ()
 
-    return make
+
+def _restore(kind: type, attributes: dict[str, Any]) -> Any:
+    restored: Any = object.__new__(kind)
+    restored.__dict__.update(attributes)
+    return restored
+
+
+def run_tasks(spark: SparkSession, n: int, run: Run, schema: pa.Schema) -> DataFrame:
+    """Run a function of the numbers 0 to n - 1, one task for each; it gives batches."""
+    each = for_workers(partial(_run_each, run))
+    return spark.range(0, n, 1, n).mapInArrow(each, from_arrow_schema(schema))
+
+
+def _run_each(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from run(number)
+
+
+def gather(spark: SparkSession, n: int, run: Callable[[int], Answer]) -> list[Answer]:
+    """Run a function of the numbers 0 to n - 1 in as many tasks; what it returns, in order."""
+    rows = collect(run_tasks(spark, n, partial(_answer, run), _ANSWER)).sort_by("task")
+    return [pickle.loads(pickled) for pickled in rows["pickled"].to_pylist()]
+
+
+def _answer(run: Callable[[int], object], task: int) -> Iterator[pa.RecordBatch]:
+    row = {"task": task, "pickled": pickle.dumps(run(task))}
+    yield pa.RecordBatch.from_pylist([row], schema=_ANSWER)
+
+
+def collect(frame: DataFrame) -> pa.Table:
+    """Run a job of kfast's own, and bring its rows to the driver; a worker may refuse it."""
+    try:
+        return frame.toArrow()
+    except PySparkException as error:
+        refusal = _REFUSAL.search(str(error))
+        if refusal is None:
+            raise
+        raise KfastError(refusal[0]) from error
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Run one task, to learn whether the Python of the workers has this kfast.
+
+    Every function of kfast finds that out by itself; `spark.read.format("kfast")` says no more than
+    DATA_SOURCE_NOT_FOUND where it has none.
+
+    Raises
+    ------
+    KfastError
+        It has no kfast, or another.
+    """
+    gather(spark, 1, abs)

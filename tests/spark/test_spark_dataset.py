@@ -11,7 +11,6 @@ import pytest
 
 import kfast
 from kfast.io import SourceTables, read_tables, write
-from tests.support.spark_session import need_java
 
 pytestmark = pytest.mark.spark
 
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def folder(tmp_path):
     """Give a dataset whose `_cluster.arrow` says what its files do not: a counter, a default."""
-    need_java()
     from kfast.spark.dataset import split
 
     state = kfast.generate(brokers=5, partitions=60, topics=6, seed=2)
@@ -87,9 +85,9 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory):
-    """Give one cluster in every form whose size is guessed, large enough to be asked."""
+    """Give one cluster in every form whose size is guessed."""
     where = tmp_path_factory.mktemp("forms")
-    state = kfast.generate(brokers=30, partitions=100_000, placement="uniform", seed=1)
+    state = kfast.generate(brokers=30, partitions=20_000, placement="uniform", seed=1)
     for name, form in FORMS.items():
         kfast.write(state, where / name, format=form)
     text = (where / "e.txt.gz").read_bytes()
@@ -99,18 +97,25 @@ def exports(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_size_of_an_export_is_guessed_by_its_form(exports, name):
-    need_java()
-    from kfast.spark.paths import about_partitions
+    from kfast.spark.paths import estimate_partitions
 
-    assert 40_000 < about_partitions(exports / name) < 250_000
+    assert 8_000 < estimate_partitions(exports / name) < 50_000
+
+
+def test_a_large_parquet_file_is_asked_for_its_size(exports, monkeypatch):
+    from kfast.spark import paths
+
+    monkeypatch.setattr(paths, "LARGE_BYTES", 1)
+    for name in ("b.parquet", "c.parquet"):
+        assert paths.estimate_partitions(exports / name) == 20_000
 
 
 def test_the_size_of_an_export_in_a_row_is_guessed_as_that_of_a_file(spark, exports):
-    from kfast.spark.contents import _estimate
+    from kfast.spark.fleets import _estimate
 
     rows = [(name, (exports / name).read_bytes()) for name in FORMS]
     frame = spark.createDataFrame(rows, "name string, content binary")
     found = frame.select("name", _estimate(frame.content).alias("about")).collect()
     about = {row.name: row.about for row in found}
     assert len(about) == len(FORMS)
-    assert all(40_000 < n < 250_000 for n in about.values()), about
+    assert all(8_000 < n < 50_000 for n in about.values()), about

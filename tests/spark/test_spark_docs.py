@@ -9,6 +9,8 @@ import shutil
 import pytest
 from click.testing import CliRunner
 
+import kfast
+import kfast.spark
 from kfast.cli.app import commands
 from tests.conftest import ROOT
 from tests.support.sharded import split
@@ -18,8 +20,6 @@ pytestmark = pytest.mark.spark
 
 def test_the_examples_run(spark, tmp_path, capfd):
     """In a folder with the names that the page uses."""
-    import kfast.spark
-
     state = kfast.generate(brokers=20, partitions=300, racks=3, topics=12, seed=1)
     for name in ("exports", "snapshots", "log"):
         (tmp_path / name).mkdir()

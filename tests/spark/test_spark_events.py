@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 import kfast
+import kfast.spark
 from tests.support.sharded import (
     Teller,
     alone,
@@ -44,8 +45,6 @@ def cluster(seed: int) -> kfast.ClusterState:
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 )
 def test_random_events(tmp_path, profile, shards, tasks, seed):
-    import kfast.spark
-
     state = cluster(seed)
     teller = Teller(state, profile, seed)
     teller.tell(30)
@@ -80,13 +79,12 @@ def lonely(tmp_path, *deleted: str) -> tuple:
 
 def test_the_order_of_brokers_that_fail_depends_on_all_files(tmp_path, monkeypatch):
     """Section 2.3, step 3: where a file lacks a broker, the events happen once more."""
-    import kfast.spark
     from kfast.spark import sharded
 
     learned = []
-    share = sharded._share_groups
+    share = sharded._learn_groups
     monkeypatch.setattr(
-        sharded, "_share_groups", lambda *groups: learned.append(share(*groups)) or learned[-1]
+        sharded, "_learn_groups", lambda *groups: learned.append(share(*groups)) or learned[-1]
     )
     state, folder = lonely(tmp_path)
     events = [("on_broker_startup", [0, 1]), ("on_broker_failure", [2, 3, 4, 5])]
@@ -98,8 +96,6 @@ def test_the_order_of_brokers_that_fail_depends_on_all_files(tmp_path, monkeypat
 
 def test_a_rebalance_counts_what_shards_know_of_each_other(tmp_path):
     """Files without some of the brokers that failed: who leads depends on the order of all."""
-    import kfast.spark
-
     state = kfast.generate(
         brokers=16, partitions=40, topics=40, racks=3, seed=16, replication_factor=3
     )
@@ -118,8 +114,6 @@ def test_a_rebalance_counts_what_shards_know_of_each_other(tmp_path):
 
 
 def test_queued_topics_do_not_wait_where_deletion_is_disabled(tmp_path):
-    import kfast.spark
-
     state = kfast.generate(brokers=7, partitions=60, topics=17, seed=3, replication_factor=2)
     state.delete_topic_enabled = False
     state.queue_topic_deletion(state.topic.take([0, 16]).to_pylist())
@@ -135,8 +129,6 @@ def test_queued_topics_do_not_wait_where_deletion_is_disabled(tmp_path):
 
 def test_topics_of_one_file_may_be_deleted_beside_other_events(tmp_path):
     """Nothing in another file waits for them; which requests they add is not known."""
-    import kfast.spark
-
     state, folder = lonely(tmp_path, "on-0")
     events = ["on_controller_failover", ("on_broker_failure", [2]), ("on_broker_startup", [0])]
     after, outcomes = alone(state, events, "counts", "zk-3.9")
@@ -149,8 +141,6 @@ def test_topics_of_one_file_may_be_deleted_beside_other_events(tmp_path):
 
 def test_topics_of_two_files_that_are_deleted_are_refused(tmp_path):
     """Section 6.12: whatever resumes deletions takes up every topic that waits."""
-    import kfast.spark
-
     _, folder = lonely(tmp_path, "on-0", "on-1")
     with pytest.raises(kfast.InputError, match=r"are being deleted; .* run it on one machine"):
         kfast.spark.fail(None, folder, broker_ids=[2], output=tmp_path / "out")
@@ -172,8 +162,6 @@ def test_topics_of_two_files_that_are_deleted_are_refused(tmp_path):
     ],
 )
 def test_events_that_name_topics_are_refused_with_the_way_out(tmp_path, event):
-    import kfast.spark
-
     name = event if isinstance(event, str) else event[0]
     message = rf"event {name} names topics, .* one machine, which holds 100 M .*kfast\.Controller"
     with pytest.raises(kfast.ArgumentError, match=message):

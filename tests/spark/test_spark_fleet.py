@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kfast
-from tests.support.spark_session import need_java
+import kfast.spark
 
 pytestmark = pytest.mark.spark
 
@@ -61,8 +60,6 @@ def by_source(table: pa.Table) -> dict[str, list[dict]]:
 
 @pytest.mark.parametrize("tasks", [1, 7, None])
 def test_rows_and_errors(spark, folder, tasks):
-    import kfast.spark
-
     table = kfast.spark.fleet(spark, folder, "every_rack", tasks=tasks).toArrow()
     assert by_source(table) == alone(folder, kfast.every_rack)
     bad = table.filter(pc.is_valid(table["error"]))
@@ -78,10 +75,9 @@ def test_rows_and_errors(spark, folder, tasks):
 
 def test_a_frame_of_paths_and_shared_exports(spark, folder, tmp_path, monkeypatch):
     """An export that several tasks were to share, and that cannot be read, is one row too."""
-    import kfast.spark
     from kfast.spark import fleets
 
-    monkeypatch.setattr(fleets, "COUNT_SECONDS", 1e-4)
+    monkeypatch.setattr(fleets, "COUNT_SECONDS", 3e-6)
     nonsense = tmp_path / "nonsense.txt"
     nonsense.write_text("nonsense\n" * 9000)
     paths = [str(folder / "a/x.txt"), "file:" + str(folder / "b/x.parquet"),
@@ -91,35 +87,34 @@ def test_a_frame_of_paths_and_shared_exports(spark, folder, tmp_path, monkeypatc
     table = kfast.spark.fleet(spark, frame, question).toArrow()
     wanted = alone(folder, lambda state: kfast.random_brokers(state, k=2, n=300, seed=5))
     assert by_source(table) == wanted
-    assert len(fleets._share_out({"b": 9000}, question, None)) > 3
+    assert len(fleets._share_units({"b": 9000}, question, None)) > 3
     bad = table.filter(pc.is_valid(table["error"]))
     assert sorted(bad["source"].to_pylist()) == sorted([str(folder / "nowhere.txt"), str(nonsense)])
 
 
 def test_a_shared_export_that_changes_is_an_error(tmp_path):
     """Rows of some of its tasks alone, or of two clusters, are no answer."""
-    need_java()
     from kfast.spark import fleets
 
     name = str(tmp_path / "one.arrow")
     kfast.write(kfast.generate(brokers=6, partitions=50, seed=1), name)
-    work = fleets._Work(fleets.Exports({}, "brokers.csv"), "every_broker", ("offline",), None)
-    tried = [batch.to_pylist()[0] for batch in fleets._try(work, [name, name + ".no"], 0)]
-    assert list(fleets._try(work, [name, name + ".no"], 1)) == []
-    work = replace(work, digests={row["source"]: row["digest"] for row in tried})
-    hands = [[(name, part, 3)] for part in range(3)]
-    rows = [row for part in range(3) for batch in fleets._answer_hand(work, hands, part)
-            for row in batch.to_pylist()]
-    assert [row["scenario"] for row in rows] == list(range(7))
+    reader = fleets.ExportReader({}, "brokers.csv")
+    work = fleets._Work(reader, "every_broker", ("offline",), None)
+    shares, stamps = [[(name, part, 3)] for part in range(3)], {name: fleets._stamp(name)}
 
+    def count(task):
+        return [row for batch in fleets._count_share(work, shares, stamps, task)
+                for row in batch.to_pylist()]
+
+    assert [row["scenario"] for task in range(3) for row in count(task)] == list(range(7))
     kfast.write(kfast.generate(brokers=6, partitions=50, seed=2), name)
-    for part in range(3):
+    for task in range(3):
         with pytest.raises(kfast.InputError, match=r"one\.arrow changed while tasks read it"):
-            list(fleets._answer_hand(work, hands, part))
+            count(task)
     Path(name).unlink()
-    for part in range(3):
+    for task in range(3):
         with pytest.raises(kfast.InputError, match=r"could be read, and then not any more: .*one"):
-            list(fleets._answer_hand(work, hands, part))
+            count(task)
 
 
 @pytest.mark.parametrize("tasks", [1, 7])
@@ -127,7 +122,7 @@ def test_exports_in_the_rows_of_a_frame(spark, folder, monkeypatch, tasks):
     """As text or bytes, with brokers beside them or not; one is shared by several tasks."""
     from kfast.spark import fleet, fleets
 
-    monkeypatch.setattr(fleets, "COUNT_SECONDS", 1e-4)
+    monkeypatch.setattr(fleets, "COUNT_SECONDS", 3e-6)
     paths = [folder / name for name in ("a/x.txt", "b/x.parquet", "c/x.parquet", "d/empty.txt")]
     brokers = [(p.parent / "brokers.csv") for p in paths]
     rows = [
@@ -197,27 +192,23 @@ def test_a_worker_that_dies_is_started_again(spark, folder, tmp_path, kind):
 
 def test_work_is_dealt_evenly():
     """One cluster of a million partitions and 500 tiny ones."""
-    need_java()
-    from kfast.spark.fleets import _share_out
+    from kfast.spark.fleets import _share_units
 
     sizes = {"huge": 1_000_000} | {f"tiny{n}": 60 for n in range(500)}
-    hands = _share_out(sizes, "every_rack", None)
-    assert hands[0] == [("huge", 0, 1)]
-    tiny = [len(hand) for hand in hands[1:]]
+    shares = _share_units(sizes, "every_rack", None)
+    assert shares[0] == [("huge", 0, 1)]
+    tiny = [len(share) for share in shares[1:]]
     assert sum(tiny) == 500
     assert max(tiny) - min(tiny) <= 1
-    assert 4 < len(hands) < 16
-    shared = _share_out(sizes, ("random_brokers", {"k": 2, "n": 10**6, "seed": 1}), None)
-    assert [len(hand) for hand in shared[:15]] == [1] * 15
-    assert sorted(unit for hand in shared for unit in hand if unit[0] == "huge") == [
+    assert 4 < len(shares) < 16
+    shared = _share_units(sizes, ("random_brokers", {"k": 2, "n": 10**6, "seed": 1}), None)
+    assert [len(share) for share in shared[:15]] == [1] * 15
+    assert sorted(unit for share in shared for unit in share if unit[0] == "huge") == [
         ("huge", part, 15) for part in range(15)
     ]
 
 
 def test_what_cannot_be_asked_is_refused(folder, tmp_path):
-    need_java()
-    import kfast.spark
-
     (tmp_path / "brokers.csv").write_text("broker_id,rack\n")
     for error, message, arguments in (
         (kfast.ArgumentError, "'all_racks' are unknown", (folder, "all_racks")),
@@ -233,9 +224,6 @@ def test_what_cannot_be_asked_is_refused(folder, tmp_path):
 
 
 def test_what_is_wrong_for_every_export_is_refused_at_once(folder):
-    need_java()
-    import kfast.spark
-
     made = kfast.every_broker(kfast.generate(brokers=4, partitions=5))
     for message, scenarios, more in (
         ("scenarios is a kfast Combinations, made of one cluster, .*: right is the name", made, {}),
@@ -259,9 +247,8 @@ def test_what_is_wrong_for_every_export_is_refused_at_once(folder):
 
 def test_arguments_of_all_makers_are_checked():
     """Whatever a maker takes beside the cluster has its check."""
-    need_java()
-    from kfast.spark import questions
+    from kfast.spark import sweeps
 
-    for name in questions.MAKERS:
+    for name in sweeps.MAKERS:
         taken = list(inspect.signature(getattr(kfast, name)).parameters)[1:]
-        assert set(taken) <= set(questions._VALUES), name
+        assert set(taken) <= set(sweeps._VALUES), name

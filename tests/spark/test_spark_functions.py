@@ -12,7 +12,6 @@ from kfast.testing.single_elections import (
     offline_leader,
     preferred_leader,
 )
-from tests.support.spark_session import need_java
 
 pytestmark = pytest.mark.spark
 KNOWN = {
@@ -138,7 +137,6 @@ def test_constants_stand_for_columns(spark):
 
 def test_arrays_are_taken_as_arrow_may_hold_them(rows):
     """Slices, nulls with something under them, a null before the first list."""
-    need_java()
     from kfast.schema import Strategy
     from kfast.spark.functions import elect_batch
 
@@ -168,12 +166,16 @@ def test_arrays_are_taken_as_arrow_may_hold_them(rows):
         run(pa.array([[1, None]], ids), ar[:1], ar[:1], nobody[:1])
     with pytest.raises(kfast.InputError, match="live is null in some rows"):
         run(pa.array([None, [1]], ids), ar[:2], pa.array([[1], None], ids), nobody[:2])
+    with pytest.raises(kfast.InputError, match="column replicas is int; right is array<int>"):
+        run(pa.array([1], pa.int32()), ar[:1], ar[:1], nobody[:1])
+    with pytest.raises(kfast.InputError, match=r"broker 1 twice.*; the row has replicas .*1"):
+        run(pa.array([[1, 1]], ids), pa.array([[1]], ids), ar[:1], nobody[:1])
 
 
-def test_what_is_wrong_is_told(spark):
+def test_wrong_arguments_are_refused(spark):
+    """At once, by the driver."""
     from kfast.spark.functions import elect, fail
 
-    frame = spark.createDataFrame([([1, 1], [1], 1)], "ar array<int>, isr array<int>, leader int")
     with pytest.raises(kfast.ArgumentError, match="strategy 'best' is unknown; allowed: offline"):
         elect("ar", "isr", "isr", strategy="best")
     with pytest.raises(kfast.ArgumentError, match="profile 'zk-9'"):
@@ -193,11 +195,3 @@ def test_what_is_wrong_is_told(spark):
         elect("ar", "isr", 3)
     with pytest.raises(kfast.ArgumentError, match=r"unclean is 1; right is .* True or False"):
         elect("ar", "isr", "isr", unclean=1)
-    with pytest.raises(Exception, match="column replicas is int; right is array<int>"):
-        frame.select(elect("leader", "isr", "isr")).collect()
-    with pytest.raises(Exception, match=r"broker 1 twice.*; the row has replicas \[1, 1\], isr"):
-        frame.select(elect("ar", "isr", "isr")).collect()
-    with pytest.raises(Exception, match="live is null in some rows"):
-        frame.selectExpr("ar", "isr", "cast(null as array<int>) live").select(
-            elect("ar", "isr", "live")
-        ).collect()

@@ -13,121 +13,89 @@ import time
 import pytest
 
 import kfast
+import kfast.spark
 from tests.conftest import ROOT
 from tests.spark.test_spark_pipeline import CONFIG, check_results, files, folder
-from tests.support import sharded_driver
-from tests.support.pipeline_driver import run_here
-from tests.support.spark_session import SETTINGS, need_java, set_environment
+from tests.support.spark_session import SETTINGS, set_environment
 
 pytestmark = pytest.mark.spark
 __all__ = ["folder"]
 
 
-def environment() -> dict[str, str]:
-    environ = dict(os.environ)
-    set_environment(environ)
-    return environ
-
-
-def run_tasks(folder, dies_at: int = -1) -> tuple[int, str]:
-    """Run the pipeline's tasks in a process of their own, without Spark."""
-    return run_alone("tests.support.pipeline_driver", folder / "pipeline.toml", dies_at)
-
-
-def run_alone(driver: str, what, dies_at: int) -> tuple[int, str]:
-    """Run a driver in a process of its own; -1: it lives."""
-    done = subprocess.run(
-        [sys.executable, "-m", driver, str(what), str(dies_at)], cwd=ROOT, env=environment(),
-        capture_output=True, text=True,
-    )
-    return done.returncode, done.stdout
-
-
-def killed_at(folder, shares) -> None:
-    """Kill a run after these shares of all that it does with files; the next one ends it."""
-    code, touched = run_tasks(folder)
-    assert code == 0
-    check_results(folder)
-    wanted = files(folder)
-    for share in shares:
-        shutil.rmtree(folder / "out")
-        assert run_tasks(folder, int(share * int(touched)))[0] == -signal.SIGKILL
-        assert {name: wanted[name] for name in seen_in(folder)} != wanted
-        run_here(folder / "pipeline.toml")
-        assert files(folder) == wanted
-
-
-def seen_in(folder) -> list[str]:
-    """Names of the finished files."""
-    out = folder / "out"
-    return [
-        path.relative_to(out).as_posix() for path in out.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    ]
-
-
-def test_killed_runs_are_gone_on_with(folder):
-    killed_at(folder, [0.02, 0.5, 0.97])
-
-
-@pytest.mark.slow
-def test_killed_at_twenty_moments(folder):
-    rng = random.Random(11)
-    killed_at(folder, [(at + rng.random()) / 20 * 0.99 for at in range(20)])
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    """Give a folder with a dataset, what a run makes of it, and how many files it touches."""
-    need_java()
-    import kfast.spark
-
-    root = tmp_path_factory.mktemp("shards")
+@pytest.fixture
+def shards(tmp_path):
+    """Give a folder with a dataset."""
     state = kfast.generate(brokers=6, partitions=90, topics=9, seed=3)
-    kfast.spark.split(state, root / "in", shards=3)
-    code, touched = run_alone("tests.support.sharded_driver", root, -1)
-    assert code == 0
-    return root, made(root), int(touched)
+    kfast.spark.split(state, tmp_path / "in", shards=3)
+    return tmp_path
 
 
-def made(root) -> dict[str, bytes]:
-    """All that a sharded run wrote, hidden files (the lock, whose turn it is) left out."""
-    found = {p.relative_to(root / "out").as_posix(): p for p in (root / "out").rglob("*.*")}
-    return {name: path.read_bytes() for name, path in found.items() if path.name[0] != "."}
-
-
-def sharded_killed_at(shards, shares) -> None:
-    """Kill a run after these shares of all that it does with files; the next one ends it."""
-    root, wanted, touched = shards
-    assert {name.split("/")[0] for name in wanted} == {
-        "state", "requests", "transitions", "elections"
+def finished(folder) -> dict[str, bytes]:
+    """All finished files; hidden ones (locks, whose run it is) are left out."""
+    out = folder / "out"
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
     }
-    for share in shares:
-        if random.Random(share).random() < 0.5:
-            shutil.rmtree(root / "out")
-        dies_at = int(share * touched)
-        assert run_alone("tests.support.sharded_driver", root, dies_at)[0] == -signal.SIGKILL
-        left = made(root)
+
+
+def check_killed(run, folder, moments, leftovers=False) -> None:
+    """Kill a run after these shares of all that it does with files; the next one ends it.
+
+    With leftovers, some runs begin with what an earlier one made.
+    """
+    from tests.support.killed_runs import run_apart
+
+    touched = run_apart(run, folder)
+    wanted = finished(folder)
+    for moment in moments:
+        if not leftovers or random.Random(moment).random() < 0.5:
+            shutil.rmtree(folder / "out")
+        dies_at = int(moment * touched)
+        assert run_apart(run, folder, dies_at) is None
+        left = finished(folder)
         assert left == wanted or "state/_cluster.arrow" not in left, "half a dataset"
-        sharded_driver.run_here(root)
-        assert made(root) == wanted, f"killed at file {dies_at} of {touched}"
+        run(folder)
+        assert not list((folder / "out").rglob("*.part"))
+        assert finished(folder) == wanted, f"killed at file {dies_at} of {touched}"
 
 
-def test_killed_sharded_runs_are_done_again(shards):
-    sharded_killed_at(shards, [0.3, 0.7, 0.95])
+def twenty(seed):
+    """Moments all over a run."""
+    rng = random.Random(seed)
+    return [(at + rng.random()) / 20 * 0.99 for at in range(20)]
 
 
-@pytest.mark.slow
-def test_sharded_runs_killed_at_twenty_moments(shards):
-    rng = random.Random(5)
-    sharded_killed_at(shards, [(at + rng.random()) / 20 * 0.99 for at in range(20)])
+@pytest.mark.parametrize(
+    "moments", [(0.02, 0.5, 0.97), pytest.param(twenty(11), marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_killed_runs_are_gone_on_with(folder, moments):
+    from tests.support.killed_runs import run_pipeline
+
+    check_killed(run_pipeline, folder, moments)
+    check_results(folder)
+
+
+@pytest.mark.parametrize(
+    "moments", [(0.3, 0.7, 0.95), pytest.param(twenty(5), marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_killed_sharded_runs_are_done_again(shards, moments):
+    from tests.support.killed_runs import run_sharded
+
+    check_killed(run_sharded, shards, moments, leftovers=True)
+    names = {name.split("/")[0] for name in finished(shards)}
+    assert names == {"state", "requests", "transitions", "elections"}
 
 
 def start(folder) -> subprocess.Popen:
     """Start the command, with a session of its own."""
+    environ = dict(os.environ)
+    set_environment(environ)
     return subprocess.Popen(
         [sys.executable, "-m", "kfast", "pipeline", str(folder / "pipeline.toml")], cwd=ROOT,
-        env=environment(), start_new_session=True, stdout=subprocess.DEVNULL,
+        env=environ, start_new_session=True, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
@@ -138,6 +106,8 @@ def test_the_driver_killed_at_twenty_moments(folder):
 
     The moments are spread over the run by the number of files that are finished.
     """
+    from tests.support.killed_runs import run_pipeline
+
     for seed in range(6):
         state = kfast.generate(brokers=40, partitions=3000, racks=4, seed=seed)
         (folder / "fleet" / f"more-{seed}").mkdir()
@@ -155,7 +125,7 @@ def test_the_driver_killed_at_twenty_moments(folder):
     for number, moment in enumerate(moments):
         shutil.rmtree(folder / "out")
         process = start(folder)
-        while process.poll() is None and len(seen_in(folder)) < moment:
+        while process.poll() is None and len(finished(folder)) < moment:
             time.sleep(0.005)
         if number % 2:
             process.kill()
@@ -163,7 +133,7 @@ def test_the_driver_killed_at_twenty_moments(folder):
             os.killpg(process.pid, signal.SIGKILL)
         deaths += process.wait(timeout=60) == -signal.SIGKILL
         if number % 5:
-            run_here(folder / "pipeline.toml")
+            run_pipeline(folder)
         else:
             assert start(folder).wait(timeout=120) == 4
         assert files(folder) == wanted, f"killed when {moment} of {len(wanted)} files were there"

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 import kfast
+import kfast.spark
 from tests.support.sharded import without_session
 
 pytestmark = pytest.mark.spark
@@ -17,8 +18,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def dataset(tmp_path, monkeypatch):
     """Give a folder of shards, whose tasks run here."""
-    import kfast.spark
-
     without_session(monkeypatch)
     state = kfast.generate(brokers=5, partitions=60, topics=6, seed=1)
     kfast.spark.split(state, tmp_path / "in", shards=3)
@@ -35,8 +34,6 @@ def hold(output, dataset, held) -> None:
 
 
 def test_another_run_is_kept_out_until_the_first_ends_or_is_killed(dataset, tmp_path):
-    import kfast.spark
-
     out = tmp_path / "out"
     context = multiprocessing.get_context("spawn")
     held = context.Event()
@@ -64,8 +61,6 @@ def test_another_run_is_kept_out_until_the_first_ends_or_is_killed(dataset, tmp_
     ],
 )
 def test_wrong_arguments_are_told_before_anything_is_written(dataset, tmp_path, arguments, told):
-    import kfast.spark
-
     (tmp_path / "file").touch()
     before = sorted(tmp_path.rglob("*"))
     output = tmp_path / arguments.pop("output", "out")
@@ -76,20 +71,19 @@ def test_wrong_arguments_are_told_before_anything_is_written(dataset, tmp_path, 
 
 def test_tasks_of_a_run_that_has_ended_write_nothing(dataset, tmp_path):
     """Tasks on other machines can outlive the driver that was killed."""
-    from kfast.spark.dataset import check_turn, empty_folder, output_folder
+    from kfast.spark.dataset import check_token, empty_folder, output_folder
 
     with output_folder(tmp_path / "out", dataset) as folder:
         old = empty_folder(folder)
-        check_turn(str(folder), old)
+        check_token(str(folder), old)
     with output_folder(tmp_path / "out", dataset) as folder:
-        check_turn(str(folder), empty_folder(folder))
+        check_token(str(folder), empty_folder(folder))
         with pytest.raises(kfast.InputError, match="was taken by another run"):
-            check_turn(str(folder), old)
+            check_token(str(folder), old)
 
 
 @pytest.mark.parametrize("where", ["tasks", "end"])
 def test_a_run_that_ends_with_an_error_leaves_no_dataset(dataset, tmp_path, monkeypatch, where):
-    import kfast.spark
     from kfast.spark import sharded
 
     out = tmp_path / "out"
@@ -101,7 +95,7 @@ def test_a_run_that_ends_with_an_error_leaves_no_dataset(dataset, tmp_path, monk
     def fails(*_):
         raise OSError("the disk is full")
 
-    name = {"tasks": "run_hand", "end": "_join_errors"}[where]
+    name = {"tasks": "run_share", "end": "_join_errors"}[where]
     with monkeypatch.context() as patched:
         patched.setattr(sharded, name, fails)
         with pytest.raises(OSError, match="the disk is full"):

@@ -17,7 +17,7 @@ import kfast
 import kfast_command
 from kfast.cli import pipeline as command
 from kfast.cli.app import commands
-from tests.support.spark_session import SETTINGS, need_java, set_environment
+from tests.support.spark_session import SETTINGS, set_environment
 
 pytestmark = pytest.mark.spark
 CONFIG = """
@@ -40,7 +40,6 @@ arguments = {k = 2, n = 50, seed = 4}
 @pytest.fixture
 def folder(tmp_path):
     """A fleet of two clusters with two snapshots each, and one export that is damaged."""
-    need_java()
     for seed, name in enumerate(("east", "west")):
         (tmp_path / "fleet" / name).mkdir(parents=True)
         for time in ("20261120T0600", "20261121T0600"):
@@ -172,31 +171,31 @@ def test_wrong_configurations_are_told(folder, old, new, message):
 
 def test_an_export_that_is_replaced_or_moved_while_it_is_read(folder, monkeypatch):
     """No manifest says that results are of other bytes; results of what was moved away stay."""
-    from kfast.spark import snapshots
+    from kfast.spark import pipeline
 
     config = command.read_config(folder / "pipeline.toml")
     job = command._job(config, folder)
     source = folder / "fleet" / "east" / "20261120T0600.arrow"
     place = folder / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
     later = (folder / "fleet" / "east" / "20261121T0600.arrow").read_bytes()
-    make = snapshots._make
+    make = pipeline._make
 
     def replaced(*arguments):
         source.write_bytes(later)
         return make(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(snapshots, "_make", replaced)
-        row = snapshots.run_snapshot(job, str(source))
+        patched.setattr(pipeline, "_make", replaced)
+        row = pipeline.run_snapshot(job, str(source))
     assert "was replaced while it was read; the next run reads it again" in row["error"]
     assert not place.exists()
-    row = snapshots.run_snapshot(job, str(source))
+    row = pipeline.run_snapshot(job, str(source))
     assert (row["error"], row["fresh"]) == (None, True)
     before = files(folder)
     source.unlink()
-    assert snapshots.run_snapshot(job, str(source)) == row | {"fresh": False}
+    assert pipeline.run_snapshot(job, str(source)) == row | {"fresh": False}
     assert files(folder) == before
-    row = snapshots.run_snapshot(job, str(source.with_name("20261119T0600.arrow")))
+    row = pipeline.run_snapshot(job, str(source.with_name("20261119T0600.arrow")))
     assert row["error"].endswith("20261119T0600.arrow: is not there any more")
     assert files(folder) == before
 
@@ -218,7 +217,7 @@ def test_places_that_cannot_be_are_refused_before_spark_starts(folder, change, s
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"null", b"\xff\xfe", b'{"cluster": "\xff"}'])
 def test_a_damaged_manifest_is_none(folder, junk):
-    from kfast.spark.snapshots import run_snapshot
+    from kfast.spark.pipeline import run_snapshot
 
     job = command._job(command.read_config(folder / "pipeline.toml"), folder)
     source = str(folder / "fleet" / "east" / "20261120T0600.arrow")

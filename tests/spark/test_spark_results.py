@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kfast
+import kfast.spark
 from tests.conftest import ROOT
 from tests.journal.test_results import BY_NAME, NAMES, SPARK, check_schema, cluster, named
 
@@ -20,8 +21,6 @@ READ_BACK = ("sharded.requests", "sharded.transitions", "sharded.elections")
 @pytest.fixture(scope="module")
 def results(spark, tmp_path_factory):
     """DataFrames, and tables that are made of some, by name."""
-    import kfast.spark
-
     state, folder = cluster(), tmp_path_factory.mktemp("results")
     every = kfast.every_broker(state)
     (folder / "exports").mkdir()
@@ -50,8 +49,6 @@ def results(spark, tmp_path_factory):
 
 def sharded(spark, state, folder):
     """Events of a cluster in three files, one of each kind of answer."""
-    import kfast.spark
-
     kfast.spark.split(state, folder / "shards", shards=3)
     return kfast.spark.fail(
         spark, folder / "shards", output=folder / "out", journal="full", events=[
@@ -63,14 +60,12 @@ def sharded(spark, state, folder):
 
 def pipeline(spark, folder):
     """What the pipeline reports, and what it writes."""
-    from kfast.spark.fleets import Exports
-    from kfast.spark.pipeline import run_pipeline
-    from kfast.spark.snapshots import Job
-    from kfast.spark.tallies import Alert, Sweep
+    from kfast.spark.fleets import ExportReader
+    from kfast.spark.pipeline import Alert, Job, Sweep, run_pipeline
 
     alert = Alert("offline>=0", "offline", np.greater_equal, 0)
     sweeps = (Sweep("racks", "every_rack", (alert,)),)
-    job = Job(Exports({}, "brokers.csv"), sweeps, str(folder / "results"))
+    job = Job(ExportReader({}, "brokers.csv"), sweeps, str(folder / "results"))
     tables = {"pipeline": run_pipeline(spark, folder / "exports", job)}
     for name in ("summaries", "alerts"):
         path, = (folder / "results" / name).rglob("*.parquet")
@@ -87,12 +82,14 @@ def test_every_result_of_spark_is_made(results):
 
 def test_a_frame_has_the_types_that_the_schema_says(results):
     """The same names, order, types and nullability; and no null where there may be none."""
-    from kfast.spark.columns import sourced, spark_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from kfast.spark.frames import sourced
 
     for name, frame in results[0].items():
         expected = BY_NAME[name.removeprefix("source ")].schema
         expected = sourced(expected) if name.startswith("source ") else expected
-        types = spark_schema(expected)
+        types = from_arrow_schema(expected)
         if name in READ_BACK:
             assert frame.schema.fieldNames() == types.fieldNames()
             assert all(field.nullable for field in frame.schema)

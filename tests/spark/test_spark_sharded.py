@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kfast
+import kfast.spark
 from kfast.io import SourceTables, read_tables, write
 from kfast.state.census import take_census
 from tests.support.sharded import (
@@ -66,8 +67,6 @@ def cluster():
     [(1, 1, "zk-3.9"), (7, 2, "zk-3.9"), (16, 16, "zk-3.9"), (7, 7, "zk-2.4"), (5, 2, "zk-1.0")],
 )
 def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profile):
-    import kfast.spark
-
     if shards == tasks:
         kfast.spark.split(cluster, tmp_path / "in", shards=shards)
     else:
@@ -95,8 +94,6 @@ def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profil
 
 
 def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp_path):
-    import kfast.spark
-
     split(cluster, tmp_path / "in", 5)
     first = kfast.spark.fail(spark, tmp_path / "in", broker_ids=[3, 4], output=tmp_path / "one")
     events = [("on_broker_startup", [3]), ("on_broker_failure", [1, 6])]
@@ -125,8 +122,6 @@ def test_the_new_state_is_a_dataset_and_full_keeps_every_row(spark, cluster, tmp
 @pytest.mark.parametrize("form", ["parquet-flat", "parquet"])
 def test_a_cluster_is_split_into_whole_topics(tmp_path, form):
     """Also one whose rows are in no order, and one that has lost topics."""
-    import kfast.spark
-
     state = kfast.generate(brokers=7, partitions=300, topics=12, seed=2)
     tables = state.to_tables()
     order = pa.array(range(299, -1, -1))
@@ -153,8 +148,6 @@ def test_a_cluster_is_split_into_whole_topics(tmp_path, form):
 
 def test_an_election_of_all_fails_for_a_partition_of_another_shard(spark, tmp_path):
     """Section 6.8, `filter` raises; and not when the partition has got a leader in the meantime."""
-    import kfast.spark
-
     state = kfast.generate(brokers=7, partitions=210, topics=21, seed=4)
     controller = kfast.Controller(state)
     controller.on_controller_failover()
@@ -181,8 +174,6 @@ def test_an_election_of_all_fails_for_a_partition_of_another_shard(spark, tmp_pa
 
 def test_a_reassignment_in_another_shard_halts_a_rebalance(spark, tmp_path):
     """Kafka 2.4 rebalances nothing while any partition of the cluster is being reassigned."""
-    import kfast.spark
-
     state = kfast.generate(brokers=7, partitions=210, topics=21, seed=5)
     controller = kfast.Controller(state, profile="zk-2.4")
     controller.on_controller_failover()
@@ -206,8 +197,6 @@ def test_a_reassignment_in_another_shard_halts_a_rebalance(spark, tmp_path):
 
 def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path):
     """Where `_cluster.arrow` says what is common, shards are looked at only once."""
-    import kfast.spark
-
     files = kfast.spark.split(cluster, tmp_path / "in", shards=2)
     shutil.copy(files[0], tmp_path / "in" / "zzz.parquet")
     with pytest.raises(kfast.InputError, match=r"stands in .*0\.parquet and in .*zzz\.parquet"):
@@ -217,8 +206,6 @@ def test_a_topic_in_two_shards_is_found_at_the_end_too(spark, cluster, tmp_path)
 
 def test_files_that_list_no_brokers_are_taken_together(spark, tmp_path):
     """Describe texts: a broker that seems down in one file is up where another shows it in sync."""
-    import kfast.spark
-
     state = kfast.generate(brokers=6, partitions=60, topics=6, seed=3)
     texts = tmp_path / "in"
     texts.mkdir()
@@ -237,8 +224,6 @@ def test_files_that_list_no_brokers_are_taken_together(spark, tmp_path):
 
 
 def test_what_cannot_be_is_refused_before_anything_runs(spark, cluster, tmp_path):
-    import kfast.spark
-
     split(cluster, tmp_path / "in", 2)
     (tmp_path / "busy").mkdir()
     (tmp_path / "busy" / "notes.txt").write_text("mine")
@@ -281,7 +266,7 @@ def test_brokers_of_texts_are_up_as_in_one_text_of_all(tmp_path):
         for name in names:
             (tmp_path / name).write_text(texts[name])
             looked.append(dataset._look(str(tmp_path / name)))
-        merged = dataset._merge_brokers(pa.Table.from_batches(looked))
+        merged = dataset._merge_brokers(looked)
         whole = read_tables(("all", "".join(texts.values()).encode())).brokers
         assert merged.to_pylist() == whole.to_pylist()
         assert whole["registered"].to_pylist() == [True, True, False, True]
@@ -294,8 +279,8 @@ def test_shards_of_different_clusters_are_refused(cluster, tmp_path):
     files = sorted((tmp_path / "in").iterdir())
 
     def look():
-        looked = pa.Table.from_batches([dataset._look(str(name)) for name in files])
-        dataset.check_topics([str(name) for name in files], looked["topics"].to_pylist())
+        looked = [dataset._look(str(name)) for name in files]
+        dataset.check_topics([str(name) for name in files], [one.topics for one in looked])
         dataset._merge_clusters(looked)
         return dataset._merge_brokers(looked)
 

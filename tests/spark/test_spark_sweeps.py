@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import kfast
+import kfast.spark
 from tests.support.deadly import Deadly
-from tests.support.spark_session import need_java
 from tests.support.worker_memory import workers_with
 
 pytestmark = pytest.mark.spark
@@ -45,8 +45,6 @@ def rows(frame):
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 16, None])
 def test_the_rows_are_those_of_one_machine(spark, cluster, tasks):
-    import kfast.spark
-
     scenarios = kfast.random_brokers(cluster, k=3, n=5000, seed=6)
     wanted = kfast.sweep(cluster, scenarios).combine_chunks()
     seen = rows(kfast.spark.sweep(spark, cluster, scenarios, tasks=tasks))
@@ -56,7 +54,6 @@ def test_the_rows_are_those_of_one_machine(spark, cluster, tasks):
 @pytest.mark.parametrize(("most", "own"), [(13, 50), (500, 16_384), (10_000, 1000)])
 def test_batches_of_any_size_have_the_same_rows(spark, cluster, monkeypatch, most, own):
     """Spark's limit cuts what comes to the driver, kfast's own what goes to the JVM."""
-    import kfast.spark
     from kfast.spark import sweeps
 
     scenarios = kfast.random_brokers(cluster, k=3, n=1300, seed=8)
@@ -73,11 +70,10 @@ def test_batches_of_any_size_have_the_same_rows(spark, cluster, monkeypatch, mos
 
 @pytest.mark.parametrize("own", [50, 700, 1000, 16_384])
 def test_batches_are_merged_to_their_size(own):
-    need_java()
-    from kfast.spark.ranges import merged
+    from kfast.spark.sweep_tasks import merge_batches
 
     rows = pa.table({"n": range(2301)})
-    batches = list(merged(rows.to_batches(max_chunksize=500), own))
+    batches = list(merge_batches(rows.to_batches(max_chunksize=500), own))
     assert pa.Table.from_batches(batches).equals(rows)
     assert max(batch.num_rows for batch in batches) <= own
     assert len(batches) == {50: 47, 700: 5, 1000: 3, 16_384: 1}[own]
@@ -85,8 +81,6 @@ def test_batches_are_merged_to_their_size(own):
 
 @pytest.mark.parametrize("vectors", [None, "words"])
 def test_slices_counts_and_vectors_are_passed_on(spark, cluster, vectors):
-    import kfast.spark
-
     scenarios = kfast.every_broker(cluster, k=2).slice(3, 40)
     wanted = kfast.sweep(cluster, scenarios, counts=["unclean", "offline"])
     plan = kfast.prepare_sweep(cluster)
@@ -98,11 +92,10 @@ def test_slices_counts_and_vectors_are_passed_on(spark, cluster, vectors):
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 16, None])
 def test_partitions_and_brokers_are_counted_as_on_one_machine(spark, cluster, monkeypatch, tasks):
-    import kfast.spark
-    from kfast.spark import details
+    from kfast.spark import sweeps
 
-    monkeypatch.setattr(details, "BLOCK_PARTITIONS", 1000)
-    monkeypatch.setattr(details, "BLOCK_BROKERS", 5)
+    monkeypatch.setattr(sweeps, "BLOCK_PARTITIONS", 1000)
+    monkeypatch.setattr(sweeps, "BLOCK_BROKERS", 5)
     scenarios = kfast.independent_brokers(cluster, 0.3, 3000, seed=4).slice(1, 2901)
     wanted = kfast.sweep_partitions(cluster, scenarios)
     wanted = wanted.set_column(0, "topic", wanted["topic"].cast(pa.string()))
@@ -115,8 +108,6 @@ def test_partitions_and_brokers_are_counted_as_on_one_machine(spark, cluster, mo
 
 
 def test_details_of_no_scenario_and_of_no_partition_are_there(spark, cluster):
-    import kfast.spark
-
     none = kfast.every_broker(cluster).slice(0, 0)
     wanted = kfast.sweep_brokers(cluster, none)
     assert same(kfast.spark.sweep_brokers(spark, cluster, none).toArrow(), wanted, ["broker_id"])
@@ -129,8 +120,6 @@ def test_details_of_no_scenario_and_of_no_partition_are_there(spark, cluster):
 
 
 def test_a_path_is_read_and_scenarios_are_rows(spark, cluster, tmp_path):
-    import kfast.spark
-
     path = tmp_path / "cluster.arrow"
     kfast.write(cluster, path)
     frame = kfast.spark.sweep(spark, path, lambda state: kfast.every_rack(state))
@@ -143,7 +132,6 @@ def test_a_path_is_read_and_scenarios_are_rows(spark, cluster, tmp_path):
 
 
 def test_a_worker_killed_in_mid_task_changes_nothing(spark, cluster, tmp_path, monkeypatch):
-    import kfast.spark
     from kfast.spark import sweeps
 
     plain = kfast.random_brokers(cluster, k=2, n=12_000, seed=9)
@@ -159,8 +147,6 @@ def test_a_worker_killed_in_mid_task_changes_nothing(spark, cluster, tmp_path, m
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_a_worker_needs_little_memory_beside_what_all_share(spark):
-    import kfast.spark
-
     state = kfast.generate(brokers=300, partitions=300_000, racks=3, seed=1)
     scenarios = kfast.random_brokers(state, k=3, n=20_000, seed=1)
     plan = kfast.prepare_sweep(state)
@@ -179,18 +165,14 @@ def test_a_worker_needs_little_memory_beside_what_all_share(spark):
      (("every_broker", {"k": 2}), lambda state: kfast.every_broker(state, k=2))],
 )
 def test_a_sweep_takes_the_questions_of_a_fleet(cluster, question, make):
-    """Without a session: what they are asked of is all that `plan_of` gives."""
-    need_java()
-    from kfast.spark.sweeps import plan_of
+    """Without a session: what they are asked of is all that `_prepare` gives."""
+    from kfast.spark.sweeps import _prepare
 
-    _, scenarios = plan_of(cluster, question, None)
+    _, scenarios = _prepare(cluster, question, None)
     assert scenarios.to_table().equals(make(cluster).to_table())
 
 
 def test_wrong_arguments_are_named_before_anything_runs(cluster):
-    need_java()
-    import kfast.spark
-
     scenarios = kfast.every_broker(cluster)
     for ask in (kfast.spark.sweep, kfast.spark.sweep_partitions, kfast.spark.sweep_brokers):
         for message, arguments in (
@@ -211,8 +193,6 @@ def test_wrong_arguments_are_named_before_anything_runs(cluster):
 
 
 def test_what_cannot_be_is_refused(spark, cluster):
-    import kfast.spark
-
     scenarios = kfast.every_broker(cluster)
     other = kfast.generate(brokers=3, partitions=5)
     for message, arguments in (
@@ -236,7 +216,6 @@ def test_what_cannot_be_is_refused(spark, cluster):
      ("local-cluster[2,1,1024]", False, ASKED), ("yarn", True, ASKED), ("", False, ASKED)],
 )
 def test_a_job_counts_cores_where_the_master_does_not_say(monkeypatch, master, remote, cores):
-    need_java()
     from kfast.spark import sweeps
 
     class Session:

@@ -8,6 +8,7 @@ from inspect import Parameter
 import pytest
 
 import kfast
+import kfast.spark
 from kfast.analysis.broker_failure import fail_brokers
 
 pytestmark = pytest.mark.spark
@@ -41,8 +42,6 @@ def parameters(name, function):
 def spark_functions():
     """All functions of `kfast.spark`."""
     pytest.importorskip("pyspark", reason="kfast.spark needs PySpark")
-    import kfast.spark
-
     return {
         name: getattr(kfast.spark, name) for name in kfast.spark.__all__
         if inspect.isfunction(getattr(kfast.spark, name))

@@ -14,7 +14,6 @@ import pytest
 import kfast
 from tests.conftest import ROOT
 from tests.support.other_python import other_kfast, python_with
-from tests.support.spark_session import need_java
 
 pytestmark = pytest.mark.spark
 
@@ -27,24 +26,23 @@ LAZY = ("sweep", "sweep_brokers", "scenario_rows", "fleet", "elect")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    need_java()
     return tmp_path_factory.mktemp("pythons")
 
 
-def run_driver(program, folder):
-    """What each call of the driver says, where workers run a program."""
-    folder.mkdir()
-    environ = os.environ | {"PYSPARK_PYTHON": str(program), "PYTHONPATH": str(ROOT)}
+def test_a_python_without_kfast_is_named_and_what_to_do(folder):
+    environ = os.environ | {"PYSPARK_PYTHON": str(python_with(folder)), "PYTHONPATH": str(ROOT)}
+    place = folder / "without"
+    place.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.workers_driver", str(folder)],
-        cwd=folder, env=environ, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-m", "tests.support.workers_driver", str(place)],
+        cwd=place, env=environ, capture_output=True, text=True, timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads((folder / "errors.json").read_text())
-
-
-def check_lines(errors, line):
-    """Every call has the line, those that run a job themselves nothing else."""
+    errors = json.loads((place / "errors.json").read_text())
+    line = (
+        rf"the Python of Spark's workers \(.*python.* on .*\) cannot import kfast: No module named "
+        rf"'kfast'; install kfast {re.escape(kfast.__version__)} there .* PYSPARK_PYTHON before .*"
+    )
     for name in EAGER:
         kind, text = errors[name]
         assert kind == "KfastError", text
@@ -53,32 +51,8 @@ def check_lines(errors, line):
         kind, text = errors[name]
         assert kind == "PythonException", text
         assert any(re.search(line, part) for part in text.splitlines()), name
-
-
-def test_a_python_without_kfast_is_named_and_what_to_do(folder):
-    program = python_with(folder)
-    errors = run_driver(program, folder / "without")
-    check_lines(errors, (
-        rf"the Python of Spark's workers \(.*python.* on .*\) cannot import kfast: No module named "
-        rf"'kfast'; install kfast {re.escape(kfast.__version__)} there .* PYSPARK_PYTHON before .*"
-    ))
     # Spark looks for formats in the Python of the workers, and asks nobody else.
     assert "DATA_SOURCE_NOT_FOUND" in errors["source"][1]
-
-
-def test_another_version_is_refused(folder):
-    """It may make its scenarios in another order: rows of other brokers, without an error."""
-    place = other_kfast(
-        folder / "older", "__init__.py", f'__version__ = "{kfast.__version__}"',
-        '__version__ = "0.0.9"',
-    )
-    errors = run_driver(python_with(folder, place), folder / "other")
-    check_lines(errors, (
-        r"the Python of Spark's workers \(.* on .*\) has kfast 0\.0\.9 \(build [0-9a-f]{16}\), the "
-        rf"driver kfast {re.escape(kfast.__version__)} \(build {kfast.build_digest()}\), and their "
-        r"rows may differ; install .* PYSPARK_PYTHON .*"
-    ))
-    assert "source" not in errors, "the source lives in the Python of the workers alone"
 
 
 def unpickle(program, packed):
@@ -92,6 +66,22 @@ def packed(thing):
     from pyspark import cloudpickle
 
     return cloudpickle.dumps(thing)
+
+
+def test_another_version_is_refused(folder):
+    """It may make its scenarios in another order: rows of other brokers, without an error."""
+    from kfast.spark.workers import for_workers
+
+    place = other_kfast(
+        folder / "older", "__init__.py", f'__version__ = "{kfast.__version__}"',
+        '__version__ = "0.0.9"',
+    )
+    line = unpickle(python_with(folder, place), packed(for_workers(partial(sum, [1, 2]))))
+    assert re.fullmatch((
+        r"kfast\.errors\.KfastError: the Python of Spark's workers \(.* on .*\) has kfast 0\.0\.9 "
+        rf"\(build [0-9a-f]{{16}}\), the driver kfast {re.escape(kfast.__version__)} \(build "
+        rf"{kfast.build_digest()}\), and their rows may differ; install .* PYSPARK_PYTHON .*"
+    ), line)
 
 
 def test_the_same_version_of_another_build_is_refused(folder):
@@ -133,7 +123,6 @@ def test_readers_of_the_data_source_are_refused_too(folder):
     """Executors may run another machine's Python than the one that planned the query."""
     from kfast.spark.source import KfastSource
 
-    need_java()
     source = KfastSource({"brokers": "5", "partitions": "20"})
     program = python_with(folder)
     for sent in (source, source.reader(source.schema())):
@@ -143,7 +132,6 @@ def test_readers_of_the_data_source_are_refused_too(folder):
 
 
 def test_what_is_packed_is_what_it_was():
-    need_java()
     import pickle
 
     from kfast.spark.source import KfastSource

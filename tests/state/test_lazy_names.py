@@ -124,7 +124,7 @@ def test_a_task_of_a_sweep_loads_neither_pandas_nor_the_controller():
     said = run(
         "import sys, pickle\n"
         "import numpy as np\n"
-        "import kfast.spark.ranges, kfast.spark.tasks\n"
+        "import kfast.spark.sweep_tasks, kfast.spark.workers\n"
         "from kfast.sweeps.scenarios import Combinations\n"
         "from kfast.sweeps.sweep_counts import SWEEP_COUNTS, SweepWork\n"
         "from kfast.sweeps.failover_order import FailoverOrder\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -21,26 +22,15 @@ ANNOUNCEMENT = "announce the live brokers"
 # --- shards in this process --------------------------------------------------------------------
 
 
-class Gathered:
-    """What `over_hands` gives, made at once."""
-
-    def __init__(self, n, run, wanted):
-        batches = [batch for number in range(n) for batch in run(number)]
-        self.table = pa.Table.from_batches(batches, wanted)
-
-    def toArrow(self) -> pa.Table:  # noqa: N802 - PySpark's name
-        """All rows."""
-        return self.table
-
-
 def without_session(monkeypatch) -> None:
-    """Let hands run one after the other where they would be Spark's tasks."""
+    """Let functions run one after the other where they would be Spark's tasks."""
     from kfast.spark import dataset, sharded
 
+    def gather(spark, n, run):
+        return pickle.loads(pickle.dumps([run(task) for task in range(n)]))
+
     for module in (dataset, sharded):
-        monkeypatch.setattr(
-            module, "over_hands", lambda spark, n, run, wanted: Gathered(n, run, wanted)
-        )
+        monkeypatch.setattr(module, "gather", gather)
 
 
 def split(state: kfast.ClusterState, folder, shards: int) -> None:

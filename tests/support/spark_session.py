@@ -25,6 +25,10 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+CONNECT = "KFAST_TEST_CONNECT"
+"""Environment variable: sessions are those of a local Connect server."""
+
+NOT_FOR_CONNECT = ("spark.driver.bindAddress", "spark.driver.host")
 
 
 def java_version() -> int:
@@ -57,3 +61,19 @@ def set_environment(environ) -> None:
     environ["PYSPARK_PYTHON"] = sys.executable
     environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *environ.get("PYTHONPATH", "").split()])
     environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def start(master: str):
+    """A session with the settings of tests, on a local server where the environment says so."""
+    from pyspark.sql import SparkSession
+
+    connect = CONNECT in os.environ
+    builder = SparkSession.builder.remote("local[2]") if connect else (
+        SparkSession.builder.master(master)
+    )
+    for name, value in SETTINGS.items():
+        if not connect or name not in NOT_FOR_CONNECT:
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    assert ("connect" in type(session).__module__) == connect
+    return session

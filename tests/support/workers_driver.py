@@ -16,15 +16,10 @@ from tests.support import spark_session
 
 
 def main(folder: Path) -> None:
-    from pyspark.sql import SparkSession
-
     import kfast.spark
     from kfast.spark.functions import elect
 
-    builder = SparkSession.builder.master("local[1]")
-    for name, value in spark_session.SETTINGS.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = spark_session.start("local[1]")
     state = kfast.generate(brokers=5, partitions=40, topics=4, seed=1)
     kfast.spark.split(state, folder / "in", shards=2)
     every = kfast.every_broker(state)

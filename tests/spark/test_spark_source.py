@@ -1,4 +1,4 @@
-"""One export or made-up cluster by many tasks: the rows and errors of one; without a session."""
+"""The data source: the rows and errors of one machine, by any number of tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import kfast
 from kfast.io import read_tables
 from kfast.io.arrow import embed
-from tests.support.spark_session import need_java
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -63,13 +63,18 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def small(monkeypatch):
     """Make tasks and batches so small that these files are worth many."""
-    need_java()
-    from kfast.spark import columns, made_source, portions
+    from kfast.spark import frames, source
 
-    monkeypatch.setattr(portions, "TASK_SECONDS", 1e-5)
-    monkeypatch.setattr(portions, "KEY_ROWS", 50)
-    for module in (columns, made_source, portions):
+    monkeypatch.setattr(source, "TASK_SECONDS", 1e-5)
+    monkeypatch.setattr(source, "KEY_ROWS", 50)
+    for module in (frames, source):
         monkeypatch.setattr(module, "BATCH_ROWS", 90)
+
+
+def cluster_table(state, name):
+    from kfast.spark.frames import row_tables
+
+    return pa.concat_tables(row_tables(state, name))
 
 
 def reader_of(options, schema=None):
@@ -84,7 +89,7 @@ def read_all(options) -> tuple[list[list], pa.Table]:
     reader = reader_of(options)
     dealt = reader.partitions()
     batches = [batch for one in dealt for batch in reader.read(one)]
-    return [one.value for one in dealt], pa.Table.from_batches(batches)
+    return [one.value for one in dealt], pa.Table.from_batches(batches, reader.wanted)
 
 
 def in_order(table: pa.Table) -> pa.Table:
@@ -95,8 +100,6 @@ def in_order(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("table", ["partitions", "replicas"])
 def test_many_tasks_give_the_rows_of_one(folder, small, name, table):
-    from kfast.spark.columns import cluster_table
-
     whole = in_order(cluster_table(kfast.read(folder / name), table))
     assert whole.num_rows > 0
     for tasks in (1, 2, 7, 16):
@@ -104,7 +107,7 @@ def test_many_tasks_give_the_rows_of_one(folder, small, name, table):
         dealt, rows = read_all(options)
         assert len(dealt) == (tasks if name in IN_ORDER else 1)
         by_rows = name in IN_ORDER and tasks > 1
-        assert all(part.rows == (900 if by_rows else -1) for hand in dealt for part in hand)
+        assert all((part.stop >= 0) == by_rows for hand in dealt for part in hand)
         assert in_order(rows.drop_columns("source")).equals(whole)
         assert pc.unique(rows["source"]).to_pylist() == [str(folder / name)]
 
@@ -112,7 +115,7 @@ def test_many_tasks_give_the_rows_of_one(folder, small, name, table):
 def test_files_and_parts_of_them_share_the_tasks(folder, small):
     dealt, rows = read_all({"path": folder, "tasks": 2})
     assert len(dealt) == 2
-    assert all(part.rows == -1 for hand in dealt for part in hand), "there are files enough"
+    assert all(part.stop < 0 for hand in dealt for part in hand), "there are files enough"
     assert rows.num_rows == 900 * len(FORMS)
     dealt, rows = read_all({"path": folder / "*.arrow"})
     assert rows.num_rows == 900 * 5
@@ -122,10 +125,9 @@ def test_files_and_parts_of_them_share_the_tasks(folder, small):
 
 
 def test_small_files_are_not_split(folder):
-    need_java()
     dealt, _ = read_all({"path": folder})
     assert [len(hand) for hand in dealt] == [1] * len(FORMS)
-    assert all(part.of == 1 for hand in dealt for part in hand)
+    assert all(part.stop < 0 for hand in dealt for part in hand)
 
 
 def _set(table, name, row, value):
@@ -155,8 +157,6 @@ def _as_arrow(table) -> bytes:
 @pytest.mark.parametrize("name", ["one.arrow", "bare.parquet", "a.txt"])
 def test_brokers_can_be_added_to_a_file_of_many_tasks(folder, small, tmp_path, name):
     """And one that any row of the file names is refused, in the words of `kfast.read`."""
-    from kfast.spark.columns import cluster_table
-
     path = folder / name
     if name == "bare.parquet":
         path = tmp_path / name
@@ -243,11 +243,11 @@ def test_damage_is_refused_or_read_as_by_one_task(folder, small, tmp_path, name)
     assert "refused" in found
 
 
-@pytest.mark.parametrize("table", ["partitions", "replicas", "topics", "brokers", "cluster"])
+@pytest.mark.parametrize(
+    "table", ["partitions", "replicas", "topics", "brokers", "cluster", "assumptions"]
+)
 @pytest.mark.parametrize("topic_sizes", ["equal", "zipf"])
 def test_a_made_up_cluster_is_the_same_by_any_number_of_tasks(small, table, topic_sizes):
-    from kfast.spark.columns import cluster_table
-
     cluster = {
         "brokers": 9, "partitions": 700, "topics": 33, "racks": 3, "topic_sizes": topic_sizes,
         "unclean_topics": 0.3, "placement": "uniform" if topic_sizes == "zipf" else "kafka",
@@ -297,3 +297,171 @@ def test_only_the_columns_of_a_given_schema_are_read(folder, small):
     ):
         with pytest.raises(kfast.ArgumentError, match=words):
             reader_of({"path": folder}, wrong)
+
+# --- scenarios ---------------------------------------------------------------------------------
+
+EXPORT = str(ROOT / "bench_data" / "describe.txt")
+
+
+def listed(table):
+    keys = [("source", "ascending"), ("scenario", "ascending"), ("broker", "ascending")]
+    return table.sort_by(keys).to_pydict()
+
+
+def wanted(source, scenarios):
+    table = scenarios.to_table()
+    sources = pa.repeat(pa.scalar(source, pa.string()), table.num_rows)
+    return listed(table.add_column(0, "source", sources))
+
+
+@pytest.mark.parametrize("tasks", [None, 1, 7])
+def test_scenarios_of_an_export_are_those_of_one_machine(tasks):
+    brokers_file = str(ROOT / "bench_data" / "brokers.csv")
+    options = {"table": "scenarios", "scenarios": "random_brokers", "k": 3, "n": 500, "seed": 1,
+               "path": EXPORT, "brokers_file": brokers_file}
+    dealt, rows = read_all(options if tasks is None else {**options, "tasks": tasks})
+    assert len(dealt) == (tasks or 1)
+    state = kfast.read(EXPORT, brokers_file=brokers_file)
+    assert listed(rows) == wanted(EXPORT, kfast.random_brokers(state, 3, 500, 1))
+
+
+def test_scenarios_of_a_made_up_cluster_need_its_brokers_only(spark):
+    """Through Spark."""
+    frame = spark.read.format("kfast").options(
+        table="scenarios", scenarios="bursts", share=0.5, n=150_000, seed=9, brokers=30, racks=3,
+        first_broker_id=100,
+    ).load()
+    assert frame.selectExpr("spark_partition_id() as task").distinct().count() == 3
+    state = kfast.generate(
+        brokers=30, partitions=50, racks=3, first_broker_id=100, seed=77
+    )
+    assert listed(frame.toArrow()) == wanted("made up", kfast.bursts(state, 0.5, 150_000, 9))
+
+
+def test_each_of_many_exports_has_its_own_scenarios(tmp_path):
+    parts = []
+    for brokers in (3, 5, 8):
+        state = kfast.generate(brokers=brokers, partitions=40, racks=3, seed=brokers)
+        path = tmp_path / f"{brokers}.arrow"
+        kfast.write(state, path)
+        made = kfast.every_rack_and_broker(state).to_table()
+        parts.append(made.add_column(0, "source", pa.repeat(str(path), made.num_rows)))
+    options = {"table": "scenarios", "scenarios": "every_rack_and_broker", "path": tmp_path}
+    dealt, rows = read_all({**options, "tasks": 2})
+    assert len(dealt) == 2
+    assert listed(rows) == listed(pa.concat_tables(parts))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "option scenarios: found ''; allowed: bursts, every_broker"),
+        ({"scenarios": "every_rack", "k": "2"}, "option k is not one of every_rack, which takes n"),
+        ({"scenarios": "random_brokers", "n": "9"}, "option k, seed is missing: random_brokers"),
+        ({"scenarios": "every_broker", "k": "two"}, "option k: found 'two'; right is a number"),
+        ({"scenarios": "every_broker", "clusters": "2"}, "option clusters is not one for made-up"),
+        ({"scenarios": "every_broker", "path": EXPORT, "racks": "2"}, "option racks is not one"),
+        ({"scenarios": "every_broker", "brokers": "2", "k": "5"}, "k is 5; 2 brokers are"),
+    ],
+)
+def test_wrong_options_of_scenarios_are_refused(options, message):
+    from kfast.spark.source import KfastSource
+
+    with pytest.raises(kfast.ArgumentError, match=message):
+        KfastSource({"table": "scenarios", **options})
+
+
+def test_a_made_up_cluster_needs_brokers_and_a_stream_has_no_scenarios():
+    from kfast.spark.source import KfastSource
+
+    options = {"table": "scenarios", "scenarios": "every_broker"}
+    with pytest.raises(kfast.ArgumentError, match="option brokers is missing: give a path, or"):
+        KfastSource(options)
+    source = KfastSource({**options, "brokers": "3"})
+    with pytest.raises(kfast.ArgumentError, match="scenarios do not arrive"):
+        source.streamReader(source.schema()).initialOffset()
+
+# --- other tables and options ------------------------------------------------------------------
+
+
+def test_replicas_are_rows_of_the_lists(folder):
+    rows = read_all({"path": folder / "one.arrow", "table": "replicas"})[1].to_pylist()
+    found = {(r["topic"], r["partition"], r["place"]): (r["broker_id"], r["leads"], r["in_sync"])
+             for r in rows}
+    wanted = {}
+    for p in kfast.read(folder / "one.arrow").to_tables().partitions.to_pylist():
+        for place, broker in enumerate(p["replicas"]):
+            at = (p["topic"], p["partition"], place)
+            wanted[at] = (broker, broker == p["leader"], broker in p["isr"])
+    assert found == wanted
+
+
+def test_assumptions_are_a_table(folder):
+    rows = read_all({"path": folder / "a.txt", "table": "assumptions"})[1]
+    assert rows["assumption"].to_pylist() == [*kfast.read(folder / "a.txt").assumptions]
+
+
+def test_options_are_those_of_read():
+    brokers_file = ROOT / "bench_data" / "brokers.csv"
+    options = {"path": EXPORT, "brokers_file": brokers_file, "min.insync.replicas": 2}
+    state = kfast.read(
+        EXPORT, brokers_file=brokers_file, defaults={"min.insync.replicas": 2}
+    )
+    rows = read_all({**options, "table": "brokers"})[1]
+    assert rows["broker_id"].to_pylist() == state.broker_id.tolist()
+    assert rows["rack"].to_pylist() == state.rack.to_pylist()
+    [row] = read_all({**options, "table": "cluster"})[1].to_pylist()
+    assert row["default_min_insync_replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"table": "partition", "path": "x"}, "table 'partition' is unknown"),
+        ({"tabel": "topics", "path": "x"}, "option tabel is not one for a path"),
+        ({"paths": '["a","b"]'}, r'paths are given: \["a","b"\]; right is one file, folder'),
+        ({"path": "x", "up": "1,b"}, "option up: found '1,b'"),
+        ({"path": "x", "tasks": "0"}, "option tasks: found '0'"),
+        ({"path": "x", "Min.Insync.Replicas": "two"}, "min.insync.replicas: found 'two'"),
+        ({"path": "x", "delete.topic.enable": "si"}, "delete.topic.enable: found 'si'"),
+        ({"brokers": "3", "partitions": "9", "replication_factor": "4"}, "replication"),
+        ({"brokers": "3"}, "option partitions is missing"),
+        ({"brokers": "3", "partitions": "many"}, "found 'many'; right is a number"),
+        ({"brokers": "3", "partitions": "1", "clusters": "0"}, "integer of at least 1"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    from kfast.spark.source import KfastSource
+
+    with pytest.raises(kfast.ArgumentError, match=message):
+        KfastSource(options)
+
+
+def test_a_path_is_looked_at_when_the_query_runs():
+    from kfast.spark.source import KfastSource
+
+    source = KfastSource({"path": "/nowhere/at/all"})
+    reader = source.reader(source.schema())
+    with pytest.raises(kfast.InputError, match="no file is there"):
+        reader.partitions()
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "message"),
+    [
+        ({"path": "/nowhere/at/all"}, "topic string", "a stream needs a folder; found '/nowhere"),
+        ({"brokers": "3", "partitions": "9"}, "topic string", "a stream needs a folder; found ''"),
+        ({"path": "/"}, "topik string", "column topik of the schema is none of this table"),
+    ],
+)
+def test_a_stream_says_what_is_wrong_when_it_is_asked(options, schema, message):
+    """Not before: PySpark would lose the message."""
+    from pyspark.sql.types import StringType, StructType
+
+    from kfast.spark.source import KfastSource
+
+    wanted = StructType().add(schema.split()[0], StringType())
+    stream = KfastSource(options).streamReader(wanted)
+    for ask in (stream.initialOffset, stream.latestOffset, lambda: stream.read(None)):
+        with pytest.raises(kfast.ArgumentError, match=message):
+            ask()
