@@ -270,116 +270,88 @@ CLUSTER = (
     Column("unclean_elections", "int64", pa.int64(), "leaders chosen outside the ISR so far"),
 )
 
-BROKERS = (
+
+def _along(axes: tuple[str, ...], *columns: Column) -> tuple[Column, ...]:
+    """Columns whose arrays are indexed by the same axes."""
+    return tuple(replace(column, axes=axes) for column in columns)
+
+
+BROKERS = _along(
+    ("broker",),
+    Column("broker_id", "int32", pa.int32(), "Kafka's broker id; the table is sorted by it"),
+    Column("rack", "arrow", pa.string(), "broker.rack", nullable=True),
     Column(
-        "broker_id", "int32", pa.int32(),
-        "Kafka's broker id; the table is sorted by it", axes=("broker",),
+        "registered", "bool", pa.bool_(), "its registration is in the store: live or shutting down"
     ),
-    Column("rack", "arrow", pa.string(), "broker.rack", axes=("broker",), nullable=True),
-    Column(
-        "registered", "bool", pa.bool_(),
-        "its registration is in the store: live or shutting down", axes=("broker",),
-    ),
-    Column("shutting_down", "bool", pa.bool_(), "in controlled shutdown", axes=("broker",)),
-    Column("epoch", "int64", pa.int64(), "registration epoch", axes=("broker",)),
+    Column("shutting_down", "bool", pa.bool_(), "in controlled shutdown"),
+    Column("epoch", "int64", pa.int64(), "registration epoch"),
 )
 
-TOPICS = (
-    Column("topic", "arrow", pa.string(), "name", axes=("topic",)),
+TOPICS = _along(
+    ("topic",),
+    Column("topic", "arrow", pa.string(), "name"),
     Column(
-        "topic_id", "arrow", pa.string(), "22 characters of URL-safe base64",
-        axes=("topic",), nullable=True,
+        "topic_id", "arrow", pa.string(), "22 characters of URL-safe base64", nullable=True
     ),
-    Column("exists", "bool", pa.bool_(), "is among the controller's topics", axes=("topic",)),
+    Column("exists", "bool", pa.bool_(), "is among the controller's topics"),
     Column(
         "unclean_leader_election", "int8", pa.bool_(),
-        "topic override of unclean.leader.election.enable", -1, ("topic",), nullable=True,
+        "topic override of unclean.leader.election.enable", -1, nullable=True,
     ),
     Column(
-        "min_insync_replicas", "int32", pa.int32(),
-        "topic override of min.insync.replicas", -1, ("topic",), nullable=True,
+        "min_insync_replicas", "int32", pa.int32(), "topic override of min.insync.replicas", -1,
+        nullable=True,
     ),
-    Column("queued_for_deletion", "bool", pa.bool_(), "deletion was asked for", axes=("topic",)),
-    Column("deletion_started", "bool", pa.bool_(), "deletion has begun", axes=("topic",)),
-    Column("ineligible", "bool", pa.bool_(), "deletion cannot go on for now", axes=("topic",)),
+    Column("queued_for_deletion", "bool", pa.bool_(), "deletion was asked for"),
+    Column("deletion_started", "bool", pa.bool_(), "deletion has begun"),
+    Column("ineligible", "bool", pa.bool_(), "deletion cannot go on for now"),
 )
 
-PARTITIONS = (
+PARTITIONS = _along(
+    ("partition",),
+    Column("topic_row", "int32", None, "row of the topic; Arrow tables have its name in `topic`"),
+    Column("partition", "int32", pa.int32(), "partition number within the topic"),
     Column(
-        "topic_row", "int32", None,
-        "row of the topic; Arrow tables have its name in `topic`", axes=("partition",),
+        "leader", "int32", pa.int32(), "broker row of the leader; its id in Arrow tables", NO_LEADER
     ),
     Column(
-        "partition", "int32", pa.int32(),
-        "partition number within the topic", axes=("partition",),
+        "leader_epoch", "int32", pa.int32(), "rises by 1 with every new leader or ISR shrink"
+    ),
+    Column("version", "int32", pa.int32(), "version of the stored record"),
+    Column(
+        "controller_epoch", "int32", pa.int32(), "epoch of the controller that wrote the record"
+    ),
+    Column("isr", "mask", _IDS, "slots in sync"),
+    Column("adding", "mask", _IDS, "slots that a reassignment adds"),
+    Column("removing", "mask", _IDS, "slots that a reassignment removes"),
+    Column("offline_dir", "mask", _IDS, "slots whose log directory is offline"),
+    Column("n_replicas", "uint8", None, "how many slots, from the first, are assigned replicas"),
+    Column("n_slots", "uint8", None, "how many slots are in use"),
+    Column(
+        "partition_state", "int8", pa.int8(), "state, a `PartitionState`", PartitionState.NO_ENTRY
     ),
     Column(
-        "leader", "int32", pa.int32(),
-        "broker row of the leader; its id in Arrow tables", NO_LEADER, ("partition",),
-    ),
-    Column(
-        "leader_epoch", "int32", pa.int32(),
-        "rises by 1 with every new leader or ISR shrink", axes=("partition",),
-    ),
-    Column("version", "int32", pa.int32(), "version of the stored record", axes=("partition",)),
-    Column(
-        "controller_epoch", "int32", pa.int32(),
-        "epoch of the controller that wrote the record", axes=("partition",),
-    ),
-    Column("isr", "mask", _IDS, "slots in sync", axes=("partition",)),
-    Column("adding", "mask", _IDS, "slots that a reassignment adds", axes=("partition",)),
-    Column("removing", "mask", _IDS, "slots that a reassignment removes", axes=("partition",)),
-    Column(
-        "offline_dir", "mask", _IDS,
-        "slots whose log directory is offline", axes=("partition",),
-    ),
-    Column(
-        "n_replicas", "uint8", None,
-        "how many slots, from the first, are assigned replicas", axes=("partition",),
-    ),
-    Column("n_slots", "uint8", None, "how many slots are in use", axes=("partition",)),
-    Column(
-        "partition_state", "int8", pa.int8(),
-        "state, a `PartitionState`", PartitionState.NO_ENTRY, ("partition",),
-    ),
-    Column(
-        "flags", "uint8", None,
-        "bits: assigned, has leadership, recovering, being reassigned", axes=("partition",),
+        "flags", "uint8", None, "bits: assigned, has leadership, recovering, being reassigned"
     ),
 )
 
-REPLICAS = (
+REPLICAS = _along(
+    ("partition", "slot"),
     Column(
         "replicas", "broker", _IDS,
-        "broker rows: assigned replicas first, preferred replica in slot 0",
-        -1, ("partition", "slot"), nullable=True,
+        "broker rows: assigned replicas first, preferred replica in slot 0", -1, nullable=True,
     ),
-    Column(
-        "replica_state", "uint8", None,
-        "state, a `ReplicaState`", ReplicaState.NO_ENTRY, ("partition", "slot"),
-    ),
+    Column("replica_state", "uint8", None, "state, a `ReplicaState`", ReplicaState.NO_ENTRY),
 )
 
-FLAG_COLUMNS = (
+FLAG_COLUMNS = _along(
+    ("partition",),
+    Column("has_leadership", "bool", pa.bool_(), "a leadership record is cached"),
+    Column("recovery", "int8", pa.int8(), "leader recovery state: 0 recovered, 1 recovering"),
+    Column("being_reassigned", "bool", pa.bool_(), "a reassignment is under way"),
+    Column("replica_state_broker_ids", "int32", _IDS, "brokers that have a replica state"),
     Column(
-        "has_leadership", "bool", pa.bool_(),
-        "a leadership record is cached", axes=("partition",),
-    ),
-    Column(
-        "recovery", "int8", pa.int8(),
-        "leader recovery state: 0 recovered, 1 recovering", axes=("partition",),
-    ),
-    Column(
-        "being_reassigned", "bool", pa.bool_(),
-        "a reassignment is under way", axes=("partition",),
-    ),
-    Column(
-        "replica_state_broker_ids", "int32", _IDS,
-        "brokers that have a replica state", axes=("partition",),
-    ),
-    Column(
-        "replica_states", "int8", pa.list_(pa.int8()),
-        "their states, a `ReplicaState` each", axes=("partition",),
+        "replica_states", "int8", pa.list_(pa.int8()), "their states, a `ReplicaState` each"
     ),
 )
 """Columns that only the Arrow table of partitions has: made from flags and the replica matrix."""

@@ -23,12 +23,11 @@ from kfast.io.describe_parser import Parsed, Progress, parse
 from kfast.io.source_tables import SourceTables
 from kfast.kernels import describe as kernel
 from kfast.kernels.describe import Key
+from kfast.state.table_columns import distinct_ids
 
 __all__ = ["read_describe"]
 
 BrokerIds: TypeAlias = npt.NDArray[np.int32]
-_MARKED = 1 << 16
-"""Broker ids below this are told apart by marking them, so many at a time."""
 _ID = 2**32 - 1
 """The bits of a broker id that is packed with the row of a partition."""
 _ID_LENGTH = 22
@@ -144,7 +143,7 @@ def _brokers(parsed: Parsed) -> tuple[pa.Table, BrokerIds, BrokerIds]:
     if not led.all():
         up[1] = isr[np.repeat(led, np.diff(parsed.offsets_of(Key.ISR)))]
     named = [up[0], *(parsed.values_of(Key(key)) for key in range(Key.REPLICAS, Key.OFFLINE + 1))]
-    ids, alive = (_distinct(lists) for lists in (named, up))
+    ids, alive = (distinct_ids(lists) for lists in (named, up))
     idle = np.setdiff1d(ids, alive)
     unknown = np.setdiff1d(idle, _not_only_added(parsed, idle)) if idle.size else idle
     down = np.setdiff1d(idle, unknown)
@@ -160,7 +159,7 @@ def _not_only_added(parsed: Parsed, brokers: BrokerIds) -> BrokerIds:
         return brokers
     assigned, added = (_placed(parsed, key, brokers) for key in (Key.REPLICAS, Key.ADDING))
     others = [parsed.values_of(key) for key in (Key.ISR, Key.REMOVING, Key.OFFLINE)]
-    return _distinct([(np.setdiff1d(assigned, added) & _ID).astype(np.int32), *others])
+    return distinct_ids([(np.setdiff1d(assigned, added) & _ID).astype(np.int32), *others])
 
 
 def _placed(parsed: Parsed, key: Key, brokers: BrokerIds) -> npt.NDArray[np.int64]:
@@ -169,15 +168,3 @@ def _placed(parsed: Parsed, key: Key, brokers: BrokerIds) -> npt.NDArray[np.int6
     at = np.flatnonzero(np.isin(values, brokers))
     row = np.searchsorted(parsed.offsets_of(key), at, side="right") - 1
     return row << 32 | values[at]
-
-
-def _distinct(lists: list[BrokerIds]) -> BrokerIds:
-    """Distinct values, ascending. Marking them is faster than sorting millions, and smaller."""
-    most = max((int(part.max()) for part in lists if part.size), default=-1)
-    if most >= _MARKED or any(part.size and part.min() < 0 for part in lists):
-        return np.unique(np.concatenate(lists))
-    seen = np.zeros(most + 1, bool)
-    for part in lists:
-        for start in range(0, part.size, _MARKED):
-            seen[part[start : start + _MARKED]] = True
-    return np.flatnonzero(seen).astype(np.int32)

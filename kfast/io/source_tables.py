@@ -145,7 +145,7 @@ def brokers_of(tables: SourceTables) -> pa.Table:
     rows = tables.partitions
     if is_flat(rows):
         n_slots = count_slots(rows.column_names, tables.source)
-        columns = [rows[f"{SLOT.name}{slot}"] for slot in range(n_slots)]
+        columns = [rows[f"{SLOT}{slot}"] for slot in range(n_slots)]
     else:
         columns = [pc.list_flatten(rows[name]) for name in LISTS if name in rows.column_names]
     if "leader" in rows.column_names:

@@ -28,14 +28,13 @@ from kfast.kernels import tables as kernels
 from kfast.schema import NO_LEADER, PARTITION_STATE_NAMES, PartitionState, Strategy
 from kfast.spark.workers import for_workers
 from kfast.state import ClusterState
+from kfast.state.table_columns import distinct_ids
 from kfast.state.tables import broker_ids as ids_of
 from kfast.state.tables import id_lists
 
 __all__ = ["elect", "fail"]
 
 _IDS = pa.list_(pa.int32())
-_MANY = 1 << 20
-"""Up to this, ids are flagged in an array."""
 _MOST = (1 << 31) - 1
 """The largest broker id."""
 
@@ -285,7 +284,7 @@ class _Batch:
         named = [_items(name, one)[1] for name, one in lists.items()]
         leaders = pc.fill_null(columns["leader"], NO_LEADER).to_numpy()
         named += [leaders[leaders >= 0], np.asarray(brokers, np.int32)]
-        known = pa.table({"broker_id": pa.array(_distinct(named))})
+        known = pa.table({"broker_id": pa.array(distinct_ids(named))})
         try:
             self.state = ClusterState.from_tables(
                 known, _TOPICS, pa.table(columns), source="a batch of the DataFrame"
@@ -349,15 +348,3 @@ def _dead(replicas: pa.ListArray, isr: pa.ListArray, live: pa.ListArray) -> pa.L
         replica_at, assigned, isr_at, in_sync, live_at, up, known, offsets, values
     )
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[:n]))
-
-
-def _distinct(ids: list[npt.NDArray[np.int32]]) -> npt.NDArray[np.int32]:
-    """Each id once, ascending; flags where ids are small, which they are."""
-    ids = [some for some in ids if some.size]
-    most = max((int(some.max()) for some in ids), default=0)
-    if most >= _MANY:
-        return np.unique(np.concatenate(ids))
-    seen = np.zeros(most + 1, np.bool_)
-    for some in ids:
-        seen[some] = True
-    return np.flatnonzero(seen).astype(np.int32)

@@ -41,7 +41,7 @@ ENDS = {
 }
 """Ends of names, by which the form of a file is guessed without opening it."""
 
-FLAT_MARK = f"{SLOT.name}0"
+FLAT_MARK = f"{SLOT}0"
 """Name of a column that a Parquet file of the flat form has, and no other."""
 
 LARGE_BYTES = 1 << 20

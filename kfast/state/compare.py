@@ -15,14 +15,11 @@ from kfast.state.arrays import StateArrays
 from kfast.state.partition_rows import present_topics
 from kfast.state.tables import to_tables
 
-SETS = ("isr", "adding", "removing", "offline_dir")
-"""List columns whose order says nothing."""
-
-
-def _sorted_lists(column: pa.ListArray) -> pa.ListArray:
-    owner = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
-    values = column.values.to_numpy()
-    return pa.ListArray.from_arrays(column.offsets, pa.array(values[np.lexsort((values, owner))]))
+SETS = {name: name for name in ("isr", "adding", "removing", "offline_dir")} | {
+    "replica_states": "replica_state_broker_ids",
+    "replica_state_broker_ids": "replica_state_broker_ids",
+}
+"""List columns whose order says nothing, and the ids that they are compared in the order of."""
 
 
 def _in_one(table: pa.Table, name: str) -> pa.ListArray:
@@ -32,35 +29,18 @@ def _in_one(table: pa.Table, name: str) -> pa.ListArray:
 
 def _normal(table: pa.Table, name: str) -> pa.Table:
     """The table in the order of its keys, lists that are sets sorted."""
-    if name == "partitions":
-        table = table.sort_by([("topic", "ascending"), ("partition", "ascending")])
-        order = _state_order(table)
-        for column in SETS:
-            at = table.column_names.index(column)
-            table = table.set_column(at, column, _sorted_lists(_in_one(table, column)))
-        for column, values in order.items():
-            table = table.set_column(table.column_names.index(column), column, values)
-    elif name == "topics":
-        table = table.sort_by("topic")
+    if name == "topics":
+        return table.sort_by("topic")
+    if name != "partitions":
+        return table
+    table = table.sort_by([("topic", "ascending"), ("partition", "ascending")])
+    for column, key in SETS.items():
+        ids, values = _in_one(table, key), _in_one(table, column)
+        owner = np.repeat(np.arange(len(ids)), np.diff(ids.offsets.to_numpy()))
+        order = pa.array(np.lexsort((ids.values.to_numpy(), owner)))
+        ordered = pa.ListArray.from_arrays(values.offsets, values.values.take(order))
+        table = table.set_column(table.column_names.index(column), column, ordered)
     return table
-
-
-def _state_order(table: pa.Table) -> dict[str, pa.Array]:
-    """Replica states in ascending broker id."""
-    if table.num_rows == 0:
-        return {}
-    brokers = _in_one(table, "replica_state_broker_ids")
-    states = _in_one(table, "replica_states")
-    owner = np.repeat(np.arange(len(brokers)), np.diff(brokers.offsets.to_numpy()))
-    order = np.lexsort((brokers.values.to_numpy(), owner))
-    return {
-        "replica_state_broker_ids": pa.ListArray.from_arrays(
-            brokers.offsets, brokers.values.take(pa.array(order))
-        ),
-        "replica_states": pa.ListArray.from_arrays(
-            states.offsets, states.values.take(pa.array(order))
-        ),
-    }
 
 
 def _first_difference(ours: pa.Table, theirs: pa.Table, name: str) -> str | None:

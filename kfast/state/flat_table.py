@@ -19,7 +19,6 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
-from kfast.schema import Column
 from kfast.state.arrays import StateArrays
 from kfast.state.partition_rows import present_topics, without_free_rows
 from kfast.state.records import Rows
@@ -33,48 +32,20 @@ MOST_IDS = 1 << 20
 BLOCK_ROWS = 1 << 15
 """Rows that are worked on while they are in the cache; a multiple of 64, as bitmaps need."""
 
-_PARTITION = ("partition",)
-KEYS = (
-    Column("topic", "arrow", pa.string(), "name of the topic", axes=_PARTITION),
-    Column("partition", "int32", pa.int32(), "partition number", axes=_PARTITION),
-)
-SLOT = Column(
-    "replica_", "int32", pa.int32(),
-    "broker id of slot 0, 1, ...: assigned replicas first, preferred replica in slot 0",
-    -1, _PARTITION,
-)
-ALWAYS = (
-    Column("isr", "int32", pa.int32(), "mask: bit s is set where slot s is in sync"),
-    Column("leader", "int32", pa.int32(), "broker id of the leader", -1),
-    Column("leader_epoch", "int32", pa.int32(), "as in the table with lists"),
-    Column("version", "int32", pa.int32(), "as in the table with lists"),
-    Column("controller_epoch", "int32", pa.int32(), "as in the table with lists"),
-    Column(
-        "states", "int32", pa.int32(),
-        "octal digits, the lowest first: the partition's `PartitionState` and 1, 0 for none; then "
-        "the `ReplicaState` of slots 0, 1, ..., 0 for none",
-    ),
-)
-SOME = (
-    Column("n_replicas", "int32", pa.int32(), "assigned replicas; missing: all slots in use"),
-    Column(
-        "flags", "int32", pa.int32(),
-        "bits: 1 assigned, 2 has leadership, 4 recovering, 8 being reassigned; missing: 3",
-    ),
-    Column("adding", "int32", pa.int32(), "mask: slots that a reassignment adds; missing: 0"),
-    Column("removing", "int32", pa.int32(), "mask: slots that a reassignment removes; missing: 0"),
-    Column(
-        "offline_dir", "int32", pa.int32(),
-        "mask: slots whose log directory is offline; missing: 0",
-    ),
-)
-"""Columns that a table has only where they say something; in the order of the kernel's bits."""
+SLOT = "replica_"
+"""What precedes the number of a slot in the name of its column: a broker id, -1 for none; assigned
+replicas first, the preferred replica in slot 0."""
+ALWAYS = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states")
+"""Beside topic, partition and slots, as the kernels take them. `isr` is a mask. `states` has octal
+digits, the lowest first: the partition's `PartitionState` and 1, 0 for none; then the
+`ReplicaState` of slots 0, 1, ..."""
+SOME = ("n_replicas", "flags", "adding", "removing", "offline_dir")
+"""Columns that a table has only where they say something; in the order of the kernel's bits.
+Missing: all slots in use are assigned; flags 3 (bits: 1 assigned, 2 has leadership, 4 recovering, 8
+being reassigned); masks 0."""
 
-_SLOT_NAME = re.compile(f"{SLOT.name}[0-9]+")
-REQUIRED = ("topic", "partition", "replica_0", *(column.name for column in ALWAYS))
-
-ORDER = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states")
-"""Columns that every partition has, as the kernels take them."""
+_SLOT_NAME = re.compile(f"{SLOT}[0-9]+")
+REQUIRED = ("topic", "partition", "replica_0", *ALWAYS)
 
 
 def place_topics(state: StateArrays) -> tuple[pa.StringArray, Rows | None]:
@@ -116,9 +87,9 @@ class Arena:
 
 def flat_schema(names: Sequence[str]) -> pa.Schema:
     """Arrow schema of a flat table that has these columns; others are left out."""
-    known = {c.name: c.arrow for c in (*KEYS, *ALWAYS, *SOME)}
-    known |= {f"{SLOT.name}{s}": SLOT.arrow for s in range(MOST_SLOTS)}
-    return pa.schema([pa.field(n, known[n], nullable=False) for n in names if n in known])
+    known = {"partition", *ALWAYS, *SOME, *(f"{SLOT}{s}" for s in range(MOST_SLOTS))}
+    kinds = {"topic": pa.string(), **dict.fromkeys(known, pa.int32())}
+    return pa.schema([pa.field(n, kinds[n], nullable=False) for n in names if n in kinds])
 
 
 def is_flat(table: pa.Table | pa.Schema | None) -> bool:
@@ -126,7 +97,7 @@ def is_flat(table: pa.Table | pa.Schema | None) -> bool:
     if table is None:
         return False
     names = table.names if isinstance(table, pa.Schema) else table.column_names
-    return f"{SLOT.name}0" in names and "replicas" not in names
+    return f"{SLOT}0" in names and "replicas" not in names
 
 
 def is_plain(table: pa.Table) -> bool:
@@ -138,36 +109,6 @@ def is_plain(table: pa.Table) -> bool:
 def can_be_flat(state: StateArrays) -> bool:
     """Whether a flat table can hold this state: at most 8 slots, lists in the order of slots."""
     return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
-
-
-def list_columns(
-    state: StateArrays, start: int, stop: int, arena: Arena
-) -> tuple[dict[str, Rows], int]:
-    """Columns of slots and those of `ORDER`, of some rows, in a arena's memory.
-
-    Returns
-    -------
-    columns : dict of str to (stop - start,) int32
-    odd : int
-        Bit k set: the k-th column of `SOME` says something of these rows.
-    """
-    part = slice(start, stop)
-    names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
-    columns = {name: arena.array(f"column {name}", (stop - start,), np.int32) for name in names}
-    made = list(columns.values())
-    odd = kernel.list_rows(
-        made[: state.n_slots], state.records[part], state.replicas[part],
-        state.replica_state[part], state.broker_id, *made[state.n_slots :],
-    )
-    return columns, odd
-
-
-def list_some(state: StateArrays, start: int, stop: int, odd: int) -> dict[str, Rows]:
-    """Those columns of `SOME` whose bit is set, of some rows."""
-    return {
-        column.name: state.records[column.name][start:stop].astype(np.int32)
-        for bit, column in enumerate(SOME) if odd >> bit & 1
-    }
 
 
 def to_flat(
@@ -196,10 +137,19 @@ def to_flat(
         )
     state = without_free_rows(state)
     last = state.n_partitions if stop is None else stop
-    made, odd = list_columns(state, start, last, Arena() if arena is None else arena)
+    part, arena = slice(start, last), Arena() if arena is None else arena
+    names = [*(f"{SLOT}{slot}" for slot in range(state.n_slots)), *ALWAYS]
+    listed = [arena.array(f"column {name}", (last - start,), np.int32) for name in names]
+    odd = kernel.list_rows(
+        listed[: state.n_slots], state.records[part], state.replicas[part],
+        state.replica_state[part], state.broker_id, *listed[state.n_slots :],
+    )
     topic = _topics(state, start, last)
-    columns: dict[str, Any] = {"topic": topic, "partition": state.partition[start:last]}
-    columns |= made | list_some(state, start, last, odd)
+    columns: dict[str, Any] = {"topic": topic, "partition": state.partition[part]}
+    columns |= dict(zip(names, listed, strict=True)) | {
+        name: state.records[name][part].astype(np.int32)
+        for bit, name in enumerate(SOME) if odd >> bit & 1
+    }
     kinds = flat_schema(list(columns))
     kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
     return pa.table([pa.array(values) for values in columns.values()], schema=kinds)
@@ -243,11 +193,11 @@ def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place
         brokers only, and nothing contradicts. Where it is False, the form with lists can say what
         is wrong, or take it.
     """
-    n = columns[ORDER[0]].size
+    n = columns[ALWAYS[0]].size
     part = slice(start, start + n)
     topic_row, partition = state.topic_row[part], state.partition[part]
-    slots = [columns[f"{SLOT.name}{slot}"] for slot in range(state.n_slots)]
-    given = [columns[name] for name in ORDER]
+    slots = [columns[f"{SLOT}{slot}"] for slot in range(state.n_slots)]
+    given = [columns[name] for name in ALWAYS]
     where = [state.records[part], state.replicas[part], state.replica_state[part]]
     if kernel.fill_rows(slots, *[topic_row, partition, *given, place, *where]) >= 0:
         return False
@@ -258,10 +208,10 @@ def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place
     # Topics ascend, so that the first and the last tell whether all are known.
     if n and not 0 <= topic_row[0] <= topic_row[-1] < state.n_topics:
         return False
-    if not any(column.name in columns for column in SOME):
+    if not any(name in columns for name in SOME):
         return True
     nothing = np.empty(0, np.int32)
-    odd = [columns.get(column.name, nothing) for column in SOME]
+    odd = [columns.get(name, nothing) for name in SOME]
     if kernel.fill_odd(*[*odd, state.records[part]]) >= 0:
         return False
     # An ISR beyond the assignment is kept, and said: the form with lists does that.
@@ -278,10 +228,10 @@ def count_slots(names: Sequence[str], source: str | None = None) -> int:
         left out.
     """
     found = {name for name in names if _SLOT_NAME.fullmatch(name)}
-    if len(found) > MOST_SLOTS or found != {f"{SLOT.name}{s}" for s in range(len(found))}:
+    if len(found) > MOST_SLOTS or found != {f"{SLOT}{s}" for s in range(len(found))}:
         raise InputError(
             f"{_named(source)}columns {', '.join(sorted(found))} of a flat table; right is"
-            f" {SLOT.name}0, {SLOT.name}1, ... without a gap, up to {SLOT.name}{MOST_SLOTS - 1}"
+            f" {SLOT}0, {SLOT}1, ... without a gap, up to {SLOT}{MOST_SLOTS - 1}"
         )
     return len(found)
 
@@ -320,7 +270,7 @@ def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
     n, n_slots = table.num_rows, count_slots(table.column_names, source)
     wide = np.empty((n, n_slots), np.int32)
     for slot in range(n_slots):
-        wide[:, slot] = _column(table, f"{SLOT.name}{slot}", -1)
+        wide[:, slot] = _column(table, f"{SLOT}{slot}", -1)
     used = wide >= 0
     _check_slots(table, wide, source)
     n_assigned = _column(table, "n_replicas", -1)
@@ -363,7 +313,7 @@ def _check_slots(table: pa.Table, wide: npt.NDArray[np.int32], source: str | Non
     used = wide >= 0
     n_used = used.sum(axis=1)
     gaps = ((wide < -1) | (used != (np.arange(wide.shape[1]) < n_used[:, None]))).any(axis=1)
-    wrong = {f"{SLOT.name}0 to {wide.shape[1] - 1}": gaps}
+    wrong = {f"{SLOT}0 to {wide.shape[1] - 1}": gaps}
     masks = ("isr", "adding", "removing", "offline_dir")
     # What is left of a number when its digits or bits for these slots are taken off; or below 0.
     wrong |= {name: _column(table, name, 0) >> n_used != 0 for name in masks}

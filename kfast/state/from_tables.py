@@ -22,7 +22,13 @@ from kfast.schema import PartitionState
 from kfast.state import flat_table, mutators
 from kfast.state.arrays import StateArrays
 from kfast.state.records import Rows
-from kfast.state.table_columns import ListColumn, TableColumns, absent_names, ids_to_rows
+from kfast.state.table_columns import (
+    ListColumn,
+    TableColumns,
+    absent_names,
+    distinct_ids,
+    ids_to_rows,
+)
 
 Small = tuple[TableColumns, TableColumns, TableColumns]
 """Tables of the cluster, the topics and the brokers."""
@@ -32,8 +38,6 @@ ALL_REGISTERED = "no brokers are given: every broker that a partition names is r
 LEADERS_ASSUMED = "the leader of"
 """What is assumed where a source names no leaders begins with these words."""
 
-MARKED = 1 << 20
-"""Broker ids below this are found by marking, this many at a time, others by sorting."""
 
 
 def load(
@@ -257,7 +261,7 @@ def _load_brokers(
         raise InputError(f"{table.where(int(ids.argmin()))}: broker id {ids.min()} is negative")
     listed = ids.astype(np.int32)
     appearing = absent_names(
-        pa.array(np.unique(np.concatenate([listed[:0], *(_distinct(ids) for ids in named)]))),
+        pa.array(distinct_ids(named)),
         pa.array(listed),
     ).to_numpy(zero_copy_only=False)
     if table.table is None:
@@ -280,16 +284,6 @@ def _load_brokers(
     state.broker_status = present[order] if order.size else np.zeros(1, np.uint8)
     state.broker_epoch = epoch[order]
     state.rack = racks.take(pa.array(order))
-
-
-def _distinct(values: Rows) -> Rows:
-    """Distinct ids of a long list; by marking them where they are small enough."""
-    if not values.size or values.min() < 0 or values.max() >= MARKED:
-        return np.unique(values)
-    seen = np.zeros(int(values.max()) + 1, np.bool_)
-    for start in range(0, values.size, MARKED):
-        seen[values[start : start + MARKED]] = True
-    return np.flatnonzero(seen).astype(np.int32)
 
 
 def _load_partitions(

@@ -120,18 +120,8 @@ def generate(
     Kafka 3.9, AdminUtils.java, `assignReplicasToBrokers`.
     """
     recipe = Recipe(
-        brokers=brokers,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        racks=racks,
-        topics=topics,
-        seed=seed,
-        placement=placement,
-        topic_sizes=topic_sizes,
-        zipf_exponent=zipf_exponent,
-        min_insync_replicas=min_insync_replicas,
-        unclean_topics=unclean_topics,
-        first_broker_id=first_broker_id,
+        brokers, partitions, replication_factor, racks, topics, seed, placement, topic_sizes,
+        zipf_exponent, min_insync_replicas, unclean_topics, first_broker_id,
     )
     return recipe.part(threads=threads)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,11 @@ import pyarrow.compute as pc
 
 from kfast.errors import InputError
 from kfast.state.records import Rows
+
+SMALL_IDS = 1 << 20
+"""Broker ids below this are found in an array by their number, others by sorting."""
+MARKED = 1 << 16
+"""Ids that are marked at a time, while they are in the cache."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +176,23 @@ def absent_names(values: pa.Array, known: pa.Array) -> pa.Array:
     return values.filter(pc.is_null(pc.index_in(values, value_set=known)))
 
 
+def distinct_ids(lists: Iterable[Rows]) -> Rows:
+    """Distinct ids of some lists, ascending; by marking them where they are small enough."""
+    parts = [part for part in lists if part.size]
+    most = max((int(part.max()) for part in parts), default=-1)
+    if most >= SMALL_IDS or any(part.min() < 0 for part in parts):
+        return np.unique(np.concatenate(parts))
+    seen = np.zeros(most + 1, np.bool_)
+    for part in parts:
+        for start in range(0, part.size, MARKED):
+            seen[part[start : start + MARKED]] = True
+    return np.flatnonzero(seen).astype(np.int32)
+
+
 def ids_to_rows(broker_id: Rows, ids: Rows) -> Rows:
     """Broker rows of ids that are all known; negative ids stay as they are."""
     negative = bool(ids.size) and int(ids.min()) < 0
-    if broker_id.size and broker_id[-1] < 1 << 20:
+    if broker_id.size and broker_id[-1] < SMALL_IDS:
         place = np.zeros(int(broker_id[-1]) + 1, np.int32)
         place[broker_id] = np.arange(broker_id.size, dtype=np.int32)
         rows = place[np.maximum(ids, 0) if negative else ids]

@@ -28,136 +28,111 @@ UNCLEAN = "unclean.leader.election.enable"
 LINE1 = LINE0.replace("Partition: 0", "Partition: 1")
 TEXT = HEAD + LINE0 + LINE1
 
-DAMAGED = {
-    "a line cut off in its keys": (
-        TEXT[:-40],
-        "line 3 (topic t, partition 1): found 'Repl' between the values; the text is cut off here",
-    ),
-    "a line cut off before its ISR": (
-        TEXT[: TEXT.rindex("\tIsr")],
-        "line 3 (topic t, partition 1): 'Isr' is missing after",
-    ),
-    "a line cut off behind its ISR": (
-        TEXT[: TEXT.rindex("\tElr")],
-        "line 3 (topic t, partition 1): 'Elr' is missing, which every line before it has",
-    ),
-    "a line cut off in a list": (
-        TEXT[: TEXT.rindex("2\tElr")],
-        "line 3 (topic t, partition 1): found '1,' for 'Isr:'; the text is cut off here; right is",
-    ),
-    "lines cut off": (
-        HEAD + LINE0,
-        "line 1 (topic t): found PartitionCount 2, but the text has 1 line of its partitions",
-    ),
-    "the first line lost": (
-        LINE0 + LINE1 + HEAD.replace("Topic: t", "Topic: u").replace("Count: 2", "Count: 0"),
-        "line 1 (topic t): the topic has no header with PartitionCount, but others have",
-    ),
-    "no ISR": (
-        TEXT.replace("\tIsr: 1,2", "", 1),
-        "line 2 (topic t, partition 0): 'Isr' is missing after",
-    ),
-    "no leader": (
-        TEXT.replace("\tLeader: 1", "", 1),
-        "line 2 (topic t, partition 0): 'Leader' is missing after",
-    ),
+HEADER, LINE, ROW = "line 1 (topic t): ", "line 2 (topic t): ", "line 2 (topic t, partition 0): "
+LAST = "line 3 (topic t, partition 1): "
+MIN_ISR = "min.insync.replicas"
+REPLACED = {
+    "no ISR": ("\tIsr: 1,2", "", f"{ROW}'Isr' is missing after"),
+    "no leader": ("\tLeader: 1", "", f"{ROW}'Leader' is missing after"),
     "a leader that is no number": (
-        TEXT.replace("Leader: 1", "Leader: one", 1),
-        "line 2 (topic t, partition 0): found 'one' for 'Leader:'; right is a broker id, -1",
+        "Leader: 1", "Leader: one", f"{ROW}found 'one' for 'Leader:'; right is a broker id, -1",
     ),
     "a leader that Kafka has no word for": (
-        TEXT.replace("Leader: 1", "Leader: -7", 1),
-        "line 2 (topic t, partition 0): found '-7' for 'Leader:'; right is a broker id, -1 or none",
+        "Leader: 1", "Leader: -7",
+        f"{ROW}found '-7' for 'Leader:'; right is a broker id, -1 or none",
     ),
     "a broker that is no number": (
-        TEXT.replace("Replicas: 1,2", "Replicas: 1,b", 1),
-        "line 2 (topic t, partition 0): found '1,b' for 'Replicas:'; right is broker ids with",
+        "1,2\tI", "1,b\tI", f"{ROW}found '1,b' for 'Replicas:'; right is broker ids with",
     ),
     "a broker id that is too large": (
-        TEXT.replace("Replicas: 1,2", "Replicas: 1,2147483648", 1),
-        "found '1,2147483648' for 'Replicas:'",
+        "1,2\tI", "1,2147483648\tI", f"{ROW}found '1,2147483648' for 'Replicas:'",
     ),
-    "a negative broker id": (
-        TEXT.replace("Replicas: 1,2", "Replicas: 1,-2", 1),
-        "line 2 (topic t, partition 0): found '1,-2' for 'Replicas:'",
-    ),
-    "a list that was shortened": (
-        TEXT.replace("Replicas: 1,2", "Replicas: 1,...", 1),
-        "line 2 (topic t, partition 0): found '1,...' for 'Replicas:'",
-    ),
+    "a negative broker id": ("1,2\tI", "1,-2\tI", f"{ROW}found '1,-2' for 'Replicas:'"),
+    "a list that was shortened": ("1,2\tI", "1,...\tI", f"{ROW}found '1,...' for 'Replicas:'"),
     "a partition that is no number": (
-        TEXT.replace("Partition: 0", "Partition: zero", 1),
-        "line 2 (topic t): found 'zero' for 'Partition:'; right is an integer from 0 to 2147483647",
+        "Partition: 0", "Partition: zero",
+        f"{LINE}found 'zero' for 'Partition:'; right is an integer from 0 to 2147483647",
     ),
     "a leader that is no replica": (
-        TEXT.replace("Leader: 1", "Leader: 7", 1),
+        "Leader: 1", "Leader: 7",
         (
-            "line 2 (topic t, partition 0): found leader 7, which is not among the replicas 1,2;"
-            " right is one of them, for Kafka elects no other"
+            f"{ROW}found leader 7, which is not among the replicas 1,2; right is one of them, for"
+            " Kafka elects no other"
         ),
     ),
     "a leader of no replicas": (
-        TEXT.replace("Replicas: 1,2", "Replicas: ", 1),
-        "line 2 (topic t, partition 0): found leader 1, which is not among the replicas ; right",
+        "Replicas: 1,2", "Replicas: ",
+        f"{ROW}found leader 1, which is not among the replicas ; right",
     ),
     "a setting twice": (
-        TEXT.replace("Configs: ", "Configs: min.insync.replicas=1,a=b,min.insync.replicas=2"),
-        (
-            "line 1 (topic t): found 'min.insync.replicas=2' for 'Configs:', which has a"
-            " value for it already; right is each setting once"
-        ),
+        "Configs: ", f"Configs: {MIN_ISR}=1,a=b,{MIN_ISR}=2",
+        (f"{HEADER}found '{MIN_ISR}=2' for 'Configs:', which has a value for it already; right is"
+        " each setting once"),
     ),
     "a permission twice": (
-        TEXT.replace("Configs: ", "Configs: " + ",".join(2 * [f"{UNCLEAN}=true"])),
-        f"line 1 (topic t): found '{UNCLEAN}=true' for 'Configs:', which has a value",
+        "Configs: ", f"Configs: {UNCLEAN}=true,{UNCLEAN}=true",
+        f"{HEADER}found '{UNCLEAN}=true' for 'Configs:', which has a value",
     ),
     "a negative replication factor": (
-        TEXT.replace("Factor: 2", "Factor: -1"),
-        "line 1 (topic t): found '-1' for 'ReplicationFactor:'; right is an integer from 0 to",
+        "Factor: 2", "Factor: -1",
+        f"{HEADER}found '-1' for 'ReplicationFactor:'; right is an integer from 0 to",
     ),
     "a replication factor that is too large": (
-        TEXT.replace("Factor: 2", "Factor: 2147483648"),
-        "line 1 (topic t): found '2147483648' for 'ReplicationFactor:'; right is an integer",
+        "Factor: 2", "Factor: 2147483648",
+        f"{HEADER}found '2147483648' for 'ReplicationFactor:'; right is an integer",
     ),
-    "a topic with a space": (
-        TEXT.replace("Topic: t\tP", "Topic: t u\tP"),
-        "line 2 (topic t): found 'u' between the values",
-    ),
+    "a topic with a space": ("Topic: t\tP", "Topic: t u\tP", f"{LINE}found 'u' between the values"),
     "a topic with a slash": (
-        TEXT.replace("Topic: t\tP", "Topic: t/u\tP"),
-        "line 2 (topic t): found 't/u' for 'Topic:'; right is a topic name",
-    ),
-    "two lines run together": (
-        TEXT.replace(": \n\t", ": \t"),
-        "line 1 (topic t): 'Topic:' stands there twice",
+        "Topic: t\tP", "Topic: t/u\tP", f"{LINE}found 't/u' for 'Topic:'; right is a topic name",
     ),
     "a setting that is no number": (
-        TEXT.replace("Configs: ", "Configs: min.insync.replicas=two"),
-        "line 1 (topic t): found 'min.insync.replicas=two' for 'Configs:'",
+        "Configs: ", f"Configs: {MIN_ISR}=two", f"{HEADER}found '{MIN_ISR}=two' for 'Configs:'",
     ),
     "a topic id that is cut": (
-        TEXT.replace("q6t8O81ZR3Odgwr8kOJx6Q", "q6t8O81ZR3"),
-        "line 1 (topic t): found 'q6t8O81ZR3' for 'TopicId:'; right is 22 characters",
+        "Odgwr8kOJx6Q", "", f"{HEADER}found 'q6t8O81ZR3' for 'TopicId:'; right is 22 characters",
     ),
     "names of files before lines": (
-        TEXT.replace("\tTopic: t", "a.txt:\tTopic: t"),
+        "\tTopic: t", "a.txt:\tTopic: t",
         "line 2: text stands before the description of a partition: 'a.txt:",
     ),
+}
+"""Part of the text, what stands instead, and the message."""
+
+DAMAGED = {case: (TEXT.replace(old, new, 1), at) for case, (old, new, at) in REPLACED.items()} | {
+    "a line cut off in its keys": (
+        TEXT[:-40], f"{LAST}found 'Repl' between the values; the text is cut off here",
+    ),
+    "a line cut off before its ISR": (
+        TEXT[: TEXT.rindex("\tIsr")], f"{LAST}'Isr' is missing after",
+    ),
+    "a line cut off behind its ISR": (
+        TEXT[: TEXT.rindex("\tElr")], f"{LAST}'Elr' is missing, which every line before it has",
+    ),
+    "a line cut off in a list": (
+        TEXT[: TEXT.rindex("2\tElr")],
+        f"{LAST}found '1,' for 'Isr:'; the text is cut off here; right is",
+    ),
+    "two lines run together": (
+        TEXT.replace(": \n\t", ": \t"), f"{HEADER}'Topic:' stands there twice",
+    ),
+    "lines cut off": (
+        HEAD + LINE0, f"{HEADER}found PartitionCount 2, but the text has 1 line of its partitions",
+    ),
+    "the first line lost": (
+        LINE0 + LINE1 + HEAD.replace("Topic: t", "Topic: u").replace("Count: 2", "Count: 0"),
+        f"{HEADER}the topic has no header with PartitionCount, but others have",
+    ),
     "a partition without topic": (
-        "Partition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\n",
-        "line 1: a partition without a topic",
+        "Partition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\n", "line 1: a partition without a topic",
     ),
     "the same dump twice": (
-        TEXT + TEXT,
-        "line 4 (topic t): the topic is described again; its first header is line 1",
+        TEXT + TEXT, "line 4 (topic t): the topic is described again; its first header is line 1",
     ),
     "the dumps of two clusters": (
         TEXT + TEXT.replace("q6t8", "ZZZZ"),
-        (
-            "line 4 (topic t): the topic is described again with TopicId ZZZZO81ZR3Odgwr8kOJx6Q,"
-            " there with q6t8O81ZR3Odgwr8kOJx6Q; its first header is line 1: the text holds the"
-            " dumps of two clusters; right is one dump of one cluster"
-        ),
+        ("line 4 (topic t): the topic is described again with TopicId ZZZZO81ZR3Odgwr8kOJx6Q, there"
+        " with q6t8O81ZR3Odgwr8kOJx6Q; its first header is line 1: the text holds the dumps of two"
+        " clusters; right is one dump of one cluster"),
     ),
 }
 

@@ -95,7 +95,7 @@ def test_a_flat_table_says_what_the_lists_say(layout):
         wanted = by_hand(lists, state.n_slots)
         read = again(state, lists, layout=layout)
         rows = flat_table.to_flat(read).to_pylist()
-        missing = {c.name for c in flat_table.SOME} - set(table.column_names)
+        missing = set(flat_table.SOME) - set(table.column_names)
         seen |= missing
         for row, known in zip(rows, wanted, strict=True):
             assert row == {name: known[name] for name in row}
@@ -104,7 +104,7 @@ def test_a_flat_table_says_what_the_lists_say(layout):
             plain["offline_dir"] = 0
             assert all(known[name] == plain[name] for name in missing)
         assert flat_table.to_lists(table).to_pylist() == lists.to_pylist()
-    assert seen == {c.name for c in flat_table.SOME}
+    assert seen == set(flat_table.SOME)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -156,7 +156,7 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value, monkey
     columns = {n: np.ascontiguousarray(bad[n].to_numpy()) for n in bad.column_names[1:]}
     place = np.full(4, -1, np.int32)
     place[[1, 2, 3]] = [0, 1, 2]
-    arguments = [columns[n] for n in flat_table.ORDER]
+    arguments = [columns[n] for n in flat_table.ALWAYS]
     found = kernel.fill_rows(
         [columns[f"replica_{s}"] for s in range(3)], state.topic_row, columns["partition"],
         *arguments, place, state.records, state.replicas, state.replica_state,
@@ -172,7 +172,7 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value, monkey
 def test_columns_of_few_partitions_are_checked_too(name, value):
     """`fill_odd` names the first row whose mask or number is beyond its slots."""
     state = read_state(GOOD)
-    given = {c.name: np.empty(0, np.int32) for c in flat_table.SOME}
+    given = {name: np.empty(0, np.int32) for name in flat_table.SOME}
     given[name] = np.array([0, 0, 0], np.int32)
     assert kernel.fill_odd(*given.values(), state.copy().records) == -1
     given[name][1] = value

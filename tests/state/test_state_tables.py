@@ -200,124 +200,69 @@ def test_a_row_without_an_assignment_is_not_one_with_an_empty_assignment():
 # --- errors -------------------------------------------------------------------------------------
 
 SIX = list(range(65))
-WRONG_PARTITIONS = {
-    "twice": (
-        {"topic": ["t", "u", "t"], "partition": [1] * 3, "replicas": [[1]] * 3, "line": [4, 6, 8]},
-        ("f.txt line 8: partition t-1 stands twice, first at line 4; "
-        "each partition may stand once"),
-    ),
-    "broker twice": (
-        {"replicas": [[1], [2, 3, 2]], "line": [4, 6]},
-        "f.txt line 6: Replicas of t-1 names broker 2 twice; each broker may stand once",
-    ),
-    "broker twice in the ISR": (
-        {"replicas": [[1]], "isr": [[1, 1]], "line": [4]},
-        "f.txt line 4: Isr of t-0 names broker 1 twice; each broker may stand once",
-    ),
-    "broker twice in adding": (
-        {"replicas": [[1, 2]], "adding": [[2, 2]], "line": [4]},
-        "f.txt line 4: adding of t-0 names broker 2 twice; each broker may stand once",
-    ),
-    "negative broker": (
-        {"replicas": [[1], [1, -4]], "line": [4, 6]},
-        "f.txt line 6: replicas names broker -4; broker ids are 0 or more",
-    ),
-    "negative partition": (
-        {"partition": [0, -1], "replicas": [[1], [1]], "line": [4, 6]},
-        "f.txt line 6: partition -1 is negative",
-    ),
-    "leader": (
-        {"replicas": [[1]], "leader": [-7], "line": [4]},
-        "f.txt line 4: leader -7 is not a broker id; allowed: 0 or more, -1 for none",
-    ),
-    "leader that is the null of the reader": (
-        {"replicas": [[1]], "leader": [-3], "line": [4]},
-        "f.txt line 4: leader -3 is not a broker id; allowed: 0 or more, -1 for none",
-    ),
-    "too many": (
-        {"replicas": [[1], SIX], "line": [4, 6]},
-        "f.txt line 6: t-1 names more than 64 brokers; at most 64 are allowed",
-    ),
-    "too many with the leader": (
-        {"replicas": [SIX[:64]], "leader": [64], "line": [4]},
-        "f.txt line 4: t-0 names more than 64 brokers; at most 64 are allowed",
-    ),
-    "no topic": (
-        {"topic": ["t", None], "replicas": [[1], [1]], "line": [4, 6]},
-        "f.txt line 6: topic is missing",
-    ),
-    "no partition": (
-        {"partition": [0, None], "replicas": [[1], [1]], "line": [4, 6]},
-        "f.txt line 6: partition is missing",
-    ),
-    "no line": (
-        {"partition": [0, -1], "replicas": [[1], [1]]},
-        "f.txt: partitions row 1: partition -1 is negative",
-    ),
-    "a hole in a list": (
-        {"replicas": [[1, None]]},
-        "f.txt: a list of replicas of partitions has an empty place",
-    ),
-    "states": (
-        {"replicas": [[1]], "replica_state_broker_ids": [[1]], "replica_states": [[2, 2]]},
-        ("f.txt: partitions row 0: replica_states of t-0 has 2 states for 1 brokers;"
-        " one each is right"),
-    ),
-    "states of another row": (
-        {"partition": [0, 1], "replicas": [[1], [1]], "replica_state_broker_ids": [[1], [1]],
-         "replica_states": [[2], []]},
-        ("f.txt: partitions row 1: replica_states of t-1 has 0 states for 1 brokers;"
-        " one each is right"),
-    ),
-    "states as many as brokers, but of other rows": (
-        {"partition": [0, 1], "replicas": [[1], [1]], "replica_state_broker_ids": [[1], [1]],
-         "replica_states": [[], [2, 2]]},
-        ("f.txt: partitions row 0: replica_states of t-0 has 0 states for 1 brokers;"
-        " one each is right"),
-    ),
-}
+ONE, TWO = [[1]], [[1], [1]]
+ONCE = "each broker may stand once"
+STATES = "replica_states of {} has {} states for 1 brokers; one each is right"
+WRONG_PARTITIONS = [
+    ({"topic": ["t", "u", "t"], "partition": [1] * 3, "replicas": ONE * 3, "line": [4, 6, 8]},
+     " line 8: partition t-1 stands twice, first at line 4; each partition may stand once"),
+    ({"replicas": [[1], [2, 3, 2]], "line": [4, 6]},
+     f" line 6: Replicas of t-1 names broker 2 twice; {ONCE}"),
+    ({"replicas": ONE, "isr": [[1, 1]], "line": [4]},
+     f" line 4: Isr of t-0 names broker 1 twice; {ONCE}"),
+    ({"replicas": [[1, 2]], "adding": [[2, 2]], "line": [4]},
+     f" line 4: adding of t-0 names broker 2 twice; {ONCE}"),
+    ({"replicas": [[1], [1, -4]], "line": [4, 6]},
+     " line 6: replicas names broker -4; broker ids are 0 or more"),
+    ({"partition": [0, -1], "replicas": TWO, "line": [4, 6]}, " line 6: partition -1 is negative"),
+    ({"replicas": ONE, "leader": [-7], "line": [4]},
+     " line 4: leader -7 is not a broker id; allowed: 0 or more, -1 for none"),
+    # -3 is the reader's own null.
+    ({"replicas": ONE, "leader": [-3], "line": [4]},
+     " line 4: leader -3 is not a broker id; allowed: 0 or more, -1 for none"),
+    ({"replicas": [[1], SIX], "line": [4, 6]},
+     " line 6: t-1 names more than 64 brokers; at most 64 are allowed"),
+    ({"replicas": [SIX[:64]], "leader": [64], "line": [4]},
+     " line 4: t-0 names more than 64 brokers; at most 64 are allowed"),
+    ({"topic": ["t", None], "replicas": TWO, "line": [4, 6]}, " line 6: topic is missing"),
+    ({"partition": [0, None], "replicas": TWO, "line": [4, 6]}, " line 6: partition is missing"),
+    ({"partition": [0, -1], "replicas": TWO}, ": partitions row 1: partition -1 is negative"),
+    ({"replicas": [[1, None]]}, ": a list of replicas of partitions has an empty place"),
+    ({"replicas": ONE, "replica_state_broker_ids": ONE, "replica_states": [[2, 2]]},
+     f": partitions row 0: {STATES.format('t-0', 2)}"),
+    ({"replicas": TWO, "replica_state_broker_ids": TWO, "replica_states": [[2], []]},
+     f": partitions row 1: {STATES.format('t-1', 0)}"),
+    # As many states as brokers, but of other rows.
+    ({"replicas": TWO, "replica_state_broker_ids": TWO, "replica_states": [[], [2, 2]]},
+     f": partitions row 0: {STATES.format('t-0', 0)}"),
+]
+"""Columns, and the message behind the name of the source."""
 
 
-@pytest.mark.parametrize("name", WRONG_PARTITIONS)
-def test_a_wrong_partition_is_one_clear_line(name):
+@pytest.mark.parametrize(("columns", "message"), WRONG_PARTITIONS)
+def test_a_wrong_partition_is_one_clear_line(columns, message):
     """File, line, partition, what was found, what is right."""
-    columns, message = WRONG_PARTITIONS[name]
     with pytest.raises(InputError) as raised:
         load("f.txt", partitions=partitions(**columns))
-    assert str(raised.value) == message
+    assert str(raised.value) == f"f.txt{message}"
 
 
-WRONG_OTHERS = {
-    "a broker twice": (
-        {"brokers": table("brokers", broker_id=[1, 2, 1])},
-        "table brokers: brokers row 2: broker stands twice",
-    ),
-    "a negative broker": (
-        {"brokers": table("brokers", broker_id=[1, -2])},
-        "table brokers: brokers row 1: broker id -2 is negative",
-    ),
-    "a null broker": (
-        {"brokers": table("brokers", broker_id=[1, None])},
-        "table brokers: brokers row 1: broker_id is missing",
-    ),
-    "a topic twice": (
-        {"topics": table("topics", topic=["t", "u", "t"])},
-        "table topics: topics row 2: the topic stands twice",
-    ),
-    "another type": (
-        {"partitions": pa.table({"topic": ["t"], "partition": [0], "replicas": ["1,2"]})},
-        "table partitions: column replicas of partitions is string; list<item: int32> is right",
-    ),
-}
+WRONG_OTHERS = [
+    ("brokers", table("brokers", broker_id=[1, 2, 1]), "brokers row 2: broker stands twice"),
+    ("brokers", table("brokers", broker_id=[1, -2]), "brokers row 1: broker id -2 is negative"),
+    ("brokers", table("brokers", broker_id=[1, None]), "brokers row 1: broker_id is missing"),
+    ("topics", table("topics", topic=["t", "u", "t"]), "topics row 2: the topic stands twice"),
+    ("partitions", pa.table({"topic": ["t"], "partition": [0], "replicas": ["1,2"]}),
+     "column replicas of partitions is string; list<item: int32> is right"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG_OTHERS)
-def test_a_wrong_table_is_one_clear_line(name):
+@pytest.mark.parametrize(("name", "wrong", "message"), WRONG_OTHERS)
+def test_a_wrong_table_is_one_clear_line(name, wrong, message):
     """Without a source, the table itself is named."""
-    tables, message = WRONG_OTHERS[name]
     with pytest.raises(InputError) as raised:
-        load(**tables)
-    assert str(raised.value) == message
+        load(**{name: wrong})
+    assert str(raised.value) == f"table {name}: {message}"
 
 
 def test_an_input_error_is_a_value_error():
