@@ -25,7 +25,7 @@ from kfast.journal.effects import (
     Effects,
     EffectTable,
     JournalRules,
-    take_down,
+    effect_table,
 )
 from kfast.journal.outcome import (
     LEADER_AND_ISR,
@@ -38,8 +38,7 @@ from kfast.journal.outcome import (
     StepTotals,
     sent_to,
 )
-from kfast.journal.request_table import request_counts
-from kfast.journal.steps import CHANGES, SENDS, Step, make_table
+from kfast.journal.tables import CHANGES, SENDS, Step, make_table, request_counts
 from kfast.schema import Strategy
 from kfast.state.records import Rows
 
@@ -171,7 +170,7 @@ class Journal:
             effects = effects[np.argsort(effects["row"], kind="stable")]
         if not self.rules.marks_new_replicas:
             effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
-        table = take_down(state, effects)
+        table = effect_table(state, effects)
         if sent:
             announced = self._metadata(effects, announced)
         if sent and from_store:
@@ -180,10 +179,10 @@ class Journal:
             shows = (*CHANGES, *SENDS) if sent else CHANGES
             self.steps.append(Step(
                 step, table, shows, self.rules, replicas, strategy,
-                None if announced is None else take_down(state, announced), announced is None,
+                None if announced is None else effect_table(state, announced), announced is None,
             ))
             if sent:
-                announces = bool(table.kinds & _ANNOUNCING)
+                announces = bool(table.all_kinds & _ANNOUNCING)
                 self._add_metadata_brokers(state.registered if announces else None, step)
 
     def add_empty_steps(self, action: str, n: int) -> None:
@@ -256,8 +255,8 @@ class Journal:
         step = len(self.actions)
         self._name_steps(action)
         self.steps.append(Step(
-            step, take_down(self.state, added), SENDS, self.rules,
-            announced=take_down(self.state, announced),
+            step, effect_table(self.state, added), SENDS, self.rules,
+            announced=effect_table(self.state, announced),
         ))
         chosen = None if brokers is None else brokers & self.state.registered
         self._add_metadata_brokers(chosen, step)
@@ -310,7 +309,7 @@ class Journal:
         rows = rows[led]
         self.sent.append(sent_to(step, UPDATE_METADATA, chosen, rows.size, batches))
         if self.full:
-            table = take_down(self.state, self.record_effects(rows))
+            table = effect_table(self.state, self.record_effects(rows))
             self.steps.append(Step(step, table, SENDS[1:], self.rules, merges=False))
             self._add_metadata_brokers(chosen, step)
 
@@ -332,7 +331,7 @@ class Journal:
             effects["stop_epoch"] = self.state.stop_epochs(rows)
             effects["broker"] = broker
             shows = ("additions", "requests")
-            self.steps.append(Step(step, take_down(self.state, effects), shows, self.rules))
+            self.steps.append(Step(step, effect_table(self.state, effects), shows, self.rules))
             self._add_metadata_brokers(None, step)
 
     def add_stop_count(self, action: str, broker: int, n: int) -> None:
