@@ -17,10 +17,8 @@ import numpy.typing as npt
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.journal import effects as rows_of
 from kfast.journal.effects import (
     EFFECT,
-    LAYOUT,
     EffectBuffer,
     Effects,
     EffectTable,
@@ -32,14 +30,21 @@ from kfast.journal.outcome import (
     STOP_REPLICA,
     UPDATE_METADATA,
     Counts,
+    MetadataSteps,
     Outcome,
-    Sent,
-    SentSteps,
+    StepRequests,
     StepTotals,
-    sent_to,
+    requests_to,
 )
 from kfast.journal.tables import CHANGES, SENDS, Step, make_table, request_counts
-from kfast.schema import Strategy
+from kfast.schema import (
+    TALLY_BROKERS,
+    TALLY_IMBALANCE,
+    TALLY_LED,
+    TALLY_OFFLINE,
+    TALLY_UNCLEAN,
+    Strategy,
+)
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -49,7 +54,7 @@ __all__ = ["Counts", "Journal", "JournalRules", "Outcome"]
 
 LEVELS = ("off", "counts", "full")
 Tally = npt.NDArray[np.int64]
-_ANNOUNCING = rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA
+_ANNOUNCING = schema.KIND_LEADER_AND_ISR | schema.KIND_METADATA
 
 
 class Journal:
@@ -69,17 +74,17 @@ class Journal:
         self.state = state
         self.rules = rules
         self.level = cast(Literal["off", "counts", "full"], level)
-        self.each = False
+        self.per_partition = False
         self.begin()
 
     @contextlib.contextmanager
     def batch_for_each_partition(self) -> Iterator[None]:
         """Steps within are as many batches as they have partitions (section 6.7)."""
-        self.each = True
+        self.per_partition = True
         try:
             yield
         finally:
-            self.each, self.prefix = False, ""
+            self.per_partition, self.prefix = False, ""
 
     def _name_steps(self, action: str, n: int = 1) -> None:
         """Begin the next steps."""
@@ -90,7 +95,7 @@ class Journal:
         self.prefix = ""
         self.actions: list[str] = []
         self.totals: list[StepTotals] = []
-        self.sent: list[Sent | SentSteps] = []
+        self.sent: list[StepRequests | MetadataSteps] = []
         self.batches: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.announced: dict[int, Rows] = {}
@@ -111,17 +116,17 @@ class Journal:
         return self.rules.metadata_has_deleted and self.state.any_queued
 
     @property
-    def keeps_effects(self) -> bool:
+    def records_effects(self) -> bool:
         """Whether kernels are to say what became of each target."""
         return self.full or (self.counting and self.names_deleted)
 
     def new_tally(self, threads: int = 1) -> Tally:
         """Make an empty tally for a kernel: one row per thread."""
-        return np.zeros((threads, LAYOUT["brokers"] + 2 * max(self.state.n_brokers, 1)), np.int64)
+        return np.zeros((threads, TALLY_BROKERS + 2 * max(self.state.n_brokers, 1)), np.int64)
 
     def new_effects(self, n: int, *, always: bool = False) -> Effects:
         """Memory for the effects of n targets; empty where no row is kept."""
-        return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
+        return np.zeros(n if always or self.records_effects else 0, EFFECT)
 
     def new_effect_buffer(self, rows: int, steps: int, replicas: int) -> EffectBuffer:
         """Memory for an event that visits each partition once; none where no row is kept."""
@@ -163,13 +168,13 @@ class Journal:
         from_tally = sent and not from_store
         state = self.state
         status = state.broker_status[: state.n_brokers].copy() if from_tally else None
-        self.totals.append(StepTotals(step, total, replicas, status, self.each))
+        self.totals.append(StepTotals(step, total, replicas, status, self.per_partition))
         if not self.full and not from_store:
             return
         if from_store:
             effects = effects[np.argsort(effects["row"], kind="stable")]
         if not self.rules.marks_new_replicas:
-            effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
+            effects["kinds"] &= 255 - schema.KIND_IS_NEW
         table = effect_table(state, effects)
         if sent:
             announced = self._metadata(effects, announced)
@@ -193,10 +198,10 @@ class Journal:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
         state = self.state
         total: npt.NDArray[np.int64] = tally[0] if len(tally) == 1 else tally.sum(axis=0)
-        state.offline_partition_count += total.item(LAYOUT["offline"])
-        state.preferred_imbalance_count += total.item(LAYOUT["imbalance"])
-        state.unclean_elections += total.item(LAYOUT["unclean"])
-        state.n_led += total.item(LAYOUT["led"])
+        state.offline_partition_count += total.item(TALLY_OFFLINE)
+        state.preferred_imbalance_count += total.item(TALLY_IMBALANCE)
+        state.unclean_elections += total.item(TALLY_UNCLEAN)
+        state.n_led += total.item(TALLY_LED)
         return total
 
     def _metadata(self, effects: Effects, announced: Effects | None) -> Effects | None:
@@ -208,7 +213,7 @@ class Journal:
         if not self.names_deleted or not announcing.any():
             return announced
         last = _last_announced(effects) if announced is None else announced
-        others = last[(last["kinds"] & rows_of.KIND_QUEUED) == 0]
+        others = last[(last["kinds"] & schema.KIND_QUEUED) == 0]
         named = np.concatenate([others, self.record_effects(self._deleted_rows())])
         ordered: Effects = named[np.argsort(named["row"], kind="stable")]
         return ordered
@@ -236,16 +241,16 @@ class Journal:
     def _send_effects(self, table: EffectTable, named: Effects | None, step: int) -> None:
         announcing = (table.effects["kinds"] & _ANNOUNCING) != 0
         announced = np.unique(table.effects["row"][announcing]).size
-        each = announced if self.each else None
+        each = announced if self.per_partition else None
         leads, stops = request_counts(table)
         for kind, counts in ((LEADER_AND_ISR, leads), (STOP_REPLICA, stops)):
-            self.sent.append(sent_to(step, kind, counts > 0, counts, each))
+            self.sent.append(requests_to(step, kind, counts > 0, counts, each))
         if announced:
             n_named = table.metadata_places().size if named is None else named.size
-            if self.each and self.names_deleted:
+            if self.per_partition and self.names_deleted:
                 n_named += (announced - 1) * self._deleted_rows().size
             everyone = self.state.registered
-            self.sent.append(sent_to(step, UPDATE_METADATA, everyone, n_named, each))
+            self.sent.append(requests_to(step, UPDATE_METADATA, everyone, n_named, each))
 
     def add_batch(
         self, action: str, added: Effects, announced: Effects,
@@ -267,14 +272,14 @@ class Journal:
         self.announced[step] = ids.copy()
         registered = state.broker_id[state.registered]
         self.batches.append({
-            "step": step, "each": self.each, "controller_epoch": state.controller_epoch,
-            "registered": registered.tolist(),
+            "step": step, "per_partition": self.per_partition,
+            "controller_epoch": state.controller_epoch, "registered": registered.tolist(),
             "broker_epochs": dict(
                 zip(state.broker_id.tolist(), state.broker_epoch.tolist(), strict=True)
             ),
         })
 
-    def record_effects(self, rows: Rows, kinds: int = rows_of.KIND_LEADER_AND_ISR) -> Effects:
+    def record_effects(self, rows: Rows, kinds: int = schema.KIND_LEADER_AND_ISR) -> Effects:
         """Effects that say the records of some rows as they are now."""
         records = self.state.records.take(rows)
         effects = np.zeros(rows.size, EFFECT)
@@ -283,7 +288,7 @@ class Journal:
             effects[name] = records[name]
         effects["row"], effects["broker"], effects["leader_before"] = rows, -1, records["leader"]
         queued = self.state.topic_queued_for_deletion[self.state.topic_row[rows]]
-        effects["kinds"] = kinds | np.where(queued, rows_of.KIND_QUEUED, 0)
+        effects["kinds"] = kinds | np.where(queued, schema.KIND_QUEUED, 0)
         effects["recovery"] = (records["flags"] & schema.FLAG_RECOVERY) != 0
         return effects
 
@@ -303,11 +308,11 @@ class Journal:
         if not self.counting:
             return
         chosen = brokers & self.state.registered
-        batches = rows.size if self.each else None
+        batches = rows.size if self.per_partition else None
         rows = self.metadata_rows(rows)
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
         rows = rows[led]
-        self.sent.append(sent_to(step, UPDATE_METADATA, chosen, rows.size, batches))
+        self.sent.append(requests_to(step, UPDATE_METADATA, chosen, rows.size, batches))
         if self.full:
             table = effect_table(self.state, self.record_effects(rows))
             self.steps.append(Step(step, table, SENDS[1:], self.rules, merges=False))
@@ -320,14 +325,14 @@ class Journal:
         first = len(self.actions)
         self._name_steps(action, len(sizes))
         if self.counting:
-            self.sent.append(SentSteps(first, brokers & self.state.registered, sizes))
+            self.sent.append(MetadataSteps(first, brokers & self.state.registered, sizes))
 
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (section 6.3, step 7)."""
         step = len(self.actions)
         self.add_stop_count(action, broker, rows.size)
         if self.full:
-            effects = self.record_effects(rows, rows_of.KIND_STOP)
+            effects = self.record_effects(rows, schema.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
             effects["broker"] = broker
             shows = ("additions", "requests")
@@ -341,8 +346,8 @@ class Journal:
         if self.counting:
             recipients = np.zeros(self.state.n_brokers, np.bool_)
             recipients[broker] = self.state.registered[broker]
-            batches = n if self.each else None
-            self.sent.append(sent_to(step, STOP_REPLICA, recipients, n, batches))
+            batches = n if self.per_partition else None
+            self.sent.append(requests_to(step, STOP_REPLICA, recipients, n, batches))
 
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""
@@ -360,6 +365,6 @@ class Journal:
 
 def _last_announced(effects: Effects) -> Effects:
     """The last effect of each partition that UpdateMetadata names, of effects in row order."""
-    some = effects[(effects["kinds"] & rows_of.KIND_LEADER_AND_ISR) != 0]
+    some = effects[(effects["kinds"] & schema.KIND_LEADER_AND_ISR) != 0]
     last: Effects = some[np.append(some["row"][1:] != some["row"][:-1], True)[: some.size]]
     return last

@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.journal.memory import empty
-from kfast.kernels import census
 from kfast.kernels import journal as kernels
-from kfast.schema import Code, Strategy
+from kfast.schema import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP, Code, Strategy
 from kfast.state.records import Rows, Slots
 
 if TYPE_CHECKING:
@@ -40,9 +39,6 @@ EFFECT = np.dtype(
 )
 """The same fields as `Effect` in `kernels/slots.pxd`; a test compares them."""
 
-LAYOUT: dict[str, int] = census.layout()
-KIND_STOP, KIND_LEADER_AND_ISR, KIND_METADATA, KIND_IS_NEW = 1, 2, 4, 8
-KIND_DELETE, KIND_UNCLEAN, KIND_ELECTION, KIND_QUEUED = 16, 32, 64, 128
 KIND_ADDS = KIND_STOP | KIND_LEADER_AND_ISR | KIND_METADATA
 """Effects that add something to the request batch."""
 KEYS = ("topic", "partition", "partition_row")
@@ -155,8 +151,7 @@ def effect_table(state: ClusterState, effects: Effects) -> EffectTable:
     keys, offline = empty((n, 3), np.int32), empty(n, np.uint64)
     codes = empty((2, n), np.uint8)
     all_kinds, reassigning = kernels.copy_partitions(
-        effects, state.records, state.replicas, state.broker_status, state.topic_row,
-        state.partition, replicas, keys, offline, codes,
+        state.columns, effects, replicas.view(np.uint8), keys, offline, codes
     )
     return EffectTable(
         effects, replicas, keys, offline, codes[0], codes[1], all_kinds, reassigning,

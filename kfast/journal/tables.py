@@ -20,22 +20,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal.effects import (
-    KEYS,
-    KIND_ADDS,
+from kfast.journal.effects import KEYS, KIND_ADDS, EffectTable, JournalRules
+from kfast.journal.memory import empty
+from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA
+from kfast.kernels import journal as kernels
+from kfast.schema import (
     KIND_DELETE,
     KIND_ELECTION,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_QUEUED,
     KIND_UNCLEAN,
-    EffectTable,
-    JournalRules,
+    Code,
+    PartitionState,
+    Strategy,
 )
-from kfast.journal.memory import empty
-from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA
-from kfast.kernels import journal as kernels
-from kfast.schema import Code, PartitionState, Strategy
 from kfast.state.arrow_views import names_at
 from kfast.state.records import EMPTY_ROWS, Rows
 

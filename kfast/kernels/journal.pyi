@@ -5,12 +5,13 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from kfast.kernels.columns import Columns
+
 _Array: TypeAlias = npt.NDArray[Any]
 _Column: TypeAlias = tuple[int, _Array, _Array | None, _Array, _Array | None]
 
 def copy_partitions(
-    effects: _Array, records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
-    partition: _Array, slots: _Array, keys: _Array, offline: _Array, codes: _Array,
+    columns: Columns, effects: _Array, slots: _Array, keys: _Array, offline: _Array, codes: _Array,
 ) -> tuple[int, bool]: ...
 def fill_columns(
     replicas: _Array, broker_id: _Array, places: _Array, requests: _Array,

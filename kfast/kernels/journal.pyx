@@ -4,7 +4,13 @@ Source: docs/controller.md, section 5; Kafka 3.9, `AbstractControllerBrokerReque
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.slots cimport (
     AHEAD,
     KIND_DELETE,
@@ -14,17 +20,11 @@ from kfast.kernels.slots cimport (
     KIND_STOP,
     Effect,
     broker_t,
-    const_record_t,
     first_slots,
     kfast_prefetch,
     liveness_of,
     lowest_slot,
 )
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-)
-
 # Effects whose columns are copied together, while they lie in the nearest cache; columns of a
 # table, at most; slots that are looked up whether a list has them or not, as a mispredicted branch
 # costs more.
@@ -68,46 +68,43 @@ cdef struct RequestBuffer:
 
 
 def copy_partitions(
-    const Effect[::1] effects,         # IN   (n,)    what became of each target
-    const_record_t[::1] records,       # IN   (P,)
-    const broker_t[:, ::1] replicas,   # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN   (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN   (P,)
-    const int32_t[::1] partition,      # IN   (P,)
-    broker_t[:, ::1] slots,            # OUT  (n, S)  broker rows of each effect's partition
-    int32_t[:, ::1] keys,              # OUT  (n, 3)  topic row, partition number, partition row
-    uint64_t[::1] offline,             # OUT  (n,)    assigned slots that are not online
-    uint8_t[:, ::1] codes,             # OUT  (2, n)  codes and kinds
+    columns_t columns,
+    const Effect[::1] effects,  # IN   (n,)    what became of each target
+    uint8_t[:, ::1] slots,      # OUT  (n, bytes of S broker rows)  those of each effect's partition
+    int32_t[:, ::1] keys,       # OUT  (n, 3)  topic row, partition number, partition row
+    uint64_t[::1] offline,      # OUT  (n,)    assigned slots that are not online
+    uint8_t[:, ::1] codes,      # OUT  (2, n)  codes and kinds
 ):
     """Copy what the next event may change of the partitions of some effects.
 
     Returns all bits of `kinds` that occur, and whether some partition is being reassigned.
     """
-    cdef Py_ssize_t n = effects.shape[0]
-    cdef Py_ssize_t width = replicas.shape[1]
-    cdef Py_ssize_t i, s, row
+    cdef Py_ssize_t n = effects.shape[0], width = columns.width
+    cdef Py_ssize_t i, row
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const int32_t* partition = columns.partition
+    cdef const uint8_t* broker_status = columns.broker_status
+    records = columns.records
+    replicas = columns.replicas
     cdef uint64_t live, changing = 0
     cdef uint8_t kinds = 0
-    cdef const Effect* effect
     with nogil:
         for i in range(n):
-            effect = &effects[i]
-            row = effect.row
+            row = effects[i].row
             if i + AHEAD < n:
                 kfast_prefetch(&records[effects[i + AHEAD].row])
-                kfast_prefetch(&replicas[effects[i + AHEAD].row, 0])
-            for s in range(width):
-                slots[i, s] = replicas[row, s]
+                kfast_prefetch(&replicas[width * effects[i + AHEAD].row])
+            memcpy(&slots[i, 0], &replicas[width * row], slots.shape[1])
             keys[i, 0] = topic_row[row]
             keys[i, 1] = partition[row]
-            keys[i, 2] = effect.row
-            if effect.kinds & KIND_LEADER_AND_ISR:
-                live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            keys[i, 2] = effects[i].row
+            if effects[i].kinds & KIND_LEADER_AND_ISR:
+                live = liveness_of(&records[row], &replicas[width * row], broker_status).live
                 offline[i] = first_slots(records[row].n_replicas) & ~live
-            codes[0, i] = effect.code
-            codes[1, i] = effect.kinds
-            kinds |= effect.kinds
-            changing |= effect.adding | effect.removing
+            codes[0, i] = effects[i].code
+            codes[1, i] = effects[i].kinds
+            kinds |= effects[i].kinds
+            changing |= effects[i].adding | effects[i].removing
     return kinds, changing != 0
 
 

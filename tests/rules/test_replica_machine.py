@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from kfast import Code, PartitionState, ReplicaState
 from kfast.controllers.zk.broker_groups import improved_hashes
 from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, previous_mask
-from kfast.journal.effects import (
-    EFFECT,
+from kfast.journal.effects import EFFECT
+from kfast.kernels import replica_states
+from kfast.schema import (
     KIND_DELETE,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_STOP,
+    NARROW_SLOTS,
 )
-from kfast.kernels import replica_states
-from kfast.schema import NARROW_SLOTS
 from tests.support.every_state import every_group, every_replica
 from tests.support.kernel_calls import (
     LAYOUTS,
@@ -247,13 +247,12 @@ def test_a_deferred_shrink_leaves_the_record_alone():
 
 def start(state, threads=1, *, keep=False, reset=False, take_offline=True):
     """Call `start_replicas`; counters go to the state."""
-    counted = replica_states.count_started(state.records, state.replicas, state.broker_status)
+    counted = replica_states.count_started(state.columns)
     sizes = counted if keep else (0, 0)
     effects = [np.zeros(n, EFFECT) for n in sizes]
     tallies = new_tally(state, threads), new_tally(state, threads)
     replica_states.start_replicas(
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.broker_id, state.broker_id,
+        state.columns, state.broker_id, state.broker_id,
         previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
         previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
         take_offline, state.any_queued, True, *effects, *tallies,
@@ -330,6 +329,4 @@ def test_replicas_are_counted(layout):
         )
         everyone = list(ctx.assigned_replicas())
         live = sum(ctx.is_replica_online(b, p) for p, b in everyone)
-        assert replica_states.count_started(
-            state.records, state.replicas, state.broker_status
-        ) == (live, len(everyone) - live)
+        assert replica_states.count_started(state.columns) == (live, len(everyone) - live)

@@ -9,8 +9,16 @@ import numpy as np
 
 from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
 from kfast.controllers.zk.profiles import PARTITION_PREVIOUS, ZK_3_9, Profile, previous_mask
-from kfast.journal.effects import EFFECT, LAYOUT
+from kfast.journal.effects import EFFECT
 from kfast.kernels import election, partition_states, replica_states
+from kfast.kernels.columns import Columns, make_columns
+from kfast.schema import (
+    TALLY_BROKERS,
+    TALLY_IMBALANCE,
+    TALLY_OFFLINE,
+    TALLY_UNCLEAN,
+    record_dtype,
+)
 from tests.support.reference import Context, Partition
 from tests.support.twin_state import state_of
 
@@ -18,9 +26,21 @@ LAYOUTS = ("narrow", "wide")
 THREADS = (1, 2, 5)
 
 
+def columns_of(
+    replicas: np.ndarray, leader_offline: np.ndarray, pending: np.ndarray
+) -> Columns:
+    """A replica matrix and both bitmaps as kernels take them; all else is empty."""
+    n = len(replicas)
+    return make_columns(
+        np.zeros(n, record_dtype(replicas.dtype == np.uint16)), replicas,
+        np.zeros(replicas.shape, np.uint8), np.zeros(1, np.uint8), np.zeros(n, np.int32),
+        np.zeros(n, np.int32), np.zeros(1, np.uint8), leader_offline, pending,
+    )
+
+
 def new_tally(state: ClusterState, threads: int = 1) -> np.ndarray:
     """Arena for what a kernel counts, one row per thread."""
-    return np.zeros((threads, LAYOUT["brokers"] + 2 * max(state.n_brokers, 1)), np.int64)
+    return np.zeros((threads, TALLY_BROKERS + 2 * max(state.n_brokers, 1)), np.int64)
 
 
 def all_rows(state: ClusterState) -> np.ndarray:
@@ -37,9 +57,9 @@ def row_names(state: ClusterState) -> list[Partition]:
 def take_counters(state: ClusterState, tally: np.ndarray) -> np.ndarray:
     """Add what was counted to the state's counters, and return the sum over threads."""
     total = tally.sum(axis=0)
-    state.offline_partition_count += int(total[LAYOUT["offline"]])
-    state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
-    state.unclean_elections += int(total[LAYOUT["unclean"]])
+    state.offline_partition_count += int(total[TALLY_OFFLINE])
+    state.preferred_imbalance_count += int(total[TALLY_IMBALANCE])
+    state.unclean_elections += int(total[TALLY_UNCLEAN])
     return total
 
 
@@ -56,12 +76,10 @@ def change_replicas(
     codes, effects = np.full(n, 255, np.uint8), np.zeros(n if keep else 0, EFFECT)
     tally = new_tally(state, threads)
     replica_states.change_replicas(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, replicas.rows, replicas.slots,
-        state.broker_id if ranks is None else ranks, each, int(target),
-        previous_mask(profile.replica_previous[target]), state.controller_epoch, defer,
-        profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True, codes,
-        effects, tally,
+        state.columns, replicas.rows, replicas.slots, state.broker_id if ranks is None else ranks,
+        each, int(target), previous_mask(profile.replica_previous[target]), state.controller_epoch,
+        defer, profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True,
+        codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
@@ -74,8 +92,8 @@ def change_partitions(
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     partition_states.change_partitions(
-        state.records, state.topic_row, state.topic_flags, state.pending, rows, int(target),
-        previous_mask(PARTITION_PREVIOUS[target]), state.any_queued, codes, effects, tally,
+        state.columns, rows, int(target), previous_mask(PARTITION_PREVIOUS[target]),
+        state.any_queued, codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
@@ -92,8 +110,7 @@ def bring_online(
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     election.bring_online(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.leader_offline, state.pending, rows, profile.kernel_strategy(strategy),
+        state.columns, rows, profile.kernel_strategy(strategy),
         previous_mask(PARTITION_PREVIOUS[PartitionState.ONLINE]), state.controller_epoch,
         state.leader_recovery_supported and profile.marks_recovery, state.any_queued, True,
         NO_RULE, codes, effects, tally,

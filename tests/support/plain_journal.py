@@ -15,7 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal.effects import (
+from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kfast.journal.tables import CODE_NAMES, INITIALIZATION
+from kfast.kernels import hosting
+from kfast.schema import (
     KIND_DELETE,
     KIND_ELECTION,
     KIND_IS_NEW,
@@ -24,11 +27,8 @@ from kfast.journal.effects import (
     KIND_QUEUED,
     KIND_STOP,
     KIND_UNCLEAN,
+    Code,
 )
-from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from kfast.journal.tables import CODE_NAMES, INITIALIZATION
-from kfast.kernels import hosting
-from kfast.schema import Code
 from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists
 
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
@@ -140,9 +140,7 @@ def refusals(state, effects, step, strategy, rules):
 def offline_replicas(state, rows):
     """Assigned replicas of each row that are not online (section 5.2)."""
     live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     return id_lists(state, rows, first_slots(state.records["n_replicas"][rows]) & ~live)
 
 

@@ -118,7 +118,7 @@ class ZkEngine(Engine):
         state, journal = self.state, self.journal
         present = (
             self._always + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
-            + FULL * journal.full + EFFECTS * journal.keeps_effects
+            + FULL * journal.full + EFFECTS * journal.records_effects
         )
         return Way.STEPS if present & STEPWISE[event] else Way.FUSED
 

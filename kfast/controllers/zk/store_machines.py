@@ -24,21 +24,21 @@ from kfast.controllers.zk.policy_runner import NOT_DECIDED, ElectionCause, Polic
 from kfast.controllers.zk.profiles import ZK_3_9, Profile, previous_mask
 from kfast.controllers.zk.store import Answer, CallFailed, Store
 from kfast.journal import Journal, Tally
-from kfast.journal.effects import (
-    EFFECT,
+from kfast.journal.effects import EFFECT, Effects
+from kfast.kernels import election, hosting, isr, replica_states
+from kfast.schema import (
+    FLAG_HAS_LEADERSHIP,
+    FLAG_RECOVERY,
     KIND_ELECTION,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_QUEUED,
     KIND_UNCLEAN,
-    LAYOUT,
-    Effects,
-)
-from kfast.kernels import election, hosting, isr, replica_states
-from kfast.schema import (
-    FLAG_HAS_LEADERSHIP,
-    FLAG_RECOVERY,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_LEADERS_MOVED,
+    TALLY_UNCLEAN,
     Code,
     PartitionState,
     ReplicaState,
@@ -131,14 +131,14 @@ class StoreSession:
         effects = np.concatenate([*self.effects, np.zeros(0, EFFECT)])
         total = self.tally[0]
         said = effects[~np.isin(effects["code"], _UNCOUNTED)]
-        np.add.at(total, LAYOUT["codes"] + said["code"].astype(np.int64), 1)
+        np.add.at(total, TALLY_CODES + said["code"].astype(np.int64), 1)
         moved = said[np.isin(said["code"], _TRANSITIONS)]
         cells = 8 * moved["from_state"].astype(np.int64) + moved["to_state"]
-        np.add.at(total, LAYOUT["cells"] + cells, 1)
+        np.add.at(total, TALLY_CELLS + cells, 1)
         before, after = moved["leader_before"], moved["leader"]
         elected = (moved["kinds"] & KIND_ELECTION) != 0
         replaced = elected & (before >= 0) & (after >= 0) & (before != after)
-        total[LAYOUT["leaders_moved"]] += int(replaced.sum())
+        total[TALLY_LEADERS_MOVED] += int(replaced.sum())
         return effects
 
     def is_queued(self, rows: Rows) -> npt.NDArray[np.bool_]:
@@ -169,10 +169,7 @@ class StoreSession:
         """Take records into the cache, under this controller's epoch (`put_leadership`)."""
         state = self.state
         written["controller_epoch"] = state.controller_epoch
-        election.adopt(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.leader_offline, rows, written, self.tally[0],
-        )
+        election.adopt(state.columns, rows, written, self.tally[0])
 
     def read(self, rows: Rows, *, strict: bool = False) -> tuple[Codes, npt.NDArray[Any]]:
         """Read records and classify the answers: MOVED where the record can be decided on.
@@ -280,8 +277,7 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
     proposed = state.records.take(rows)
     codes, recipients = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint64)
     election.propose_initial(
-        state.replicas, state.broker_status, rows, proposed, state.controller_epoch, codes,
-        recipients,
+        state.columns, rows, proposed, state.controller_epoch, codes, recipients
     )
     effects = session.begin(rows, -1, np.full(rows.size, PartitionState.NEW), PartitionState.ONLINE)
     chosen = codes == Code.MOVED
@@ -381,11 +377,11 @@ def _elect_once(
             rows[usable], number, ElectionCause.STORED, records=proposed, unreadable=unreadable
         )
         election.choose(
-            state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows[usable],
-            proposed, number, state.leader_recovery_supported and profile.marks_recovery,
-            unreadable, decided, chosen, told, unclean,
+            state.columns, rows[usable], proposed, number,
+            state.leader_recovery_supported and profile.marks_recovery, unreadable, decided,
+            chosen, told, unclean,
         )
-        session.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
+        session.tally[0, TALLY_UNCLEAN] += int(unclean.sum())
         try:
             again = session.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
         except ControllerMoved:
@@ -475,15 +471,12 @@ def _change_group(session: StoreSession, rows: Rows, broker: int, codes: Codes) 
     """Section 2.5 for the replicas of one broker."""
     state = session.state
     slots = np.empty(rows.size, np.int32)
-    hosting.find_slots(
-        state.records, state.replicas, rows, np.full(rows.size, broker, np.int32), slots
-    )
+    hosting.find_slots(state.columns, rows, np.full(rows.size, broker, np.int32), slots)
     before = state.replica_state[rows, slots].copy()
     effects = np.zeros(rows.size, EFFECT)
     scratch = np.zeros((1, session.tally.shape[1]), np.int64)
     replica_states.change_replicas(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
+        state.columns, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
         False, int(ReplicaState.OFFLINE),
         previous_mask(session.profile.replica_previous[ReplicaState.OFFLINE]),
         state.controller_epoch, True, session.profile.without_leadership, False, state.any_queued,
@@ -538,7 +531,7 @@ def _shrink_once(
     usable = answer == Code.MOVED
     answer[(answer == Code.NO_RECORD) & session.is_queued(rows)] = Code.DROPPED
     write = np.zeros(rows.size, np.uint8)
-    isr.shrink(session.state.replicas, rows, slots, _may_empty(session, rows), stored, write)
+    isr.shrink(session.state.columns, rows, slots, _may_empty(session, rows), stored, write)
     retry = session.write(rows, stored, answer, usable & (write != 0))
     if session.profile.caches_lost_writes and retry.any():
         lost = stored[retry]
@@ -585,7 +578,7 @@ def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     """One replica to NewReplica; returns its code."""
     state = session.state
     slot = np.empty(1, np.int32)
-    hosting.find_slots(state.records, state.replicas, row, broker, slot)
+    hosting.find_slots(state.columns, row, broker, slot)
     before = int(state.replica_state[row, slot][0]) or int(ReplicaState.NON_EXISTENT)
     state.replica_state[row, slot] = before
     effect = session.begin(row, broker, np.asarray([before]), ReplicaState.NEW)
