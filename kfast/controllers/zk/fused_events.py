@@ -72,8 +72,8 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     counts = np.zeros((threads, 8), np.int64)
     buffer = journal.new_effect_buffer(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
-    decider = controller.partition_state_machine.decider
-    decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
+    policy_runner = controller.partition_state_machine.policy_runner
+    decided = policy_runner.decide(rows, strategy, ElectionCause.FAILED, threads)
     ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
@@ -142,8 +142,8 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
-    decider = controller.partition_state_machine.decider
-    decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
+    policy_runner = controller.partition_state_machine.policy_runner
+    decided = policy_runner.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
     state.mark_led(rows)
     left = visits.shut_down_hosted(
         state.columns, broker, rows,
