@@ -30,11 +30,9 @@ from kfast.journal.outcome import (
     STOP_REPLICA,
     UPDATE_METADATA,
     Counts,
-    MetadataSteps,
     Outcome,
     StepRequests,
     StepTotals,
-    requests_to,
 )
 from kfast.journal.tables import CHANGES, SENDS, Step, make_table, request_counts
 from kfast.schema import (
@@ -86,16 +84,21 @@ class Journal:
         finally:
             self.per_partition, self.prefix = False, ""
 
-    def _name_steps(self, action: str, n: int = 1) -> None:
-        """Begin the next steps."""
+    def begin_steps(self, action: str, n: int = 1) -> int:
+        """Begin n steps; those of which nothing is recorded have the counts of the one after them.
+
+        Returns the number of the first.
+        """
+        first = len(self.actions)
         self.actions += [self.prefix + action] * n
+        return first
 
     def begin(self) -> None:
         """Forget what was recorded."""
         self.prefix = ""
         self.actions: list[str] = []
         self.totals: list[StepTotals] = []
-        self.sent: list[StepRequests | MetadataSteps] = []
+        self.sent: list[StepRequests] = []
         self.batches: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.announced: dict[int, Rows] = {}
@@ -124,9 +127,9 @@ class Journal:
         """Make an empty tally for a kernel: one row per thread."""
         return np.zeros((threads, TALLY_BROKERS + 2 * max(self.state.n_brokers, 1)), np.int64)
 
-    def new_effects(self, n: int, *, always: bool = False) -> Effects:
-        """Memory for the effects of n targets; empty where no row is kept."""
-        return np.zeros(n if always or self.records_effects else 0, EFFECT)
+    def new_effects(self, n: int) -> Effects:
+        """Memory for the effects of n targets; empty where no row is recorded."""
+        return np.zeros(n if self.records_effects else 0, EFFECT)
 
     def new_effect_buffer(self, rows: int, steps: int, replicas: int) -> EffectBuffer:
         """Memory for an event that visits each partition once; none where no row is kept."""
@@ -160,8 +163,7 @@ class Journal:
             What UpdateMetadata says, where LeaderAndIsr says something else.
         """
         total = self.take_counters(tally)
-        step = len(self.actions)
-        self._name_steps(action)
+        step = self.begin_steps(action)
         if not self.counting:
             return
         from_store = from_store or self.names_deleted
@@ -190,10 +192,6 @@ class Journal:
                 announces = bool(table.all_kinds & _ANNOUNCING)
                 self._add_metadata_brokers(state.registered if announces else None, step)
 
-    def add_empty_steps(self, action: str, n: int) -> None:
-        """Record n calls whose counts are those of the call after them."""
-        self._name_steps(action, n)
-
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
         state = self.state
@@ -209,8 +207,7 @@ class Journal:
 
         Source: section 8.1.
         """
-        announcing = (effects["kinds"] & _ANNOUNCING) != 0
-        if not self.names_deleted or not announcing.any():
+        if not self.names_deleted or not (effects["kinds"] & _ANNOUNCING).any():
             return announced
         last = _last_announced(effects) if announced is None else announced
         others = last[(last["kinds"] & schema.KIND_QUEUED) == 0]
@@ -244,21 +241,20 @@ class Journal:
         each = announced if self.per_partition else None
         leads, stops = request_counts(table)
         for kind, counts in ((LEADER_AND_ISR, leads), (STOP_REPLICA, stops)):
-            self.sent.append(requests_to(step, kind, counts > 0, counts, each))
+            self.sent.append(StepRequests(step, kind, counts > 0, counts, each))
         if announced:
             n_named = table.metadata_places().size if named is None else named.size
             if self.per_partition and self.names_deleted:
                 n_named += (announced - 1) * self._deleted_rows().size
             everyone = self.state.registered
-            self.sent.append(requests_to(step, UPDATE_METADATA, everyone, n_named, each))
+            self.sent.append(StepRequests(step, UPDATE_METADATA, everyone, n_named, each))
 
     def add_batch(
         self, action: str, added: Effects, announced: Effects,
         brokers: npt.NDArray[np.bool_] | None,
     ) -> None:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
-        step = len(self.actions)
-        self._name_steps(action)
+        step = self.begin_steps(action)
         self.steps.append(Step(
             step, effect_table(self.state, added), SENDS, self.rules,
             announced=effect_table(self.state, announced),
@@ -299,12 +295,11 @@ class Journal:
         ----------
         action : str
         brokers : (B,) bool
-            Who is told; unregistered brokers are left out.
+            The recipients; unregistered brokers are left out.
         rows : (n,) int32
             Partition rows; those without cached leadership carry no entry (section 5.2).
         """
-        step = len(self.actions)
-        self._name_steps(action)
+        step = self.begin_steps(action)
         if not self.counting:
             return
         chosen = brokers & self.state.registered
@@ -312,7 +307,7 @@ class Journal:
         rows = self.metadata_rows(rows)
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
         rows = rows[led]
-        self.sent.append(requests_to(step, UPDATE_METADATA, chosen, rows.size, batches))
+        self.sent.append(StepRequests(step, UPDATE_METADATA, chosen, rows.size, batches))
         if self.full:
             table = effect_table(self.state, self.record_effects(rows))
             self.steps.append(Step(step, table, SENDS[1:], self.rules, merges=False))
@@ -322,15 +317,17 @@ class Journal:
         self, action: str, brokers: npt.NDArray[np.bool_], sizes: Sequence[int]
     ) -> None:
         """Record UpdateMetadata requests, one step each, of which only the sizes are kept."""
-        first = len(self.actions)
-        self._name_steps(action, len(sizes))
+        first = self.begin_steps(action, len(sizes))
         if self.counting:
-            self.sent.append(MetadataSteps(first, brokers & self.state.registered, sizes))
+            recipients = brokers & self.state.registered
+            self.sent += [
+                StepRequests(first + at, UPDATE_METADATA, recipients, size)
+                for at, size in enumerate(sizes)
+            ]
 
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (section 6.3, step 7)."""
-        step = len(self.actions)
-        self.add_stop_count(action, broker, rows.size)
+        step = self.add_stop_count(action, broker, rows.size)
         if self.full:
             effects = self.record_effects(rows, schema.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
@@ -339,15 +336,15 @@ class Journal:
             self.steps.append(Step(step, effect_table(self.state, effects), shows, self.rules))
             self._add_metadata_brokers(None, step)
 
-    def add_stop_count(self, action: str, broker: int, n: int) -> None:
-        """Record StopReplica without deletion to one broker row, for so many partitions."""
-        step = len(self.actions)
-        self._name_steps(action)
+    def add_stop_count(self, action: str, broker: int, n: int) -> int:
+        """Record StopReplica without deletion to one broker row; returns the step's number."""
+        step = self.begin_steps(action)
         if self.counting:
             recipients = np.zeros(self.state.n_brokers, np.bool_)
             recipients[broker] = self.state.registered[broker]
             batches = n if self.per_partition else None
-            self.sent.append(requests_to(step, STOP_REPLICA, recipients, n, batches))
+            self.sent.append(StepRequests(step, STOP_REPLICA, recipients, n, batches))
+        return step
 
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""

@@ -160,6 +160,8 @@ def effect_table(state: ClusterState, effects: Effects) -> EffectTable:
     )
 
 
+MOST_STEPS = 8
+"""Steps of an event that visits each partition once: a kernel's counts of a thread fill a line."""
 NO_EFFECTS: Effects = np.empty(0, EFFECT)
 
 

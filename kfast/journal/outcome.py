@@ -38,6 +38,7 @@ from kfast.state.records import EMPTY_ROWS, Rows
 
 Key = TypeVar("Key")
 NO_CODES: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+NO_RESULTS: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
 FULL_TABLES = (
@@ -77,62 +78,41 @@ class Counts:
 class StepRequests(NamedTuple):
     """Requests of one kind that one step sent.
 
+    In one batch each broker gets one request. Where every partition has a batch of its own,
+    LeaderAndIsr and StopReplica go out once for each partition that they name to a broker, and
+    UpdateMetadata once for each batch.
+
     Attributes
     ----------
     step : int
     kind : int
         Index in `KINDS`.
-    requests : (B,) int64
-        How many went to each broker.
-    partitions : (B,) int64
-        How many partitions they name together.
+    recipients : (B,) bool
+    named : (B,) int64, or int
+        How many partitions they name to each of the recipients.
+    batches : int or None
+        How many there were; None where all partitions shared one.
     """
 
     step: int
     kind: int
-    requests: npt.NDArray[np.int64]
-    partitions: npt.NDArray[np.int64]
-
-
-def requests_to(
-    step: int, kind: int, recipients: npt.NDArray[np.bool_],
-    partitions: npt.NDArray[np.int64] | int, batches: int | None = None,
-) -> StepRequests:
-    """Requests that name some partitions to each of some brokers.
-
-    In one batch each broker gets one request. Where every partition has a batch of its own
-    (`batches` of them), LeaderAndIsr and StopReplica go out once for each partition that a broker
-    is to know of, and UpdateMetadata once for each batch.
-    """
-    named = np.where(recipients, partitions, 0)
-    if batches is None:
-        return StepRequests(step, kind, recipients.astype(np.int64), named)
-    n: npt.NDArray[np.int64] | int = batches if kind == UPDATE_METADATA else named
-    return StepRequests(step, kind, np.where(recipients, n, 0), named)
-
-
-class MetadataSteps(NamedTuple):
-    """UpdateMetadata of several steps, one request each to the same brokers.
-
-    Attributes
-    ----------
-    first : int
-        The first of the steps, which follow each other.
-    recipients : (B,) bool
-    sizes : sequence of int
-        Partitions in the request of each step.
-    """
-
-    first: int
     recipients: npt.NDArray[np.bool_]
-    sizes: Sequence[int]
+    named: npt.NDArray[np.int64] | int
+    batches: int | None = None
 
-    def steps(self) -> list[StepRequests]:
-        """The same, one step at a time."""
-        return [
-            requests_to(self.first + at, UPDATE_METADATA, self.recipients, size)
-            for at, size in enumerate(self.sizes)
-        ]
+    @property
+    def partitions(self) -> npt.NDArray[np.int64]:
+        """(B,) how many partitions the requests to each broker name."""
+        return np.where(self.recipients, self.named, 0)
+
+    @property
+    def requests(self) -> npt.NDArray[np.int64]:
+        """(B,) how many requests went to each broker."""
+        if self.batches is None:
+            return self.recipients.astype(np.int64)
+        return np.where(
+            self.recipients, self.batches if self.kind == UPDATE_METADATA else self.named, 0
+        )
 
 
 class StepTotals(NamedTuple):
@@ -182,11 +162,11 @@ class StepTotals(NamedTuple):
         batches = n_announced if self.per_partition else None
         leads, stops = per_broker[:n], per_broker[per_broker.size // 2 :][:n]
         requests = [
-            requests_to(self.step, kind, registered & (counts > 0), counts, batches)
+            StepRequests(self.step, kind, registered & (counts > 0), counts, batches)
             for kind, counts in ((LEADER_AND_ISR, leads), (STOP_REPLICA, stops))
         ]
         if n_announced:
-            requests.append(requests_to(self.step, UPDATE_METADATA, registered, n_named, batches))
+            requests.append(StepRequests(self.step, UPDATE_METADATA, registered, n_named, batches))
         return requests
 
 
@@ -196,16 +176,6 @@ def _sum(parts: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
         for key, value in part.items():
             total[key] = total.get(key, 0) + value
     return total
-
-
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("actions", "totals", "sent", "batches", "rebalanced", "senders", "notes"), ()),
-    **dict.fromkeys(("broker_id", "remaining", "altered"), EMPTY_ROWS),
-    **dict.fromkeys(("codes", "alter_codes", "reassignment_codes"), NO_CODES),
-    "in_result": NO_CODES.view(np.bool_),
-    **dict.fromkeys(("failure", "error", "replies", "imbalance", "make"), None),
-}
-"""What an outcome says of that which did not happen."""
 
 
 class Outcome:
@@ -255,30 +225,25 @@ class Outcome:
         What was left out.
     """
 
-    actions: tuple[str, ...]
-    totals: Sequence[StepTotals]
-    sent: Sequence[StepRequests | MetadataSteps]
-    batches: Sequence[dict[str, Any]]
-    broker_id: Rows
-    codes: npt.NDArray[np.uint8]
-    in_result: npt.NDArray[np.bool_]
-    failure: Code | None
-    error: str | None
-    remaining: Rows
-    replies: pa.Table | None
-    imbalance: pa.Table | None
-    rebalanced: tuple[int, ...]
-    altered: Rows
-    senders: tuple[int, ...]
-    alter_codes: npt.NDArray[np.uint8]
-    reassignment_codes: npt.NDArray[np.uint8]
-    notes: tuple[str, ...]
-    make: Callable[[str], pa.Table] | None
-
     def __init__(self, event: str, level: str) -> None:
         self.event = event
         self.level = level
-        self.__dict__ |= _NOTHING
+        self.actions: tuple[str, ...] = ()
+        self.totals: Sequence[StepTotals] = ()
+        self.sent: Sequence[StepRequests] = ()
+        self.batches: Sequence[dict[str, Any]] = ()
+        self.broker_id: Rows = EMPTY_ROWS
+        self.codes = self.alter_codes = self.reassignment_codes = NO_CODES
+        self.in_result: npt.NDArray[np.bool_] = NO_RESULTS
+        self.failure: Code | None = None
+        self.error: str | None = None
+        self.remaining = self.altered = EMPTY_ROWS
+        self.replies: pa.Table | None = None
+        self.imbalance: pa.Table | None = None
+        self.rebalanced: tuple[int, ...] = ()
+        self.senders: tuple[int, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        self.make: Callable[[str], pa.Table] | None = None
 
     @cached_property
     def steps(self) -> pa.Table:
@@ -289,10 +254,8 @@ class Outcome:
     @cached_property
     def all_sent(self) -> list[StepRequests]:
         """Requests of every step, in order: LeaderAndIsr, UpdateMetadata, StopReplica."""
-        sent = [request for totals in self.totals for request in totals.requests()]
-        for requests in self.sent:
-            sent += requests.steps() if isinstance(requests, MetadataSteps) else [requests]
-        return sorted(sent, key=lambda request: (request.step, request.kind))
+        counted = [requests for totals in self.totals for requests in totals.requests()]
+        return sorted([*counted, *self.sent], key=lambda requests: (requests.step, requests.kind))
 
     @cached_property
     def counts(self) -> Counts:

@@ -200,44 +200,27 @@ cdef void fill_lists(
     column.end = at
 
 
-cdef const uint8_t* first_of(object array, Py_ssize_t* stride) except NULL:
-    """The first value of an array that is not empty, and the bytes from one to the next."""
-    cdef const uint8_t[:] bytes1
-    cdef const int32_t[:] bytes4
-    cdef const uint64_t[:] bytes8
-    if array.itemsize == 1:
-        bytes1 = array.view("u1")
-        stride[0] = bytes1.strides[0]
-        return &bytes1[0]
-    if array.itemsize == sizeof(int32_t):
-        bytes4 = array
-        stride[0] = bytes4.strides[0]
-        return <const uint8_t*> &bytes4[0]
-    bytes8 = array
-    stride[0] = bytes8.strides[0]
-    return <const uint8_t*> &bytes8[0]
-
-
-cdef int read_column(Column* column, tuple argument) except -1:
-    """A column as `fill_columns` is given it."""
-    cdef Py_ssize_t unused
-    cdef uint8_t[::1] values = argument[3].view("u1")
-    cdef int32_t[::1] offsets
-    column.form = argument[0]
-    column.source = first_of(argument[1], &column.stride)
-    column.size = argument[1].itemsize
-    column.in_all = argument[2] is argument[1]
+cdef Column read_column(
+    int form, object source, object stop_source, uint8_t[::1] values, int32_t[::1] offsets
+) except *:
+    """A column as `fill_columns` is given it; its sources are arrays of one axis."""
+    cdef Column column
+    column.form = form
+    column.source = <const uint8_t*> <size_t> source.ctypes.data
+    column.stride = source.strides[0]
+    column.size = source.itemsize
+    column.in_all = stop_source is source
     column.stop_source = NULL
-    if argument[2] is not None:
-        column.stop_source = first_of(argument[2], &column.stop_stride)
+    if stop_source is not None:
+        column.stop_source = <const uint8_t*> <size_t> stop_source.ctypes.data
+        column.stop_stride = stop_source.strides[0]
     column.values = &values[0]
     column.offsets = NULL
     column.end = 0
-    if argument[4] is not None:
-        offsets = argument[4]
+    if offsets is not None:
         column.offsets = &offsets[0]
         offsets[0] = 0
-    return 0
+    return column
 
 
 def fill_columns(
@@ -260,7 +243,8 @@ def fill_columns(
     if not m:
         return [0] * n_columns
     for k in range(n_columns):
-        read_column(&filled[k], columns[k])
+        form, source, stop_source, values, offsets = columns[k]
+        filled[k] = read_column(form, source, stop_source, values.view("u1"), offsets)
     with nogil:
         while begin < m:
             end = min(begin + BLOCK, m)
