@@ -216,6 +216,29 @@ TOPIC_EXISTS = 8
 TOPIC_UNCLEAN = 16
 """Bits of a topic's flags: queued for deletion, deletion started, ineligible for it, known to the
 controller, unclean election allowed."""
+KIND_STOP = 1
+KIND_LEADER_AND_ISR = 2
+KIND_METADATA = 4
+KIND_IS_NEW = 8
+KIND_DELETE = 16
+KIND_UNCLEAN = 32
+KIND_ELECTION = 64
+KIND_QUEUED = 128
+"""Bits of an effect's kinds: what it added to the request batch, and what kind of change it was."""
+TALLY_OFFLINE = 0
+TALLY_IMBALANCE = 1
+TALLY_UNCLEAN = 2
+TALLY_METADATA = 3
+TALLY_LEADERS_MOVED = 4
+TALLY_ANNOUNCED = 5
+TALLY_REASSIGNED = 6
+TALLY_LED = 7
+TALLY_CODES = 8
+TALLY_CELLS = 40
+TALLY_BROKERS = 104
+"""Places of a tally's counts: changes of the gauges, partitions of UpdateMetadata, leaders moved,
+announcements that name no partition, partitions reassigned and led; then a count per code, per cell
+8 * from + to of a state machine, and per broker partitions of LeaderAndIsr and of StopReplica."""
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,13 @@ import numpy.typing as npt
 
 from kfast import schema
 from kfast.errors import ArgumentError
-from kfast.journal import effects as rows_of
 from kfast.journal.effects import (
     EFFECT,
-    LAYOUT,
     EffectBuffer,
     Effects,
     EffectTable,
     JournalRules,
-    take_down,
+    effect_table,
 )
 from kfast.journal.outcome import (
     LEADER_AND_ISR,
@@ -33,14 +31,18 @@ from kfast.journal.outcome import (
     UPDATE_METADATA,
     Counts,
     Outcome,
-    Sent,
-    SentSteps,
+    StepRequests,
     StepTotals,
-    sent_to,
 )
-from kfast.journal.request_table import request_counts
-from kfast.journal.steps import CHANGES, SENDS, Step, make_table
-from kfast.schema import Strategy
+from kfast.journal.tables import CHANGES, SENDS, Step, make_table, request_counts
+from kfast.schema import (
+    TALLY_BROKERS,
+    TALLY_IMBALANCE,
+    TALLY_LED,
+    TALLY_OFFLINE,
+    TALLY_UNCLEAN,
+    Strategy,
+)
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ __all__ = ["Counts", "Journal", "JournalRules", "Outcome"]
 
 LEVELS = ("off", "counts", "full")
 Tally = npt.NDArray[np.int64]
-_ANNOUNCING = rows_of.KIND_LEADER_AND_ISR | rows_of.KIND_METADATA
+_ANNOUNCING = schema.KIND_LEADER_AND_ISR | schema.KIND_METADATA
 
 
 class Journal:
@@ -70,28 +72,33 @@ class Journal:
         self.state = state
         self.rules = rules
         self.level = cast(Literal["off", "counts", "full"], level)
-        self.each = False
+        self.per_partition = False
         self.begin()
 
     @contextlib.contextmanager
     def batch_for_each_partition(self) -> Iterator[None]:
         """Steps within are as many batches as they have partitions (section 6.7)."""
-        self.each = True
+        self.per_partition = True
         try:
             yield
         finally:
-            self.each, self.prefix = False, ""
+            self.per_partition, self.prefix = False, ""
 
-    def _name_steps(self, action: str, n: int = 1) -> None:
-        """Begin the next steps."""
+    def begin_steps(self, action: str, n: int = 1) -> int:
+        """Begin n steps; those of which nothing is recorded have the counts of the one after them.
+
+        Returns the number of the first.
+        """
+        first = len(self.actions)
         self.actions += [self.prefix + action] * n
+        return first
 
     def begin(self) -> None:
         """Forget what was recorded."""
         self.prefix = ""
         self.actions: list[str] = []
         self.totals: list[StepTotals] = []
-        self.sent: list[Sent | SentSteps] = []
+        self.sent: list[StepRequests] = []
         self.batches: list[dict[str, Any]] = []
         self.steps: list[Step] = []
         self.announced: dict[int, Rows] = {}
@@ -112,17 +119,17 @@ class Journal:
         return self.rules.metadata_has_deleted and self.state.any_queued
 
     @property
-    def keeps_effects(self) -> bool:
+    def records_effects(self) -> bool:
         """Whether kernels are to say what became of each target."""
         return self.full or (self.counting and self.names_deleted)
 
     def new_tally(self, threads: int = 1) -> Tally:
         """Make an empty tally for a kernel: one row per thread."""
-        return np.zeros((threads, LAYOUT["brokers"] + 2 * max(self.state.n_brokers, 1)), np.int64)
+        return np.zeros((threads, TALLY_BROKERS + 2 * max(self.state.n_brokers, 1)), np.int64)
 
-    def new_effects(self, n: int, *, always: bool = False) -> Effects:
-        """Memory for the effects of n targets; empty where no row is kept."""
-        return np.zeros(n if always or self.keeps_effects else 0, EFFECT)
+    def new_effects(self, n: int) -> Effects:
+        """Memory for the effects of n targets; empty where no row is recorded."""
+        return np.zeros(n if self.records_effects else 0, EFFECT)
 
     def new_effect_buffer(self, rows: int, steps: int, replicas: int) -> EffectBuffer:
         """Memory for an event that visits each partition once; none where no row is kept."""
@@ -156,22 +163,21 @@ class Journal:
             What UpdateMetadata says, where LeaderAndIsr says something else.
         """
         total = self.take_counters(tally)
-        step = len(self.actions)
-        self._name_steps(action)
+        step = self.begin_steps(action)
         if not self.counting:
             return
         from_store = from_store or self.names_deleted
         from_tally = sent and not from_store
         state = self.state
         status = state.broker_status[: state.n_brokers].copy() if from_tally else None
-        self.totals.append(StepTotals(step, total, replicas, status, self.each))
+        self.totals.append(StepTotals(step, total, replicas, status, self.per_partition))
         if not self.full and not from_store:
             return
         if from_store:
             effects = effects[np.argsort(effects["row"], kind="stable")]
         if not self.rules.marks_new_replicas:
-            effects["kinds"] &= 255 - rows_of.KIND_IS_NEW
-        table = take_down(state, effects)
+            effects["kinds"] &= 255 - schema.KIND_IS_NEW
+        table = effect_table(state, effects)
         if sent:
             announced = self._metadata(effects, announced)
         if sent and from_store:
@@ -180,24 +186,20 @@ class Journal:
             shows = (*CHANGES, *SENDS) if sent else CHANGES
             self.steps.append(Step(
                 step, table, shows, self.rules, replicas, strategy,
-                None if announced is None else take_down(state, announced), announced is None,
+                None if announced is None else effect_table(state, announced), announced is None,
             ))
             if sent:
-                announces = bool(table.kinds & _ANNOUNCING)
+                announces = bool(table.all_kinds & _ANNOUNCING)
                 self._add_metadata_brokers(state.registered if announces else None, step)
-
-    def add_empty_steps(self, action: str, n: int) -> None:
-        """Record n calls whose counts are those of the call after them."""
-        self._name_steps(action, n)
 
     def take_counters(self, tally: Tally) -> npt.NDArray[np.int64]:
         """Add what kernels counted to the state's counters; returns the sum over threads."""
         state = self.state
         total: npt.NDArray[np.int64] = tally[0] if len(tally) == 1 else tally.sum(axis=0)
-        state.offline_partition_count += total.item(LAYOUT["offline"])
-        state.preferred_imbalance_count += total.item(LAYOUT["imbalance"])
-        state.unclean_elections += total.item(LAYOUT["unclean"])
-        state.n_led += total.item(LAYOUT["led"])
+        state.offline_partition_count += total.item(TALLY_OFFLINE)
+        state.preferred_imbalance_count += total.item(TALLY_IMBALANCE)
+        state.unclean_elections += total.item(TALLY_UNCLEAN)
+        state.n_led += total.item(TALLY_LED)
         return total
 
     def _metadata(self, effects: Effects, announced: Effects | None) -> Effects | None:
@@ -205,11 +207,10 @@ class Journal:
 
         Source: section 8.1.
         """
-        announcing = (effects["kinds"] & _ANNOUNCING) != 0
-        if not self.names_deleted or not announcing.any():
+        if not self.names_deleted or not (effects["kinds"] & _ANNOUNCING).any():
             return announced
         last = _last_announced(effects) if announced is None else announced
-        others = last[(last["kinds"] & rows_of.KIND_QUEUED) == 0]
+        others = last[(last["kinds"] & schema.KIND_QUEUED) == 0]
         named = np.concatenate([others, self.record_effects(self._deleted_rows())])
         ordered: Effects = named[np.argsort(named["row"], kind="stable")]
         return ordered
@@ -237,27 +238,26 @@ class Journal:
     def _send_effects(self, table: EffectTable, named: Effects | None, step: int) -> None:
         announcing = (table.effects["kinds"] & _ANNOUNCING) != 0
         announced = np.unique(table.effects["row"][announcing]).size
-        each = announced if self.each else None
+        each = announced if self.per_partition else None
         leads, stops = request_counts(table)
         for kind, counts in ((LEADER_AND_ISR, leads), (STOP_REPLICA, stops)):
-            self.sent.append(sent_to(step, kind, counts > 0, counts, each))
+            self.sent.append(StepRequests(step, kind, counts > 0, counts, each))
         if announced:
             n_named = table.metadata_places().size if named is None else named.size
-            if self.each and self.names_deleted:
+            if self.per_partition and self.names_deleted:
                 n_named += (announced - 1) * self._deleted_rows().size
             everyone = self.state.registered
-            self.sent.append(sent_to(step, UPDATE_METADATA, everyone, n_named, each))
+            self.sent.append(StepRequests(step, UPDATE_METADATA, everyone, n_named, each))
 
     def add_batch(
         self, action: str, added: Effects, announced: Effects,
         brokers: npt.NDArray[np.bool_] | None,
     ) -> None:
         """Record a whole batch: requests added, partitions of UpdateMetadata and its brokers."""
-        step = len(self.actions)
-        self._name_steps(action)
+        step = self.begin_steps(action)
         self.steps.append(Step(
-            step, take_down(self.state, added), SENDS, self.rules,
-            announced=take_down(self.state, announced),
+            step, effect_table(self.state, added), SENDS, self.rules,
+            announced=effect_table(self.state, announced),
         ))
         chosen = None if brokers is None else brokers & self.state.registered
         self._add_metadata_brokers(chosen, step)
@@ -268,14 +268,14 @@ class Journal:
         self.announced[step] = ids.copy()
         registered = state.broker_id[state.registered]
         self.batches.append({
-            "step": step, "each": self.each, "controller_epoch": state.controller_epoch,
-            "registered": registered.tolist(),
+            "step": step, "per_partition": self.per_partition,
+            "controller_epoch": state.controller_epoch, "registered": registered.tolist(),
             "broker_epochs": dict(
                 zip(state.broker_id.tolist(), state.broker_epoch.tolist(), strict=True)
             ),
         })
 
-    def record_effects(self, rows: Rows, kinds: int = rows_of.KIND_LEADER_AND_ISR) -> Effects:
+    def record_effects(self, rows: Rows, kinds: int = schema.KIND_LEADER_AND_ISR) -> Effects:
         """Effects that say the records of some rows as they are now."""
         records = self.state.records.take(rows)
         effects = np.zeros(rows.size, EFFECT)
@@ -284,7 +284,7 @@ class Journal:
             effects[name] = records[name]
         effects["row"], effects["broker"], effects["leader_before"] = rows, -1, records["leader"]
         queued = self.state.topic_queued_for_deletion[self.state.topic_row[rows]]
-        effects["kinds"] = kinds | np.where(queued, rows_of.KIND_QUEUED, 0)
+        effects["kinds"] = kinds | np.where(queued, schema.KIND_QUEUED, 0)
         effects["recovery"] = (records["flags"] & schema.FLAG_RECOVERY) != 0
         return effects
 
@@ -295,22 +295,21 @@ class Journal:
         ----------
         action : str
         brokers : (B,) bool
-            Who is told; unregistered brokers are left out.
+            The recipients; unregistered brokers are left out.
         rows : (n,) int32
             Partition rows; those without cached leadership carry no entry (section 5.2).
         """
-        step = len(self.actions)
-        self._name_steps(action)
+        step = self.begin_steps(action)
         if not self.counting:
             return
         chosen = brokers & self.state.registered
-        batches = rows.size if self.each else None
+        batches = rows.size if self.per_partition else None
         rows = self.metadata_rows(rows)
         led = (self.state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0
         rows = rows[led]
-        self.sent.append(sent_to(step, UPDATE_METADATA, chosen, rows.size, batches))
+        self.sent.append(StepRequests(step, UPDATE_METADATA, chosen, rows.size, batches))
         if self.full:
-            table = take_down(self.state, self.record_effects(rows))
+            table = effect_table(self.state, self.record_effects(rows))
             self.steps.append(Step(step, table, SENDS[1:], self.rules, merges=False))
             self._add_metadata_brokers(chosen, step)
 
@@ -318,32 +317,34 @@ class Journal:
         self, action: str, brokers: npt.NDArray[np.bool_], sizes: Sequence[int]
     ) -> None:
         """Record UpdateMetadata requests, one step each, of which only the sizes are kept."""
-        first = len(self.actions)
-        self._name_steps(action, len(sizes))
+        first = self.begin_steps(action, len(sizes))
         if self.counting:
-            self.sent.append(SentSteps(first, brokers & self.state.registered, sizes))
+            recipients = brokers & self.state.registered
+            self.sent += [
+                StepRequests(first + at, UPDATE_METADATA, recipients, size)
+                for at, size in enumerate(sizes)
+            ]
 
     def add_stop_replica(self, action: str, broker: int, rows: Rows) -> None:
         """Record StopReplica without deletion to one broker row (section 6.3, step 7)."""
-        step = len(self.actions)
-        self.add_stop_count(action, broker, rows.size)
+        step = self.add_stop_count(action, broker, rows.size)
         if self.full:
-            effects = self.record_effects(rows, rows_of.KIND_STOP)
+            effects = self.record_effects(rows, schema.KIND_STOP)
             effects["stop_epoch"] = self.state.stop_epochs(rows)
             effects["broker"] = broker
             shows = ("additions", "requests")
-            self.steps.append(Step(step, take_down(self.state, effects), shows, self.rules))
+            self.steps.append(Step(step, effect_table(self.state, effects), shows, self.rules))
             self._add_metadata_brokers(None, step)
 
-    def add_stop_count(self, action: str, broker: int, n: int) -> None:
-        """Record StopReplica without deletion to one broker row, for so many partitions."""
-        step = len(self.actions)
-        self._name_steps(action)
+    def add_stop_count(self, action: str, broker: int, n: int) -> int:
+        """Record StopReplica without deletion to one broker row; returns the step's number."""
+        step = self.begin_steps(action)
         if self.counting:
             recipients = np.zeros(self.state.n_brokers, np.bool_)
             recipients[broker] = self.state.registered[broker]
-            batches = n if self.each else None
-            self.sent.append(sent_to(step, STOP_REPLICA, recipients, n, batches))
+            batches = n if self.per_partition else None
+            self.sent.append(StepRequests(step, STOP_REPLICA, recipients, n, batches))
+        return step
 
     def finish(self, event: str) -> Outcome:
         """Make the outcome of everything since `begin`, and begin again."""
@@ -361,6 +362,6 @@ class Journal:
 
 def _last_announced(effects: Effects) -> Effects:
     """The last effect of each partition that UpdateMetadata names, of effects in row order."""
-    some = effects[(effects["kinds"] & rows_of.KIND_LEADER_AND_ISR) != 0]
+    some = effects[(effects["kinds"] & schema.KIND_LEADER_AND_ISR) != 0]
     last: Effects = some[np.append(some["row"][1:] != some["row"][:-1], True)[: some.size]]
     return last

@@ -6,140 +6,122 @@ Sections are those of docs/controller.md.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from kfast.journal.outcome import Outcome
+import pyarrow as pa
 
 _RECOVERY = ("RECOVERED", "RECOVERING")
+_LEADER_AND_ISR = (
+    "leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas", "adding",
+    "removing", "is_new",
+)
+_METADATA = (
+    "controller_epoch", "leader", "leader_epoch", "isr", "version", "replicas", "offline_replicas",
+)
+
+Row = dict[str, Any]
+Batch = Mapping[str, Any]
 
 
-def _leader_and_isr(row: dict[str, Any]) -> dict[str, Any]:
-    said = {
-        name: row[name]
-        for name in ("leader", "leader_epoch", "isr", "version", "controller_epoch", "replicas",
-                     "adding", "removing", "is_new")
-    }
-    return said | {"recovery": _RECOVERY[row["recovery"]]}
+def _name(row: Row) -> str:
+    return f"{row['topic']}-{row['partition']}"
 
 
-def _leader_requests(
-    rows: list[dict[str, Any]], batch: dict[str, Any]
-) -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+def _leader_and_isr_requests(rows: list[Row], batch: Batch) -> Iterator[tuple[int, Row]]:
     registered = set(batch["registered"])
-    for row in rows:
-        request = found.setdefault(row["broker_id"], {
+    for broker, named in itertools.groupby(rows, key=lambda row: int(row["broker_id"])):
+        partitions = list(named)
+        yield broker, {
             "kind": "LeaderAndIsr", "controller_epoch": batch["controller_epoch"],
-            "broker_epoch": row["broker_epoch"], "partitions": {}, "live_leaders": set(),
-        })
-        request["partitions"][f"{row['topic']}-{row['partition']}"] = _leader_and_isr(row)
-        if row["leader"] in registered:
-            request["live_leaders"].add(row["leader"])
-    for request in found.values():
-        request["live_leaders"] = sorted(request["live_leaders"])
-    return found
+            "broker_epoch": partitions[0]["broker_epoch"],
+            "partitions": {
+                _name(row): {name: row[name] for name in _LEADER_AND_ISR}
+                | {"recovery": _RECOVERY[row["recovery"]]}
+                for row in partitions
+            },
+            "live_leaders": sorted({row["leader"] for row in partitions} & registered),
+        }
 
 
-def _stop_requests(
-    rows: list[dict[str, Any]], batch: dict[str, Any], split: bool
-) -> dict[int, list[dict[str, Any]]]:
-    """StopReplica requests; before protocol 2.6 one for each delete flag, deleting first.
-
-    Source: section 5.3.
-    """
-    found: dict[int, list[dict[str, Any]]] = {}
-    for delete in (True, False) if split else (None,):
-        for row in rows:
-            if delete is not None and row["delete"] != delete:
-                continue
-            sent = found.setdefault(row["broker_id"], [])
-            if not sent or (split and sent[-1]["delete_all"] != delete):
-                sent.append({
+def _stop_replica_requests(
+    rows: list[Row], batch: Batch, split_stop: bool
+) -> Iterator[tuple[int, Row]]:
+    """Before protocol 2.6 one for each delete flag, deleting first (section 5.3)."""
+    for broker, named in itertools.groupby(rows, key=lambda row: int(row["broker_id"])):
+        partitions = list(named)
+        for delete in (True, False) if split_stop else (None,):
+            chosen = [row for row in partitions if delete is None or row["delete"] == delete]
+            if chosen:
+                yield broker, {
                     "kind": "StopReplica", "controller_epoch": batch["controller_epoch"],
-                    "broker_epoch": row["broker_epoch"], "partitions": {},
-                } | ({"delete_all": delete} if split else {}))
-            sent[-1]["partitions"][f"{row['topic']}-{row['partition']}"] = {
-                "leader_epoch": row["leader_epoch"], "delete": row["delete"],
-            }
-    return found
-
-
-def _metadata_partitions(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    names = ("controller_epoch", "leader", "leader_epoch", "isr", "version", "replicas",
-             "offline_replicas")
-    return {f"{row['topic']}-{row['partition']}": {n: row[n] for n in names} for row in rows}
+                    "broker_epoch": chosen[0]["broker_epoch"],
+                    "partitions": {
+                        _name(row): {"leader_epoch": row["leader_epoch"], "delete": row["delete"]}
+                        for row in chosen
+                    },
+                } | ({"delete_all": delete} if split_stop else {})
 
 
 def _batch_requests(
-    requests: list[dict[str, Any]], metadata: list[dict[str, Any]], brokers: list[int],
-    batch: dict[str, Any], split_stop: bool,
-) -> Iterator[tuple[int, dict[str, Any]]]:
+    requests: list[Row], metadata: list[Row], brokers: list[int], batch: Batch, split_stop: bool
+) -> Iterator[tuple[int, Row]]:
     """Pairs (broker id, request) of one batch, in the order of section 5.3."""
-    leads = [row for row in requests if row["kind"] == "LeaderAndIsr"]
-    yield from _leader_requests(leads, batch).items()
-    partitions = _metadata_partitions(metadata)
+    leader_and_isr = [row for row in requests if row["kind"] == "LeaderAndIsr"]
+    yield from _leader_and_isr_requests(leader_and_isr, batch)
+    partitions = {_name(row): {name: row[name] for name in _METADATA} for row in metadata}
     for broker in brokers:
         yield broker, {
             "kind": "UpdateMetadata", "controller_epoch": batch["controller_epoch"],
             "broker_epoch": batch["broker_epochs"][broker],
             "partitions": partitions, "live_brokers": batch["registered"],
         }
-    stops = [row for row in requests if row["kind"] == "StopReplica"]
-    for broker, sent in _stop_requests(stops, batch, split_stop).items():
-        for request in sent:
-            yield broker, request
+    stop_replica = [row for row in requests if row["kind"] == "StopReplica"]
+    yield from _stop_replica_requests(stop_replica, batch, split_stop)
 
 
-def _by_step(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["step"], []).append(row)
-    return found
+def _by_step(table: pa.Table) -> dict[int, list[Row]]:
+    rows = defaultdict(list)
+    for row in table.to_pylist():
+        rows[row["step"]].append(row)
+    return rows
 
 
-def _each_partition(
-    run: list[dict[str, Any]], requests: dict[int, list[dict[str, Any]]],
-    metadata: dict[int, list[dict[str, Any]]], brokers: dict[int, list[int]], split_stop: bool,
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Requests of steps in which every partition has batches of its own: one after the other."""
-    names = dict.fromkeys(
-        (row["topic"], row["partition"])
-        for batch in run
-        for row in (*requests.get(batch["step"], ()), *metadata.get(batch["step"], ()))
-    )
-    for name in sorted(names):
-        for batch in run:
-            step = batch["step"]
-            own, told = (
-                [row for row in rows.get(step, ()) if (row["topic"], row["partition"]) == name]
-                for rows in (requests, metadata)
-            )
-            if own or told:
-                yield from _batch_requests(
-                    own, told, brokers.get(step, []), batch, split_stop
-                )
+def by_broker(
+    requests_table: pa.Table, metadata_table: pa.Table, metadata_brokers: pa.Table,
+    batches: Sequence[Batch], *, split_stop: bool = False,
+) -> dict[int, list[Row]]:
+    """See `Outcome.by_broker`; with `split_stop` in the form before protocol 2.6.
 
-
-def by_broker(outcome: Outcome, *, split_stop: bool = False) -> dict[int, list[dict[str, Any]]]:
-    """See `Outcome.by_broker`; `split_stop` is the form before protocol 2.6."""
-    requests = _by_step(outcome.requests.to_pylist())
-    metadata = _by_step(outcome.update_metadata.to_pylist())
-    told = _by_step(outcome.update_metadata_brokers.to_pylist())
-    brokers = {step: [row["broker_id"] for row in rows] for step, rows in told.items()}
-    found: dict[int, list[dict[str, Any]]] = {}
-    for each, run in itertools.groupby(outcome.batches, key=lambda batch: batch["each"]):
-        batches = list(run)
-        if each:
-            pairs = list(_each_partition(batches, requests, metadata, brokers, split_stop))
-        else:
-            pairs = [
-                pair for batch in batches for pair in _batch_requests(
-                    requests.get(batch["step"], []), metadata.get(batch["step"], []),
-                    brokers.get(batch["step"], []), batch, split_stop,
-                )
+    Where every partition has batches of its own, those of all steps of one partition come before
+    those of the next.
+    """
+    requests, metadata = _by_step(requests_table), _by_step(metadata_table)
+    brokers = {
+        step: [row["broker_id"] for row in rows]
+        for step, rows in _by_step(metadata_brokers).items()
+    }
+    sent: dict[int, list[Row]] = defaultdict(list)
+    for per_partition, run in itertools.groupby(batches, key=lambda b: b["per_partition"]):
+        steps = [(batch, requests[batch["step"]], metadata[batch["step"]]) for batch in run]
+        parts = [steps]
+        if per_partition:
+            rows = [row for _, *both in steps for table in both for row in table]
+            keys = sorted({(row["topic"], row["partition"]) for row in rows})
+            parts = [
+                [(batch, _of(key, named), _of(key, announced)) for batch, named, announced in steps]
+                for key in keys
             ]
-        for broker, request in pairs:
-            found.setdefault(broker, []).append(request)
-    return found
+        for batch, named, announced in itertools.chain.from_iterable(parts):
+            if named or announced or not per_partition:
+                recipients = brokers.get(batch["step"], [])
+                for broker, request in _batch_requests(
+                    named, announced, recipients, batch, split_stop
+                ):
+                    sent[broker].append(request)
+    return dict(sent)
+
+
+def _of(key: tuple[str, int], rows: list[Row]) -> list[Row]:
+    return [row for row in rows if (row["topic"], row["partition"]) == key]

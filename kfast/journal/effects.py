@@ -7,19 +7,17 @@ names and liveness change with the next event, so the journal takes them down wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.journal import memory
-from kfast.kernels import census, hosting
+from kfast.journal.memory import empty
 from kfast.kernels import journal as kernels
-from kfast.schema import Code, Strategy
+from kfast.schema import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP, Code, Strategy
 from kfast.state.records import Rows, Slots
 
 if TYPE_CHECKING:
@@ -41,15 +39,10 @@ EFFECT = np.dtype(
 )
 """The same fields as `Effect` in `kernels/slots.pxd`; a test compares them."""
 
-LAYOUT: dict[str, int] = census.layout()
-KIND_STOP, KIND_LEADER_AND_ISR, KIND_METADATA, KIND_IS_NEW = 1, 2, 4, 8
-KIND_DELETE, KIND_UNCLEAN, KIND_ELECTION, KIND_QUEUED = 16, 32, 64, 128
 KIND_ADDS = KIND_STOP | KIND_LEADER_AND_ISR | KIND_METADATA
 """Effects that add something to the request batch."""
-SLOT_MASKS: Slots = np.array([(1 << n) - 1 for n in range(65)], np.uint64)
-"""Masks of the first n slots."""
-_FIELDS = {name: (of[1], of[0].itemsize) for name, of in (EFFECT.fields or {}).items()}
-"""Where each field begins in an effect, and its bytes."""
+KEYS = ("topic", "partition", "partition_row")
+"""Columns of `EffectTable.keys`."""
 
 
 @dataclass(frozen=True)
@@ -78,131 +71,97 @@ class JournalRules:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterNames:
-    """What all effects of a step share: brokers and topics as they were.
-
-    Attributes
-    ----------
-    broker_id : (B,) int32
-    broker_epoch : (B,) int64
-    registered : (B,) bool
-    topic : (T,) string
-    odd_orders : dict
-        Adding and removing lists that are not in slot order, by (field, partition row).
-    """
-
-    broker_id: Rows
-    broker_epoch: npt.NDArray[np.int64]
-    registered: npt.NDArray[np.bool_]
-    topic: pa.StringArray
-    odd_orders: dict[tuple[str, int], tuple[int, ...]] = field(repr=False)
-
-    def ids_of(self, brokers: Rows) -> Rows:
-        """Ids of broker rows; negative ones (no broker) stay as they are."""
-        ids = np.concatenate([self.broker_id, np.array([-2, -1], np.int32)])
-        found: Rows = ids[brokers]
-        return found
-
-
-@dataclass(frozen=True, eq=False)
 class EffectTable:
-    """Effects of one step, with all that their tables say.
+    """Effects of one step, with all that tables say of them: nothing of it changes later.
 
     Attributes
     ----------
     effects : (n,) EFFECT
     replicas : (n, S) broker rows
         The slots of each effect's partition.
-    topic_partition : (n, 2) int32
-        Row of the topic, number of the partition.
-    offline : (n,) uint64, or (0,)
-        Assigned slots that are not online; empty where no effect is announced.
-    cluster : ClusterNames
+    keys : (n, 3) int32
+        Row of the topic, number of the partition, row of the partition.
+    offline : (n,) uint64
+        Assigned slots that are not online; defined where an effect is announced.
+    codes, kinds : (n,) uint8
+        As in `effects`.
+    all_kinds : int
+        Which bits of `kinds` occur.
+    reassigning : bool
+        Whether some partition is being reassigned.
+    broker_id : (B + 1,) int32
+        Ids of the brokers, and -1 for none.
+    broker_epoch : (B,) int64
+    registered : (B,) bool
+    topic : (T,) string
+    list_orders : dict
+        Adding and removing lists that are not in slot order, by (field, partition row).
     """
 
     effects: Effects
     replicas: npt.NDArray[Any]
-    topic_partition: npt.NDArray[np.int32]
+    keys: npt.NDArray[np.int32]
     offline: Slots
-    cluster: ClusterNames
+    codes: npt.NDArray[np.uint8]
+    kinds: npt.NDArray[np.uint8]
+    all_kinds: int
+    reassigning: bool
+    broker_id: Rows
+    broker_epoch: npt.NDArray[np.int64]
+    registered: npt.NDArray[np.bool_]
+    topic: pa.StringArray
+    list_orders: dict[tuple[str, int], tuple[int, ...]] = field(repr=False)
 
     def __len__(self) -> int:
         return int(self.effects.size)
 
-    def take(self, names: Sequence[str], places: Rows | None = None) -> list[Column]:
-        """Fields of some effects, or of all, each as an array of its own."""
-        if places is None:
-            places = np.arange(len(self), dtype=np.int32)
-        columns = [memory.room(places.size, EFFECT[name]) for name in names]
-        fields = np.array([_FIELDS[name] for name in names], np.int32)
-        kernels.take_columns(
-            self.effects, places, fields, [column.view(np.uint8) for column in columns]
-        )
-        return columns
-
-    @cached_property
-    def columns(self) -> dict[str, Column]:
-        """The fields that say which effects a table names."""
-        names = ("row", "broker", "code", "from_state", "to_state", "kinds")
-        return dict(zip(names, self.take(names), strict=True))
-
-    @cached_property
-    def kinds(self) -> int:
-        """Which bits of `kinds` occur in some effect."""
-        return int(np.bitwise_or.reduce(self.columns["kinds"], initial=0))
-
-    @cached_property
-    def changing(self) -> bool:
-        """Whether some partition is being reassigned."""
-        return any(column.any() for column in self.take(("adding", "removing")))
+    def field(self, name: str) -> Column:
+        """One value per effect: a field of it, or what is known of its partition."""
+        if name in KEYS:
+            return self.keys[:, KEYS.index(name)]
+        return self.offline if name == "offline" else self.effects[name]
 
     @property
     def by_row(self) -> EffectTable:
         """The same in the order of rows; effects of one row stay in theirs."""
-        rows = self.columns["row"]
+        rows = self.keys[:, 2]
         if (rows[1:] >= rows[:-1]).all():
             return self
         order = np.argsort(rows, kind="stable")
-        return EffectTable(
-            self.effects[order], self.replicas[order], self.topic_partition[order],
-            self.offline[order[: self.offline.size]], self.cluster,
-        )
+        per_effect = ("effects", "replicas", "keys", "offline", "codes", "kinds")
+        return replace(self, **{name: getattr(self, name)[order] for name in per_effect})
 
     def metadata_places(self) -> Rows:
         """Places of the last effect of each partition that UpdateMetadata names; `by_row` first.
 
         Source: docs/controller.md, section 5.1.
         """
-        places = np.flatnonzero(self.columns["kinds"] & KIND_LEADER_AND_ISR).astype(np.int32)
-        rows = self.columns["row"][places]
+        places = np.flatnonzero(self.kinds & KIND_LEADER_AND_ISR).astype(np.int32)
+        rows = self.keys[places, 2]
         last = np.ones(rows.size, np.bool_)
         last[:-1] = rows[1:] != rows[:-1]
         announced: Rows = places[last]
         return announced
 
 
-def take_down(state: ClusterState, effects: Effects) -> EffectTable:
+def effect_table(state: ClusterState, effects: Effects) -> EffectTable:
     """Effects with the slots, names and liveness that the state has now."""
-    rows = np.ascontiguousarray(effects["row"])
-    offline = np.empty(0, np.uint64)
-    if (effects["kinds"] & KIND_LEADER_AND_ISR).any():
-        live = np.empty(rows.size, np.uint64)
-        hosting.live_slots(
-            state.columns, rows, live, np.empty_like(live)
-        )
-        offline = SLOT_MASKS[state.records["n_replicas"].take(rows)] & ~live
-    topic_partition = memory.room((rows.size, 2))
-    topic_partition[:, 0], topic_partition[:, 1] = state.topic_row[rows], state.partition[rows]
-    registered = state.registered
-    cluster = ClusterNames(
-        state.broker_id.copy(), state.broker_epoch[: state.n_brokers].copy(), registered.copy(),
-        state.topic, dict(state.odd_orders),
+    n = effects.size
+    replicas = empty((n, state.replicas.shape[1]), state.replicas.dtype)
+    keys, offline = empty((n, 3), np.int32), empty(n, np.uint64)
+    codes = empty((2, n), np.uint8)
+    all_kinds, reassigning = kernels.copy_partitions(
+        state.columns, effects, replicas.view(np.uint8), keys, offline, codes
     )
     return EffectTable(
-        effects, state.replicas.take(rows, axis=0), topic_partition, offline, cluster,
+        effects, replicas, keys, offline, codes[0], codes[1], all_kinds, reassigning,
+        np.append(state.broker_id, np.int32(-1)), state.broker_epoch[: state.n_brokers].copy(),
+        state.registered.copy(), state.topic, dict(state.odd_orders),
     )
 
 
+MOST_STEPS = 8
+"""Steps of an event that visits each partition once: a kernel's counts of a thread fill a line."""
 NO_EFFECTS: Effects = np.empty(0, EFFECT)
 
 
@@ -222,7 +181,7 @@ class EffectBuffer:
     def __init__(self, rows: int, steps: int, replicas: int) -> None:
         self._begins = [step * rows for step in range(steps)]
         self.effects: Effects = (
-            memory.room((steps - 1 + replicas) * rows, EFFECT) if rows else NO_EFFECTS
+            empty((steps - 1 + replicas) * rows, EFFECT) if rows else NO_EFFECTS
         )
 
     def steps(self, counts: npt.NDArray[np.int64]) -> list[Effects]:

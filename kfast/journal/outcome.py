@@ -8,28 +8,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.errors import ArgumentError
-from kfast.journal.effects import LAYOUT
+from kfast.journal.broker_requests import by_broker
 from kfast.schema import (
     BROKER_REGISTERED,
     PARTITION_STATE_NAMES,
     REPLICA_STATE_NAMES,
     REQUEST_COUNTS,
     STEPS,
+    TALLY_ANNOUNCED,
+    TALLY_BROKERS,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_LEADERS_MOVED,
+    TALLY_METADATA,
+    TALLY_UNCLEAN,
     AlterCode,
     Code,
 )
 from kfast.state.arrow_views import names_at
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 
 Key = TypeVar("Key")
+NO_CODES: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+NO_RESULTS: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA = 0, 1, 2
 FULL_TABLES = (
@@ -66,74 +75,47 @@ class Counts:
     request_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
-
-@dataclass(frozen=True)
-class Sent:
+class StepRequests(NamedTuple):
     """Requests of one kind that one step sent.
+
+    In one batch each broker gets one request. Where every partition has a batch of its own,
+    LeaderAndIsr and StopReplica go out once for each partition that they name to a broker, and
+    UpdateMetadata once for each batch.
 
     Attributes
     ----------
     step : int
     kind : int
         Index in `KINDS`.
-    requests : (B,) int64
-        How many went to each broker.
-    partitions : (B,) int64
-        How many partitions they name together.
+    recipients : (B,) bool
+    named : (B,) int64, or int
+        How many partitions they name to each of the recipients.
+    batches : int or None
+        How many there were; None where all partitions shared one.
     """
 
     step: int
     kind: int
-    requests: npt.NDArray[np.int64]
-    partitions: npt.NDArray[np.int64]
+    recipients: npt.NDArray[np.bool_]
+    named: npt.NDArray[np.int64] | int
+    batches: int | None = None
+
+    @property
+    def partitions(self) -> npt.NDArray[np.int64]:
+        """(B,) how many partitions the requests to each broker name."""
+        return np.where(self.recipients, self.named, 0)
+
+    @property
+    def requests(self) -> npt.NDArray[np.int64]:
+        """(B,) how many requests went to each broker."""
+        if self.batches is None:
+            return self.recipients.astype(np.int64)
+        return np.where(
+            self.recipients, self.batches if self.kind == UPDATE_METADATA else self.named, 0
+        )
 
 
-def sent_to(
-    step: int, kind: int, told: npt.NDArray[np.bool_], partitions: npt.NDArray[np.int64] | int,
-    batches: int | None = None,
-) -> Sent:
-    """Say that some brokers were told of some partitions.
-
-    In one batch each broker gets one request. Where every partition has a batch of its own
-    (`batches` of them), LeaderAndIsr and StopReplica go out once for each partition that a broker
-    is told of, and UpdateMetadata once for each batch.
-    """
-    named = np.where(told, partitions, 0)
-    if batches is None:
-        return Sent(step, kind, told.astype(np.int64), named)
-    n: npt.NDArray[np.int64] | int = batches if kind == UPDATE_METADATA else named
-    return Sent(step, kind, np.where(told, n, 0), named)
-
-
-
-@dataclass(frozen=True)
-class SentSteps:
-    """UpdateMetadata of several steps, one request each to the same brokers.
-
-    Attributes
-    ----------
-    first : int
-        The first of the steps, which follow each other.
-    told : (B,) bool
-        Who was told.
-    sizes : sequence of int
-        Partitions in the request of each step.
-    """
-
-    first: int
-    told: npt.NDArray[np.bool_]
-    sizes: Sequence[int]
-
-    def each(self) -> list[Sent]:
-        """The same, one step at a time."""
-        kind = UPDATE_METADATA
-        return [
-            sent_to(self.first + at, kind, self.told, size) for at, size in enumerate(self.sizes)
-        ]
-
-
-@dataclass(frozen=True)
-class StepTotals:
+class StepTotals(NamedTuple):
     """What the kernels counted in one step; read only when somebody asks.
 
     Attributes
@@ -145,7 +127,7 @@ class StepTotals:
         Whether replicas or partitions moved.
     broker_status : (B,) uint8 or None
         As it was, for who was registered; None where the tally does not count requests.
-    each : bool
+    per_partition : bool
         Every partition had a batch of its own.
     """
 
@@ -153,12 +135,12 @@ class StepTotals:
     total: npt.NDArray[np.int64]
     replicas: bool
     broker_status: npt.NDArray[np.uint8] | None
-    each: bool = False
+    per_partition: bool
 
     def transitions(self) -> dict[tuple[str, str], int]:
         """State changes by Kafka's names."""
         names = REPLICA_STATE_NAMES if self.replicas else PARTITION_STATE_NAMES
-        cells = self.total[LAYOUT["cells"] : LAYOUT["cells"] + 64]
+        cells = self.total[TALLY_CELLS:TALLY_BROKERS]
         return {
             (names[cell // 8], names[cell % 8]): int(cells[cell])
             for cell in np.flatnonzero(cells).tolist()
@@ -166,24 +148,26 @@ class StepTotals:
 
     def codes(self) -> dict[str, int]:
         """Outcomes by name."""
-        codes = self.total[LAYOUT["codes"] : LAYOUT["codes"] + len(Code)]
+        codes = self.total[TALLY_CODES : TALLY_CODES + len(Code)]
         return {Code(code).name: int(codes[code]) for code in np.flatnonzero(codes).tolist()}
 
-    def requests(self) -> list[Sent]:
+    def requests(self) -> list[StepRequests]:
         """Requests sent in this step, unregistered brokers left out (section 5.3)."""
         if self.broker_status is None:
             return []
         registered, n = (self.broker_status & BROKER_REGISTERED) != 0, self.broker_status.size
-        per_broker = self.total[LAYOUT["brokers"] :]
-        told = int(self.total[LAYOUT["metadata"]])
-        batches = told + int(self.total[LAYOUT["announced"]])
-        each = batches if self.each else None
-        sent: list[Sent] = []
-        for kind, counts in ((0, per_broker[:n]), (2, per_broker[per_broker.size // 2 :][:n])):
-            sent.append(sent_to(self.step, kind, registered & (counts > 0), counts, each))
-        if batches:
-            sent.append(sent_to(self.step, 1, registered, told, each))
-        return sent
+        per_broker = self.total[TALLY_BROKERS:]
+        n_named = int(self.total[TALLY_METADATA])
+        n_announced = n_named + int(self.total[TALLY_ANNOUNCED])
+        batches = n_announced if self.per_partition else None
+        leads, stops = per_broker[:n], per_broker[per_broker.size // 2 :][:n]
+        requests = [
+            StepRequests(self.step, kind, registered & (counts > 0), counts, batches)
+            for kind, counts in ((LEADER_AND_ISR, leads), (STOP_REPLICA, stops))
+        ]
+        if n_announced:
+            requests.append(StepRequests(self.step, UPDATE_METADATA, registered, n_named, batches))
+        return requests
 
 
 def _sum(parts: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
@@ -245,23 +229,20 @@ class Outcome:
         self.event = event
         self.level = level
         self.actions: tuple[str, ...] = ()
-        self.totals: list[StepTotals] = []
-        self.sent: list[Sent | SentSteps] = []
-        self.broker_id: Rows = np.empty(0, np.int32)
-        self.codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-        self.in_result: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+        self.totals: Sequence[StepTotals] = ()
+        self.sent: Sequence[StepRequests] = ()
+        self.batches: Sequence[dict[str, Any]] = ()
+        self.broker_id: Rows = EMPTY_ROWS
+        self.codes = self.alter_codes = self.reassignment_codes = NO_CODES
+        self.in_result: npt.NDArray[np.bool_] = NO_RESULTS
         self.failure: Code | None = None
         self.error: str | None = None
-        self.remaining: Rows = np.empty(0, np.int32)
+        self.remaining = self.altered = EMPTY_ROWS
         self.replies: pa.Table | None = None
         self.imbalance: pa.Table | None = None
         self.rebalanced: tuple[int, ...] = ()
-        self.altered: Rows = np.empty(0, np.int32)
         self.senders: tuple[int, ...] = ()
-        self.alter_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-        self.reassignment_codes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
         self.notes: tuple[str, ...] = ()
-        self.batches: list[dict[str, Any]] = []
         self.make: Callable[[str], pa.Table] | None = None
 
     @cached_property
@@ -271,12 +252,10 @@ class Outcome:
         return STEPS.table({"step": numbers, "action": pa.array(self.actions, pa.string())})
 
     @cached_property
-    def all_sent(self) -> list[Sent]:
+    def all_sent(self) -> list[StepRequests]:
         """Requests of every step, in order: LeaderAndIsr, UpdateMetadata, StopReplica."""
-        sent = [request for totals in self.totals for request in totals.requests()]
-        for request in self.sent:
-            sent += request.each() if isinstance(request, SentSteps) else [request]
-        return sorted(sent, key=lambda request: (request.step, request.kind))
+        counted = [requests for totals in self.totals for requests in totals.requests()]
+        return sorted([*counted, *self.sent], key=lambda requests: (requests.step, requests.kind))
 
     @cached_property
     def counts(self) -> Counts:
@@ -288,20 +267,19 @@ class Outcome:
         return Counts(
             _sum(totals.transitions() for totals in self.totals),
             _sum(totals.codes() for totals in self.totals),
-            sum(int(totals.total[LAYOUT["leaders_moved"]]) for totals in self.totals),
-            sum(int(totals.total[LAYOUT["unclean"]]) for totals in self.totals), n, partitions,
+            sum(int(totals.total[TALLY_LEADERS_MOVED]) for totals in self.totals),
+            sum(int(totals.total[TALLY_UNCLEAN]) for totals in self.totals), n, partitions,
         )
 
     @cached_property
     def request_counts(self) -> pa.Table:
         """Table of step, kind, broker_id, requests, partitions: what each broker was sent."""
-        some = [np.flatnonzero(sent.requests) for sent in self.all_sent]
-        sizes = [at.size for at in some]
+        pairs = [(sent, np.flatnonzero(sent.requests)) for sent in self.all_sent]
+        sizes = [at.size for _, at in pairs]
         steps = np.repeat([sent.step for sent in self.all_sent], sizes).astype(np.int32)
         kinds = np.repeat([sent.kind for sent in self.all_sent], sizes).astype(np.int32)
-        brokers = np.concatenate([*(self.broker_id[at] for at in some), self.broker_id[:0]])
+        brokers = np.concatenate([*(self.broker_id[at] for _, at in pairs), EMPTY_ROWS])
         empty = np.empty(0, np.int64)
-        pairs = list(zip(self.all_sent, some, strict=True))
         return REQUEST_COUNTS.table({
             "step": pa.array(steps), "kind": names_at(pa.array(KINDS), kinds),
             "broker_id": pa.array(brokers),
@@ -350,6 +328,6 @@ class Outcome:
 
     def by_broker(self) -> dict[int, list[dict[str, Any]]]:
         """Every request sent, per broker in the order of emission, as Kafka's requests say it."""
-        from kfast.journal.broker_requests import by_broker
-
-        return by_broker(self)
+        return by_broker(
+            self.requests, self.update_metadata, self.update_metadata_brokers, self.batches
+        )

@@ -19,17 +19,6 @@ from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
     P_NEW,
     P_OFFLINE,
-    TALLY_ANNOUNCED,
-    TALLY_BROKERS,
-    TALLY_CELLS,
-    TALLY_CODES,
-    TALLY_IMBALANCE,
-    TALLY_LEADERS_MOVED,
-    TALLY_LED,
-    TALLY_METADATA,
-    TALLY_OFFLINE,
-    TALLY_REASSIGNED,
-    TALLY_UNCLEAN,
     TOPIC_QUEUED,
     TOPIC_STARTED,
     Effect,
@@ -48,22 +37,11 @@ from kfast.kernels.slots cimport (
 
 
 def layout():
-    """Sizes and places that Python must know: of records, effects, and of a tally's fields."""
+    """Bytes of records and effects."""
     return {
         "narrow_record": sizeof(NarrowRecord),
         "wide_record": sizeof(WideRecord),
         "effect": sizeof(Effect),
-        "offline": TALLY_OFFLINE,
-        "imbalance": TALLY_IMBALANCE,
-        "unclean": TALLY_UNCLEAN,
-        "metadata": TALLY_METADATA,
-        "leaders_moved": TALLY_LEADERS_MOVED,
-        "announced": TALLY_ANNOUNCED,
-        "reassigned": TALLY_REASSIGNED,
-        "led": TALLY_LED,
-        "codes": TALLY_CODES,
-        "cells": TALLY_CELLS,
-        "brokers": TALLY_BROKERS,
     }
 
 

@@ -1,18 +1,23 @@
-"""Columns, lists and requests of effects: what the journal's tables are made of."""
+"""Partitions as they were, columns of effects, requests: what the journal's tables are made of."""
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-_Array: TypeAlias = npt.NDArray[Any]
+from kfast.kernels.columns import Columns
 
-def take_columns(
-    effects: _Array, places: _Array, fields: _Array, columns: list[_Array]
-) -> None: ...
-def list_ids(
-    replicas: _Array, broker_id: _Array, places: _Array, masks: _Array, offsets: _Array,
-    values: _Array,
-) -> int: ...
+_Array: TypeAlias = npt.NDArray[Any]
+_Column: TypeAlias = tuple[int, _Array, _Array | None, _Array, _Array | None]
+
+def copy_partitions(
+    columns: Columns, effects: _Array, slots: _Array, keys: _Array, offline: _Array, codes: _Array,
+) -> tuple[int, bool]: ...
+def fill_columns(
+    replicas: _Array, broker_id: _Array, places: _Array, requests: _Array,
+    columns: Sequence[_Column],
+) -> list[int]: ...
+def list_additions(kinds: _Array, places: _Array, requests: _Array) -> int: ...
 def list_requests(
     effects: _Array, replicas: _Array, registered: _Array, stops: bool, cursors: _Array,
     places: _Array, flags: _Array,

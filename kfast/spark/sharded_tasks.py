@@ -393,7 +393,7 @@ def requests_of(
     step = counts["step"].to_numpy()
     codes = [actions.setdefault(action, len(actions)) for action in outcome.actions]
     occurrences = np.asarray(number_steps(outcome), np.int32)
-    alone = [totals.step for totals in outcome.totals if totals.each]
+    alone = [totals.step for totals in outcome.totals if totals.per_partition]
     alone += [
         step for step, action in enumerate(outcome.actions)
         if MOVES.match(action) or (each and action == STOPPED)

@@ -19,8 +19,14 @@ from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.broker_requests import by_broker
-from kfast.journal.effects import EFFECT, KIND_DELETE, KIND_IS_NEW, KIND_LEADER_AND_ISR, KIND_STOP
-from kfast.schema import FLAG_HAS_LEADERSHIP
+from kfast.journal.effects import EFFECT
+from kfast.schema import (
+    FLAG_HAS_LEADERSHIP,
+    KIND_DELETE,
+    KIND_IS_NEW,
+    KIND_LEADER_AND_ISR,
+    KIND_STOP,
+)
 from kfast.state import Assignment, ClusterState, mutators
 
 VERSIONS: dict[str, tuple[tuple[str, int], ...]] = {
@@ -64,7 +70,11 @@ class SentRequests:
 
     def by_broker(self) -> dict[int, list[dict[str, Any]]]:
         """Requests per broker in the order of emission (section 5.3)."""
-        return by_broker(self.outcome, split_stop=self.split_stop)
+        sent = self.outcome
+        return by_broker(
+            sent.requests, sent.update_metadata, sent.update_metadata_brokers, sent.batches,
+            split_stop=self.split_stop,
+        )
 
     def respond_ok(self) -> list[dict[str, Any]]:
         """Events that follow when every request is answered without an error (section 5.4)."""

@@ -95,8 +95,8 @@ def count_requests(outcome):
     entries = Counter(outcome.update_metadata.column("step").to_pylist())
     for row in outcome.update_metadata_brokers.to_pylist():
         partitions[row["step"], "UpdateMetadata", row["broker_id"]] = entries[row["step"]]
-    each = {batch["step"]: batch["each"] for batch in outcome.batches}
-    return {key: (n if each[key[0]] else 1, n) for key, n in partitions.items()}
+    alone = {batch["step"]: batch["per_partition"] for batch in outcome.batches}
+    return {key: (n if alone[key[0]] else 1, n) for key, n in partitions.items()}
 
 
 @pytest.mark.parametrize("with_store", [False, True])

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
-import signal
 import sys
-import threading
 from random import Random
 
 import numpy as np
@@ -15,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.journal import effect_columns, memory
+from kfast.journal import memory, tables
 
 PAGE = memory.HUGE_PAGE
 lent = pytest.mark.skipif(sys.platform != "linux", reason="mappings are lent on Linux only")
@@ -32,7 +29,7 @@ def nothing_spare():
 def test_small_and_large_rooms_are_arrays_like_any_other():
     """Shape and type as asked for; contiguous, writable."""
     for shape, kind in ((0, np.int32), (5, np.uint8), ((3, PAGE), np.int64), (PAGE, np.uint8)):
-        array = memory.room(shape, kind)
+        array = memory.empty(shape, kind)
         assert array.shape == (shape if isinstance(shape, tuple) else (shape,))
         assert array.dtype == kind
         assert type(array) is np.ndarray
@@ -47,12 +44,12 @@ def test_a_room_is_lent_again_when_the_last_view_of_it_is_gone():
     keepers = (
         lambda a: a[1], lambda a: a[1][3:9], lambda a: a.view(np.uint8),
         lambda a: a.reshape(-1)[::7], lambda a: memoryview(a), lambda a: pa.py_buffer(a[0]),
-        lambda a: effect_columns.numbers(a[1][5:90]),
-        lambda a: effect_columns.lists(a[0][:9], a[1])[3:],
-        lambda a: pa.table({"x": effect_columns.numbers(a[1])}).slice(7, 2),
+        lambda a: tables.numbers(a[1][5:90]),
+        lambda a: tables.lists(a[0][:9], a[1])[3:],
+        lambda a: pa.table({"x": tables.numbers(a[1])}).slice(7, 2),
     )
     for keep in keepers:
-        array = memory.room((2, PAGE))
+        array = memory.empty((2, PAGE), np.int32)
         array[...] = 1
         kept = keep(array)
         del array
@@ -72,7 +69,7 @@ def test_no_two_rooms_share_memory():
     random = Random(1)
     held = {}
     for number in range(150):
-        array = memory.room(random.randint(PAGE // 8, PAGE), np.int32)
+        array = memory.empty(random.randint(PAGE // 8, PAGE), np.int32)
         array[:: 1 << 10] = number
         held[number] = array[1 << 10 :]
         if len(held) > 6:
@@ -85,31 +82,13 @@ def test_no_two_rooms_share_memory():
 def test_no_more_is_spare_than_allowed(monkeypatch):
     """What was given back first goes first; a mapping above the limit is not kept."""
     monkeypatch.setattr(memory, "MOST_SPARE", 6 * PAGE)
-    rooms = [memory.room(n * PAGE, np.uint8) for n in (2, 3, 4, 7)]
+    rooms = [memory.empty(n * PAGE, np.uint8) for n in (2, 3, 4, 7)]
     for _ in range(4):
         rooms.pop(0)
     assert memory.spare_bytes() == 4 * PAGE
-    again = memory.room(3 * PAGE, np.uint8)
+    again = memory.empty(3 * PAGE, np.uint8)
     assert memory.spare_bytes() == 0
     del again
-
-
-@lent
-def test_what_collections_give_back_meanwhile_is_no_matter(monkeypatch):
-    """The mapping that is being taken is the one that has to go."""
-    monkeypatch.setattr(memory, "MOST_SPARE", 4 * PAGE)
-    rooms = [memory.room(n * PAGE, np.uint8) for n in (1, 4)]
-    rooms.pop(0)
-
-    def collect(fitting, key):
-        rooms.clear()
-        return min(fitting, key=key)
-
-    monkeypatch.setattr(memory, "min", collect, raising=False)
-    taken = memory.room(PAGE, np.uint8)
-    taken[:] = 7
-    assert memory.spare_bytes() == 4 * PAGE
-    assert (taken == 7).all()
 
 
 @lent
@@ -125,44 +104,11 @@ def test_advice_that_the_system_refuses_is_no_error(monkeypatch, refused, spare)
             super().madvise(option)
 
     monkeypatch.setattr(memory.mmap, "mmap", Refusing)
-    room = memory.room(PAGE, np.uint8)
+    room = memory.empty(PAGE, np.uint8)
     room[:] = 3
     assert room.sum(dtype=np.int64) == 3 * PAGE
     del room
     assert memory.spare_bytes() == spare
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
-    """Another thread holds the lock while the process forks; the child takes room, and ends."""
-    held, done = threading.Event(), threading.Event()
-
-    def hold():
-        with memory._lock:
-            held.set()
-            done.wait()
-
-    spare = memory.room(PAGE, np.uint8)
-    del spare
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    child = os.fork()
-    if not child:
-        signal.alarm(20)
-        status = 1
-        try:
-            room = memory.room(PAGE, np.uint8)
-            room[:] = 5
-            status = 0 if room.sum(dtype=np.int64) == 5 * PAGE else 2
-            del room
-        finally:
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    done.set()
-    thread.join()
-    assert status == 0
 
 
 @lent

@@ -1,7 +1,7 @@
 """The journal's tables, made of effects, are those of plain numpy step by step.
 
-The kernels are those of `kfast.kernels.journal` (`take_columns`, `list_ids`, `list_requests`);
-their twin is `tests/support/plain_journal.py`.
+The kernels are those of `kfast.kernels.journal` (`copy_partitions`, `fill_columns`,
+`list_additions`, `list_requests`); their twin is `tests/support/plain_journal.py`.
 
 Sections are those of docs/controller.md.
 """
@@ -21,10 +21,9 @@ import kfast
 from kfast import journal
 from kfast.controllers.engine import Way
 from kfast.controllers.zk.engine import ZkEngine
-from kfast.journal import effect_columns
-from kfast.journal.effects import EFFECT, SLOT_MASKS
-from kfast.journal.request_table import request_counts
-from kfast.journal.steps import SCHEMAS
+from kfast.journal import tables
+from kfast.journal.effects import EFFECT
+from kfast.journal.tables import SCHEMAS, request_counts
 from kfast.kernels import census
 from kfast.state import arrow_views
 from tests.journal.test_journal import some_events
@@ -45,10 +44,10 @@ class Witness:
 
     def __init__(self, monkeypatch):
         self.recorded, self.steps = {}, []
-        take_down, make_table = journal.take_down, journal.make_table
+        effect_table, make_table = journal.effect_table, journal.make_table
 
-        def watched_take_down(state, effects):
-            table = take_down(state, effects)
+        def watched_effect_table(state, effects):
+            table = effect_table(state, effects)
             self.recorded[id(table)] = table, state.copy(), effects.copy()
             return table
 
@@ -57,7 +56,7 @@ class Witness:
             return make_table(name, steps, announced)
 
         monkeypatch.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
-        monkeypatch.setattr(journal, "take_down", watched_take_down)
+        monkeypatch.setattr(journal, "effect_table", watched_effect_table)
         monkeypatch.setattr(journal, "make_table", watched_make)
 
     def plain(self, name, step):
@@ -130,7 +129,7 @@ def test_tables_of_older_controllers_are_those_of_plain_numpy(witness, profile):
 
 def test_a_table_of_too_many_values_comes_in_pieces(witness, monkeypatch):
     """Arrow counts the values of a list column in 32 bits."""
-    monkeypatch.setattr(effect_columns, "MOST_VALUES", 20)
+    monkeypatch.setattr(tables, "MOST_VALUES", 20)
     outcomes = some_events(state_of(random_context(Random(3))), journal="full")
     assert max(outcome.requests.column("isr").num_chunks for outcome in outcomes) > 5
     assert max(outcome.elections.num_rows for outcome in outcomes) > 0
@@ -178,9 +177,9 @@ def test_later_events_do_not_change_what_was_recorded():
         state = state_of(random_context(Random(seed)))
         late = some_events(state, journal="full")
         state.set_assignment(0, [])
-        for tables, outcome in zip(early, late, strict=True):
+        for before, outcome in zip(early, late, strict=True):
             for name, table in outcome.tables.items():
-                assert table.equals(tables[name])
+                assert table.equals(before[name])
                 assert table is getattr(outcome, name)
 
 
@@ -192,17 +191,16 @@ def test_an_effect_is_the_same_in_numpy_and_in_c():
     assert [(name, kind.removesuffix("_t")) for kind, name in fields] == [
         (name, str(EFFECT[name])) for name in EFFECT.names
     ]
-    assert SLOT_MASKS.tolist() == [2**n - 1 for n in range(65)]
 
 
-@pytest.mark.parametrize("n", [0, 1, 5, effect_columns.BLOCK, 2 * effect_columns.BLOCK + 3])
+@pytest.mark.parametrize("n", [0, 1, 5, tables.BLOCK, 2 * tables.BLOCK + 3])
 def test_a_column_that_says_one_thing_says_it_in_every_row(n):
     """Names, numbers and nulls; long columns are one block again and again."""
     for value, kind in (("a", pa.string()), (7, pa.int32()), (None, pa.bool_())):
-        column = effect_columns.repeated(value, kind, n)
+        column = tables.repeated(value, kind, n)
         column.validate(full=True)
         assert column.to_pylist() == [value] * n
-    assert effect_columns.names(np.full(n, 1), ("a", "b")).to_pylist() == ["b"] * n
+    assert tables.names(np.full(n, 1), ("a", "b")).to_pylist() == ["b"] * n
 
 
 def test_names_of_too_many_bytes_come_in_pieces(monkeypatch):

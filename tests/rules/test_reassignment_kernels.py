@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from kfast import Code, ReplicaState
-from kfast.journal.effects import (
-    EFFECT,
+from kfast.journal.effects import EFFECT
+from kfast.kernels import reassign
+from kfast.schema import (
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_QUEUED,
-    LAYOUT,
+    TALLY_BROKERS,
+    TALLY_METADATA,
 )
-from kfast.kernels import reassign
 from kfast.state import mutators
 from tests.support.kernel_calls import LAYOUTS, all_rows, new_tally, row_names, take_counters
 from tests.support.random_clusters import random_context
@@ -258,9 +259,9 @@ def test_touch_raises_epochs_and_tells_all(layout, separate, besides):
             assert (e["leader_epoch"], e["version"]) == tuple(
                 state.records[name][e["row"]] for name in ("leader_epoch", "version")
             )
-        per_broker = tally[0, LAYOUT["brokers"] :][: state.n_brokers]
+        per_broker = tally[0, TALLY_BROKERS :][: state.n_brokers]
         assert per_broker.tolist() == [counts[b] for b in state.broker_id.tolist()]
-        assert tally[0, LAYOUT["metadata"]] == np.count_nonzero(codes == Code.MOVED)
+        assert tally[0, TALLY_METADATA] == np.count_nonzero(codes == Code.MOVED)
         assert reassign.touch(
             before.columns, rows, others, before.controller_epoch, separate, codes, np.zeros(0,
             EFFECT), new_tally(before),

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from kfast import Code, PartitionState, ReplicaState
 from kfast.controllers.zk.broker_groups import improved_hashes
 from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, previous_mask
-from kfast.journal.effects import (
-    EFFECT,
+from kfast.journal.effects import EFFECT
+from kfast.kernels import replica_states
+from kfast.schema import (
     KIND_DELETE,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_STOP,
+    NARROW_SLOTS,
 )
-from kfast.kernels import replica_states
-from kfast.schema import NARROW_SLOTS
 from tests.support.every_state import every_group, every_replica
 from tests.support.kernel_calls import (
     LAYOUTS,

@@ -9,10 +9,16 @@ import numpy as np
 
 from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
 from kfast.controllers.zk.profiles import PARTITION_PREVIOUS, ZK_3_9, Profile, previous_mask
-from kfast.journal.effects import EFFECT, LAYOUT
+from kfast.journal.effects import EFFECT
 from kfast.kernels import election, partition_states, replica_states
 from kfast.kernels.columns import Columns, make_columns
-from kfast.schema import record_dtype
+from kfast.schema import (
+    TALLY_BROKERS,
+    TALLY_IMBALANCE,
+    TALLY_OFFLINE,
+    TALLY_UNCLEAN,
+    record_dtype,
+)
 from tests.support.reference import Context, Partition
 from tests.support.twin_state import state_of
 
@@ -34,7 +40,7 @@ def columns_of(
 
 def new_tally(state: ClusterState, threads: int = 1) -> np.ndarray:
     """Arena for what a kernel counts, one row per thread."""
-    return np.zeros((threads, LAYOUT["brokers"] + 2 * max(state.n_brokers, 1)), np.int64)
+    return np.zeros((threads, TALLY_BROKERS + 2 * max(state.n_brokers, 1)), np.int64)
 
 
 def all_rows(state: ClusterState) -> np.ndarray:
@@ -51,9 +57,9 @@ def row_names(state: ClusterState) -> list[Partition]:
 def take_counters(state: ClusterState, tally: np.ndarray) -> np.ndarray:
     """Add what was counted to the state's counters, and return the sum over threads."""
     total = tally.sum(axis=0)
-    state.offline_partition_count += int(total[LAYOUT["offline"]])
-    state.preferred_imbalance_count += int(total[LAYOUT["imbalance"]])
-    state.unclean_elections += int(total[LAYOUT["unclean"]])
+    state.offline_partition_count += int(total[TALLY_OFFLINE])
+    state.preferred_imbalance_count += int(total[TALLY_IMBALANCE])
+    state.unclean_elections += int(total[TALLY_UNCLEAN])
     return total
 
 

@@ -1,7 +1,7 @@
 """The journal's tables in plain numpy: one step after the other, from the state as it is then.
 
-The twin of `kfast.journal.changes` and `kfast.journal.request_table`: everything is read from the
-state, nothing is shared between tables.
+The twin of `kfast.journal.tables`: everything is read from the state, nothing is shared between
+tables.
 
 Source: docs/controller.md, section 5.
 """
@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.journal.changes import CODE_NAMES, INITIALIZATION
-from kfast.journal.effects import (
+from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from kfast.journal.tables import CODE_NAMES, INITIALIZATION
+from kfast.kernels import hosting
+from kfast.schema import (
     KIND_DELETE,
     KIND_ELECTION,
     KIND_IS_NEW,
@@ -25,10 +27,8 @@ from kfast.journal.effects import (
     KIND_QUEUED,
     KIND_STOP,
     KIND_UNCLEAN,
+    Code,
 )
-from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from kfast.kernels import hosting
-from kfast.schema import Code
 from kfast.state.arrays import first_slots
 from kfast.state.tables import broker_ids, id_lists, ordered_lists
 

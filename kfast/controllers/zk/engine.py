@@ -117,7 +117,7 @@ class ZkEngine(Engine):
         state, journal = self.state, self.journal
         present = (
             self._in_turn + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
-            + FULL * journal.full + EFFECTS * journal.keeps_effects
+            + FULL * journal.full + EFFECTS * journal.records_effects
         )
         if self.partition_state_machine.policy_runner.policy is not None:
             present += ELECTS * bool(state.n_reassigned or state.pending.any())

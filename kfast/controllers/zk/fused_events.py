@@ -17,11 +17,13 @@ from kfast.controllers.zk.policy_runner import ElectionCause
 from kfast.controllers.zk.profiles import previous_mask
 from kfast.controllers.zk.state_machines import threads_for
 from kfast.controllers.zk.store_machines import online_action
-from kfast.journal.effects import LAYOUT
+from kfast.journal.effects import MOST_STEPS
 from kfast.kernels import election, failures, hosting, isr, startup, visits
 from kfast.schema import (
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
+    TALLY_CODES,
+    TALLY_REASSIGNED,
     Code,
     PartitionState,
     ReplicaState,
@@ -50,7 +52,7 @@ def start_machines(controller: ZkEngine) -> None:
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), state.controller_epoch,
         moving, state.any_queued, journal.counting, online, offline, first, healthy, hosted,
     )
-    state.n_reassigned = int(online[:, LAYOUT["reassigned"]].sum())
+    state.n_reassigned = int(online[:, TALLY_REASSIGNED].sum())
     empty = journal.new_effects(0)
     journal.add_step("replicas to OnlineReplica", online, empty, replicas=True)
     if moving:
@@ -68,7 +70,7 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     rows = _concerned(controller, brokers, chosen)
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     offline, online, gone = (journal.new_tally(threads) for _ in range(3))
-    counts = np.zeros((threads, 8), np.int64)
+    counts = np.zeros((threads, MOST_STEPS), np.int64)
     buffer = journal.new_effect_buffer(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     policy_runner = controller.partition_state_machine.policy_runner
@@ -86,20 +88,21 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
         recovers, journal.counting, decided, offline, online, gone, counts, buffer.effects,
         np.zeros(chosen.size, np.uint32), np.zeros((threads, chosen.size), np.uint64),
     )
-    n, effects = counts.sum(axis=0).tolist(), buffer.steps(counts)
-    if n[0]:
+    n_offline, n_online, n_replicas = counts.sum(axis=0)[:3].tolist()
+    effects = buffer.steps(counts)
+    if n_offline:
         action = f"partitions to {PartitionState.OFFLINE.label}"
         journal.add_step(action, offline, effects[0], replicas=False)
-    if n[1]:
+    if n_online:
         action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
         journal.add_step(action, online, effects[1], replicas=False, strategy=Strategy.OFFLINE)
-    if n[2]:
+    if n_replicas:
         action = f"replicas to {ReplicaState.OFFLINE.label}"
         journal.add_step(action, gone, effects[2], replicas=True)
     if profile.announces_unless_elected:
-        announced = not n[2] and not online[:, LAYOUT["codes"] + Code.ELECTED].any()
+        announced = not n_replicas and not online[:, TALLY_CODES + Code.ELECTED].any()
     else:
-        announced = not n[0]
+        announced = not n_offline
     if announced:
         controller.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
 
@@ -111,7 +114,7 @@ def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
     rows = _concerned(controller, brokers, chosen)
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     back, online = journal.new_tally(threads), journal.new_tally(threads)
-    counts = np.zeros((threads, 8), np.int64)
+    counts = np.zeros((threads, MOST_STEPS), np.int64)
     buffer = journal.new_effect_buffer(rows.size, 2, brokers.size)
     state.mark_led(rows)
     visits.start_hosted(
@@ -123,11 +126,12 @@ def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
         state.leader_recovery_supported and profile.marks_recovery, journal.counting,
         back, online, counts, buffer.effects,
     )
-    n, effects = counts.sum(axis=0).tolist(), buffer.steps(counts)
-    if n[1]:
+    n_online, n_replicas = counts.sum(axis=0)[:2].tolist()
+    effects = buffer.steps(counts)
+    if n_replicas:
         action = f"replicas to {ReplicaState.ONLINE.label}"
         journal.add_step(action, back, effects[1], replicas=True)
-    if n[0]:
+    if n_online:
         action = online_action(PartitionState.ONLINE, Strategy.OFFLINE)
         journal.add_step(action, online, effects[0], replicas=False, strategy=Strategy.OFFLINE)
 
@@ -139,7 +143,7 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     rows = state.rows_tracking(np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
-    counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
+    counts, remaining = np.zeros((threads, MOST_STEPS), np.int64), np.empty(rows.size, np.int32)
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
     policy_runner = controller.partition_state_machine.policy_runner
     decided = policy_runner.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)

@@ -38,9 +38,10 @@ from kfast.controllers.zk.store import Answer, CallFailed, Store
 from kfast.controllers.zk.store_machines import StoreSession
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
-from kfast.journal.effects import KIND_IS_NEW, Effects
+from kfast.journal.effects import Effects
 from kfast.kernels import hosting, reassign
 from kfast.schema import (
+    KIND_IS_NEW,
     REASSIGNMENTS,
     Code,
     PartitionState,

@@ -32,9 +32,15 @@ from kfast.controllers.zk.store import Store
 from kfast.controllers.zk.store_machines import Result, nothing, online_action, online_result
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
-from kfast.journal.effects import EFFECT, LAYOUT
+from kfast.journal.effects import EFFECT
 from kfast.kernels import election, hosting, partition_states, replica_states
-from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import (
+    TALLY_REASSIGNED,
+    Code,
+    PartitionState,
+    ReplicaState,
+    Strategy,
+)
 from kfast.state import ClusterState, Replicas
 from kfast.state.arrays import first_slots
 from kfast.state.records import Rows, Slots
@@ -105,23 +111,23 @@ class ReplicaStateMachine:
         state, journal = self.state, self.journal
         state.forget_survey()
         valid, moving = self.profile.replica_previous, self.profile.offlines_dead_at_startup
-        threads = 1 if journal.keeps_effects else self.threads
+        threads = 1 if journal.records_effects else self.threads
         online, offline = (
             replica_states.count_started(state.columns)
-            if journal.keeps_effects else (0, 0)
+            if journal.records_effects else (0, 0)
         )
         kept = offline if moving and self.store is None else 0
         effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
         tallies = journal.new_tally(threads), journal.new_tally(threads)
         replica_states.start_replicas(
             state.columns,
-            self.rank_startup(online=True) if journal.keeps_effects else state.broker_id,
+            self.rank_startup(online=True) if journal.records_effects else state.broker_id,
             self.rank_startup(online=False),
             previous_mask(valid[ReplicaState.ONLINE]), previous_mask(valid[ReplicaState.OFFLINE]),
             state.controller_epoch, reset, moving and self.store is None, state.any_queued,
             journal.counting, *effects, *tallies,
         )
-        state.n_reassigned = int(tallies[0][:, LAYOUT["reassigned"]].sum())
+        state.n_reassigned = int(tallies[0][:, TALLY_REASSIGNED].sum())
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
         if not moving:
             return nothing()
@@ -204,7 +210,7 @@ class ReplicaStateMachine:
             The replicas of the call. Without slots, those that are assigned to `brokers`.
         """
         state, order = self.state, self.profile.group_order
-        shows = target == ReplicaState.OFFLINE or self.journal.keeps_effects
+        shows = target == ReplicaState.OFFLINE or self.journal.records_effects
         if not shows or order is GroupOrder.ASCENDING or (
             brokers is not None and brokers.size <= 1
         ):
@@ -230,7 +236,7 @@ class ReplicaStateMachine:
     ) -> tuple[Rows, bool]:
         """Ranks for a call of `run`; or hashes of the brokers, where each partition is a call."""
         ids, order, slots = self.state.broker_id, self.profile.group_order, replicas.slots
-        if not self.journal.each:
+        if not self.journal.per_partition:
             return self.rank_groups(target, brokers, replicas.rows, slots), False
         if order is GroupOrder.SCALA_2_13 and (slots & (slots - np.uint64(1))).any():
             return improved_hashes(ids), True

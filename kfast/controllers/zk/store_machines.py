@@ -24,21 +24,21 @@ from kfast.controllers.zk.policy_runner import NOT_DECIDED, ElectionCause, Polic
 from kfast.controllers.zk.profiles import ZK_3_9, Profile, previous_mask
 from kfast.controllers.zk.store import Answer, CallFailed, Store
 from kfast.journal import Journal, Tally
-from kfast.journal.effects import (
-    EFFECT,
+from kfast.journal.effects import EFFECT, Effects
+from kfast.kernels import election, hosting, isr, replica_states
+from kfast.schema import (
+    FLAG_HAS_LEADERSHIP,
+    FLAG_RECOVERY,
     KIND_ELECTION,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_QUEUED,
     KIND_UNCLEAN,
-    LAYOUT,
-    Effects,
-)
-from kfast.kernels import election, hosting, isr, replica_states
-from kfast.schema import (
-    FLAG_HAS_LEADERSHIP,
-    FLAG_RECOVERY,
+    TALLY_CELLS,
+    TALLY_CODES,
+    TALLY_LEADERS_MOVED,
+    TALLY_UNCLEAN,
     Code,
     PartitionState,
     ReplicaState,
@@ -131,14 +131,14 @@ class StoreSession:
         effects = np.concatenate([*self.effects, np.zeros(0, EFFECT)])
         total = self.tally[0]
         said = effects[~np.isin(effects["code"], _UNCOUNTED)]
-        np.add.at(total, LAYOUT["codes"] + said["code"].astype(np.int64), 1)
+        np.add.at(total, TALLY_CODES + said["code"].astype(np.int64), 1)
         moved = said[np.isin(said["code"], _TRANSITIONS)]
         cells = 8 * moved["from_state"].astype(np.int64) + moved["to_state"]
-        np.add.at(total, LAYOUT["cells"] + cells, 1)
+        np.add.at(total, TALLY_CELLS + cells, 1)
         before, after = moved["leader_before"], moved["leader"]
         elected = (moved["kinds"] & KIND_ELECTION) != 0
         replaced = elected & (before >= 0) & (after >= 0) & (before != after)
-        total[LAYOUT["leaders_moved"]] += int(replaced.sum())
+        total[TALLY_LEADERS_MOVED] += int(replaced.sum())
         return effects
 
     def is_queued(self, rows: Rows) -> npt.NDArray[np.bool_]:
@@ -381,7 +381,7 @@ def _elect_once(
             state.leader_recovery_supported and profile.marks_recovery, unreadable, decided,
             chosen, told, unclean,
         )
-        session.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
+        session.tally[0, TALLY_UNCLEAN] += int(unclean.sum())
         try:
             again = session.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
         except ControllerMoved:

@@ -116,7 +116,7 @@ def acknowledge_deletions(
     def steps() -> None:
         if len(found) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
             action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
-            engine.journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
+            engine.journal.begin_steps(action, int(hosting_some.sum()) - 1)
             complete_replicas(engine, found)
             return
         for broker in np.flatnonzero(chosen & hosting_some).tolist():
@@ -312,7 +312,7 @@ def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
     machine = engine.replica_state_machine
     for part, n_calls in _calls(engine, topics, rows):
         deleted = in_state(state, part, ReplicaState.DELETION_SUCCESSFUL)
-        engine.journal.add_empty_steps(GONE, n_calls - 1)
+        engine.journal.begin_steps(GONE, n_calls - 1)
         engine.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
     if not engine.profile.deletes_partitions_at_start:
         _take_partitions_away(engine, rows)
@@ -334,7 +334,7 @@ def _calls(
     Kafka makes a call for each topic, which only a journal that keeps effects shows.
     """
     state = engine.state
-    if engine.journal.keeps_effects:
+    if engine.journal.records_effects:
         for topic in topics:
             yield rows_of(state, topic[None]), 1
         return
