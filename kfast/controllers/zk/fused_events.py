@@ -69,8 +69,8 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     offline, online, gone = tallies
     buffer = journal.new_effect_buffer(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
-    decider = controller.partition_state_machine.decider
-    decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
+    policy_runner = controller.partition_state_machine.policy_runner
+    decided = policy_runner.decide(rows, strategy, ElectionCause.FAILED, threads)
     ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
     state.mark_led(rows)
     n = broker_failure.fail_brokers(
@@ -128,8 +128,8 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     tallies, remaining = journal.new_tallies(2, threads), np.empty(rows.size, np.int32)
     led, followed = tallies
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
-    decider = controller.partition_state_machine.decider
-    decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
+    policy_runner = controller.partition_state_machine.policy_runner
+    decided = policy_runner.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
     state.mark_led(rows)
     n_led, n_followed, n_remaining = broker_events.shut_down_broker(
         state.columns, profile.rules(state, counting=journal.counting), broker, rows, decided,

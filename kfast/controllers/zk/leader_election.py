@@ -150,13 +150,12 @@ def _filter(
     return errors
 
 
-def count_without_leadership(state: ClusterState, partitions: Partitions | None = None) -> int:
+def count_without_leadership(state: ClusterState) -> int:
     """Partitions without cached leadership, of topics that are not queued: none can be elected for.
 
-    Where there is one among those asked for, or among all, an election fails as a whole
-    (`elect_leaders`).
+    Where there is one, an election of all partitions fails as a whole (`elect_leaders`).
     """
-    rows, _ = _asked(state, partitions)
+    rows, _ = _asked(state, None)
     rows = rows[~_queued(state, rows)]
     flags = state.records["flags"][rows]
     return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))

@@ -144,16 +144,13 @@ def alter_partition_reassignments(
     return _started(engine, event, asked, codes)
 
 
-def reassign_partitions(
-    engine: ZkEngine, reassignments: Reassignments, *, reassigned: int | None = None
-) -> Outcome:
+def reassign_partitions(engine: ZkEngine, reassignments: Reassignments) -> Outcome:
     """The legacy reassignment node was created (section 6.7); no list is checked."""
     asked = parse(engine.state, reassignments, node=True)
     event = "reassign_partitions"
     if not engine.active:
         return engine.refused(event, "NOT_CONTROLLER")
-    moving = engine.state.n_reassigned if reassigned is None else reassigned
-    if not engine.profile.cancels_reassignments and moving:
+    if not engine.profile.cancels_reassignments and engine.state.n_reassigned:
         return engine.refused(event, "REASSIGNMENT_IN_PROGRESS")
     return _started(engine, event, asked, np.zeros(asked.rows.size, np.uint8))
 

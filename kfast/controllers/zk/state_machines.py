@@ -299,7 +299,7 @@ class PartitionStateMachine:
         self.store = store
         self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
-        self.decider = PolicyRunner(state, policy, self.profile)
+        self.policy_runner = PolicyRunner(state, policy, self.profile)
 
     def startup(self) -> Outcome:
         """Give every assigned partition a state, then try to bring New and Offline ones Online."""
@@ -329,7 +329,7 @@ class PartitionStateMachine:
 
     def _all_or_nothing(self) -> contextlib.AbstractContextManager[None]:
         """A call by itself, outside an event: a rule that fails leaves everything as it was."""
-        return self.decider.all_or_nothing(self.store, self.journal, self.threads)
+        return self.policy_runner.all_or_nothing(self.store, self.journal, self.threads)
 
     def trigger_online(self, topics: Sequence[str] | None = None) -> Result:
         """`trigger_online` of section 3.2, as a step of an event."""
@@ -391,7 +391,7 @@ class PartitionStateMachine:
         number = profile.kernel_strategy(strategy)
         if self.store is not None and target == PartitionState.ONLINE:
             return store_machines.bring_online(
-                state, self.store, journal, rows, strategy, self.decider
+                state, self.store, journal, rows, strategy, self.policy_runner
             )
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
         threads = threads_for(rows.size, self.threads)
@@ -403,7 +403,7 @@ class PartitionStateMachine:
             )
             journal.add_step(f"partitions to {target.label}", tally, effects, replicas=False)
             return Result(codes, np.zeros(rows.size, np.bool_))
-        decided = self.decider.decide(rows, number, ElectionCause.LISTED, threads)
+        decided = self.policy_runner.decide(rows, number, ElectionCause.LISTED, threads)
         election.bring_online(
             state.columns, rules, rows, number, decided, codes, effects, tally
         )

@@ -112,13 +112,13 @@ class StoreSession:
 
     def __init__(
         self, state: ClusterState, store: Store, tally: Tally, profile: Profile = ZK_3_9,
-        decider: PolicyRunner | None = None,
+        policy_runner: PolicyRunner | None = None,
     ) -> None:
         self.state = state
         self.store = store
         self.tally = tally
         self.profile = profile
-        self.decider = decider
+        self.policy_runner = policy_runner
         self.effects: list[Effects] = []
 
     def tell(self, effects: Effects) -> None:
@@ -217,12 +217,12 @@ Mask = npt.NDArray[np.bool_]
 
 def bring_online(
     state: ClusterState, store: Store, journal: Journal, rows: Rows, strategy: Strategy | None,
-    decider: PolicyRunner,
+    policy_runner: PolicyRunner,
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (section 3.4)."""
-    profile = decider.profile
+    profile = policy_runner.profile
     store.make_known(rows)
-    session = StoreSession(state, store, journal.new_tally(), profile, decider)
+    session = StoreSession(state, store, journal.new_tally(), profile, policy_runner)
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
     states[missing] = PartitionState.NON_EXISTENT
@@ -371,7 +371,7 @@ def _elect_once(
         choices = np.zeros(usable.size, EFFECT)
         proposed = stored[usable]
         number, unreadable = profile.kernel_strategy(strategy), session.store.unreadable_topics()
-        decided = NOT_DECIDED if session.decider is None else session.decider.decide(
+        decided = NOT_DECIDED if session.policy_runner is None else session.policy_runner.decide(
             rows[usable], number, ElectionCause.STORED, records=proposed, unreadable=unreadable
         )
         election.choose(
