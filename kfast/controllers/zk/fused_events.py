@@ -60,7 +60,8 @@ def start_machines(controller: ZkEngine) -> None:
 def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     """`onBrokerFailure` for some broker rows that are still registered."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    state.broker_status[brokers] &= 255 - BROKER_REGISTERED - BROKER_SHUTTING_DOWN
+    for broker in brokers.tolist():
+        state.broker_status[broker] &= 255 - BROKER_REGISTERED - BROKER_SHUTTING_DOWN
     state.clear_offline_dir(brokers)
     chosen = _chosen(state, brokers)
     rows = _concerned(controller, brokers, chosen)
