@@ -45,6 +45,7 @@ DIRECTIVES: dict[str, bool | int] = {
     "cdivision": True,
     "binding": True,
     "embedsignature": False,
+    "emit_code_comments": DEBUG,
     "freethreading_compatible": True,
     "show_performance_hints": not DEBUG,
     "warn.multiple_declarators": True,

@@ -125,7 +125,13 @@ class Journal:
 
     def new_tally(self, threads: int = 1) -> Tally:
         """Make an empty tally for a kernel: one row per thread."""
-        return np.zeros((threads, TALLY_BROKERS + 2 * max(self.state.n_brokers, 1)), np.int64)
+        tally: Tally = self.new_tallies(1, threads)[0]
+        return tally
+
+    def new_tallies(self, n: int, threads: int = 1) -> npt.NDArray[np.int64]:
+        """Make the empty tallies of n steps."""
+        width = TALLY_BROKERS + 2 * max(self.state.n_brokers, 1)
+        return np.zeros((n, threads, width), np.int64)
 
     def new_effects(self, n: int) -> Effects:
         """Memory for the effects of n targets; empty where no row is recorded."""

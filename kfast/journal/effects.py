@@ -7,7 +7,7 @@ names and liveness change with the next event, so the journal takes them down wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -160,8 +160,6 @@ def effect_table(state: ClusterState, effects: Effects) -> EffectTable:
     )
 
 
-MOST_STEPS = 8
-"""Steps of an event that visits each partition once: a kernel's counts of a thread fill a line."""
 NO_EFFECTS: Effects = np.empty(0, EFFECT)
 
 
@@ -180,16 +178,15 @@ class EffectBuffer:
 
     def __init__(self, rows: int, steps: int, replicas: int) -> None:
         self._begins = [step * rows for step in range(steps)]
-        self.effects: Effects = (
-            empty((steps - 1 + replicas) * rows, EFFECT) if rows else NO_EFFECTS
+        self.effects: Effects | None = (
+            empty((steps - 1 + replicas) * rows, EFFECT) if rows else None
         )
 
-    def steps(self, counts: npt.NDArray[np.int64]) -> list[Effects]:
-        """The effects of each step, from the counts of the kernel that wrote them."""
-        if not self.effects.size:
-            return [self.effects] * len(self._begins)
-        sizes = counts.sum(axis=0).tolist()
+    def steps(self, sizes: Sequence[int]) -> list[Effects]:
+        """The effects of each step, from how many the kernel wrote of each."""
+        if self.effects is None:
+            return [NO_EFFECTS] * len(self._begins)
         return [
             self.effects[begin : begin + size]
-            for begin, size in zip(self._begins, sizes, strict=False)
+            for begin, size in zip(self._begins, sizes, strict=True)
         ]

@@ -5,21 +5,20 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from kfast.kernels.columns import Columns
+from kfast.kernels.rules import Rules
 
 _Array: TypeAlias = npt.NDArray[Any]
 
 def bring_online(
-    columns: Columns, rows: _Array, strategy: int, valid_previous: int, controller_epoch: int,
-    recovery_supported: bool, any_queued: bool, counting: bool, decided: _Array, codes: _Array,
+    columns: Columns, rules: Rules, rows: _Array, strategy: int, decided: _Array, codes: _Array,
     effects: _Array, tally: _Array,
 ) -> None: ...
 def rebalance(
-    columns: Columns, rows: _Array, step: _Array, in_isr: bool, strategy: int, valid_previous: int,
-    controller_epoch: int, recovery_supported: bool, counting: bool, asked: _Array, tally: _Array,
+    columns: Columns, rules: Rules, rows: _Array, step: _Array, asked: _Array, tally: _Array,
 ) -> None: ...
 def choose(
-    columns: Columns, rows: _Array, stored: _Array, strategy: int, recovery_supported: bool,
-    lookup_failed: _Array, decided: _Array, codes: _Array, recipients: _Array, unclean: _Array,
+    columns: Columns, rules: Rules, rows: _Array, stored: _Array, strategy: int,
+    lookup_failed: _Array, decided: _Array, choices: _Array,
 ) -> None: ...
 def propose_initial(
     columns: Columns, rows: _Array, proposed: _Array, controller_epoch: int, codes: _Array,

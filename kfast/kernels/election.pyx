@@ -9,7 +9,7 @@ Source: docs/controller.md, sections 3.5, 3.6 and 4; Kafka 3.9, `ZkPartitionStat
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.bring_online cimport (
     bring_one_online,
@@ -31,15 +31,18 @@ from kfast.kernels.election cimport (
     elect_one,
     overrule,
 )
+from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
     CONFIG_LOOKUP_FAILED,
     FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
+    KIND_UNCLEAN,
     MOVED,
     NO_ELIGIBLE_LEADER,
     NO_LIVE_REPLICA,
     NO_SLOT,
+    P_ONLINE,
     TALLY_IMBALANCE,
     TALLY_LED,
     TOPIC_EXISTS,
@@ -59,13 +62,9 @@ from kfast.kernels.slots cimport (
 
 def bring_online(
     columns_t columns,
+    Rules rules not None,
     const int32_t[::1] rows,    # IN      (n,)    partition rows, ascending, each once
     int strategy,               # `Profile.kernel_strategy`; -1 for none
-    uint32_t valid_previous,    # bit f set: the transition from state f is legal
-    int controller_epoch,
-    bint recovery_supported,    # an unclean leader starts in recovery
-    bint any_queued,            # some topic is queued: look at topic_flags
-    bint counting,              # fill all of the tally, not only the counters
     const int8_t[::1] decided,  # IN      (n,)    what a user's rule says; or (0,)
     uint8_t[::1] codes,         # OUT     (n,)    `schema.Code`
     Effect[::1] effects,        # OUT     (n,)    what became of each; or (0,)
@@ -85,6 +84,7 @@ def bring_online(
     records = columns.records
     replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
+    cdef RuleSet values = rules.values
     cdef Py_ssize_t i, row
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
@@ -95,30 +95,26 @@ def bring_online(
             row = rows[i]
             codes[i] = bring_one_online(
                 &records[row], &replicas[width * row], broker_status, row,
-                &topic_row[row], topic_flags, strategy, valid_previous, controller_epoch,
-                recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                any_queued, counting, leader_offline, pending,
+                &topic_row[row], topic_flags, strategy, values.partition_previous[P_ONLINE],
+                values.controller_epoch, values.recovery_supported,
+                decided[i] if decided.shape[0] else NOT_ASKED_RULE,
+                values.any_queued, values.counting, leader_offline, pending,
                 &effects[i] if effects.shape[0] else NULL, &tally[t, 0],
             )
 
 
 def rebalance(
     columns_t columns,
+    Rules rules not None,
     const int32_t[::1] rows,   # IN      (n,)    rows that others lead, ascending
     const int32_t[::1] step,   # IN      (B,)    place of a preferred broker's step, or -1
-    bint in_isr,               # the preferred replica must be in the ISR
-    int strategy,              # `Profile.kernel_strategy` of the preferred election
-    uint32_t valid_previous,   # bit f set: the transition from state f is legal
-    int controller_epoch,
-    bint recovery_supported,   # an unclean leader starts in recovery
-    bint counting,             # fill all of the tally, not only the counters
     int64_t[:, ::1] asked,     # IN OUT  (threads, K)  partitions asked for in each step
     int64_t[:, :, ::1] tally,  # IN OUT  (threads, K, width)
 ):
     """The elections of a rebalance, all brokers' in one pass over the rows.
 
     Asked for are partitions of existing topics whose preferred replica is online and, where
-    `in_isr` says so, in the ISR. No topic is queued, and the cache is the store: partitions have
+    the rules say so, in the ISR. No topic is queued, and the cache is the store: partitions have
     nothing to do with each other, so their order does not matter.
 
     Source: section 6.8, auto, step 3.
@@ -133,6 +129,7 @@ def rebalance(
     records = columns.records
     replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
+    cdef RuleSet values = rules.values
     cdef Py_ssize_t i, row
     cdef int t, k
     cdef uint64_t ready
@@ -147,29 +144,28 @@ def rebalance(
             if k < 0 or not topic_flags[topic_row[row]] & TOPIC_EXISTS:
                 continue
             ready = liveness_of(&records[row], &replicas[width * row], broker_status).live
-            if in_isr:
+            if values.rebalances_in_isr:
                 ready = ready & records[row].isr
             if ready & 1:
                 asked[t, k] += 1
                 bring_one_online(
                     &records[row], &replicas[width * row], broker_status, row, &topic_row[row],
-                    topic_flags, strategy, valid_previous, controller_epoch,
-                    recovery_supported, NOT_ASKED_RULE, False, counting, leader_offline,
-                    pending, NULL, &tally[t, k, 0],
+                    topic_flags, values.preferred_strategy, values.partition_previous[P_ONLINE],
+                    values.controller_epoch, values.recovery_supported, NOT_ASKED_RULE, False,
+                    values.counting, leader_offline, pending, NULL, &tally[t, k, 0],
                 )
 
 
 def choose(
     columns_t columns,
+    Rules rules not None,
     const int32_t[::1] rows,           # IN      (n,)    partition rows
     stored_records,                    # IN OUT  (n,)    stored records, then proposed ones
     int strategy,                      # `Profile.kernel_strategy`
-    bint recovery_supported,
     const uint8_t[::1] lookup_failed,  # IN      (T,)    the topic's configuration is unreadable
     const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
-    uint8_t[::1] codes,                # OUT     (n,)    MOVED where a leader was chosen
-    uint64_t[::1] recipients,          # OUT     (n,)    slots to tell
-    uint8_t[::1] unclean,              # OUT     (n,)    chosen outside the ISR
+    Effect[::1] choices,               # OUT     (n,)    code, MOVED where a leader was chosen;
+                                       #                 recipients; kinds, whether it is unclean
 ):
     """Elect on records as a store holds them; the records become the proposed ones.
 
@@ -191,21 +187,21 @@ def choose(
         permitted = (
             strategy == OFFLINE_ALLOW_UNCLEAN or topic_flags[topic_row[row]] & TOPIC_UNCLEAN
         )
-        recipients[i] = 0
-        unclean[i] = 0
+        choices[i].recipients = 0
+        choices[i].kinds = 0
         if needs_permission(strategy, stored[i].isr, seen) and lookup_failed[topic_row[row]]:
-            codes[i] = CONFIG_LOOKUP_FAILED
+            choices[i].code = CONFIG_LOOKUP_FAILED
             continue
         choice = choose_for(&stored[i], strategy, seen, permitted)
         overrule(&choice, decided[i] if decided.shape[0] else NOT_ASKED_RULE)
         if choice.slot == NO_SLOT and strategy != WRITE_BACK:
-            codes[i] = NO_ELIGIBLE_LEADER
+            choices[i].code = NO_ELIGIBLE_LEADER
             continue
-        codes[i] = MOVED
-        recipients[i] = choice.recipients
-        unclean[i] = choice.unclean
+        choices[i].code = MOVED
+        choices[i].recipients = choice.recipients
+        choices[i].kinds = KIND_UNCLEAN if choice.unclean else 0
         if strategy != WRITE_BACK:
-            lead_anew(&stored[i], &replicas[width * row], &choice, recovery_supported)
+            lead_anew(&stored[i], &replicas[width * row], &choice, rules.values.recovery_supported)
 
 
 def propose_initial(

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from kfast.kernels.columns import Columns
+from kfast.kernels.rules import Rules
 
 _Array: TypeAlias = npt.NDArray[Any]
 
@@ -17,6 +18,6 @@ def check_alterations(
 ) -> None: ...
 def propose_catch_up(columns: Columns, rows: _Array, slots: _Array, isr: _Array) -> None: ...
 def catch_up_hosted(
-    columns: Columns, chosen: _Array, candidates: _Array, controller_epoch: int,
-    asks_controller: bool, sizes: _Array, rows: _Array, codes: _Array, tally: _Array,
+    columns: Columns, rules: Rules, chosen: _Array, candidates: _Array, sizes: _Array,
+    rows: _Array, codes: _Array, tally: _Array,
 ) -> int: ...

@@ -14,6 +14,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     WideColumns,  # no-cython-lint
 )
 from kfast.kernels.isr cimport Shrunk, shrink_one
+from kfast.kernels.rules cimport Rules
 from kfast.kernels.slots cimport (
     AHEAD,
     BROKER_REGISTERED,
@@ -165,16 +166,17 @@ def propose_catch_up(
 
 def catch_up_hosted(
     columns_t columns,
+    Rules rules not None,
     const uint8_t[::1] chosen,      # IN      (B,)    1: the broker caught up
     const int32_t[::1] candidates,  # IN      (n,)    rows that may track one, ascending
-    int controller_epoch,
-    bint asks_controller,           # the controller decides and writes; otherwise the leader
     int64_t[::1] sizes,             # IN OUT  (B,)    partitions that each leader reports
     int32_t[::1] rows,              # OUT     (n,)    rows that are reported, ascending
     uint8_t[::1] codes,             # OUT     (n,)    `schema.AlterCode` of each
     int64_t[::1] tally,             # IN OUT  (width,)
 ):
     """Live leaders report the ISRs with followers that caught up, and they are written.
+
+    Where leaders ask no controller, they write by themselves.
 
     `propose_catch_up`, `check_alterations` and `election.adopt` in one visit to each partition,
     where the cache is the store and no topic is queued. Returns how many are reported.
@@ -190,6 +192,8 @@ def catch_up_hosted(
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_candidates = candidates.shape[0]
+    cdef bint asks_controller = rules.values.has_alter_partition
+    cdef int controller_epoch = rules.values.controller_epoch
     cdef uint64_t isr
     cdef int code
     with nogil:

@@ -4,7 +4,7 @@ Source: docs/controller.md, sections 3.2 and 3.4; Kafka 3.9, `PartitionStateMach
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.columns cimport columns_t
 from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
@@ -12,6 +12,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     WideColumns,  # no-cython-lint
 )
 from kfast.kernels.partition_states cimport move_partition
+from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
     Effect,
@@ -23,10 +24,9 @@ from kfast.kernels.starting cimport initialize_partition
 
 def change_partitions(
     columns_t columns,
+    Rules rules not None,
     const int32_t[::1] rows,  # IN      (n,)    partition rows, ascending, each once
     int target,               # `schema.PartitionState`, not ONLINE
-    uint32_t valid_previous,  # bit f set: the transition from state f is legal
-    bint any_queued,
     uint8_t[::1] codes,       # OUT     (n,)    `schema.Code`
     Effect[::1] effects,      # OUT     (n,)    what became of each; or (0,)
     int64_t[:, ::1] tally,    # IN OUT  (threads, width)
@@ -41,6 +41,7 @@ def change_partitions(
     cdef uint64_t* pending = columns.pending
     records = columns.records
     cdef int threads = <int> tally.shape[0]
+    cdef RuleSet values = rules.values
     cdef Py_ssize_t i, row
     cdef int t
     cdef uint8_t flags
@@ -49,10 +50,11 @@ def change_partitions(
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
             kfast_prefetch(&records[rows[min(i + AHEAD, rows.shape[0] - 1)]])
             row = rows[i]
-            if any_queued:
+            if values.any_queued:
                 flags = topic_flags[topic_row[row]]
-            move_partition(&records[row], row, flags, target, valid_previous, pending,
-                           &codes[i], &effects[i] if effects.shape[0] else NULL, &tally[t, 0])
+            move_partition(&records[row], row, flags, target, values.partition_previous[target],
+                           pending, &codes[i],
+                           &effects[i] if effects.shape[0] else NULL, &tally[t, 0])
 
 
 def initialize_partitions(

@@ -16,6 +16,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     WideColumns,  # no-cython-lint
 )
 from kfast.kernels.replica_states cimport change_row
+from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_HAS_LEADERSHIP,
@@ -37,11 +38,10 @@ from kfast.kernels.starting cimport announce_row, forget_row
 
 
 cdef void change_chunk(
-    columns_t columns, const int32_t[::1] rows, const uint64_t[::1] slots,
+    columns_t columns, RuleSet rules, const int32_t[::1] rows, const uint64_t[::1] slots,
     const int32_t[::1] group_rank, bint each, Py_ssize_t begin, Py_ssize_t end,
-    Py_ssize_t first_target, int target, uint32_t valid_previous, int controller_epoch, bint defer,
-    int without_leadership, bint empties_unclean, bint any_queued, bint counting,
-    uint8_t[::1] codes, Effect[::1] effects, int64_t* tally, Py_ssize_t n_brokers
+    Py_ssize_t first_target, int target, uint8_t[::1] codes, Effect[::1] effects, int64_t* tally,
+    Py_ssize_t n_brokers
 ) noexcept nogil:
     cdef Py_ssize_t width = columns.width
     cdef uint8_t* states = columns.replica_state
@@ -55,7 +55,7 @@ cdef void change_chunk(
     cdef uint8_t order[64]
     cdef int n
     cdef uint8_t flags = 0
-    cdef bint ask_topic = any_queued or empties_unclean
+    cdef bint ask_topic = rules.any_queued or rules.empties_unclean
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
@@ -71,8 +71,9 @@ cdef void change_chunk(
             n = order_by_rank(&replicas[width * row], slots[i], &group_rank[0], order)
         at += change_row(
             &records[row], &replicas[width * row], &states[width * row], row, order, n, flags,
-            target, valid_previous, controller_epoch, defer, without_leadership,
-            empties_unclean, counting, leader_offline, &codes[at],
+            target, rules.replica_previous[target], rules.controller_epoch, rules.asks_store,
+            rules.without_leadership, rules.empties_unclean, rules.counting, leader_offline,
+            &codes[at],
             &effects[at] if effects.shape[0] else NULL, tally, n_brokers,
         )
 
@@ -88,30 +89,28 @@ def count_targets(const uint64_t[::1] slots):
 
 def change_replicas(
     columns_t columns,
-    const int32_t[::1] rows,        # IN      (n,)    partition rows, ascending, each once
-    const uint64_t[::1] slots,      # IN      (n,)    slots to move, per row
-    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, or their hashes
-    bint each,                      # each partition is a call of its own: they are hashes
-    int target,                     # `schema.ReplicaState`
-    uint32_t valid_previous,        # bit f set: the transition from state f is legal
-    int controller_epoch,
-    bint defer_shrink,              # a store decides what becomes of the ISR
-    int without_leadership,         # `profiles.WithoutLeadership`, of replicas going Offline
-    bint empties_unclean,           # an ISR may become empty where unclean election is allowed
-    bint any_queued,                # some topic is queued: look at topic_flags
-    bint counting,                  # fill all of the tally, not only the counters
-    uint8_t[::1] codes,             # OUT     (m,)    `schema.Code` per replica
-    Effect[::1] effects,            # OUT     (m,)    what became of each; or (0,)
-    int64_t[:, ::1] tally,          # IN OUT  (threads, width)
+    Rules rules not None,
+    replicas,               # IN      rows, ascending, each once, and the slots to move of each
+    tuple order,            # IN      (B,) order of the brokers, False; or their hashes, True, where
+                            #         each partition is a call of its own
+    int target,             # `schema.ReplicaState`
+    uint8_t[::1] codes,     # OUT     (m,)    `schema.Code` per replica
+    Effect[::1] effects,    # OUT     (m,)    what became of each; or (0,)
+    int64_t[:, ::1] tally,  # IN OUT  (threads, width)
 ):
-    """Move replicas to a target state; m is the number of bits in `slots`.
+    """Move replicas to a target state; m is the number of their slots.
 
-    Replicas come in the order (row, place of the broker among those of the call). The number of
-    threads is that of the tally's rows; nothing else depends on it.
+    A store decides what becomes of an ISR where the rules say so. Replicas come in the order (row,
+    place of the broker among those of the call). The number of threads is that of the tally's rows;
+    nothing else depends on it.
 
     Source: section 2.4; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`.
     """
     columns.check_writable()
+    cdef const int32_t[::1] rows = replicas.rows
+    cdef const uint64_t[::1] slots = replicas.slots
+    cdef const int32_t[::1] group_rank = order[0]
+    cdef bint each = order[1]
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t n_brokers = (tally.shape[1] - TALLY_BROKERS) // 2
     cdef Py_ssize_t begin[65]
@@ -128,54 +127,46 @@ def change_replicas(
                 first[t] += kfast_count(slots[i])
         for t in prange(threads, schedule="static", num_threads=threads):
             change_chunk(
-                columns, rows, slots, group_rank, each, begin[t], begin[t + 1], first[t], target,
-                valid_previous, controller_epoch, defer_shrink, without_leadership, empties_unclean,
-                any_queued, counting, codes, effects, &tally[t, 0], n_brokers,
+                columns, rules.values, rows, slots, group_rank, each, begin[t], begin[t + 1],
+                first[t], target, codes, effects, &tally[t, 0], n_brokers,
             )
 
 
 def start_replicas(
     columns_t columns,
+    Rules rules not None,
     const int32_t[::1] online_rank,   # IN      (B,)    order of the brokers, `group_ranks`
     const int32_t[::1] offline_rank,  # IN      (B,)    the same for the offline replicas
-    uint32_t valid_online,            # bit f set: Online may be entered from state f
-    uint32_t valid_offline,           # bit f set: Offline may be entered from state f
-    int controller_epoch,
     bint reset,                       # a new controller forgets what the last one knew
-    bint take_offline,                # move the offline ones; otherwise a store is asked later
-    bint any_queued,                  # some topic is queued: look at topic_flags
-    bint counting,                    # fill all of the tallies, not only the counters
     Effect[::1] went_online,          # OUT     (m,)    what became of each; or (0,)
     Effect[::1] went_offline,         # OUT     (m,)    what became of each; or (0,)
-    int64_t[:, ::1] online_tally,     # IN OUT  (threads, width)
-    int64_t[:, ::1] offline_tally,    # IN OUT  (threads, width)
+    int64_t[:, :, ::1] tally,         # IN OUT  (2, threads, width)  to Online, to Offline
 ):
     """Start the replica machine: give every assigned replica a state, then Online or Offline.
 
     Kafka moves all online replicas first and all offline ones after; rows are independent, so
-    each is visited once. Where effects are kept, the tallies have one row.
+    each is visited once. Where a store is asked, the offline ones move later. Where effects are
+    kept, there is one thread.
 
     Source: section 2.2; Kafka 3.9, `ReplicaStateMachine.startup`.
     """
     columns.check_writable()
-    cdef int threads = <int> online_tally.shape[0]
-    cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
+    cdef int threads = <int> tally.shape[1]
+    cdef Py_ssize_t n_brokers = (tally.shape[2] - TALLY_BROKERS) // 2
     cdef Py_ssize_t words = columns.n_words
     cdef Py_ssize_t last
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         last = min(64 * (words * (t + 1) // threads), columns.n_partitions)
         start_chunk(
-            columns, online_rank, offline_rank, 64 * (words * t // threads), last, valid_online,
-            valid_offline, controller_epoch, reset, take_offline, any_queued, counting, went_online,
-            went_offline, &online_tally[t, 0], &offline_tally[t, 0], n_brokers,
+            columns, rules.values, online_rank, offline_rank, 64 * (words * t // threads), last,
+            reset, went_online, went_offline, &tally[0, t, 0], &tally[1, t, 0], n_brokers,
         )
 
 
 cdef void start_chunk(
-    columns_t columns, const int32_t[::1] online_rank, const int32_t[::1] offline_rank,
-    Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online, uint32_t valid_offline,
-    int controller_epoch, bint reset, bint take_offline, bint any_queued, bint counting,
+    columns_t columns, RuleSet rules, const int32_t[::1] online_rank,
+    const int32_t[::1] offline_rank, Py_ssize_t begin, Py_ssize_t end, bint reset,
     Effect[::1] went_online, Effect[::1] went_offline, int64_t* online_tally,
     int64_t* offline_tally, Py_ssize_t n_brokers
 ) noexcept nogil:
@@ -210,23 +201,23 @@ cdef void start_chunk(
             states[width * row + s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
         online = live & first_slots(record.n_replicas)
         offline = first_slots(record.n_replicas) & ~live
-        flags = topic_flags[topic_row[row]] if any_queued else 0
+        flags = topic_flags[topic_row[row]] if rules.any_queued else 0
         if keeping:
             n = order_by_rank(&replicas[width * row], online, first_online, order)
             n_online += change_row(
                 record, &replicas[width * row], &states[width * row], row, order, n,
-                flags, R_ONLINE, valid_online, controller_epoch, False,
-                LEADERLESS_MOVED, False, counting, leader_offline, codes,
+                flags, R_ONLINE, rules.replica_previous[R_ONLINE], rules.controller_epoch, False,
+                LEADERLESS_MOVED, False, rules.counting, leader_offline, codes,
                 &went_online[n_online] if online else NULL, online_tally, n_brokers,
             )
-        elif counting:
+        elif rules.counting:
             announce_row(record, &replicas[width * row], online, online_tally)
-        if offline and take_offline:
+        if offline and rules.offlines_dead and not rules.asks_store:
             n = order_by_rank(&replicas[width * row], offline, first_offline, order)
             n_offline += change_row(
                 record, &replicas[width * row], &states[width * row], row, order, n,
-                flags, R_OFFLINE, valid_offline, controller_epoch, False,
-                LEADERLESS_MOVED, False, counting, leader_offline, codes,
+                flags, R_OFFLINE, rules.replica_previous[R_OFFLINE], rules.controller_epoch, False,
+                LEADERLESS_MOVED, False, rules.counting, leader_offline, codes,
                 &went_offline[n_offline] if keeping else NULL,
                 offline_tally, n_brokers,
             )

@@ -10,7 +10,7 @@ Source: docs/controller.md, sections 2.2, 3.2 and 6.1; Kafka 3.9, `ReplicaStateM
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.broker_groups cimport order_by_rank
 from kfast.kernels.columns cimport columns_t
@@ -19,6 +19,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     WideColumns,  # no-cython-lint
 )
 from kfast.kernels.replica_states cimport change_row
+from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
@@ -48,16 +49,6 @@ from kfast.kernels.starting cimport announce_row, forget_row, initialize_partiti
 # Rows of a cache line of a hosting list: the next line is fetched while one is written.
 cdef enum:
     LINE = 16
-
-# What the steps of a start are told of the version that is simulated.
-cdef struct StartRules:
-    uint32_t offline
-    const int32_t* rank
-    int controller_epoch
-    bint take_offline
-    bint any_queued
-    bint counting
-
 
 cdef inline Py_ssize_t share_start(Py_ssize_t n, int thread, int threads) noexcept nogil:
     """First row of a thread's share; no two threads share a word of a bitmap."""
@@ -97,8 +88,8 @@ cdef inline bint start_healthy(
 
 cdef void start_row(
     record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, const uint8_t* status,
-    uint8_t flags, StartRules rules, uint64_t* leader_offline, uint64_t* pending, int64_t* online,
-    int64_t* offline, int64_t* partition, Py_ssize_t n_brokers
+    uint8_t flags, const RuleSet* rules, const int32_t* rank, uint64_t* leader_offline,
+    uint64_t* pending, int64_t* online, int64_t* offline, int64_t* partition, Py_ssize_t n_brokers
 ) noexcept nogil:
     """All of the start of one partition, whatever state it is in."""
     cdef uint8_t codes[64]
@@ -114,19 +105,20 @@ cdef void start_row(
         states[s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
     if rules.counting:
         announce_row(record, brokers, live & assigned, online)
-    if assigned & ~live and rules.take_offline:
-        n = order_by_rank(brokers, assigned & ~live, rules.rank, order)
+    if assigned & ~live and rules.offlines_dead:
+        n = order_by_rank(brokers, assigned & ~live, rank, order)
         change_row(
             record, brokers, states, row, order, n, flags, R_OFFLINE,
-            rules.offline, rules.controller_epoch, False, LEADERLESS_MOVED, False, rules.counting,
-            leader_offline, codes, NULL, offline, n_brokers,
+            rules.replica_previous[R_OFFLINE], rules.controller_epoch, False, LEADERLESS_MOVED,
+            False, rules.counting, leader_offline, codes, NULL, offline, n_brokers,
         )
     initialize_partition(record, brokers, status, row, flags, pending, partition)
 
 
 cdef void start_share(
-    columns_t columns, Py_ssize_t begin, Py_ssize_t end, StartRules rules, int64_t* online,
-    int64_t* offline, int64_t* partition, int64_t* healthy, int64_t* hosted, Py_ssize_t n_brokers
+    columns_t columns, Py_ssize_t begin, Py_ssize_t end, RuleSet rules, const int32_t* rank,
+    int64_t* online, int64_t* offline, int64_t* partition, int64_t* healthy, int64_t* hosted,
+    Py_ssize_t n_brokers
 ) noexcept nogil:
     cdef Py_ssize_t width = columns.width
     cdef uint8_t* states = columns.replica_state
@@ -166,8 +158,8 @@ cdef void start_share(
             hosted[brokers[s]] += 1
         start_row(
             record, brokers, own, row, status,
-            topic_flags[topic_row[row]] if rules.any_queued else 0, rules, leader_offline,
-            pending, online, offline, partition, n_brokers,
+            topic_flags[topic_row[row]] if rules.any_queued else 0, &rules, rank,
+            leader_offline, pending, online, offline, partition, n_brokers,
         )
     for s in range(n_brokers):
         hosted[s] += healthy[s]
@@ -182,17 +174,12 @@ cdef void start_share(
 
 def start_machines(
     columns_t columns,
-    const int32_t[::1] group_rank,    # IN      (B,)    order of the brokers, `group_ranks`
-    uint32_t valid_offline,           # bit f set: a replica in state f may become Offline
-    int controller_epoch,
-    bint take_offline,                # move the offline replicas too
-    bint any_queued,                  # some topic is queued: look at topic_flags
-    bint counting,                    # fill all of the tallies, not only the counters
-    int64_t[:, ::1] online_tally,     # IN OUT  (threads, width)  replicas to Online
-    int64_t[:, ::1] offline_tally,    # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] partition_tally,  # IN OUT  (threads, width)  partitions' first states
-    int64_t[:, ::1] healthy,          # IN OUT  (threads, B)  zeros: room to count in
-    int64_t[:, ::1] hosted,           # IN OUT  (threads, B)  zeros: what `count_hosted` counts
+    Rules rules not None,
+    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, `group_ranks`
+    int64_t[:, :, ::1] tally,       # IN OUT  (3, threads, width)  replicas to Online, replicas to
+                                    #         Offline, partitions' first states
+    int64_t[:, ::1] healthy,        # IN OUT  (threads, B)  zeros: memory to count in
+    int64_t[:, ::1] hosted,         # IN OUT  (threads, B)  zeros: what `count_hosted` counts
 ):
     """Start both machines of a new controller, as it forgets what the last one knew.
 
@@ -202,22 +189,17 @@ def start_machines(
     Source: sections 2.2, 3.2 and 6.1.
     """
     columns.check_writable()
-    cdef int threads = <int> online_tally.shape[0]
-    cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
+    cdef int threads = <int> tally.shape[1]
+    cdef Py_ssize_t n_brokers = (tally.shape[2] - TALLY_BROKERS) // 2
     cdef Py_ssize_t n = columns.n_partitions
     cdef int t
-    cdef StartRules rules
-    rules.offline = valid_offline
-    rules.rank = &group_rank[0] if group_rank.shape[0] else NULL
-    rules.controller_epoch = controller_epoch
-    rules.take_offline = take_offline
-    rules.any_queued = any_queued
-    rules.counting = counting
+    cdef RuleSet values = rules.values
+    cdef const int32_t* rank = &group_rank[0] if group_rank.shape[0] else NULL
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_share(
-            columns, share_start(n, t, threads), share_start(n, t + 1, threads), rules,
-            &online_tally[t, 0], &offline_tally[t, 0], &partition_tally[t, 0], &healthy[t, 0],
-            &hosted[t, 0], n_brokers,
+            columns, share_start(n, t, threads), share_start(n, t + 1, threads), values, rank,
+            &tally[0, t, 0], &tally[1, t, 0], &tally[2, t, 0], &healthy[t, 0], &hosted[t, 0],
+            n_brokers,
         )
 
 

@@ -1,7 +1,7 @@
 """Events in one visit to each partition are the events step by step.
 
-The kernels are `fail_hosted` of `kfast.kernels.failures`, and `start_hosted` and `shut_down_hosted`
-of `kfast.kernels.visits`.
+The kernels are `fail_brokers` of `kfast.kernels.broker_failure`, and `start_brokers` and
+`shut_down_broker` of `kfast.kernels.broker_events`.
 """
 
 from __future__ import annotations

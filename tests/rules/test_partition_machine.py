@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from kfast import AlterCode, Code, PartitionState, Strategy
+from kfast.controllers.zk.profiles import ZK_3_9
+from kfast.journal.effects import EFFECT
 from kfast.kernels import election, isr, partition_states
 from kfast.schema import FLAG_RECOVERY
 from tests.support.every_state import every_election, every_new_partition, every_partition
@@ -106,12 +108,12 @@ def test_choose_decides_on_the_stored_records(layout, strategy):
         rows = state.find_partitions(names)
         stored = state.records[rows].copy()
         unreadable = (np.arange(state.n_topics) < 2).astype(np.uint8)
-        told, (codes, unclean) = np.empty(rows.size, np.uint64), np.empty((2, rows.size), np.uint8)
-        supported = state.leader_recovery_supported
+        choices = np.empty(rows.size, EFFECT)
         election.choose(
-            state.columns, rows, stored, int(strategy), supported, unreadable, NO_RULE, codes,
-            told, unclean,
+            state.columns, ZK_3_9.rules(state, counting=False), rows, stored, int(strategy),
+            unreadable, NO_RULE, choices,
         )
+        codes, told, unclean = choices["code"], choices["recipients"], choices["kinds"]
         for at, p in enumerate(names):
             record = ctx.leadership[p]
             permitted = unclean_permitted(ctx, p, record, strategy)

@@ -1,7 +1,7 @@
 """A user's rule elects inside the events as its plain Python twin says, or nothing happens at all.
 
 The kernels are `decide`, `count_led` and `raised` of `kfast.kernels.policies`; `bring_online`,
-`choose`, `fail_hosted` and `shut_down_hosted` take what they decide.
+`choose`, `fail_brokers` and `shut_down_broker` take what they decide.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kfast import Code, PartitionState, ReplicaState
 from kfast.controllers.zk.broker_groups import improved_hashes
-from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, previous_mask
+from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, ZK_3_9
 from kfast.journal.effects import EFFECT
 from kfast.kernels import replica_states
 from kfast.schema import (
@@ -250,12 +250,10 @@ def start(state, threads=1, *, keep=False, reset=False, take_offline=True):
     counted = replica_states.count_started(state.columns)
     sizes = counted if keep else (0, 0)
     effects = [np.zeros(n, EFFECT) for n in sizes]
-    tallies = new_tally(state, threads), new_tally(state, threads)
+    tallies = np.stack([new_tally(state, threads), new_tally(state, threads)])
+    rules = ZK_3_9.rules(state, counting=True, asks_store=not take_offline)
     replica_states.start_replicas(
-        state.columns, state.broker_id, state.broker_id,
-        previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
-        previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
-        take_offline, state.any_queued, True, *effects, *tallies,
+        state.columns, rules, state.broker_id, state.broker_id, reset, *effects, tallies
     )
     return effects, [take_counters(state, tally) for tally in tallies]
 

@@ -6,14 +6,15 @@ The kernel is `start_machines` of `kfast.kernels.startup`; its twins are `start_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
 import kfast
-from kfast import PartitionState, ReplicaState
-from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, previous_mask
+from kfast import PartitionState
+from kfast.controllers.zk.profiles import ZK_3_9
 from kfast.journal.effects import EFFECT
 from kfast.kernels import partition_states, replica_states, startup
 from kfast.state.mutators import widen
@@ -21,18 +22,20 @@ from tests.support.kernel_calls import LAYOUTS, THREADS, new_tally, take_counter
 from tests.support.random_clusters import random_context
 from tests.support.twin_state import state_of
 
-ONLINE = previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE])
-OFFLINE = previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE])
+
+def rules_of(state, take_offline, counting):
+    """Rules of a version that moves the offline replicas at startup, or of one that does not."""
+    profile = replace(ZK_3_9, offlines_dead_at_startup=take_offline)
+    return profile.rules(state, counting=counting)
 
 
 def start_apart(state, take_offline, counting):
     """The machines one after the other; sums of their tallies."""
-    tallies = [new_tally(state) for _ in range(3)]
+    tallies = np.stack([new_tally(state) for _ in range(3)])
     none = np.zeros(0, EFFECT)
     replica_states.start_replicas(
-        state.columns, state.broker_id, state.broker_id, ONLINE, OFFLINE,
-        state.controller_epoch, True, take_offline, state.any_queued, counting, none, none,
-        *tallies[:2],
+        state.columns, rules_of(state, take_offline, counting), state.broker_id, state.broker_id,
+        True, none, none, tallies[:2],
     )
     partition_states.initialize_partitions(state.columns, state.any_queued, tallies[2])
     return [take_counters(state, tally) for tally in tallies]
@@ -40,11 +43,11 @@ def start_apart(state, take_offline, counting):
 
 def start_together(state, take_offline, counting, threads):
     """One visit to each partition; sums of the tallies, and how many rows track each broker."""
-    tallies = [new_tally(state, threads) for _ in range(3)]
+    tallies = np.stack([new_tally(state, threads) for _ in range(3)])
     healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
     startup.start_machines(
-        state.columns, state.broker_id, OFFLINE, state.controller_epoch,
-        take_offline, state.any_queued, counting, *tallies, healthy, hosted,
+        state.columns, rules_of(state, take_offline, counting), state.broker_id, tallies, healthy,
+        hosted,
     )
     return [take_counters(state, tally) for tally in tallies], hosted
 

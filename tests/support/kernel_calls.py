@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
-from kfast.controllers.zk.profiles import PARTITION_PREVIOUS, ZK_3_9, Profile, previous_mask
+from kfast.controllers.zk.profiles import ZK_3_9, Profile
 from kfast.journal.effects import EFFECT
 from kfast.kernels import election, partition_states, replica_states
 from kfast.kernels.columns import Columns, make_columns
@@ -76,10 +76,8 @@ def change_replicas(
     codes, effects = np.full(n, 255, np.uint8), np.zeros(n if keep else 0, EFFECT)
     tally = new_tally(state, threads)
     replica_states.change_replicas(
-        state.columns, replicas.rows, replicas.slots, state.broker_id if ranks is None else ranks,
-        each, int(target), previous_mask(profile.replica_previous[target]), state.controller_epoch,
-        defer, profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True,
-        codes, effects, tally,
+        state.columns, profile.rules(state, counting=True, asks_store=defer), replicas,
+        (state.broker_id if ranks is None else ranks, each), int(target), codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
@@ -92,8 +90,7 @@ def change_partitions(
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     partition_states.change_partitions(
-        state.columns, rows, int(target), previous_mask(PARTITION_PREVIOUS[target]),
-        state.any_queued, codes, effects, tally,
+        state.columns, ZK_3_9.rules(state, counting=True), rows, int(target), codes, effects, tally
     )
     return codes, effects, take_counters(state, tally)
 
@@ -110,10 +107,8 @@ def bring_online(
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     election.bring_online(
-        state.columns, rows, profile.kernel_strategy(strategy),
-        previous_mask(PARTITION_PREVIOUS[PartitionState.ONLINE]), state.controller_epoch,
-        state.leader_recovery_supported and profile.marks_recovery, state.any_queued, True,
-        NO_RULE, codes, effects, tally,
+        state.columns, profile.rules(state, counting=True), rows,
+        profile.kernel_strategy(strategy), NO_RULE, codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 

@@ -125,7 +125,7 @@ def _announce_starting(engine: ZkEngine, started: npt.NDArray[np.bool_]) -> None
 def _broker_failure(engine: ZkEngine, broker_ids: Sequence[int]) -> None:
     """`onBrokerFailure` of section 6.2, for brokers that are still registered."""
     state = engine.state
-    brokers = state.find_brokers(broker_ids)
+    brokers = state.broker_rows(np.array(broker_ids))
     if engine.way_of("on_broker_failure") is Way.FUSED:
         fused_events.fail_brokers(engine, brokers)
         return

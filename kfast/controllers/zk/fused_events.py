@@ -14,11 +14,9 @@ import numpy.typing as npt
 
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.policy_runner import ElectionCause
-from kfast.controllers.zk.profiles import previous_mask
 from kfast.controllers.zk.state_machines import threads_for
 from kfast.controllers.zk.store_machines import online_action
-from kfast.journal.effects import MOST_STEPS
-from kfast.kernels import election, failures, hosting, isr, startup, visits
+from kfast.kernels import broker_events, broker_failure, election, hosting, isr, startup
 from kfast.schema import (
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
@@ -44,18 +42,17 @@ def start_machines(controller: ZkEngine) -> None:
     """Start a new controller's machines (sections 2.2 and 3.2), as far as nobody is elected."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     threads = threads_for(state.n_partitions, controller.replica_state_machine.threads)
-    online, offline, first = (journal.new_tally(threads) for _ in range(3))
+    tallies = journal.new_tallies(3, threads)
+    online, offline, first = tallies
     healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
-    moving = profile.offlines_dead_at_startup
     startup.start_machines(
-        state.columns, controller.replica_state_machine.rank_startup(online=False),
-        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), state.controller_epoch,
-        moving, state.any_queued, journal.counting, online, offline, first, healthy, hosted,
+        state.columns, profile.rules(state, counting=journal.counting),
+        controller.replica_state_machine.rank_startup(online=False), tallies, healthy, hosted,
     )
     state.n_reassigned = int(online[:, TALLY_REASSIGNED].sum())
     empty = journal.new_effects(0)
     journal.add_step("replicas to OnlineReplica", online, empty, replicas=True)
-    if moving:
+    if profile.offlines_dead_at_startup:
         journal.add_step("replicas to OfflineReplica", offline, empty, replicas=True)
     state.index_hosting(hosted)
     journal.add_step("partition states at startup", first, empty, replicas=False)
@@ -64,32 +61,26 @@ def start_machines(controller: ZkEngine) -> None:
 def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     """`onBrokerFailure` for some broker rows that are still registered."""
     state, journal, profile = controller.state, controller.journal, controller.profile
-    state.broker_status[brokers] &= 255 - BROKER_REGISTERED - BROKER_SHUTTING_DOWN
+    for broker in brokers.tolist():
+        state.broker_status[broker] &= 255 - BROKER_REGISTERED - BROKER_SHUTTING_DOWN
     state.clear_offline_dir(brokers)
     chosen = _chosen(state, brokers)
     rows = _concerned(controller, brokers, chosen)
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
-    offline, online, gone = (journal.new_tally(threads) for _ in range(3))
-    counts = np.zeros((threads, MOST_STEPS), np.int64)
+    tallies = journal.new_tallies(3, threads)
+    offline, online, gone = tallies
     buffer = journal.new_effect_buffer(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
     policy_runner = controller.partition_state_machine.policy_runner
     decided = policy_runner.decide(rows, strategy, ElectionCause.FAILED, threads)
     ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
-    recovers = state.leader_recovery_supported and profile.marks_recovery
-    valid = profile.partition_previous
     state.mark_led(rows)
-    failures.fail_hosted(
-        state.columns, chosen, ranks,
-        rows, previous_mask(valid[PartitionState.OFFLINE]),
-        previous_mask(valid[PartitionState.ONLINE]),
-        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
-        state.controller_epoch, int(profile.without_leadership), profile.empties_unclean_isr,
-        recovers, journal.counting, decided, offline, online, gone, counts, buffer.effects,
-        np.zeros(chosen.size, np.uint32), np.zeros((threads, chosen.size), np.uint64),
+    n = broker_failure.fail_brokers(
+        state.columns, profile.rules(state, counting=journal.counting), chosen, ranks, rows,
+        decided, tallies, buffer.effects,
     )
-    n_offline, n_online, n_replicas = counts.sum(axis=0)[:3].tolist()
-    effects = buffer.steps(counts)
+    n_offline, n_online, n_replicas = n
+    effects = buffer.steps(n)
     if n_offline:
         action = f"partitions to {PartitionState.OFFLINE.label}"
         journal.add_step(action, offline, effects[0], replicas=False)
@@ -113,21 +104,17 @@ def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
     chosen = _chosen(state, brokers)
     rows = _concerned(controller, brokers, chosen)
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
-    back, online = journal.new_tally(threads), journal.new_tally(threads)
-    counts = np.zeros((threads, MOST_STEPS), np.int64)
+    tallies = journal.new_tallies(2, threads)
+    online, back = tallies
     buffer = journal.new_effect_buffer(rows.size, 2, brokers.size)
     state.mark_led(rows)
-    visits.start_hosted(
-        state.columns, chosen,
-        controller.replica_state_machine.rank_groups(ReplicaState.ONLINE, brokers, rows),
-        rows, previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
-        previous_mask(profile.partition_previous[PartitionState.ONLINE]),
-        profile.kernel_strategy(Strategy.OFFLINE), state.controller_epoch,
-        state.leader_recovery_supported and profile.marks_recovery, journal.counting,
-        back, online, counts, buffer.effects,
+    ranks = controller.replica_state_machine.rank_groups(ReplicaState.ONLINE, brokers, rows)
+    n = broker_events.start_brokers(
+        state.columns, profile.rules(state, counting=journal.counting), chosen, ranks, rows,
+        tallies, buffer.effects,
     )
-    n_online, n_replicas = counts.sum(axis=0)[:2].tolist()
-    effects = buffer.steps(counts)
+    n_online, n_replicas = n
+    effects = buffer.steps(n)
     if n_replicas:
         action = f"replicas to {ReplicaState.ONLINE.label}"
         journal.add_step(action, back, effects[1], replicas=True)
@@ -142,21 +129,17 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     state.broker_status[broker] |= BROKER_SHUTTING_DOWN
     rows = state.rows_tracking(np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
-    led, followed = journal.new_tally(threads), journal.new_tally(threads)
-    counts, remaining = np.zeros((threads, MOST_STEPS), np.int64), np.empty(rows.size, np.int32)
+    tallies, remaining = journal.new_tallies(2, threads), np.empty(rows.size, np.int32)
+    led, followed = tallies
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
     policy_runner = controller.partition_state_machine.policy_runner
     decided = policy_runner.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
     state.mark_led(rows)
-    left = visits.shut_down_hosted(
-        state.columns, broker, rows,
-        previous_mask(profile.partition_previous[PartitionState.ONLINE]),
-        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), number,
-        state.controller_epoch, state.leader_recovery_supported and profile.marks_recovery,
-        journal.counting, decided, led, followed, counts, remaining,
+    n_led, n_followed, n_remaining = broker_events.shut_down_broker(
+        state.columns, profile.rules(state, counting=journal.counting), broker, rows, decided,
+        tallies, remaining,
     )
     empty = journal.new_effects(0)
-    n_led, n_followed = counts.sum(axis=0)[:2].tolist()
     if n_led:
         strategy = Strategy.CONTROLLED_SHUTDOWN
         action = online_action(PartitionState.ONLINE, strategy)
@@ -165,7 +148,7 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
         journal.add_stop_count("stop followed replicas", broker, n_followed)
         action = f"replicas to {ReplicaState.OFFLINE.label}"
         journal.add_step(action, followed, empty, replicas=True)
-    return remaining[:left]
+    return remaining[:n_remaining]
 
 
 def _concerned(
@@ -208,10 +191,7 @@ def rebalance(controller: ZkEngine, unbalanced: Rows, rows: Rows) -> list[int]:
     asked = np.zeros((threads, unbalanced.size), np.int64)
     tally = np.zeros((threads, unbalanced.size, width), np.int64)
     election.rebalance(
-        state.columns, rows, step, profile.rebalances_in_isr,
-        profile.kernel_strategy(Strategy.PREFERRED_REPLICA),
-        previous_mask(profile.partition_previous[PartitionState.ONLINE]), state.controller_epoch,
-        state.leader_recovery_supported and profile.marks_recovery, journal.counting, asked, tally,
+        state.columns, profile.rules(state, counting=journal.counting), rows, step, asked, tally
     )
     empty, strategy = journal.new_effects(0), Strategy.PREFERRED_REPLICA
     action = online_action(PartitionState.ONLINE, strategy)
@@ -236,7 +216,7 @@ def catch_up_brokers(
     sizes, tally = np.zeros(state.n_brokers, np.int64), journal.new_tally()
     reported, codes = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint8)
     n = isr.catch_up_hosted(
-        state.columns, chosen, rows, state.controller_epoch, profile.has_alter_partition, sizes,
+        state.columns, profile.rules(state, counting=journal.counting), chosen, rows, sizes,
         reported, codes, tally[0],
     )
     journal.take_counters(tally)

@@ -21,9 +21,11 @@ from kfast.arguments import shown
 from kfast.controllers.zk.broker_groups import GroupOrder
 from kfast.errors import ArgumentError
 from kfast.journal import JournalRules
+from kfast.kernels.rules import Rules
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.schema import PartitionState as P
 from kfast.schema import ReplicaState as R
+from kfast.state import ClusterState
 
 DEFAULT_PROFILE = "zk-3.9"
 UNSUPPORTED = "UNSUPPORTED_VERSION"
@@ -203,6 +205,27 @@ class Profile:
                 "configuration allows an unclean leader there; nothing was changed"
             )
         return int(strategy)
+
+    def rules(self, state: ClusterState, *, counting: bool, asks_store: bool = False) -> Rules:
+        """What kernels are told of this version, and of a state as it is now."""
+        return self._rules.of_state(
+            state.controller_epoch, state.leader_recovery_supported and self.marks_recovery,
+            state.any_queued, counting, asks_store,
+        )
+
+    @functools.cached_property
+    def _rules(self) -> Rules:
+        elections = (Strategy.OFFLINE, Strategy.PREFERRED_REPLICA, Strategy.CONTROLLED_SHUTDOWN)
+        return Rules(
+            [previous_mask(self.partition_previous.get(PartitionState(to), frozenset()))
+             for to in range(4)],
+            [previous_mask(self.replica_previous.get(ReplicaState(to), frozenset()))
+             for to in range(8)],
+            [self.kernel_strategy(strategy) for strategy in elections],
+            self.without_leadership,
+            (self.empties_unclean_isr, self.offlines_dead_at_startup, self.rebalances_in_isr,
+             self.has_alter_partition),
+        )
 
     def error_of(self, code: Code, strategy: Strategy | None) -> str | None:
         """Class of the error that this version logs for a code; None where it logs none."""

@@ -27,7 +27,7 @@ from kfast.controllers.zk.broker_groups import (
 )
 from kfast.controllers.zk.policy import Policy, Rule
 from kfast.controllers.zk.policy_runner import ElectionCause, PolicyRunner
-from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile, previous_mask
+from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.controllers.zk.store import Store
 from kfast.controllers.zk.store_machines import Result, nothing, online_action, online_result
 from kfast.errors import ArgumentError
@@ -110,7 +110,7 @@ class ReplicaStateMachine:
         """
         state, journal = self.state, self.journal
         state.forget_survey()
-        valid, moving = self.profile.replica_previous, self.profile.offlines_dead_at_startup
+        moving = self.profile.offlines_dead_at_startup
         threads = 1 if journal.records_effects else self.threads
         online, offline = (
             replica_states.count_started(state.columns)
@@ -118,14 +118,14 @@ class ReplicaStateMachine:
         )
         kept = offline if moving and self.store is None else 0
         effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
-        tallies = journal.new_tally(threads), journal.new_tally(threads)
+        tallies = journal.new_tallies(2, threads)
         replica_states.start_replicas(
             state.columns,
+            self.profile.rules(
+                state, counting=journal.counting, asks_store=self.store is not None
+            ),
             self.rank_startup(online=True) if journal.records_effects else state.broker_id,
-            self.rank_startup(online=False),
-            previous_mask(valid[ReplicaState.ONLINE]), previous_mask(valid[ReplicaState.OFFLINE]),
-            state.controller_epoch, reset, moving and self.store is None, state.any_queued,
-            journal.counting, *effects, *tallies,
+            self.rank_startup(online=False), reset, *effects, tallies,
         )
         state.n_reassigned = int(tallies[0][:, TALLY_REASSIGNED].sum())
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
@@ -281,11 +281,8 @@ class ReplicaStateMachine:
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
         tally = journal.new_tally(threads_for(n, self.threads))
         replica_states.change_replicas(
-            state.columns, replicas.rows, replicas.slots,
-            *self._rank_run(target, replicas, brokers), int(target),
-            previous_mask(profile.replica_previous[target]),
-            state.controller_epoch, False, profile.without_leadership, profile.empties_unclean_isr,
-            state.any_queued, journal.counting, codes, effects, tally,
+            state.columns, profile.rules(state, counting=journal.counting), replicas,
+            self._rank_run(target, replicas, brokers), int(target), codes, effects, tally,
         )
         journal.add_step(f"replicas to {target.label}", tally, effects, replicas=True)
         return Result(codes, np.empty(0, np.bool_))
@@ -405,18 +402,16 @@ class PartitionStateMachine:
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
         threads = threads_for(rows.size, self.threads)
         tally = journal.new_tally(threads)
-        previous = previous_mask(profile.partition_previous[target])
+        rules = profile.rules(state, counting=journal.counting)
         if target != PartitionState.ONLINE:
             partition_states.change_partitions(
-                state.columns, rows, int(target), previous, state.any_queued, codes, effects, tally,
+                state.columns, rules, rows, int(target), codes, effects, tally
             )
             journal.add_step(f"partitions to {target.label}", tally, effects, replicas=False)
             return Result(codes, np.zeros(rows.size, np.bool_))
         decided = self.policy_runner.decide(rows, number, ElectionCause.LISTED, threads)
         election.bring_online(
-            state.columns, rows, number, previous, state.controller_epoch,
-            state.leader_recovery_supported and profile.marks_recovery, state.any_queued,
-            journal.counting, decided, codes, effects, tally,
+            state.columns, rules, rows, number, decided, codes, effects, tally
         )
         failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
         journal.add_step(

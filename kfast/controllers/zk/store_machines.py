@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kfast import schema
 from kfast.controllers.engine import ControllerMoved
 from kfast.controllers.zk.policy_runner import NOT_DECIDED, ElectionCause, PolicyRunner
-from kfast.controllers.zk.profiles import ZK_3_9, Profile, previous_mask
+from kfast.controllers.zk.profiles import ZK_3_9, Profile
 from kfast.controllers.zk.store import Answer, CallFailed, Store
 from kfast.journal import Journal, Tally
 from kfast.journal.effects import EFFECT, Effects
@@ -34,7 +34,6 @@ from kfast.schema import (
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_QUEUED,
-    KIND_UNCLEAN,
     TALLY_CELLS,
     TALLY_CODES,
     TALLY_LEADERS_MOVED,
@@ -369,19 +368,18 @@ def _elect_once(
     effects["kinds"][skipped] &= 255 - KIND_ELECTION
     usable = np.flatnonzero((answer == Code.MOVED) & ~skipped)
     if usable.size:
-        chosen, told = np.empty(usable.size, np.uint8), np.empty(usable.size, np.uint64)
-        unclean = np.empty(usable.size, np.uint8)
+        choices = np.zeros(usable.size, EFFECT)
         proposed = stored[usable]
         number, unreadable = profile.kernel_strategy(strategy), session.store.unreadable_topics()
         decided = NOT_DECIDED if session.policy_runner is None else session.policy_runner.decide(
             rows[usable], number, ElectionCause.STORED, records=proposed, unreadable=unreadable
         )
         election.choose(
-            state.columns, rows[usable], proposed, number,
-            state.leader_recovery_supported and profile.marks_recovery, unreadable, decided,
-            chosen, told, unclean,
+            state.columns, profile.rules(state, counting=False, asks_store=True), rows[usable],
+            proposed, number, unreadable, decided, choices,
         )
-        session.tally[0, TALLY_UNCLEAN] += int(unclean.sum())
+        chosen = choices["code"]
+        session.tally[0, TALLY_UNCLEAN] += np.count_nonzero(choices["kinds"])
         try:
             again = session.write(rows[usable], proposed, chosen, chosen == Code.MOVED)
         except ControllerMoved:
@@ -393,9 +391,9 @@ def _elect_once(
         session.adopt(rows[usable[done]], proposed[done])
         answer[usable] = np.where(done, Code.ELECTED, chosen)
         retry[usable] = again
-        marks = np.where(unclean != 0, KIND_LEADER_AND_ISR | KIND_UNCLEAN, KIND_LEADER_AND_ISR)
+        marks = choices["kinds"] | KIND_LEADER_AND_ISR
         effects["kinds"][usable] |= np.where(done, marks, 0).astype(np.uint8)
-        effects["recipients"][usable] = np.where(done, told, 0)
+        effects["recipients"][usable] = np.where(done, choices["recipients"], 0)
     effects["code"] = answer
     session.carry(effects)
     session.tell(effects[~retry])
@@ -476,11 +474,9 @@ def _change_group(session: StoreSession, rows: Rows, broker: int, codes: Codes) 
     effects = np.zeros(rows.size, EFFECT)
     scratch = np.zeros((1, session.tally.shape[1]), np.int64)
     replica_states.change_replicas(
-        state.columns, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
-        False, int(ReplicaState.OFFLINE),
-        previous_mask(session.profile.replica_previous[ReplicaState.OFFLINE]),
-        state.controller_epoch, True, session.profile.without_leadership, False, state.any_queued,
-        False, codes, effects, scratch,
+        state.columns, session.profile.rules(state, counting=False, asks_store=True),
+        Replicas(rows, np.uint64(1) << slots.astype(np.uint64)), (state.broker_id, False),
+        int(ReplicaState.OFFLINE), codes, effects, scratch,
     )
     waiting = codes == Code.NOT_ASKED
     session.tell(effects)

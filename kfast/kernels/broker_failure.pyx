@@ -1,26 +1,25 @@
 """A failure of brokers in one visit to each partition.
 
-Nearly all rows lose replicas and keep a leader, old or new: `losing.pxd` takes all their steps
-without a branch. What is left goes through the functions that the machines run, one step after the
-other.
+Nearly all rows lose replicas and keep a leader, old or new: `failure_fast_path.pxd` takes all their
+steps without a branch. What is left goes through the functions that the machines run, one step
+after the other.
 
 Source: docs/controller.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
 
 from cython.parallel cimport prange
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from kfast.kernels.bring_online cimport bring_one_online
+from kfast.kernels.broker_events cimport chosen_slots, is_led_by_dead
 from kfast.kernels.broker_groups cimport order_by_rank
-from kfast.kernels.columns cimport columns_t
-from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
-    NarrowColumns,  # no-cython-lint
-    WideColumns,  # no-cython-lint
-)
-from kfast.kernels.effects cimport append_effect, begin_steps, close_gaps
+from kfast.kernels.columns cimport Columns, NarrowColumns, WideColumns, columns_t
+from kfast.kernels.effects cimport N_COUNTS, append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE, OFFLINE
-from kfast.kernels.fetch cimport fetch_row
-from kfast.kernels.losing cimport (
+from kfast.kernels.prefetch cimport prefetch_row
+from kfast.kernels.failure_fast_path cimport (
     MOST_ROWS,
     MOST_SLOTS,
     ShrinkContext,
@@ -34,6 +33,7 @@ from kfast.kernels.losing cimport (
 )
 from kfast.kernels.partition_states cimport move_partition
 from kfast.kernels.replica_states cimport change_row
+from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
     P_NEW,
@@ -48,14 +48,15 @@ from kfast.kernels.slots cimport (
     has_bit,
     record_t,
 )
-from kfast.kernels.visits cimport Rules, chosen_slots, is_led_by_dead
 
 
-cdef inline bint may_lose(const Rules* rules) noexcept nogil:
+cdef inline bint may_lose(const RuleSet* rules) noexcept nogil:
     """Whether what is Online may go Offline and come back by Kafka's election."""
     return (
-        (rules.partition_offline >> P_ONLINE) & (rules.partition_online >> P_OFFLINE)
-        & (rules.replica >> R_ONLINE) & 1 and rules.strategy == OFFLINE
+        (rules.partition_previous[P_OFFLINE] >> P_ONLINE)
+        & (rules.partition_previous[P_ONLINE] >> P_OFFLINE)
+        & (rules.replica_previous[R_OFFLINE] >> R_ONLINE) & 1
+        and rules.offline_strategy == OFFLINE
     )
 
 
@@ -71,7 +72,7 @@ cdef inline Py_ssize_t lose_run(
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
-            fetch_row(&records[row], &replicas[width * row], &states[width * row])
+            prefetch_row(&records[row], &replicas[width * row], &states[width * row])
         row = rows[i]
         if decided != NULL:
             eligible = eligible_slots(decided[i])
@@ -91,7 +92,7 @@ cdef void fail_row(
     record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, const uint8_t* status,
     const int32_t* topic_row, const uint8_t* topic_flags, uint64_t* leader_offline,
     uint64_t* pending, const uint8_t* chosen, const int32_t* rank, int decided,
-    const Rules* rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
+    const RuleSet* rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
     Py_ssize_t n_brokers, Effect** ends
 ) noexcept nogil:
     """All steps of a failure for one partition, whatever state it is in."""
@@ -104,16 +105,16 @@ cdef void fail_row(
     cdef Effect* effects = scratch if keeping else NULL
     cdef int k, n
     if is_led_by_dead(record, brokers, status, row, leader_offline):
-        move_partition(record, row, 0, P_OFFLINE, rules.partition_offline, pending, codes, effects,
-                       offline)
+        move_partition(record, row, 0, P_OFFLINE, rules.partition_previous[P_OFFLINE], pending,
+                       codes, effects, offline)
         counts[0] += 1
         if keeping:
             append_effect(&ends[0], effects)
     if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
         bring_one_online(
-            record, brokers, status, row, &topic_row[row], topic_flags, rules.strategy,
-            rules.partition_online, rules.controller_epoch, rules.recovery_supported, decided,
-            False, rules.counting, leader_offline, pending, effects, online,
+            record, brokers, status, row, &topic_row[row], topic_flags, rules.offline_strategy,
+            rules.partition_previous[P_ONLINE], rules.controller_epoch, rules.recovery_supported,
+            decided, False, rules.counting, leader_offline, pending, effects, online,
         )
         counts[1] += 1
         if keeping:
@@ -123,9 +124,10 @@ cdef void fail_row(
         flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
         n = order_by_rank(brokers, slots, rank, order)
         n = <int> change_row(
-            record, brokers, states, row, order, n, flags, R_OFFLINE, rules.replica,
-            rules.controller_epoch, False, rules.without_leadership, rules.empties_unclean,
-            rules.counting, leader_offline, codes, effects, replica, n_brokers,
+            record, brokers, states, row, order, n, flags, R_OFFLINE,
+            rules.replica_previous[R_OFFLINE], rules.controller_epoch, False,
+            rules.without_leadership, rules.empties_unclean, rules.counting, leader_offline,
+            codes, effects, replica, n_brokers,
         )
         counts[2] += n
         for k in range(n if keeping else 0):
@@ -134,7 +136,7 @@ cdef void fail_row(
 
 cdef void fail_chunk(
     columns_t columns, const uint8_t[::1] chosen, const int32_t[::1] rows,
-    const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* offline,
+    const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end, RuleSet rules, int64_t* offline,
     int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers, Effect[::1] effects,
     ShrinkContext losing
 ) noexcept nogil:
@@ -182,58 +184,67 @@ cdef void fail_chunk(
     add_losses(&losing, rules.counting, offline, online, replica, n_brokers, counts)
 
 
-def fail_hosted(
-    columns_t columns,
-    const uint8_t[::1] chosen,      # IN      (B+1,)  1: the broker failed; the last is none
-    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, `group_ranks`
-    const int32_t[::1] rows,        # IN      (n,)    rows that may track one, ascending
-    uint32_t partition_offline,     # bit f set: a partition in state f may become Offline
-    uint32_t partition_online,      # bit f set: a partition in state f may become Online
-    uint32_t replica_offline,       # bit f set: a replica in state f may become Offline
-    int strategy,                   # `Profile.kernel_strategy`
-    int controller_epoch,
-    int without_leadership,         # `Profile.without_leadership`
-    bint empties_unclean,           # `Profile.empties_unclean_isr`
-    bint recovery_supported,        # an unclean leader starts in recovery
-    bint counting,                  # fill all of the tallies, not only the counters
-    const int8_t[::1] decided,      # IN      (n,)    what a user's rule says; or (0,)
-    int64_t[:, ::1] offline_tally,  # IN OUT  (threads, width)  partitions to Offline
-    int64_t[:, ::1] online_tally,   # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] replica_tally,  # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] counts,         # IN OUT  (threads, 8)  targets of each step
-    Effect[::1] effects,            # OUT     effects, step after step; or none
-    uint32_t[::1] marks,            # OUT     (B+1,)  zeros: room for each broker's marks
-    uint64_t[:, ::1] sums,          # IN OUT  (threads, B+1)  zeros: room to count in
-):
-    """Brokers failed: leaderless partitions go Offline, are elected, and lose replicas.
-
-    Source: section 6.2, `replicas_become_offline`, steps 2 to 4.
-    """
-    columns.check_writable()
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef int threads = <int> replica_tally.shape[0]
-    cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
+cdef int fail_all(
+    columns_t columns, const RuleSet* rules, const uint8_t[::1] chosen,
+    const int32_t[::1] group_rank, const int32_t[::1] rows, const int8_t[::1] decided,
+    int64_t[:, :, ::1] tally, Effect[::1] effects, int64_t* counts
+) except -1:
+    """Each thread's share of the rows; `counts` are the targets of each step, thread by thread."""
+    cdef int threads = <int> tally.shape[1]
+    cdef Py_ssize_t n_brokers = (tally.shape[2] - TALLY_BROKERS) // 2
+    cdef Py_ssize_t places = chosen.shape[0]
     cdef Py_ssize_t b
     cdef int t
     cdef ShrinkContext losing[64]
-    cdef Rules rules = Rules(
-        partition_offline=partition_offline, partition_online=partition_online,
-        replica=replica_offline, strategy=strategy, controller_epoch=controller_epoch,
-        without_leadership=without_leadership, empties_unclean=empties_unclean,
-        recovery_supported=recovery_supported, counting=counting,
-    )
-    for b in range(marks.shape[0] - 1):
-        marks[b] = marks_of(broker_status[b], chosen[b])
-    for t in range(threads):
-        losing[t] = ShrinkContext(
-            controller_epoch=controller_epoch, again=all_if((replica_offline >> R_OFFLINE) & 1),
-            marks=&marks[0], rank=&group_rank[0], n_brokers=marks.shape[0] - 1, sums=&sums[t, 0],
-            rows=0, elected=0, imbalanced=0,
-        )
-    for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        fail_chunk(
-            columns, chosen, rows, decided, chunk_start(rows, t, threads),
-            chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
-            &replica_tally[t, 0], &counts[t, 0], n_brokers, effects, losing[t],
-        )
-    close_gaps(3, effects, rows, counts)
+    cdef uint32_t* marks = <uint32_t*> calloc(places, sizeof(uint32_t))
+    cdef uint64_t* sums = <uint64_t*> calloc(places * threads, sizeof(uint64_t))
+    try:
+        if marks == NULL or sums == NULL:
+            raise MemoryError()
+        for b in range(places - 1):
+            marks[b] = marks_of(columns.broker_status[b], chosen[b])
+        for t in range(threads):
+            losing[t] = ShrinkContext(
+                controller_epoch=rules.controller_epoch,
+                again=all_if((rules.replica_previous[R_OFFLINE] >> R_OFFLINE) & 1),
+                marks=marks, rank=&group_rank[0], n_brokers=places - 1,
+                sums=sums + t * places, rows=0, elected=0, imbalanced=0,
+            )
+        for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+            fail_chunk(
+                columns, chosen, rows, decided, chunk_start(rows, t, threads),
+                chunk_start(rows, t + 1, threads), rules[0], &tally[0, t, 0], &tally[1, t, 0],
+                &tally[2, t, 0], &counts[N_COUNTS * t], n_brokers, effects, losing[t],
+            )
+    finally:
+        free(marks)
+        free(sums)
+    return 0
+
+
+def fail_brokers(
+    Columns columns not None,
+    Rules rules not None,
+    const uint8_t[::1] chosen,      # IN      (B+1,)  1: the broker failed; the last is none
+    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, `group_ranks`
+    const int32_t[::1] rows,        # IN      (n,)    rows that may track one, ascending
+    const int8_t[::1] decided,      # IN      (n,)    what a user's rule says; or (0,)
+    int64_t[:, :, ::1] tally,       # IN OUT  (3, threads, width)  a tally of each step
+    Effect[::1] effects,            # OUT     effects, step after step; None where none are kept
+):
+    """Brokers failed: leaderless partitions go Offline, are elected, and lose replicas.
+
+    Returns how many targets each of these three steps had.
+
+    Source: section 6.2, `replicas_become_offline`, steps 2 to 4.
+    """
+    cdef int64_t counts[64 * N_COUNTS]
+    columns.check_writable()
+    memset(counts, 0, sizeof(counts))
+    if columns.is_narrow:
+        fail_all(<NarrowColumns> columns, &rules.values, chosen, group_rank, rows, decided, tally,
+                 effects, counts)
+    else:
+        fail_all(<WideColumns> columns, &rules.values, chosen, group_rank, rows, decided, tally,
+                 effects, counts)
+    return close_gaps(3, effects, rows, counts, <int> tally.shape[1])

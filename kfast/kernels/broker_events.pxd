@@ -1,6 +1,6 @@
 """What the events that visit each partition once have in common."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
@@ -10,18 +10,6 @@ from kfast.kernels.slots cimport (
     record_t,
     write_bit,
 )
-
-# What the steps of an event are told of the version that is simulated, decided before the loop.
-cdef struct Rules:
-    uint32_t partition_offline
-    uint32_t partition_online
-    uint32_t replica
-    int strategy
-    int controller_epoch
-    int without_leadership
-    bint empties_unclean
-    bint recovery_supported
-    bint counting
 
 
 cdef inline uint64_t chosen_slots(
