@@ -180,16 +180,14 @@ class EffectBuffer:
 
     def __init__(self, rows: int, steps: int, replicas: int) -> None:
         self._begins = [step * rows for step in range(steps)]
-        self.effects: Effects = (
-            empty((steps - 1 + replicas) * rows, EFFECT) if rows else NO_EFFECTS
-        )
+        self.effects = empty((steps - 1 + replicas) * rows, EFFECT) if rows else NO_EFFECTS
 
     def steps(self, counts: npt.NDArray[np.int64]) -> list[Effects]:
         """The effects of each step, from the counts of the kernel that wrote them."""
         if not self.effects.size:
             return [self.effects] * len(self._begins)
-        sizes = counts.sum(axis=0).tolist()
+        sizes = counts.sum(axis=0)[: len(self._begins)].tolist()
         return [
             self.effects[begin : begin + size]
-            for begin, size in zip(self._begins, sizes, strict=False)
+            for begin, size in zip(self._begins, sizes, strict=True)
         ]
