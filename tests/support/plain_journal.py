@@ -29,7 +29,8 @@ from kfast.schema import (
     KIND_UNCLEAN,
     Code,
 )
-from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists
+from kfast.state.arrays import first_slots
+from kfast.state.tables import broker_ids, id_lists, ordered_lists
 
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
 _UNSAID = np.array([

@@ -42,8 +42,8 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState, Replicas
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import first_slots
 
 NO_SLOTS = np.empty(0, np.uint64)
 
