@@ -98,13 +98,13 @@ cdef inline void move_slot(
 
 
 cdef inline uint64_t append_to_assignment(
-    record_t* record, broker_t* brokers, uint8_t* states, int slot, uint64_t told,
+    record_t* record, broker_t* brokers, uint8_t* states, int slot, uint64_t recipients,
     Effect* effects, int n_effects
 ) noexcept nogil:
     """Make the tracked broker of a slot the last assigned replica.
 
-    The masks of this call's earlier effects and of those told so far speak of slots too, so they
-    move as well. Returns `told` after the move. Source: section 2.4.
+    The masks of this call's effects so far, and its recipients, speak of slots too: they move as
+    well. Returns `recipients` after the move. Source: section 2.4.
     """
     cdef int destination = record.n_replicas
     cdef int i
@@ -118,7 +118,7 @@ cdef inline uint64_t append_to_assignment(
             effects[i].recipients = move_bit(effects[i].recipients, slot, destination)
             effects[i].adding = move_bit(effects[i].adding, slot, destination)
             effects[i].removing = move_bit(effects[i].removing, slot, destination)
-    return move_bit(told, slot, destination)
+    return move_bit(recipients, slot, destination)
 
 
 cdef inline void remove_from_assignment(

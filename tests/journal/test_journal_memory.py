@@ -1,4 +1,4 @@
-"""EffectBuffer for large columns: who may write where, and what becomes of it."""
+"""Memory for large columns: who may write where, and what becomes of it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfast import ClusterState, PartitionState, ReplicaState, generate
+from kfast import ClusterState, PartitionState, ReplicaState, generate, schema
 from kfast.kernels import census, digests
 from kfast.schema import FLAG_BEING_REASSIGNED, record_dtype
 from tests.support.kernel_calls import LAYOUTS, row_names
@@ -240,13 +240,10 @@ def test_take_census_marks_what_an_operator_asks(layout):
     assert per_broker.T.tolist() == [leaders, replicas, in_sync]
 
 
-def test_layout_names_the_places_of_a_tally():
-    """No two counts share a place."""
-    places = census.layout()
-    sizes = {"codes": 32, "cells": 64}
-    taken = []
-    for name in ("offline", "imbalance", "unclean", "metadata", "leaders_moved", "announced",
-                 "reassigned", "codes", "cells"):
-        taken += range(places[name], places[name] + sizes.get(name, 1))
+def test_no_two_counts_share_a_place_in_a_tally():
+    """A count per code and per cell of 8 states by 8; counts per broker are the last."""
+    places = {name: at for name, at in vars(schema).items() if name.startswith("TALLY_")}
+    sizes = {"TALLY_CODES": 32, "TALLY_CELLS": 64, "TALLY_BROKERS": 1}
+    taken = [at + i for name, at in places.items() for i in range(sizes.get(name, 1))]
     assert len(set(taken)) == len(taken)
-    assert max(taken) < places["brokers"]
+    assert max(taken) == schema.TALLY_BROKERS
