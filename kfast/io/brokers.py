@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -60,13 +60,14 @@ def read_brokers_file(path: Source) -> pa.Table:
     if not rows:
         raise InputError(f"{name}: lists no broker; right is a line for each, as in 1,rack-a")
     ids, racks, up = zip(*rows.values(), strict=True)
-    return pa.table(
-        {
-            "broker_id": pa.array(ids, pa.int32()),
-            "rack": pa.array(racks, pa.string()),
-            "registered": pa.array(up, pa.bool_()),
-        }
-    )
+    return _table(ids, racks, up)
+
+
+def _table(
+    ids: Iterable[int], racks: Iterable[str | None], registered: Iterable[bool | None]
+) -> pa.Table:
+    columns = [pa.array(ids, pa.int32()), pa.array(racks, pa.string())]
+    return pa.table([*columns, pa.array(registered, pa.bool_())], names=[*_COLUMNS])
 
 
 def _head(name: str, data: bytes) -> list[str]:
@@ -155,13 +156,7 @@ def add_new_brokers(tables: SourceTables, brokers: Mapping[int, str | None]) -> 
             " brokers that do not, and a brokers file (brokers_file, --brokers-file) for the racks"
             " of those that do"
         )
-    added = pa.table(
-        {
-            "broker_id": pa.array(ids, pa.int32()),
-            "rack": pa.array(racks, pa.string()),
-            "registered": pa.array([True] * len(ids)),
-        }
-    )
+    added = _table(ids, racks, [True] * len(ids))
     notes = list(tables.notes)
     if tables.brokers is None:
         notes.append(ALL_REGISTERED)

@@ -26,9 +26,6 @@ from kfast.state.records import Rows
 MOST_SLOTS = 8
 """Slots that a flat table has at most: their states are the digits of an int32."""
 
-MOST_IDS = 1 << 20
-"""Broker ids of a flat table are below this; others go through lists."""
-
 BLOCK_ROWS = 1 << 15
 """Rows that are worked on while they are in the cache; a multiple of 64, as bitmaps need."""
 
@@ -164,16 +161,6 @@ def allocate(state: StateArrays, n: int, n_slots: int, narrow: bool, arena: Aren
     state.replica_state = arena.array("replica_state", (n, n_slots), np.uint8)
 
 
-def place_brokers(state: StateArrays) -> Rows | None:
-    """The broker row of each id, -1 for none; None where ids are too large for that."""
-    ids = state.broker_id
-    if not ids.size or int(ids[-1]) >= MOST_IDS:
-        return None
-    place = np.full(int(ids[-1]) + 1, -1, np.int32)
-    place[ids] = np.arange(ids.size, dtype=np.int32)
-    return place
-
-
 def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place: Rows) -> bool:
     """Fill records, replicas and states of some rows of an allocated state.
 
@@ -184,7 +171,7 @@ def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place
     columns : mapping of str to (n,) int32
         Of a flat table.
     place : (n,) int32
-        What `place_brokers` finds.
+        What `table_columns.place_brokers` finds.
 
     Returns
     -------

@@ -28,6 +28,7 @@ from kfast.state.table_columns import (
     absent_names,
     distinct_ids,
     ids_to_rows,
+    place_brokers,
 )
 
 Small = tuple[TableColumns, TableColumns, TableColumns]
@@ -83,7 +84,7 @@ def load_flat(
     _load_brokers(state, brokers, [], assumptions)
     n_slots = flat_table.count_slots(table.column_names, source)
     flat_table.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout), arena)
-    place = flat_table.place_brokers(state)
+    place = place_brokers(state.broker_id)
     if place is None or not _fill_flat(state, columns, place, place_of_topic):
         return False
     _finish(state, assumptions)

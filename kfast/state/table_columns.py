@@ -189,13 +189,21 @@ def distinct_ids(lists: Iterable[Rows]) -> Rows:
     return np.flatnonzero(seen).astype(np.int32)
 
 
+def place_brokers(broker_id: Rows) -> Rows | None:
+    """The broker row of each id, -1 for none; None where ids are too large for that."""
+    if not broker_id.size or int(broker_id[-1]) >= SMALL_IDS:
+        return None
+    place = np.full(int(broker_id[-1]) + 1, -1, np.int32)
+    place[broker_id] = np.arange(broker_id.size, dtype=np.int32)
+    return place
+
+
 def ids_to_rows(broker_id: Rows, ids: Rows) -> Rows:
     """Broker rows of ids that are all known; negative ids stay as they are."""
     negative = bool(ids.size) and int(ids.min()) < 0
-    if broker_id.size and broker_id[-1] < SMALL_IDS:
-        place = np.zeros(int(broker_id[-1]) + 1, np.int32)
-        place[broker_id] = np.arange(broker_id.size, dtype=np.int32)
-        rows = place[np.maximum(ids, 0) if negative else ids]
-    else:
+    place = place_brokers(broker_id)
+    if place is None:
         rows = np.searchsorted(broker_id, ids).astype(np.int32)
+    else:
+        rows = place[np.maximum(ids, 0) if negative else ids]
     return np.where(ids < 0, ids, rows).astype(np.int32) if negative else rows
