@@ -18,9 +18,9 @@ import numpy.typing as npt
 from kfast.kernels import sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.min_isr import min_insync_replicas
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import first_slots
 
 __all__ = ["BrokerSets", "IsrMargins", "group_sets", "live_brokers", "take_isr_margins"]
 

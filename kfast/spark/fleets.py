@@ -29,7 +29,7 @@ from kfast import schema
 from kfast.arguments import shown
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import SourceTables, read
-from kfast.io.tables import add_defaults
+from kfast.io.source_tables import add_defaults
 from kfast.schema import FLEET, SWEEP
 from kfast.spark.frames import to_dataframe
 from kfast.spark.paths import (

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from kfast.arguments import is_whole
 from kfast.errors import ArgumentError, InputError
-from kfast.state.flat import SLOT
+from kfast.state.flat_table import SLOT
 
 __all__ = [
     "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "check_tasks", "estimate_partitions", "find_files",

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from kfast import __version__
 from kfast.errors import ArgumentError, InputError, KfastError
-from kfast.io.text import writing
+from kfast.io.files import writing
 from kfast.schema import PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
 from kfast.spark.dataset import TASK_BYTES, locked
 from kfast.spark.fleets import ExportReader, fleet_schema, labelled

@@ -30,8 +30,8 @@ from kfast.controllers.zk.leader_election import (
     count_without_leadership,
 )
 from kfast.io import SourceTables, gather
+from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
-from kfast.io.text import writing
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
 from kfast.schema import (
@@ -47,16 +47,15 @@ from kfast.spark.dataset import FLAT, Dataset, check_token, digest_names
 from kfast.state import ClusterState
 from kfast.state.census import CensusSums
 from kfast.state.compare import DigestParts, RowDigest
-from kfast.state.flat import (
+from kfast.state.flat_table import (
     BLOCK_ROWS,
     Arena,
     can_be_flat,
-    is_flat,
     place_topics,
     to_flat,
-    without_free_rows,
 )
-from kfast.state.loading_flat import load as load_flat
+from kfast.state.from_tables import load
+from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
@@ -150,10 +149,8 @@ class Run:
         for number in self.dataset.shares[task]:
             tables = gather(self.dataset.files[number])
             common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
-            if is_flat(tables.partitions):
-                state = load_flat(*common, source=tables.source, room=arena)
-            else:
-                state = ClusterState.from_tables(*common, source=tables.source)
+            state = ClusterState()
+            load(state, *common, source=tables.source, arena=arena)
             state.scan_hosting()
             yield number, open_controller(state, journal=journal, profile=self.profile)
 
@@ -305,7 +302,7 @@ def _finish(
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
-    partitions = to_flat(state, room=arena) if flat else state.to_tables().partitions
+    partitions = to_flat(state, arena=arena) if flat else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
     with writing(path, durable=False) as file:
         (write_flat if flat else write_parquet)(tables, file)

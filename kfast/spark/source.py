@@ -48,7 +48,7 @@ from pyspark.sql.types import StructType
 from kfast.errors import ArgumentError, KfastError
 from kfast.io import SourceTables, complete, parse_brokers, read
 from kfast.io.arrow import DAMAGED, extract
-from kfast.io.tables import add_defaults
+from kfast.io.source_tables import add_defaults
 from kfast.spark.dataset import digest_names
 from kfast.spark.frames import (
     BATCH_ROWS,

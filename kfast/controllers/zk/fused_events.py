@@ -136,7 +136,7 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     state.broker_status[broker] |= BROKER_SHUTTING_DOWN
-    rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
+    rows = state.rows_tracking(np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
@@ -174,7 +174,7 @@ def _concerned(
         threads = threads_for(room.size, controller.replica_state_machine.threads)
         n = hosting.list_concerned(state.columns, chosen, room, threads)
         return room[:n]
-    rows = state.index_hosting().candidates(state, brokers)
+    rows = state.rows_tracking(brokers)
     room = np.empty(rows.size + FEW, np.int32)
     n = hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
     if n > room.size:
@@ -226,7 +226,7 @@ def catch_up_brokers(
     Returns the rows reported, the answers, and the broker rows of the leaders that report.
     """
     state, journal, profile = controller.state, controller.journal, controller.profile
-    rows = state.index_hosting().candidates(state, brokers)
+    rows = state.rows_tracking(brokers)
     chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
     chosen[brokers] = 1
     sizes, tally = np.zeros(state.n_brokers, np.int64), journal.new_tally()
