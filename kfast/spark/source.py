@@ -244,9 +244,9 @@ def _check_options(options: Mapping[str, str]) -> None:
             f"several paths are given: {options['paths']}; right is one file, folder or glob"
         )
     if "path" in options:
-        whence, allowed = "a path", _OWN | _SETTINGS
+        origin, allowed = "a path", _OWN | _SETTINGS
     else:
-        whence = "made-up clusters (no path is given)"
+        origin = "made-up clusters (no path is given)"
         recipe = CLUSTER_OPTIONS if _of_scenarios(options) else ("clusters", *RECIPE_OPTIONS)
         allowed = {"tasks", "table", *recipe}
     if _of_scenarios(options):
@@ -254,7 +254,7 @@ def _check_options(options: Mapping[str, str]) -> None:
     unknown = sorted(set(options) - allowed)
     if unknown:
         raise ArgumentError(
-            f"option {', '.join(unknown)} is not one for {whence}; allowed: "
+            f"option {', '.join(unknown)} is not one for {origin}; allowed: "
             + ", ".join(sorted(allowed))
         )
     add_defaults(SourceTables("", pa.table({})), _read_options(options)["defaults"])
