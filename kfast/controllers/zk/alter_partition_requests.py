@@ -19,7 +19,7 @@ from kfast.controllers.zk import fused_events
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.profiles import UNSUPPORTED
-from kfast.controllers.zk.reassignment import cannot_fail, complete_some
+from kfast.controllers.zk.reassignment import cannot_fail, complete_reassigned
 from kfast.controllers.zk.store import Answer, CallFailed
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
@@ -63,7 +63,7 @@ def alter_partition(
         return engine.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
     engine.send_update_metadata(ANNOUNCEMENT, state.registered, np.sort(asked[known]))
-    outcome = engine.attempt(event, lambda: complete_some(engine, _succeeded(asked, codes)))
+    outcome = engine.attempt(event, lambda: complete_reassigned(engine, _succeeded(asked, codes)))
     outcome.alter_codes = codes
     return outcome
 
@@ -208,7 +208,7 @@ def _report_each(engine: ZkEngine, hosted: Replicas) -> Outcome:
             announced.extend(leaders[at[0]] for at in senders)
             done = _succeeded(rows, codes)
             if cannot_fail(engine, done).all():
-                complete_some(engine, done)
+                complete_reassigned(engine, done)
                 return
             for at in senders:
                 _complete(engine, rows[at], codes[at], errors)
@@ -253,7 +253,7 @@ def _complete(
 ) -> None:
     """Finish the reassignments that one leader's request completes; an error ends its event."""
     try:
-        complete_some(engine, _succeeded(rows, codes))
+        complete_reassigned(engine, _succeeded(rows, codes))
     except EventFailed as failed:
         errors.append(failed.error)
 
@@ -303,4 +303,4 @@ def on_isr_change_notification(engine: ZkEngine, rows: npt.ArrayLike) -> Outcome
     except CallFailed:
         return engine.refused(event, "UNKNOWN_SERVER_ERROR")
     engine.send_update_metadata(ANNOUNCEMENT, state.registered, asked)
-    return engine.attempt(event, lambda: complete_some(engine, asked))
+    return engine.attempt(event, lambda: complete_reassigned(engine, asked))

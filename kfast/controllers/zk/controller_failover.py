@@ -42,7 +42,7 @@ def on_controller_failover(
         engine.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
         _start_machines(engine)
         engine.checked(engine.partition_state_machine.trigger_online())
-        reassignment.resume(engine, requests)
+        reassignment.resume_reassignments(engine, requests)
         topic_deletion.resume_deletions(engine)
         if preferred_election is not None:
             leader_election.elect_pending(engine, preferred_election)
@@ -65,10 +65,10 @@ def _start_machines(engine: ZkEngine) -> None:
     """Steps 7 and 8 of section 6.1, as far as no partition needs a leader."""
     if engine.way_of(EVENT) is Way.FUSED:
         fused_events.start_machines(engine)
-        reassignment.mark_waiting(engine)
+        reassignment.mark_reassigned(engine)
         return
     started = engine.replica_state_machine.start(reset=True)
-    reassignment.mark_waiting(engine)
+    reassignment.mark_reassigned(engine)
     engine.checked(started)
     engine.state.index_hosting()
     engine.partition_state_machine.initialize()

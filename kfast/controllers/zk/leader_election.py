@@ -295,8 +295,6 @@ def enable_unclean_leader_election(
         topics = check_topics("topics", topics)
         state.find_topics(topics)
     state.set_unclean_leader_election(True, topics)
-    if not engine.active:
-        return engine.refused("enable_unclean_leader_election", "NOT_CONTROLLER")
     machine = engine.partition_state_machine
 
     def steps() -> None:

@@ -108,6 +108,13 @@ class UndecodableRecord(Exception):  # noqa: N818 - it is caught where the rules
     """A record that cannot be decoded makes the whole call fail (section 8.1)."""
 
 
+def copy_leadership(effects: Effects, records: npt.NDArray[Any]) -> None:
+    """Copy into effects what LeaderAndIsr says of some records."""
+    for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
+        effects[name] = records[name]
+    effects["recovery"] = (records["flags"] & FLAG_RECOVERY) != 0
+
+
 class StoreSession:
     """One call of a machine with a store: what it counts and what became of each target."""
 
@@ -157,13 +164,12 @@ class StoreSession:
         effects["kinds"] = np.where(self.is_queued(rows), KIND_QUEUED, 0)
         return effects
 
-    def carry(self, effects: Effects) -> None:
+    def copy_cached(self, effects: Effects) -> None:
         """Copy into effects what a request says of the cached records now."""
         records = self.state.records[effects["row"]]
-        for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr", "adding",
-                     "removing", "n_replicas", "n_slots"):
+        copy_leadership(effects, records)
+        for name in ("adding", "removing", "n_replicas", "n_slots"):
             effects[name] = records[name]
-        effects["recovery"] = (records["flags"] & schema.FLAG_RECOVERY) != 0
 
     def adopt(self, rows: Rows, written: npt.NDArray[Any]) -> None:
         """Take records into the cache, under this controller's epoch (`put_leadership`)."""
@@ -304,7 +310,7 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
     effects["code"] = codes
     effects["kinds"][done] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
     effects["recipients"] = np.where(done, recipients, 0)
-    session.carry(effects)
+    session.copy_cached(effects)
     session.tell(effects)
     return codes
 
@@ -401,7 +407,7 @@ def _elect_once(
         effects["kinds"][usable] |= np.where(done, marks, 0).astype(np.uint8)
         effects["recipients"][usable] = np.where(done, told, 0)
     effects["code"] = answer
-    session.carry(effects)
+    session.copy_cached(effects)
     session.tell(effects[~retry])
     return answer, retry
 
@@ -525,7 +531,7 @@ def _shrink(
     without = assigned & ~(np.uint64(1) << slots.astype(np.uint64))
     effects["recipients"] = np.where(told, without, 0)
     effects["code"] = codes
-    session.carry(effects)
+    session.copy_cached(effects)
     session.tell(effects)
     return codes
 
@@ -589,7 +595,7 @@ def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     before = int(state.replica_state[row, slot][0]) or int(ReplicaState.NON_EXISTENT)
     state.replica_state[row, slot] = before
     effect = session.begin(row, broker, np.asarray([before]), ReplicaState.NEW)
-    session.carry(effect)
+    session.copy_cached(effect)
     code = Code.ILLEGAL_STATE
     if before in session.profile.replica_previous[ReplicaState.NEW]:
         code = _ask_leader(session, row, int(broker[0]), int(slot[0]), effect)
@@ -611,9 +617,7 @@ def _ask_leader(
         return Code.STORE_ERROR
     if stored["leader"][0] == broker:
         return Code.LEADER_IS_NEW_REPLICA
-    for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
-        effect[name] = stored[name]
-    effect["recovery"] = (stored["flags"] & FLAG_RECOVERY) != 0
+    copy_leadership(effect, stored)
     effect["kinds"] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
     effect["recipients"] = np.uint64(1) << np.uint64(slot)
     return Code.MOVED

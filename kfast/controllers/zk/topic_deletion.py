@@ -49,7 +49,7 @@ def delete_topics(engine: ZkEngine, topics: Sequence[str]) -> Outcome:
     rows = state.lookup.topics(topics)
     exists = np.zeros(rows.size, np.bool_)
     exists[rows >= 0] = state.topic_exists[rows[rows >= 0]]
-    known = [name for name, found in zip(topics, exists.tolist(), strict=True) if found]
+    known = [name for name, there in zip(topics, exists.tolist(), strict=True) if there]
     notes = [f"topic {name!r} is unknown" for name in dict.fromkeys(topics) if name not in known]
     if not state.delete_topic_enabled:
         notes.append("topic deletion is disabled: nothing was queued")
@@ -74,32 +74,28 @@ def on_stop_replica_response(
 ) -> Outcome:
     """A broker answers a StopReplica request that deletes replicas (sections 6.12 and 5.4)."""
     state = engine.state
-    asked, bad = np.sort(state.check_rows(rows)), state.check_rows(failed)
-    strange = np.setdiff1d(bad, asked)
-    if strange.size:
+    answered, bad = np.sort(state.check_rows(rows)), state.check_rows(failed)
+    unnamed = np.setdiff1d(bad, answered)
+    if unnamed.size:
         raise ArgumentError(
-            f"failed row {strange[0]} is not among the rows of the response; nothing was changed"
+            f"failed row {unnamed[0]} is not among the rows of the response; nothing was changed"
         )
     broker = state.find_brokers([broker_id])
-    if not engine.active:
-        return engine.refused("on_stop_replica_response", "NOT_CONTROLLER")
 
     def steps() -> None:
-        heeded = asked[_heeded(engine)[state.topic_row[asked]]]
-        slots = mutators.track(state, heeded, np.repeat(broker, heeded.size))
+        deleting = answered[_deleting_topics(engine)[state.topic_row[answered]]]
+        slots = mutators.track(state, deleting, np.repeat(broker, deleting.size))
         masks = np.uint64(1) << slots.astype(np.uint64)
-        wrong = np.isin(heeded, bad) | error
-        if heeded.size:
-            fail_replica_deletion(engine, choose(heeded, masks, wrong))
+        wrong = np.isin(deleting, bad) | error
+        if deleting.size:
+            fail_replica_deletion(engine, choose(deleting, masks, wrong))
         if not wrong.all():
-            complete_replicas(engine, choose(heeded, masks, ~wrong))
+            complete_replicas(engine, choose(deleting, masks, ~wrong))
 
     return engine.attempt("on_stop_replica_response", steps)
 
 
-def acknowledge_deletions(
-    engine: ZkEngine, broker_ids: Iterable[int] | None = None
-) -> Outcome:
+def acknowledge_deletions(engine: ZkEngine, broker_ids: Iterable[int] | None = None) -> Outcome:
     """Brokers report that they have deleted what they were told to delete."""
     state = engine.state
     chosen = state.registered.copy()
@@ -107,28 +103,26 @@ def acknowledge_deletions(
         named = np.zeros(state.n_brokers, np.bool_)
         named[state.find_brokers(broker_ids)] = True
         chosen &= named
-    if not engine.active:
-        return engine.refused("acknowledge_deletions", "NOT_CONTROLLER")
-    found = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
-    hosted, slots, begin = _by_broker(state, found)
+    started = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
+    hosted, slots, begin = _by_broker(state, started)
     hosting_some = np.diff(begin) > 0
 
     def steps() -> None:
-        if len(found) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
+        if len(started) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
             action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
             engine.journal.add_empty_steps(action, int(hosting_some.sum()) - 1)
-            complete_replicas(engine, found)
+            complete_replicas(engine, started)
             return
         for broker in np.flatnonzero(chosen & hosting_some).tolist():
             part = slice(begin[broker], begin[broker + 1])
-            heeded = _heeded(engine)[state.topic_row[hosted[part]]]
-            if heeded.any():
-                complete_replicas(engine, choose(hosted[part], slots[part], heeded))
+            deleting = _deleting_topics(engine)[state.topic_row[hosted[part]]]
+            if deleting.any():
+                complete_replicas(engine, choose(hosted[part], slots[part], deleting))
 
     return engine.attempt("acknowledge_deletions", steps)
 
 
-def _heeded(engine: ZkEngine) -> npt.NDArray[np.bool_]:
+def _deleting_topics(engine: ZkEngine) -> npt.NDArray[np.bool_]:
     """(T,) topics for which answers count: those whose deletion has started (section 5.4).
 
     Before 2.1 no topic is marked as started, and answers count for all that are queued.
@@ -147,21 +141,21 @@ def _answer_as_one(engine: ZkEngine) -> bool:
     state = engine.state
     queued = queued_topics(state)
     return queued.size == 1 and not engine.journal.full and bool(
-        _heeded(engine)[queued[0]]
+        _deleting_topics(engine)[queued[0]]
     )
 
 
 def _by_broker(
-    state: ClusterState, found: Replicas
+    state: ClusterState, replicas: Replicas
 ) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     """Some replicas broker by broker: rows, slots, where each part begins."""
     counts = np.zeros(state.n_brokers, np.int64)
-    kernel.count_by_broker(state.replicas, found.rows, found.slots, counts)
+    kernel.count_by_broker(state.replicas, replicas.rows, replicas.slots, counts)
     begin = np.zeros(state.n_brokers + 1, np.int64)
     np.cumsum(counts, out=begin[1:])
     hosted, slots = np.empty(int(begin[-1]), np.int32), np.empty(int(begin[-1]), np.uint64)
     kernel.list_by_broker(
-        state.replicas, found.rows, found.slots, begin[:-1].copy(), hosted, slots
+        state.replicas, replicas.rows, replicas.slots, begin[:-1].copy(), hosted, slots
     )
     return hosted, slots, begin
 
