@@ -65,7 +65,7 @@ def placed(state: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
 def live_slots(state: ClusterState, rows: Rows) -> Slots:
     """Slots of each row whose broker is live."""
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    hosting.live_slots(state.columns, rows, live, up)
     return live
 
 

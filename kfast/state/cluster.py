@@ -18,6 +18,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.arguments import check_topics
 from kfast.kernels import census, hosting
+from kfast.kernels.columns import ARRAYS, Columns, make_columns
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import adding, freeing, mutators, names, queries, saving, survey
 from kfast.state.display import Summary, summary_html, summary_text
@@ -85,6 +86,7 @@ class ClusterState:
         self.unwritten_assignments: dict[int, Assignment] = {}
         self.reassignment_targets: dict[int, tuple[int, ...]] = {}
         self.assumptions: tuple[str, ...] = ()
+        self._columns: Columns | None = None
         self._index: HostingIndex | None = None
         self._lookup: names.Lookup | None = None
         self.survey: survey.Survey | None = None
@@ -191,7 +193,7 @@ class ClusterState:
         other.odd_orders = dict(self.odd_orders)
         other.unwritten_assignments = dict(self.unwritten_assignments)
         other.reassignment_targets = dict(self.reassignment_targets)
-        other.survey = None
+        other.survey = other._columns = None
         other._index = None if self._index is None else self._index.copy()
         return other
 
@@ -292,6 +294,15 @@ class ClusterState:
     def topic_exists(self) -> npt.NDArray[np.bool_]:
         """(T,) whether the controller knows the topic."""
         return self._topic_flag(schema.TOPIC_EXISTS)
+
+    @property
+    def columns(self) -> Columns:
+        """The arrays as kernels take them; made anew wherever an array was replaced."""
+        columns, arrays = self._columns, self.__dict__
+        if columns is None or not columns.holds(arrays):
+            values: list[Any] = [arrays.get(name) for name in ARRAYS]
+            self._columns = columns = make_columns(*values)
+        return columns
 
     def new_bitmap(self) -> npt.NDArray[np.uint64]:
         """Make an empty bitmap over partitions."""
@@ -424,10 +435,7 @@ class ClusterState:
     def recount(self) -> None:
         """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
-        self.take_counts(census.recount(
-            self.records, self.replicas, self.broker_status, self.topic_row, self.topic_flags,
-            self.leader_offline, self.pending,
-        ))
+        self.take_counts(census.recount(self.columns))
 
     def take_counts(self, counts: Sequence[int]) -> None:
         """Set the counters to what `census.recount` counted."""

@@ -182,11 +182,8 @@ class RowDigest:
 
     def add(self, start: int, stop: int) -> None:
         """Take rows into account."""
-        state, part = self._state, slice(start, stop)
-        self.total += int(digests.digest(
-            state.records[part], state.replicas[part], state.replica_state[part],
-            self._broker_id, state.topic_row[part], self.topics, state.partition[part],
-        ))
+        columns = self._state.columns.part(start, stop)
+        self.total += int(digests.digest(columns, self._broker_id, self.topics))
 
     def parts(self) -> DigestParts:
         """Digest of a state all of whose rows were taken into account."""

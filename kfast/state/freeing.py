@@ -28,9 +28,7 @@ def free(state: ClusterState, rows: Rows) -> None:
     """Free those of some rows of which nothing is left."""
     freed = np.empty(rows.size, np.int32)
     state.forget_survey()
-    n = deletion.free_partitions(
-        state.records, state.replicas, state.replica_state, state.partition, rows, freed
-    )
+    n = deletion.free_partitions(state.columns, rows, freed)
     state.free_rows = np.concatenate([state.free_rows, freed[:n]])
     for key in [key for key in state.odd_orders if state.partition[key[1]] == NO_PARTITION]:
         del state.odd_orders[key]

@@ -26,8 +26,6 @@ MOST_SCANS = 8
 FIRST_ROOM = 16384
 """Rows that a scan lists in one pass; more take two."""
 
-NO_BITS = np.zeros(1, np.uint64)
-
 
 class HostingIndex:
     """Per broker, the rows of the partitions that track it.
@@ -46,13 +44,13 @@ class HostingIndex:
     ) -> None:
         if counts is None:
             counts = np.zeros((1, state.n_brokers), np.int64)
-            startup.count_hosted(state.records, state.replicas, counts)
+            startup.count_hosted(state.columns, counts)
         self.begin = np.zeros(state.n_brokers + 1, np.int64)
         np.cumsum(counts.sum(axis=0), out=self.begin[1:])
         self.hosted = np.empty(int(self.begin[-1]), np.int32)
         # Each share of the rows writes its part of a broker's list behind those before it.
         position = np.ascontiguousarray(self.begin[:-1] + np.cumsum(counts, axis=0) - counts)
-        startup.list_hosted(state.records, state.replicas, position, self.hosted)
+        startup.list_hosted(state.columns, position, self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
         self.scans_left = 0
@@ -117,10 +115,10 @@ class HostingIndex:
         chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
         chosen[brokers] = 1
         rows = np.empty(min(state.n_partitions, FIRST_ROOM), np.int32)
-        n = hosting.find_tracking(state.records, state.replicas, chosen, rows)
+        n = hosting.find_tracking(state.columns, chosen, rows)
         if n > rows.size:
             rows = np.empty(n, np.int32)
-            hosting.find_tracking(state.records, state.replicas, chosen, rows)
+            hosting.find_tracking(state.columns, chosen, rows)
         return rows[:n]
 
     def select(
@@ -132,10 +130,5 @@ class HostingIndex:
         rows: npt.NDArray[np.int32] = self.candidates(state, brokers)
         found = np.empty(rows.size, np.int32)
         slots = np.empty(rows.size, np.uint64)
-        # Only a refresh writes the bitmap, and only a state that may be changed has one.
-        leader_offline = state.leader_offline if refresh else NO_BITS
-        n = hosting.select_slots(
-            state.records, state.replicas, state.replica_state, state.broker_status, chosen, rows,
-            assigned_only, refresh, leader_offline, found, slots,
-        )
+        n = hosting.select_slots(state.columns, chosen, rows, assigned_only, refresh, found, slots)
         return Replicas(found[:n], slots[:n])

@@ -120,10 +120,7 @@ def _fill(
         state.partition[part] = columns["partition"]
         if not flat.fill_some(state, start, columns, place):
             return False
-        counts += census.recount(
-            state.records[part], state.replicas[part], state.broker_status, state.topic_row[part],
-            state.topic_flags, state.leader_offline[start >> 6 :], state.pending[start >> 6 :],
-        )
+        counts += census.recount(state.columns.part(part.start, part.stop))
         start += topic.size
     state.take_counts(counts.tolist())
     return True

@@ -93,9 +93,7 @@ def track(state: ClusterState, rows: Rows, brokers: Rows) -> Rows:
     before = state.records["n_slots"][rows]
     done = 0
     while done < rows.size:
-        done += hosting.track(
-            state.records, state.replicas, rows[done:], brokers[done:], slots[done:]
-        )
+        done += hosting.track(state.columns, rows[done:], brokers[done:], slots[done:])
         if done < rows.size:
             grow_slots(state, state.n_slots + 1)
     if state._index is not None:
@@ -136,7 +134,7 @@ def _imbalance(state: ClusterState, row: int) -> int:
     """1 where a row counts as imbalanced (section 1.6), else 0."""
     if state.topic_flags[state.topic_row[row]] & schema.TOPIC_QUEUED:
         return 0
-    return census.count_imbalanced(state.records, state.replicas, np.asarray([row], np.int32))
+    return census.count_imbalanced(state.columns, np.asarray([row], np.int32))
 
 
 def set_assignment(
@@ -264,9 +262,7 @@ def clear_offline_dir(state: ClusterState, brokers: Rows) -> None:
 
 def refresh_rows(state: ClusterState, rows: Rows) -> None:
     """Bring the bitmap of offline leaders up to date for some rows."""
-    hosting.refresh_leader_offline(
-        state.records, state.replicas, state.broker_status, rows, state.leader_offline
-    )
+    hosting.refresh_leader_offline(state.columns, rows)
 
 
 def mark_topics_ineligible(state: ClusterState, topics: Rows) -> None:
@@ -334,7 +330,7 @@ def flag_topics(state: ClusterState, rows: Rows, flag: int, value: bool = True) 
     if fresh.size:
         parts = [state.lookup.rows_of_topic(topic) for topic in np.unique(fresh).tolist()]
         state.preferred_imbalance_count -= census.count_imbalanced(
-            state.records, state.replicas, np.concatenate(parts)
+            state.columns, np.concatenate(parts),
         )
     if value:
         state.topic_flags[rows] |= flag

@@ -46,17 +46,12 @@ def survey_leaders(state: ClusterState) -> tuple[Counts, Counts, Rows]:
     if kept is not None and kept.speaks_of(state):
         marked = state.list_marked(kept.bits)
         rows = np.empty(marked.size, np.int32)
-        n = census.recheck_leaders(
-            state.records, state.replicas, marked, kept.bits, others, rows
-        )
+        n = census.recheck_leaders(state.columns, marked, kept.bits, others, rows)
         return kept.preferred, others, rows[:n]
     preferred = np.zeros(state.n_brokers, np.int64)
     # Memory for all: memory is taken as it is written.
     rows = np.empty(state.n_partitions, np.int32)
-    n = census.survey_leaders(
-        state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
-        preferred, others, rows,
-    )
+    n = census.survey_leaders(state.columns, state.any_queued, preferred, others, rows)
     rows = rows[:n].copy()
     state.survey = None if state.any_queued else Survey(state, preferred, rows)
     return preferred, others, rows

@@ -284,7 +284,7 @@ def test_a_scan_finds_what_the_index_finds(layout):
         chosen = np.ones(state.n_brokers, np.uint8)
         few = np.empty(1, np.int32)
         tracking = np.count_nonzero(state.records["n_slots"])
-        found = hosting.find_tracking(state.records, state.replicas, chosen, few)
+        found = hosting.find_tracking(state.columns, chosen, few)
         assert found == tracking
 
 

@@ -274,7 +274,7 @@ def test_leaders_are_counted_like_numpy_counts_them():
     expected = np.bincount(state.records["leader"], minlength=10)
     for threads in (1, 2, 5):
         led = np.zeros((threads, 10), np.int64)
-        policies.count_led(state.records, led)
+        policies.count_led(state.columns, led)
         assert led.sum(axis=0).tolist() == expected.tolist()
 
 

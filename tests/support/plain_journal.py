@@ -140,9 +140,7 @@ def refusals(state, effects, step, strategy, rules):
 def offline_replicas(state, rows):
     """Assigned replicas of each row that are not online (section 5.2)."""
     live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     return id_lists(state, rows, first_slots(state.records["n_replicas"][rows]) & ~live)
 
 

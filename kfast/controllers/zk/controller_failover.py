@@ -113,7 +113,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    hosting.live_slots(state.columns, rows, live, up)
     dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
     moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])

@@ -278,7 +278,7 @@ def _candidates(engine: ZkEngine, rows: Rows) -> Rows:
     """
     state, profile = engine.state, engine.profile
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    hosting.live_slots(state.columns, rows, live, up)
     if profile.rebalances_in_isr:
         live &= state.records["isr"][rows]
     ready = (live & np.uint64(1)) != 0

@@ -203,7 +203,7 @@ def remove_topics(engine: ZkEngine, topics: Rows) -> None:
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     rows = np.sort(np.concatenate(parts))
     state.forget_survey()
-    state.n_led -= deletion.forget_partitions(state.records, rows)
+    state.n_led -= deletion.forget_partitions(state.columns, rows)
     for row in [r for r in state.unwritten_assignments if state.topic_row[r] in topics]:
         del state.unwritten_assignments[row]
     state.topic_flags[topics] &= schema.TOPIC_UNCLEAN | schema.TOPIC_INELIGIBLE

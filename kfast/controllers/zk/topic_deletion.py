@@ -150,12 +150,12 @@ def _by_broker(
 ) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     """Some replicas broker by broker: rows, slots, where each part begins."""
     counts = np.zeros(state.n_brokers, np.int64)
-    kernel.count_by_broker(state.replicas, replicas.rows, replicas.slots, counts)
+    kernel.count_by_broker(state.columns, replicas.rows, replicas.slots, counts)
     begin = np.zeros(state.n_brokers + 1, np.int64)
     np.cumsum(counts, out=begin[1:])
     hosted, slots = np.empty(int(begin[-1]), np.int32), np.empty(int(begin[-1]), np.uint64)
     kernel.list_by_broker(
-        state.replicas, replicas.rows, replicas.slots, begin[:-1].copy(), hosted, slots
+        state.columns, replicas.rows, replicas.slots, begin[:-1].copy(), hosted, slots
     )
     return hosted, slots, begin
 
@@ -290,13 +290,11 @@ def _take_partitions_away(engine: ZkEngine, rows: Rows) -> None:
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
     """Replicas that are online and not deleted yet, and those that are not online."""
     live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     assigned = first_slots(state.records["n_replicas"][rows])
     deleted = np.empty(rows.size, np.uint64)
     kernel.slots_in_state(
-        state.records, state.replica_state, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
+        state.columns, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
     )
     online = live & assigned & ~deleted
     offline = assigned & ~live
@@ -367,7 +365,7 @@ def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.boo
 def in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
     """Assigned replicas of some rows that are in a state."""
     slots = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(state.records, state.replica_state, rows, 1 << wanted, slots)
+    kernel.slots_in_state(state.columns, rows, 1 << wanted, slots)
     return choose(rows, slots, slots != 0)
 
 
