@@ -20,7 +20,7 @@ from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.profiles import UNSUPPORTED
 from kfast.controllers.zk.reassignment import cannot_fail, complete_reassigned
-from kfast.controllers.zk.store import Answer, CallFailed
+from kfast.controllers.zk.store import CallFailed, StoreAnswer
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.kernels import election, isr, tables
@@ -130,9 +130,9 @@ def _decide(
     try:
         answers, _ = store.update_states(rows[accepted], proposed)
     except CallFailed:
-        answers = np.full(accepted.size, Answer.ERROR, np.uint8)
-    codes[accepted[answers == Answer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
-    failed = (answers != Answer.OK) & (answers != Answer.CONFLICT)
+        answers = np.full(accepted.size, StoreAnswer.ERROR, np.uint8)
+    codes[accepted[answers == StoreAnswer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
+    failed = (answers != StoreAnswer.OK) & (answers != StoreAnswer.CONFLICT)
     codes[accepted[failed]] = AlterCode.STORE_ERROR
     reload_records(engine, rows[codes == AlterCode.WRITTEN])
     return codes
@@ -161,9 +161,9 @@ def reload_records(engine: ZkEngine, rows: Rows) -> None:
     if store is None or not rows.size:
         return
     answers, stored = store.read_states(rows)
-    if (answers == Answer.ERROR).any():
+    if (answers == StoreAnswer.ERROR).any():
         raise CallFailed("read_states failed")
-    found = answers == Answer.OK
+    found = answers == StoreAnswer.OK
     take(engine, rows[found], stored[found])
 
 
@@ -280,7 +280,7 @@ def _write_isrs(
         return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
     if not engine.profile.touch_is_cached:
         # LeaderAndIsr told the leader of an epoch that the controller itself has not cached.
-        store.make_known(rows)
+        store.track_brokers(rows)
         proposed["version"] = store.versions(rows)
     written = store.write_isrs(rows, proposed)
     reload_records(engine, rows[written])

@@ -34,7 +34,7 @@ from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.broker_groups import GroupOrder, exceeds_small_map
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.profiles import UNSUPPORTED
-from kfast.controllers.zk.store import Answer, CallFailed, Store
+from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer
 from kfast.controllers.zk.store_machines import StoreSession, copy_leadership
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
@@ -559,9 +559,9 @@ def read_records(engine: ZkEngine, rows: Rows) -> tuple[Mask, npt.NDArray[np.uin
         answers, stored = store.read_states(rows)
     except CallFailed as failed:
         raise EventFailed("StoreError") from failed
-    if (answers == Answer.ERROR).any():
+    if (answers == StoreAnswer.ERROR).any():
         raise EventFailed("StoreError")
-    return answers == Answer.OK, stored["isr"].astype(np.uint64)
+    return answers == StoreAnswer.OK, stored["isr"].astype(np.uint64)
 
 
 def move_leaders(engine: ZkEngine, rows: Rows, others: Slots | None = None) -> None:
@@ -652,8 +652,7 @@ def _raise_stored(engine: ZkEngine, store: Store, row: Rows) -> npt.NDArray[Any]
     journal = engine.journal
     retry = True
     while retry:
-        store.make_known(row)
-        session = StoreSession(engine.state, store, journal.new_tally(), engine.profile)
+        session = StoreSession(engine.state, store, row, journal.new_tally(), engine.profile)
         codes, stored = session.read(row)
         if codes[0] == Code.MOVED:
             stored["leader_epoch"] += 1

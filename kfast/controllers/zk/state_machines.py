@@ -29,7 +29,13 @@ from kfast.controllers.zk.policy import Policy, Rule
 from kfast.controllers.zk.policy_runner import ElectionCause, PolicyRunner
 from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile, previous_mask
 from kfast.controllers.zk.store import Store
-from kfast.controllers.zk.store_machines import Result, nothing, online_action, online_result
+from kfast.controllers.zk.store_machines import (
+    NO_TARGETS,
+    Result,
+    call_failed,
+    call_result,
+    online_action,
+)
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT, LAYOUT
@@ -49,13 +55,13 @@ State = TypeVar("State", PartitionState, ReplicaState)
 def check_profile(state: ClusterState, profile: str | Profile) -> Profile:
     """Return the profile if it can hold the state; `ArgumentError` otherwise."""
     check_instance("state", state, ClusterState)
-    found = find_profile(profile)
-    if state.any_offline_dir and not found.has_log_dirs:
+    version = find_profile(profile)
+    if state.any_offline_dir and not version.has_log_dirs:
         raise ArgumentError(
-            f"the state has replicas on offline log directories, of which {found.name} knows "
+            f"the state has replicas on offline log directories, of which {version.name} knows "
             "nothing: a broker of that version goes down as a whole"
         )
-    return found
+    return version
 
 
 def threads_for(n: int, threads: int) -> int:
@@ -110,8 +116,8 @@ class ReplicaStateMachine:
             replica_states.count_started(state.columns)
             if journal.keeps_effects else (0, 0)
         )
-        kept = offline if moving and self.store is None else 0
-        effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
+        n_offline = offline if moving and self.store is None else 0
+        effects = np.zeros(online, EFFECT), np.zeros(n_offline, EFFECT)
         tallies = journal.new_tally(threads), journal.new_tally(threads)
         replica_states.start_replicas(
             state.columns,
@@ -124,10 +130,10 @@ class ReplicaStateMachine:
         state.n_reassigned = int(tallies[0][:, LAYOUT["reassigned"]].sum())
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
         if not moving:
-            return nothing()
+            return NO_TARGETS
         if self.store is None:
             journal.add_step("replicas to OfflineReplica", tallies[1], effects[1], replicas=True)
-            return nothing()
+            return NO_TARGETS
         return self.run(self._assigned(online=False), ReplicaState.OFFLINE)
 
     def _assigned(self, *, online: bool) -> Replicas:
@@ -209,12 +215,12 @@ class ReplicaStateMachine:
             brokers is not None and brokers.size <= 1
         ):
             return state.broker_id
-        sought = np.full(state.n_brokers, brokers is None, np.uint8)
+        candidates = np.full(state.n_brokers, brokers is None, np.uint8)
         if brokers is not None:
-            sought[brokers] = 1
-        found = np.empty(state.n_brokers, np.int32)
-        n = hosting.list_groups(state.columns, rows, slots, sought, found)
-        groups = np.sort(found[:n])
+            candidates[brokers] = 1
+        groups = np.empty(state.n_brokers, np.int32)
+        n = hosting.list_groups(state.columns, rows, slots, candidates, groups)
+        groups = np.sort(groups[:n])
         ids = state.broker_id[groups]
         offlines_failed = target == ReplicaState.OFFLINE and brokers is not None
         if offlines_failed and self.failed_groups is not None:
@@ -257,7 +263,7 @@ class ReplicaStateMachine:
         Codes are in the order (row, rank of the broker); `brokers` as for `rank_groups`.
         """
         if not len(replicas):
-            return nothing()
+            return NO_TARGETS
         state, journal, profile = self.state, self.journal, self.profile
         if self.store is None and target == ReplicaState.OFFLINE:
             state.mark_led(replicas.rows)
@@ -268,8 +274,8 @@ class ReplicaStateMachine:
             return store_machines.take_offline(
                 state, self.store, journal, replicas, ranks, profile
             )
-        asks = target == ReplicaState.NEW and profile.new_replica_reads_store
-        if self.store is not None and asks:
+        reads_store = target == ReplicaState.NEW and profile.new_replica_reads_store
+        if self.store is not None and reads_store:
             return store_machines.start_new(state, self.store, journal, replicas, profile)
         n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
@@ -338,8 +344,8 @@ class PartitionStateMachine:
         """`trigger_online` of section 3.2, as a step of an event."""
         rows = self.state.list_marked(self.state.pending, without_queued=True)
         if topics is not None:
-            wanted = self.state.find_topics(topics)
-            rows = rows[np.isin(self.state.topic_row[rows], wanted)]
+            chosen = self.state.find_topics(topics)
+            rows = rows[np.isin(self.state.topic_row[rows], chosen)]
         return self.run(rows, PartitionState.ONLINE, Strategy.OFFLINE)
 
     def handle_state_changes(
@@ -377,15 +383,15 @@ class PartitionStateMachine:
             result = self.run(rows[order], _target(target, PartitionState), strategy)
         codes, inside = np.empty_like(result.codes), np.empty_like(result.in_result)
         codes[order], inside[order] = result.codes, result.in_result
-        asked = f"partitions to {target.label}"
-        return _outcome(self.journal, asked, Result(codes, inside, result.failure))
+        event = f"partitions to {target.label}"
+        return _outcome(self.journal, event, Result(codes, inside, result.failure))
 
     def run(
         self, rows: Rows, target: PartitionState, strategy: Strategy | None = None
     ) -> Result:
         """`handle_state_changes` on ascending rows without checks, as a step of an event."""
         if not rows.size:
-            return nothing()
+            return NO_TARGETS
         state, journal, profile = self.state, self.journal, self.profile
         if self.store is not None:
             state.forget_survey()
@@ -414,10 +420,10 @@ class PartitionStateMachine:
         )
         failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
         journal.add_step(
-            online_action(target, strategy), tally, effects, replicas=False, strategy=strategy,
+            online_action(strategy), tally, effects, replicas=False, strategy=strategy,
             sent=not failed,
         )
-        return online_result(codes, Code.ILLEGAL_ARGUMENT if failed else None)
+        return call_failed(codes, Code.ILLEGAL_ARGUMENT) if failed else call_result(codes)
 
 
 def _journal(state: ClusterState, journal: str | Journal, profile: Profile) -> Journal:
