@@ -12,9 +12,9 @@ import numpy as np
 from kfast import arguments, schema
 from kfast.controllers.engine import Way
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.journal import Outcome
-from kfast.kernels import hosting
 from kfast.schema import PartitionState
 from kfast.state import ClusterState, mutators
 from kfast.state.records import EMPTY_ROWS
@@ -112,9 +112,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
         mutators.note_queued(state)
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
-    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, up)
-    dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
+    dead = (first_slots(state.records["n_replicas"]) & ~live_slots(state, rows)) != 0
     moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])
     flags[halted[queued[halted]]] |= schema.TOPIC_INELIGIBLE

@@ -4,7 +4,7 @@ Where the cache is the store and no topic is queued for deletion, partitions hav
 each other, so all steps of an event can be taken on one partition before the next. What happens,
 and what the journal says, is the same as step by step; `ZkEngine.way_of` says when it is done.
 
-Source: docs/engine.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
+Source: docs/controller.md, section 6.2; Kafka 3.9, `KafkaController.onReplicasBecomeOffline`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kfast.controllers.zk.policy_runner import ElectionCause
 from kfast.controllers.zk.profiles import previous_mask
 from kfast.controllers.zk.state_machines import threads_for
 from kfast.controllers.zk.store_machines import online_action
-from kfast.journal.effects import LAYOUT
+from kfast.journal import Tally
+from kfast.journal.effects import LAYOUT, Effects
 from kfast.kernels import election, failures, hosting, isr, startup, visits
 from kfast.schema import (
     BROKER_REGISTERED,
@@ -52,9 +53,9 @@ def start_machines(engine: ZkEngine) -> None:
     )
     state.n_reassigned = int(online[:, LAYOUT["reassigned"]].sum())
     empty = journal.new_effects(0)
-    journal.add_step("replicas to OnlineReplica", online, empty, replicas=True)
+    _add_replicas(engine, ReplicaState.ONLINE, online, empty)
     if moving:
-        journal.add_step("replicas to OfflineReplica", offline, empty, replicas=True)
+        _add_replicas(engine, ReplicaState.OFFLINE, offline, empty)
     state.index_hosting(hosted)
     journal.add_step("partition states at startup", first, empty, replicas=False)
 
@@ -91,11 +92,9 @@ def fail_brokers(engine: ZkEngine, brokers: Rows) -> None:
         action = f"partitions to {PartitionState.OFFLINE.label}"
         journal.add_step(action, offline, effects[0], replicas=False)
     if n[1]:
-        action = online_action(Strategy.OFFLINE)
-        journal.add_step(action, online, effects[1], replicas=False, strategy=Strategy.OFFLINE)
+        _add_elections(engine, Strategy.OFFLINE, online, effects[1])
     if n[2]:
-        action = f"replicas to {ReplicaState.OFFLINE.label}"
-        journal.add_step(action, gone, effects[2], replicas=True)
+        _add_replicas(engine, ReplicaState.OFFLINE, gone, effects[2])
     if profile.announces_unless_elected:
         announced = not n[2] and not online[:, LAYOUT["codes"] + Code.ELECTED].any()
     else:
@@ -125,11 +124,9 @@ def start_brokers(engine: ZkEngine, brokers: Rows) -> None:
     )
     n, effects = counts.sum(axis=0).tolist(), buffer.steps(counts)
     if n[1]:
-        action = f"replicas to {ReplicaState.ONLINE.label}"
-        journal.add_step(action, back, effects[1], replicas=True)
+        _add_replicas(engine, ReplicaState.ONLINE, back, effects[1])
     if n[0]:
-        action = online_action(Strategy.OFFLINE)
-        journal.add_step(action, online, effects[0], replicas=False, strategy=Strategy.OFFLINE)
+        _add_elections(engine, Strategy.OFFLINE, online, effects[0])
 
 
 def shut_down_broker(engine: ZkEngine, broker: int) -> Rows:
@@ -154,14 +151,21 @@ def shut_down_broker(engine: ZkEngine, broker: int) -> Rows:
     empty = journal.new_effects(0)
     n_led, n_followed = counts.sum(axis=0)[:2].tolist()
     if n_led:
-        strategy = Strategy.CONTROLLED_SHUTDOWN
-        action = online_action(strategy)
-        journal.add_step(action, led, empty, replicas=False, strategy=strategy)
+        _add_elections(engine, Strategy.CONTROLLED_SHUTDOWN, led, empty)
     if n_followed:
         journal.add_stop_count("stop followed replicas", broker, n_followed)
-        action = f"replicas to {ReplicaState.OFFLINE.label}"
-        journal.add_step(action, followed, empty, replicas=True)
+        _add_replicas(engine, ReplicaState.OFFLINE, followed, empty)
     return remaining[:left]
+
+
+def _add_elections(engine: ZkEngine, strategy: Strategy, tally: Tally, effects: Effects) -> None:
+    engine.journal.add_step(
+        online_action(strategy), tally, effects, replicas=False, strategy=strategy
+    )
+
+
+def _add_replicas(engine: ZkEngine, target: ReplicaState, tally: Tally, effects: Effects) -> None:
+    engine.journal.add_step(f"replicas to {target.label}", tally, effects, replicas=True)
 
 
 def _concerned_rows(engine: ZkEngine, brokers: Rows, chosen: npt.NDArray[np.uint8]) -> Rows:
@@ -208,11 +212,9 @@ def rebalance(engine: ZkEngine, unbalanced: Rows, rows: Rows) -> list[int]:
         state.leader_recovery_supported and profile.marks_recovery, journal.counting, n_elections,
         tally,
     )
-    empty, strategy = journal.new_effects(0), Strategy.PREFERRED_REPLICA
-    action = online_action(strategy)
     steps = np.flatnonzero(n_elections.sum(axis=0))
     for at in steps.tolist():
-        journal.add_step(action, tally[:, at], empty, replicas=False, strategy=strategy)
+        _add_elections(engine, Strategy.PREFERRED_REPLICA, tally[:, at], journal.new_effects(0))
     rebalanced: list[int] = unbalanced[steps].tolist()
     return rebalanced
 

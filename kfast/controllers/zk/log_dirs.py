@@ -81,11 +81,8 @@ def note_offline_dirs(state: ClusterState, broker_id: int, bad: Rows, good: Rows
 
     Source: section 6.9, step 2.
     """
-    known = [row for row in good.tolist() if not _is_dir_offline(state, broker_id, row)]
-    recovered = np.setdiff1d(good, np.asarray(known, np.int32)).astype(np.int32)
-    newly = np.asarray(
-        [row for row in bad.tolist() if not _is_dir_offline(state, broker_id, row)], np.int32
-    )
+    recovered = np.sort(good[_are_dirs_offline(state, broker_id, good)])
+    newly = bad[~_are_dirs_offline(state, broker_id, bad)]
     if recovered.size:
         state.set_offline_dir(broker_id, recovered, offline=False)
     if newly.size:
@@ -93,5 +90,8 @@ def note_offline_dirs(state: ClusterState, broker_id: int, bad: Rows, good: Rows
     return newly
 
 
-def _is_dir_offline(state: ClusterState, broker_id: int, row: int) -> bool:
-    return broker_id in state.ids_of(row, int(state.records["offline_dir"][row]))
+def _are_dirs_offline(
+    state: ClusterState, broker_id: int, rows: Rows
+) -> npt.NDArray[np.bool_]:
+    masks = zip(rows.tolist(), state.records["offline_dir"][rows].tolist(), strict=True)
+    return np.array([broker_id in state.ids_of(row, mask) for row, mask in masks], np.bool_)

@@ -32,6 +32,7 @@ from kfast.arguments import ASSIGNMENTS, assignments_in, assignments_of, partiti
 from kfast.controllers.engine import EventFailed
 from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.broker_groups import GroupOrder, exceeds_small_map
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.profiles import UNSUPPORTED
 from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer
@@ -564,18 +565,17 @@ def read_records(engine: ZkEngine, rows: Rows) -> tuple[Mask, npt.NDArray[np.uin
     return answers == StoreAnswer.OK, stored["isr"].astype(np.uint64)
 
 
-def move_leaders(engine: ZkEngine, rows: Rows, others: Slots | None = None) -> None:
+def move_leaders(engine: ZkEngine, rows: Rows, removed: Slots | None = None) -> None:
     """Step B3: leaders that are not among the targets, or not online, give way.
 
-    `others` are slots, per row, that are told of those that stay besides the targets.
+    `removed` are slots, per row, that are told of those that stay besides the targets.
     """
     state = engine.state
     if not (state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP).all():
         raise EventFailed("NoSuchElement")
-    slots, live = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint64)
+    slots, live = np.empty(rows.size, np.int32), live_slots(state, rows)
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     hosting.find_slots(state.columns, rows, leaders, slots)
-    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     place = np.where(slots < 0, 0, slots).astype(np.uint64)
     is_target = (slots >= 0) & (slots < state.records["n_replicas"][rows])
     stays = is_target & (((live >> place) & np.uint64(1)) != 0)
@@ -584,29 +584,29 @@ def move_leaders(engine: ZkEngine, rows: Rows, others: Slots | None = None) -> N
     if not stays.all():
         engine.checked(machine.run(rows[~stays], PartitionState.ONLINE, Strategy.REASSIGN))
     if stays.any():
-        update_leader_epochs(engine, "B3", rows[stays], None if others is None else others[stays])
+        update_leader_epochs(engine, "B3", rows[stays], None if removed is None else removed[stays])
 
 
 def update_leader_epochs(
-    engine: ZkEngine, phase: str, rows: Rows, others: Slots | None = None
+    engine: ZkEngine, phase: str, rows: Rows, removed: Slots | None = None
 ) -> None:
     """`updateLeaderEpochAndSendRequest` (section 6.6): raise leader epochs, tell all replicas.
 
-    `others` are slots, per row, that are told besides those that are assigned.
+    `removed` are slots, per row, that are told besides those that are assigned.
     """
     state, journal, profile = engine.state, engine.journal, engine.profile
     journal.prefix = f"{phase}: "
     if engine.store is not None:
         for at in range(rows.size):
             row = slice(at, at + 1)
-            besides = None if others is None else others[row]
-            _update_stored_epoch(engine, engine.store, rows[row], besides)
+            gone = None if removed is None else removed[row]
+            _update_stored_epoch(engine, engine.store, rows[row], gone)
         return
     codes, tally = np.empty(rows.size, np.uint8), journal.new_tally()
     effects = journal.new_effects(2 * rows.size)
     n_effects = reassign.touch(
         state.columns, rows,
-        np.empty(0, np.uint64) if others is None else others, state.controller_epoch,
+        np.empty(0, np.uint64) if removed is None else removed, state.controller_epoch,
         profile.touch_separates_added, codes, effects, tally,
     )
     failed = codes != Code.MOVED
@@ -618,14 +618,14 @@ def update_leader_epochs(
 _ERRORS = {Code.NO_RECORD: "IllegalState", Code.NEWER_CONTROLLER: "StateChangeFailed"}
 
 
-def _update_stored_epoch(engine: ZkEngine, store: Store, row: Rows, others: Slots | None) -> None:
+def _update_stored_epoch(engine: ZkEngine, store: Store, row: Rows, removed: Slots | None) -> None:
     """Raise one stored epoch and tell; whether the cache has it at once is the version's matter."""
     state, journal, profile = engine.state, engine.journal, engine.profile
     stored = _raise_stored(engine, store, row)
     assigned = first_slots(state.records["n_replicas"][row])
     added = state.records["adding"][row].astype(np.uint64)
     added = added if profile.touch_separates_added else np.zeros_like(added)
-    origin: Slots = assigned & ~added if others is None else assigned & ~added | others
+    origin: Slots = assigned & ~added if removed is None else assigned & ~added | removed
     parts = [_request_effects(engine, row, stored, origin)]
     if profile.touch_separates_added:
         parts.append(_request_effects(engine, row, stored, added))
@@ -795,9 +795,9 @@ def _complete_legacy(engine: ZkEngine, row: int) -> None:
     targets = state.reassignment_targets[row]
     for broker in targets:
         move_replicas(engine, "B1", ReplicaState.ONLINE, at, _slots_of(state, row, (broker,)))
-    others = _assign_targets_legacy(engine, at, targets)
-    move_leaders(engine, at, others)
-    stop_removed_replicas(engine, "B4", at, others)
+    removed = _assign_targets_legacy(engine, at, targets)
+    move_leaders(engine, at, removed)
+    stop_removed_replicas(engine, "B4", at, removed)
     _assign_legacy(engine, row, targets)
     _drop_target(state, row)
     engine.journal.prefix = "B8: "
@@ -812,10 +812,10 @@ def _assign_targets_legacy(engine: ZkEngine, row: Rows, targets: tuple[int, ...]
     state.unwritten_assignments.setdefault(int(row[0]), state.assignment(int(row[0])))
     brokers = mutators.add_brokers(state, targets)
     mutators.track(state, np.repeat(row, brokers.size), brokers)
-    others = np.empty(1, np.uint64)
+    removed = np.empty(1, np.uint64)
     offsets = np.asarray([0, brokers.size], np.int32)
     state.forget_survey()
-    reassign.start_reassignments(state.columns, row, offsets, brokers, others, tally)
-    reassign.assign_targets(state.columns, row, others, tally)
+    reassign.start_reassignments(state.columns, row, offsets, brokers, removed, tally)
+    reassign.assign_targets(state.columns, row, removed, tally)
     engine.journal.take_counters(tally)
-    return others
+    return removed

@@ -447,9 +447,9 @@ class Store:
                 f"this controller has {self.state.controller_epoch}"
             )
 
-    def _load(self, rows: Rows, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    def _load(self, rows: Rows, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         state = self.state
-        some = rows[wanted]
+        some = rows[chosen]
         fields = self._fields[some]
         counts = (self._isr[some] >= 0).sum(axis=1)
         members = self._isr[some][self._isr[some] >= 0]
@@ -465,16 +465,16 @@ class Store:
             state.replicas, state.records, some, offsets, brokers[: members.size], masks,
             np.zeros(some.size, np.uint8),
         )
-        stored["isr"][wanted] = masks
+        stored["isr"][chosen] = masks
         leaders = fields[:, 0].astype(np.int32)
         leaders[led] = brokers[members.size :]
-        stored["leader"][wanted] = leaders
-        stored["leader_epoch"][wanted] = fields[:, 1]
+        stored["leader"][chosen] = leaders
+        stored["leader_epoch"][chosen] = fields[:, 1]
         recovering = np.where(fields[:, 2] > 0, schema.FLAG_RECOVERY, 0).astype(np.uint8)
-        flags = stored["flags"][wanted] & np.uint8(255 - schema.FLAG_RECOVERY)
-        stored["flags"][wanted] = flags | recovering
-        stored["version"][wanted] = fields[:, 3]
-        stored["controller_epoch"][wanted] = fields[:, 4]
+        flags = stored["flags"][chosen] & np.uint8(255 - schema.FLAG_RECOVERY)
+        stored["flags"][chosen] = flags | recovering
+        stored["version"][chosen] = fields[:, 3]
+        stored["controller_epoch"][chosen] = fields[:, 4]
         return stored
 
     def _put(self, rows: Rows, records: npt.NDArray[Any]) -> None:

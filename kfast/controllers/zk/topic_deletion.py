@@ -17,6 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.arguments import check_topics
 from kfast.controllers.engine import EventFailed
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.deletion_status import (
     ALL_SUCCESSFUL,
     SOME_INELIGIBLE,
@@ -28,7 +29,6 @@ from kfast.controllers.zk.topic_changes import remove_topics
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.kernels import deletion as kernel
-from kfast.kernels import hosting
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas, freeing, mutators
 from kfast.state.records import Rows
@@ -226,13 +226,8 @@ def resume_deletions(engine: ZkEngine) -> None:
     if engine.profile.batches_deletions:
         _resume(engine, topics)
         return
-    for at in _by_name(state, topics).tolist():
+    for at in np.argsort(state.topic.take(pa.array(topics)).to_pylist()).tolist():
         _resume(engine, topics[at : at + 1])
-
-
-def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
-    order: npt.NDArray[np.int64] = np.argsort(state.topic.take(pa.array(topics)).to_pylist())
-    return order
 
 
 def _resume(engine: ZkEngine, topics: Rows) -> None:
@@ -289,8 +284,7 @@ def _take_partitions_away(engine: ZkEngine, rows: Rows) -> None:
 
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
     """Replicas that are online and not deleted yet, and those that are not online."""
-    live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
+    live = live_slots(state, rows)
     assigned = first_slots(state.records["n_replicas"][rows])
     deleted = np.empty(rows.size, np.uint64)
     kernel.slots_in_state(
@@ -362,10 +356,10 @@ def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.boo
     return Replicas(rows[chosen], slots[chosen])
 
 
-def in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
+def in_state(state: ClusterState, rows: Rows, replica_state: ReplicaState) -> Replicas:
     """Assigned replicas of some rows that are in a state."""
     slots = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(state.columns, rows, 1 << wanted, slots)
+    kernel.slots_in_state(state.columns, rows, 1 << replica_state, slots)
     return choose(rows, slots, slots != 0)
 
 
