@@ -18,9 +18,9 @@ import numpy.typing as npt
 from kfast.kernels import sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.min_isr import min_insync_replicas
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import first_slots
 
 __all__ = ["BrokerSets", "IsrMargins", "group_sets", "live_brokers", "take_isr_margins"]
 
@@ -52,6 +52,16 @@ class IsrMargins:
     in_sync: Bytes
     needed: Bytes
     n_replicas: Bytes
+
+    @property
+    def spare(self) -> npt.NDArray[np.int16]:
+        """(P,) live ISR members beyond the min ISR in force; negative where there are too few."""
+        return self.in_sync.astype(np.int16) - self.needed
+
+    @property
+    def under_min_isr(self) -> npt.NDArray[np.bool_]:
+        """(P,) whether fewer ISR members are live than needed."""
+        return self.spare < 0
 
 
 @dataclass(frozen=True)
@@ -118,10 +128,10 @@ def assigned_rows(state: ClusterState) -> npt.NDArray[np.bool_]:
     return found
 
 
-def assigned_masks(standing: IsrMargins) -> Slots:
+def assigned_masks(margins: IsrMargins) -> Slots:
     """(P,) slots of the assigned replicas; empty where nothing is assigned."""
-    masks = first_slots(standing.n_replicas)
-    masks[~standing.assigned] = 0
+    masks = first_slots(margins.n_replicas)
+    masks[~margins.assigned] = 0
     return masks
 
 

@@ -21,7 +21,9 @@ from kfast.state import ClusterState
 from kfast.state.census import Flags, take_census
 from kfast.state.display import Summary, summary_html, summary_text
 
-__all__ = ["EventOutcome", "WhatIf", "brokers_are", "check_brokers", "registrations"]
+__all__ = [
+    "EventOutcome", "WhatIf", "brokers_are", "check_brokers", "racks_by_broker", "registrations",
+]
 
 CANNOT = {
     "fail": "not registered: it is down already and cannot fail",
@@ -127,6 +129,11 @@ class WhatIf:
 def registrations(state: ClusterState) -> dict[int, bool]:
     """Whether each broker is registered, by its id."""
     return dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+
+
+def racks_by_broker(state: ClusterState) -> dict[int, str | None]:
+    """The rack of each broker, by its id."""
+    return dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
 
 
 def check_brokers(

@@ -143,7 +143,7 @@ class Simulation:
             if exists and plain_topic(name) in self.unclean
         ]
         if names:
-            mutators.set_unclean_leader_election(self.state, True, names)
+            self.state.set_unclean_leader_election(True, names)
 
     def places(self) -> dict[int, int]:
         """Where each row that is not free stands in the Arrow table of partitions."""

@@ -25,11 +25,12 @@ from kfast.schema import (
     ResultTable,
 )
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.freeing import used_rows
 from kfast.state.min_isr import min_insync_replicas, partition_min_isr
+from kfast.state.partition_rows import used_rows
 from kfast.state.records import Rows
-from kfast.state.tables import broker_ids, first_slots, id_lists, row_keys
+from kfast.state.tables import broker_ids, id_lists, row_keys
 
 __all__ = [
     "CENSUS_METRICS",

@@ -37,7 +37,7 @@ from tests.support.kernel_calls import (
 from tests.support.random_clusters import random_context
 from tests.support.reference import CacheStore, Journal
 from tests.support.reference import ReplicaStateMachine as Twin
-from tests.support.reference_groups import in_group_order
+from tests.support.reference_replicas import in_group_order
 from tests.support.states import assert_reads, read_state
 from tests.support.twin_state import state_of
 

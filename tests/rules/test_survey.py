@@ -14,8 +14,8 @@ import pytest
 import kfast
 from kfast.errors import InvariantError
 from kfast.kernels import census
+from kfast.state.leader_survey import survey_leaders
 from kfast.state.mutators import widen
-from kfast.state.survey import survey_leaders
 from kfast.testing.invariants import check
 from tests.rules.test_fused_events import open_cluster
 from tests.support.kernel_calls import LAYOUTS

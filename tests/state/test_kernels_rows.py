@@ -15,7 +15,7 @@ import pytest
 from kfast import schema
 from kfast.journal.effects import EFFECT
 from kfast.kernels import census, hosting, startup, tables
-from kfast.state.tables import first_slots
+from kfast.state.arrays import first_slots
 from tests.support.kernel_calls import LAYOUTS, THREADS, all_rows, columns_of, row_names
 from tests.support.random_clusters import random_context
 from tests.support.states import read_state

@@ -29,7 +29,8 @@ from kfast.journal.effects import (
 from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kfast.kernels import hosting
 from kfast.schema import Code
-from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists
+from kfast.state.arrays import first_slots
+from kfast.state.tables import broker_ids, id_lists, ordered_lists
 
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
 _UNSAID = np.array([

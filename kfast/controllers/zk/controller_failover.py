@@ -17,8 +17,8 @@ from kfast.controllers.zk.engine import ZkEngine
 from kfast.journal import Outcome
 from kfast.schema import PartitionState
 from kfast.state import ClusterState, mutators
+from kfast.state.arrays import first_slots
 from kfast.state.records import EMPTY_ROWS
-from kfast.state.tables import first_slots
 
 EVENT = "on_controller_failover"
 

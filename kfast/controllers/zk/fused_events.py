@@ -133,7 +133,7 @@ def shut_down_broker(engine: ZkEngine, broker: int) -> Rows:
     """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
     state, journal, profile = engine.state, engine.journal, engine.profile
     state.broker_status[broker] |= BROKER_SHUTTING_DOWN
-    rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
+    rows = state.rows_tracking(np.asarray([broker], np.int32))
     threads = threads_for(rows.size, engine.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
@@ -176,7 +176,7 @@ def _concerned_rows(engine: ZkEngine, brokers: Rows, chosen: npt.NDArray[np.uint
         threads = threads_for(concerned.size, engine.replica_state_machine.threads)
         n = hosting.list_concerned(state.columns, chosen, concerned, threads)
         return concerned[:n]
-    rows = state.index_hosting().candidates(state, brokers)
+    rows = state.rows_tracking(brokers)
     concerned = np.empty(rows.size + FEW, np.int32)
     n = hosting.merge_waiting(rows, state.leader_offline, state.pending, concerned)
     if n > concerned.size:
@@ -227,7 +227,7 @@ def catch_up_brokers(
     Returns the rows reported, the answers, and the broker rows of the leaders that report.
     """
     state, journal, profile = engine.state, engine.journal, engine.profile
-    rows = state.index_hosting().candidates(state, brokers)
+    rows = state.rows_tracking(brokers)
     chosen = _chosen(state, brokers)
     sizes, tally = np.zeros(state.n_brokers, np.int64), journal.new_tally()
     reported, codes = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint8)

@@ -32,8 +32,8 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState
+from kfast.state.leader_survey import survey_leaders
 from kfast.state.records import Rows
-from kfast.state.survey import survey_leaders
 from kfast.state.tables import broker_ids, row_keys
 
 ELECTION_TYPES = ("preferred", "unclean")

@@ -50,8 +50,9 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState, Replicas, mutators
+from kfast.state.arrays import first_slots
 from kfast.state.records import EMPTY_ROWS, Rows, Slots
-from kfast.state.tables import first_slots, id_lists, ordered_lists, row_keys
+from kfast.state.tables import id_lists, ordered_lists, row_keys
 
 STOPPED = (
     ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL,

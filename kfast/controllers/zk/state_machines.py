@@ -43,8 +43,8 @@ from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, hosting, partition_states, replica_states
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import first_slots
 
 NO_SLOTS = np.empty(0, np.uint64)
 

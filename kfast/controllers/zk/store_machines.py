@@ -45,8 +45,8 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState, Replicas
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows
-from kfast.state.tables import first_slots
 
 _IN_RESULT = np.array([
     code not in (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,

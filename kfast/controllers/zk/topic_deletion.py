@@ -30,9 +30,9 @@ from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.kernels import deletion as kernel
 from kfast.schema import PartitionState, ReplicaState
-from kfast.state import ClusterState, Replicas, freeing, mutators
+from kfast.state import ClusterState, Replicas, mutators, partition_rows
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows
-from kfast.state.tables import first_slots
 
 GONE = f"replicas to {ReplicaState.NON_EXISTENT.label}"
 
@@ -311,7 +311,7 @@ def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
     state.topic_min_insync_replicas[topics] = -1
     mutators.refresh_unclean(state)
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
-    freeing.free(state, np.sort(np.concatenate(parts)))
+    partition_rows.free(state, np.sort(np.concatenate(parts)))
     for topic in topics.tolist():
         engine.deletion_hints.forget(topic)
 
