@@ -73,9 +73,6 @@ def open_controller(state: ClusterState, **options: Any) -> Controller:
     Controller
         That of ZooKeeper mode, in the version of `profile`.
     """
-    from kfast.arguments import check_instance
     from kfast.controllers.zk.controller import Controller
-    from kfast.state import ClusterState
 
-    check_instance("state", state, ClusterState)
     return Controller(state, **options)

@@ -59,11 +59,12 @@ class Engine:
         self.journal = journal
         self.active = True
 
-    def attempt(self, event: str, steps: Callable[[], None] | None) -> Outcome:
+    def attempt(self, event: str, steps: Callable[[], None]) -> Outcome:
         """Take the steps of an event; what they raise ends it (section 6.0)."""
+        if not self.active:
+            return self.refused(event, "NOT_CONTROLLER")
         try:
-            if steps is not None:
-                steps()
+            steps()
         except ControllerMoved:
             return self.resigned(event)
         except EventFailed as failed:

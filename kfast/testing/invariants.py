@@ -140,9 +140,9 @@ def counters_are_what_they_count(state: ClusterState, *, offline: bool = True) -
     if offline:
         counters.insert(0, ("offline_partition_count", 11))
     for name, number in counters:
-        kept, counted = getattr(state, name), getattr(fresh, name)
-        if kept != counted:
-            raise InvariantError(f"invariant {number}: {name} is {kept}, counted {counted}")
+        value, counted = getattr(state, name), getattr(fresh, name)
+        if value != counted:
+            raise InvariantError(f"invariant {number}: {name} is {value}, counted {counted}")
     for name in ("leader_offline", "pending"):
         if not np.array_equal(getattr(state, name), getattr(fresh, name)):
             raise InvariantError(f"the bitmap {name} differs from what the columns say")
@@ -224,8 +224,8 @@ def records_only_grow(before: ClusterState, after: ClusterState) -> None:
 def isr_never_empties(before: ClusterState, after: ClusterState) -> None:
     """Rule 4."""
     rows = _common(before, after)
-    kept = (before.records["isr"][rows] == 0) | (after.records["isr"][rows] != 0)
-    require(kept, 4, "a non-empty ISR stays so", after, rows)
+    holds = (before.records["isr"][rows] == 0) | (after.records["isr"][rows] != 0)
+    require(holds, 4, "a non-empty ISR stays so", after, rows)
 
 
 def leaders_stay_in_their_isr(before: ClusterState, after: ClusterState) -> None:
@@ -239,8 +239,8 @@ def reassignments_end_complete(before: ClusterState, after: ClusterState) -> Non
     """Rule 25: a partition that is no longer being reassigned has its targets and nothing else."""
     n = before.n_partitions
     moving = before.records["flags"] & schema.FLAG_BEING_REASSIGNED
-    kept = after.records["flags"][:n] & schema.FLAG_BEING_REASSIGNED
-    rows = np.flatnonzero((moving != 0) & (kept == 0) & (after.partition[:n] >= 0))
+    still = after.records["flags"][:n] & schema.FLAG_BEING_REASSIGNED
+    rows = np.flatnonzero((moving != 0) & (still == 0) & (after.partition[:n] >= 0))
     records = after.records.take(rows)
     settled = (records["adding"] == 0) & (records["removing"] == 0)
     require(settled, 25, "a completed reassignment moves nothing", after, rows)
@@ -282,8 +282,9 @@ def check_call(before: ClusterState, rows: npt.NDArray[np.int32], outcome: Outco
     if outcome.event != TO_ONLINE or outcome.failure is not None:
         return
     led = (PartitionState.ONLINE, PartitionState.OFFLINE)
-    wanted = np.isin(before.records["partition_state"][rows], led)
-    require(outcome.in_result == wanted, 22, "results are of the Online and Offline", before, rows)
+    expected = np.isin(before.records["partition_state"][rows], led)
+    holds = outcome.in_result == expected
+    require(holds, 22, "results are of the Online and Offline", before, rows)
 
 
 def triggers_leave_the_online_alone(
@@ -351,7 +352,7 @@ def deletion_follows_offline(outcome: Outcome) -> None:
 
 def metadata_goes_with_leadership(outcome: Outcome) -> None:
     """Rule 16: whoever's leadership is told is in the metadata of the same send."""
-    told = {
+    led = {
         (row["step"], row["topic"], row["partition"])
         for row in outcome.requests.select(["step", "kind", "topic", "partition"]).to_pylist()
         if row["kind"] == "LeaderAndIsr"
@@ -360,15 +361,15 @@ def metadata_goes_with_leadership(outcome: Outcome) -> None:
         (row["step"], row["topic"], row["partition"])
         for row in outcome.update_metadata.select(["step", "topic", "partition"]).to_pylist()
     }
-    if told - known:
-        raise InvariantError(f"invariant 16: {sorted(told - known)[0]} is not in the metadata")
+    if led - known:
+        raise InvariantError(f"invariant 16: {sorted(led - known)[0]} is not in the metadata")
 
 
 def new_replicas_are_new(outcome: Outcome) -> None:
     """Rule 17: is_new is said only of first leaders, new replicas, and those being added."""
     actions = outcome.actions
-    told = outcome.additions.select(["step", "kind", "to", "adding", "is_new"]).to_pylist()
-    for row in told:
+    columns = ["step", "kind", "to", "adding", "is_new"]
+    for row in outcome.additions.select(columns).to_pylist():
         action = actions[row["step"]]
         first = "OnlinePartition" in action or "NewReplica" in action
         added = "leader epoch" in action and set(row["to"]) <= set(row["adding"] or ())
@@ -423,10 +424,10 @@ def deletion_is_not_retried_under_way(
         return
     n = before.n_partitions
     width = min(before.n_slots, after.n_slots)
-    kept = (before.replica_state[:, :width] == after.replica_state[:n, :width]).all(axis=1)
-    kept &= (before.replica_state == ReplicaState.DELETION_STARTED).any(axis=1)
-    kept &= before.topic_queued_for_deletion[before.topic_row] & (after.partition[:n] >= 0)
-    topics = {before.topic[int(row)].as_py() for row in before.topic_row[kept]}
+    deleting = (before.replica_state[:, :width] == after.replica_state[:n, :width]).all(axis=1)
+    deleting &= (before.replica_state == ReplicaState.DELETION_STARTED).any(axis=1)
+    deleting &= before.topic_queued_for_deletion[before.topic_row] & (after.partition[:n] >= 0)
+    topics = {before.topic[int(row)].as_py() for row in before.topic_row[deleting]}
     for row in outcome.transitions.to_pylist() if topics else ():
         if row["topic"] in topics and row["to_state"] == ReplicaState.OFFLINE.label:
             raise InvariantError(f"invariant 26: {row} is retried while others are being deleted")

@@ -80,8 +80,8 @@ class SentRequests:
         """Events that follow when every request is answered without an error (section 5.4)."""
         events: list[dict[str, Any]] = []
         requests = self.outcome.requests.to_pylist()
-        told = sorted({r["broker_id"] for r in requests if r["kind"] == "LeaderAndIsr"})
-        events += [{"event": "leader_and_isr_response", "broker": b} for b in told]
+        recipients = sorted({r["broker_id"] for r in requests if r["kind"] == "LeaderAndIsr"})
+        events += [{"event": "leader_and_isr_response", "broker": b} for b in recipients]
         for broker in self.outcome.update_metadata_brokers.column("broker_id").to_pylist():
             events.append({"event": "update_metadata_response", "broker": broker})
         names = self.state.topic.to_pylist()
@@ -120,7 +120,7 @@ class RequestBatch:
         self._split_stop = (int(major), int(minor)) < _ONE_STOP_REQUEST
         self._journal = Journal(state, "full", find_profile(profile).journal_rules)
         self._added: list[npt.NDArray[Any]] = []
-        self._told: list[npt.NDArray[Any]] = []
+        self._metadata: list[npt.NDArray[Any]] = []
         self._metadata_brokers: set[int] = set()
 
     def add_leader_and_isr(
@@ -168,9 +168,9 @@ class RequestBatch:
         Source: section 5.2.
         """
         self._metadata_brokers.update(b for b in broker_ids if b >= 0)
-        asked = self._journal.metadata_rows(np.asarray(rows, np.int32))
-        led = (self.state.records["flags"][asked] & FLAG_HAS_LEADERSHIP) != 0
-        self._told.append(self._journal.record_effects(asked[led], KIND_LEADER_AND_ISR))
+        named_rows = self._journal.metadata_rows(np.asarray(rows, np.int32))
+        led = (self.state.records["flags"][named_rows] & FLAG_HAS_LEADERSHIP) != 0
+        self._metadata.append(self._journal.record_effects(named_rows[led], KIND_LEADER_AND_ISR))
 
     def send(self) -> SentRequests:
         """Merge what was added, drop unregistered brokers, and begin again (section 5.3)."""
@@ -178,8 +178,8 @@ class RequestBatch:
         chosen = np.isin(self.state.broker_id, sorted(self._metadata_brokers))
         self._journal.add_batch(
             "request batch", np.concatenate([*self._added, empty]),
-            np.concatenate([*self._told, empty]), chosen if self._metadata_brokers else None,
+            np.concatenate([*self._metadata, empty]), chosen if self._metadata_brokers else None,
         )
         outcome = self._journal.finish("request batch")
-        self._added, self._told, self._metadata_brokers = [], [], set()
+        self._added, self._metadata, self._metadata_brokers = [], [], set()
         return SentRequests(self.state, outcome, self._split_stop)

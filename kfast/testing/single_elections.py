@@ -118,11 +118,11 @@ def elect(
     isr = sum(1 << int(slot) for slot in slots[: len(record.isr)])
     used = state.replicas[row, : int(state.records["n_slots"][row])]
     down = sum(1 << s for s, b in enumerate(used.tolist()) if state.shutting_down[b])
-    slot, new_isr, told, unclean = kernel.choose_one(
+    slot, new_isr, recipient_mask, unclean = kernel.choose_one(
         number, assigned, assigned & ~int(state.records["removing"][row]), isr,
         int(live[0]), int(up[0]), down, unclean_enabled or strategy.allows_unclean,
     )
-    recipients = state.ids_of(row, told)
+    recipients = state.ids_of(row, recipient_mask)
     if slot < 0:
         return Election(None, recipients, False)
     marked = unclean and state.leader_recovery_supported and of_version.marks_recovery

@@ -22,7 +22,7 @@ from kfast import (
     Strategy,
 )
 from kfast.controllers.engine import ControllerMoved
-from kfast.controllers.zk.store import Answer, CallFailed
+from kfast.controllers.zk.store import CallFailed, StoreAnswer
 from tests.support.states import QUIET, assert_reads, read_state
 
 OFFLINE = """
@@ -93,18 +93,18 @@ def test_reads_creates_and_writes_are_answered_row_by_row():
     store.put_garbage("t", 0)
     store.delete("t", 1)
     answers, stored = store.read_states(rows)
-    assert answers.tolist() == [Answer.UNDECODABLE, Answer.NO_NODE, Answer.OK]
+    assert answers.tolist() == [StoreAnswer.UNDECODABLE, StoreAnswer.NO_NODE, StoreAnswer.OK]
     assert stored["version"][2] == 1
     answers = store.create_states(rows, stored)
-    assert answers.tolist() == [Answer.NODE_EXISTS, Answer.OK, Answer.NODE_EXISTS]
+    assert answers.tolist() == [StoreAnswer.NODE_EXISTS, StoreAnswer.OK, StoreAnswer.NODE_EXISTS]
     assert store.get("t", 1).version == 0
     stored["version"] = [0, 5, 1]
     answers, versions = store.update_states(rows[1:], stored[1:])
-    assert answers.tolist() == [Answer.CONFLICT, Answer.OK]
+    assert answers.tolist() == [StoreAnswer.CONFLICT, StoreAnswer.OK]
     assert versions[1] == store.get("u", 0).version == 2
     store.delete("u", 0)
     answers, _ = store.update_states(rows[2:], stored[2:])
-    assert answers.tolist() == [Answer.NO_NODE]
+    assert answers.tolist() == [StoreAnswer.NO_NODE]
 
 
 def test_the_next_version_can_be_chosen():
@@ -140,7 +140,7 @@ def test_faults_are_used_up_by_the_calls_that_contain_them():
     store.fail("read_states", "NOAUTH", [("t", 1)], times=2)
     rows = [np.array(listed, np.int32) for listed in ([0], [0, 1], [1, 2], [1])]
     seen = [store.read_states(listed)[0].tolist() for listed in rows]
-    assert seen == [[0], [0, Answer.ERROR], [Answer.ERROR, 0], [0]]
+    assert seen == [[0], [0, StoreAnswer.ERROR], [StoreAnswer.ERROR, 0], [0]]
     store.fail("read_states", "throw")
     assert store.read_states(rows[0][:0])[0].size == 0
     with pytest.raises(CallFailed):

@@ -19,8 +19,8 @@ from kfast.controllers.zk import fused_events
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.profiles import UNSUPPORTED
-from kfast.controllers.zk.reassignment import cannot_fail, complete_some
-from kfast.controllers.zk.store import Answer, CallFailed
+from kfast.controllers.zk.reassignment import cannot_fail, complete_reassigned
+from kfast.controllers.zk.store import CallFailed, StoreAnswer
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.kernels import election, isr, tables
@@ -38,13 +38,14 @@ def alter_partition(
     state, n = engine.state, _size_of(isr)
     broker_id = arguments.whole("broker_id", broker_id, -MAX_LONG, MAX_LONG)
     broker_epoch = arguments.whole("broker_epoch", broker_epoch, -MAX_LONG, MAX_LONG)
-    asked = state.check_rows(rows)
-    if n != asked.size:
-        raise ArgumentError(f"isr has {n} lists for {asked.size} partitions")
+    reported = state.check_rows(rows)
+    if n != reported.size:
+        raise ArgumentError(f"isr has {n} lists for {reported.size} partitions")
     epochs = arguments.one_or_each("leader_epoch", leader_epoch, n).astype(np.int32)
     versions = arguments.one_or_each("version", version, n).astype(np.int32)
     recoveries = arguments.one_or_each("recovery", recovery, n, 0, 1).astype(np.uint8)
-    lengths, members = _members(isr)
+    lengths = [_size_of(members) for members in isr]
+    members = arguments.broker_ids("isr", [b for members in isr for b in members])
     event = "alter_partition"
     if not engine.active:
         return engine.refused(event, "NOT_CONTROLLER")
@@ -53,17 +54,18 @@ def alter_partition(
     epoch = engine.registered_epoch(broker_id)
     if epoch is None or epoch != broker_epoch:
         return engine.refused(event, "STALE_BROKER_EPOCH")
-    masks, unknown = _masks(state, asked, lengths, members)
-    sender = np.full(asked.size, state.find_brokers([broker_id])[0], np.int32)
-    mutators.track(state, asked, sender)
+    masks, unknown = _masks(state, reported, lengths, members)
+    sender = np.full(reported.size, state.find_brokers([broker_id])[0], np.int32)
+    mutators.track(state, reported, sender)
     proposal = sender, epochs, versions, masks, recoveries
     try:
-        codes = _decide(engine, asked, *proposal, unknown)
+        codes = _decide(engine, reported, *proposal, unknown)
     except (CallFailed, ControllerMoved):
         return engine.refused(event, "UNKNOWN_SERVER_ERROR")
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
-    engine.send_update_metadata(ANNOUNCEMENT, state.registered, np.sort(asked[known]))
-    outcome = engine.attempt(event, lambda: complete_some(engine, _succeeded(asked, codes)))
+    engine.send_update_metadata(ANNOUNCEMENT, state.registered, np.sort(reported[known]))
+    done = _succeeded(reported, codes)
+    outcome = engine.attempt(event, lambda: complete_reassigned(engine, done))
     outcome.alter_codes = codes
     return outcome
 
@@ -79,13 +81,6 @@ def _size_of(isr: object) -> int:
     if text or not isinstance(isr, Sized) or (isinstance(isr, np.ndarray) and not isr.ndim):
         raise ArgumentError(f"isr is {arguments.shown(isr)}: lists of broker ids are needed")
     return len(isr)
-
-
-def _members(isr: Sequence[Sequence[int]]) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """How many members each list has, and all of them one after the other."""
-    lengths = [_size_of(members) for members in isr]
-    ids = arguments.broker_ids("isr", [b for members in isr for b in members])
-    return lengths, ids
 
 
 def _masks(
@@ -125,23 +120,18 @@ def _decide(
     proposed["flags"] = flags | np.where(recovery[accepted], schema.FLAG_RECOVERY, 0)
     if store is None:
         proposed["version"] += 1
-        _adopt(engine, rows[accepted], proposed)
+        proposed["controller_epoch"] = state.controller_epoch
+        take(engine, rows[accepted], proposed)
         return codes
     try:
         answers, _ = store.update_states(rows[accepted], proposed)
     except CallFailed:
-        answers = np.full(accepted.size, Answer.ERROR, np.uint8)
-    codes[accepted[answers == Answer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
-    failed = (answers != Answer.OK) & (answers != Answer.CONFLICT)
+        answers = np.full(accepted.size, StoreAnswer.ERROR, np.uint8)
+    codes[accepted[answers == StoreAnswer.CONFLICT]] = AlterCode.INVALID_UPDATE_VERSION
+    failed = (answers != StoreAnswer.OK) & (answers != StoreAnswer.CONFLICT)
     codes[accepted[failed]] = AlterCode.STORE_ERROR
     reload_records(engine, rows[codes == AlterCode.WRITTEN])
     return codes
-
-
-def _adopt(engine: ZkEngine, rows: Rows, written: npt.NDArray[Any]) -> None:
-    state = engine.state
-    written["controller_epoch"] = state.controller_epoch
-    take(engine, rows, written)
 
 
 def take(engine: ZkEngine, rows: Rows, records: npt.NDArray[Any]) -> None:
@@ -161,10 +151,10 @@ def reload_records(engine: ZkEngine, rows: Rows) -> None:
     if store is None or not rows.size:
         return
     answers, stored = store.read_states(rows)
-    if (answers == Answer.ERROR).any():
+    if (answers == StoreAnswer.ERROR).any():
         raise CallFailed("read_states failed")
-    found = answers == Answer.OK
-    take(engine, rows[found], stored[found])
+    readable = answers == StoreAnswer.OK
+    take(engine, rows[readable], stored[readable])
 
 
 def catch_up(engine: ZkEngine, broker_ids: Iterable[int]) -> Outcome:
@@ -204,7 +194,7 @@ def _report_each(engine: ZkEngine, hosted: Replicas) -> Outcome:
             announced.extend(leaders[at[0]] for at in senders)
             done = _succeeded(rows, codes)
             if cannot_fail(engine, done).all():
-                complete_some(engine, done)
+                complete_reassigned(engine, done)
                 return
             for at in senders:
                 _complete(engine, rows[at], codes[at], errors)
@@ -215,12 +205,12 @@ def _report_each(engine: ZkEngine, hosted: Replicas) -> Outcome:
             except (CallFailed, ControllerMoved):
                 errors.append("UNKNOWN_SERVER_ERROR")
                 continue
-            told = rows[at]
+            altered = rows[at]
             if not engine.profile.has_alter_partition:
-                told = told[codes[at] == AlterCode.WRITTEN]
-                if not told.size:
+                altered = altered[codes[at] == AlterCode.WRITTEN]
+                if not altered.size:
                     continue
-            engine.send_update_metadata(ANNOUNCEMENT, state.registered, told)
+            engine.send_update_metadata(ANNOUNCEMENT, state.registered, altered)
             announced.append(leaders[at[0]])
             _complete(engine, rows[at], codes[at], errors)
 
@@ -249,7 +239,7 @@ def _complete(
 ) -> None:
     """Finish the reassignments that one leader's request completes; an error ends its event."""
     try:
-        complete_some(engine, _succeeded(rows, codes))
+        complete_reassigned(engine, _succeeded(rows, codes))
     except EventFailed as failed:
         errors.append(failed.error)
 
@@ -280,7 +270,7 @@ def _write_isrs(
         return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
     if not engine.profile.touch_is_cached:
         # LeaderAndIsr told the leader of an epoch that the controller itself has not cached.
-        store.make_known(rows)
+        store.track_brokers(rows)
         proposed["version"] = store.versions(rows)
     written = store.write_isrs(rows, proposed)
     reload_records(engine, rows[written])
@@ -290,13 +280,13 @@ def _write_isrs(
 def on_isr_change_notification(engine: ZkEngine, rows: npt.ArrayLike) -> Outcome:
     """Leaders wrote ISRs themselves and left a notification: reload and announce."""
     state = engine.state
-    asked = np.sort(state.check_rows(rows))
+    reported = np.sort(state.check_rows(rows))
     event = "on_isr_change_notification"
     if not engine.active:
         return engine.refused(event, "NOT_CONTROLLER")
     try:
-        reload_records(engine, asked)
+        reload_records(engine, reported)
     except CallFailed:
         return engine.refused(event, "UNKNOWN_SERVER_ERROR")
-    engine.send_update_metadata(ANNOUNCEMENT, state.registered, asked)
-    return engine.attempt(event, lambda: complete_some(engine, asked))
+    engine.send_update_metadata(ANNOUNCEMENT, state.registered, reported)
+    return engine.attempt(event, lambda: complete_reassigned(engine, reported))

@@ -53,20 +53,20 @@ def on_broker_change(
 
 def on_broker_modification(engine: ZkEngine, broker_ids: Iterable[int]) -> Outcome:
     """Endpoints or features of registered brokers changed: all brokers are told."""
-    _epochs(engine.state, broker_ids, registered=True)
-    if not engine.active:
-        return engine.refused("on_broker_modification", "NOT_CONTROLLER")
-    engine.send_update_metadata("announce the brokers", engine.state.registered, EMPTY_ROWS)
-    return engine.journal.finish("on_broker_modification")
+    state = engine.state
+    _epochs(state, broker_ids, registered=True)
+    return engine.attempt("on_broker_modification", lambda: engine.send_update_metadata(
+        "announce the brokers", state.registered, EMPTY_ROWS
+    ))
 
 
-def _epochs(state: ClusterState, given: Epochs, *, registered: bool) -> dict[int, int]:
+def _epochs(state: ClusterState, brokers: Epochs, *, registered: bool) -> dict[int, int]:
     """New epochs by id, after checking that the ids are registered or not."""
-    if isinstance(given, tuple) and not given:
+    if isinstance(brokers, tuple) and not brokers:
         # The default, without a check that a small event would feel.
         return {}
     name = "broker_ids"
-    ids = arguments.broker_ids(name, given).tolist()
+    ids = arguments.broker_ids(name, brokers).tolist()
     if not ids:
         return {}
     if not registered:
@@ -82,8 +82,8 @@ def _epochs(state: ClusterState, given: Epochs, *, registered: bool) -> dict[int
             )
     if len(set(ids)) != len(ids):
         raise ArgumentError(f"{ids} names a broker twice; nothing was changed")
-    if isinstance(given, Mapping):
-        return arguments.epochs_of(name, given)
+    if isinstance(brokers, Mapping):
+        return arguments.epochs_of(name, brokers)
     epochs = [int(state.broker_epoch[row]) + 1 if row >= 0 else 0 for row in rows]
     return dict(zip(ids, epochs, strict=True))
 
@@ -104,7 +104,7 @@ def _broker_startup(engine: ZkEngine, epochs: Mapping[int, int]) -> None:
         engine.checked(engine.replica_state_machine.run(hosted, ReplicaState.ONLINE, brokers))
         engine.checked(engine.partition_state_machine.trigger_online())
     if state.n_reassigned:
-        reassignment.resume_on(engine, state.find_brokers(sorted(epochs)))
+        reassignment.resume_on_brokers(engine, state.find_brokers(sorted(epochs)))
     if state.any_queued:
         topic_deletion.resume_deletion_for(engine, np.unique(state.topic_row[hosted.rows]))
 

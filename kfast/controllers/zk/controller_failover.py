@@ -12,9 +12,9 @@ import numpy as np
 from kfast import arguments, schema
 from kfast.controllers.engine import Way
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.journal import Outcome
-from kfast.kernels import hosting
 from kfast.schema import PartitionState
 from kfast.state import ClusterState, mutators
 from kfast.state.arrays import first_slots
@@ -42,7 +42,7 @@ def on_controller_failover(
         engine.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
         _start_machines(engine)
         engine.checked(engine.partition_state_machine.trigger_online())
-        reassignment.resume(engine, requests)
+        reassignment.resume_reassignments(engine, requests)
         topic_deletion.resume_deletions(engine)
         if preferred_election is not None:
             leader_election.elect_pending(engine, preferred_election)
@@ -65,10 +65,10 @@ def _start_machines(engine: ZkEngine) -> None:
     """Steps 7 and 8 of section 6.1, as far as no partition needs a leader."""
     if engine.way_of(EVENT) is Way.FUSED:
         fused_events.start_machines(engine)
-        reassignment.mark_waiting(engine)
+        reassignment.mark_reassigned(engine)
         return
     started = engine.replica_state_machine.start(reset=True)
-    reassignment.mark_waiting(engine)
+    reassignment.mark_reassigned(engine)
     engine.checked(started)
     engine.state.index_hosting()
     engine.partition_state_machine.initialize()
@@ -112,9 +112,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
         mutators.note_queued(state)
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
-    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, up)
-    dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
+    dead = (first_slots(state.records["n_replicas"]) & ~live_slots(state, rows)) != 0
     moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])
     flags[halted[queued[halted]]] |= schema.TOPIC_INELIGIBLE

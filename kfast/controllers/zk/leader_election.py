@@ -17,12 +17,12 @@ from kfast import schema
 from kfast.arguments import check_topics, number, partition_keys
 from kfast.controllers.engine import ControllerMoved, EventFailed, Way
 from kfast.controllers.zk import fused_events
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.profiles import UNSUPPORTED, Profile
 from kfast.controllers.zk.store_machines import Result
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
-from kfast.kernels import hosting
 from kfast.schema import (
     IMBALANCE,
     PREFERRED_LEADERS,
@@ -55,7 +55,7 @@ def elect_leaders(
     if trigger not in TRIGGERS[:2]:
         raise ArgumentError(f"trigger {trigger!r} is unknown; allowed: {', '.join(TRIGGERS[:2])}")
     state = engine.state
-    rows, unknown = _asked(state, partitions)
+    rows, unknown = _rows_of(state, partitions)
     if not engine.active:
         return engine.refused("elect_leaders", "NOT_CONTROLLER")
     older = not engine.profile.has_admin_elections
@@ -64,9 +64,9 @@ def elect_leaders(
     errors = _filter(state, rows, type, engine.profile)
     if errors is None or (without_leadership and engine.profile.filters_elections):
         return engine.refused("elect_leaders", "NoSuchElement")
-    wanted = rows[errors == ""]
+    filtered = rows[errors == ""]
     try:
-        result = elect(engine, wanted, type, trigger)
+        result = elect(engine, filtered, type, trigger)
     except ControllerMoved:
         return engine.resigned("elect_leaders")
     outcome = engine.journal.finish("elect_leaders")
@@ -103,7 +103,7 @@ def elect_pending(engine: ZkEngine, partitions: Sequence[tuple[str, int]]) -> No
     elect(engine, rows[~_queued(state, rows)], "preferred", "ZkTriggered")
 
 
-def _asked(
+def _rows_of(
     state: ClusterState, partitions: Partitions | None
 ) -> tuple[Rows, list[tuple[str, int]]]:
     """Ascending rows, and the names that are unknown."""
@@ -155,7 +155,7 @@ def count_without_leadership(state: ClusterState) -> int:
 
     Where there is one, an election of all partitions fails as a whole (`elect_leaders`).
     """
-    rows, _ = _asked(state, None)
+    rows, _ = _rows_of(state, None)
     rows = rows[~_queued(state, rows)]
     flags = state.records["flags"][rows]
     return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))
@@ -170,20 +170,21 @@ def _replies(
     state: ClusterState, rows: Rows, errors: npt.NDArray[np.object_], result: Result,
     type: str, unknown: list[tuple[str, int]],
 ) -> pa.Table:
-    kept = np.ones(rows.size, np.bool_)
+    replied = np.ones(rows.size, np.bool_)
     leaders = np.full(rows.size, schema.NO_LEADER, np.int32)
-    asked = np.flatnonzero(errors == "")
+    filtered = np.flatnonzero(errors == "")
     elected = result.codes == Code.ELECTED
     store = np.isin(result.codes, (Code.STORE_ERROR, Code.UNDECODABLE))
-    said = errors.copy()
-    said[asked] = np.where(elected, "", np.where(store, "UNKNOWN_SERVER_ERROR", _UNAVAILABLE[type]))
-    said[asked[result.codes == Code.MOVED]] = "ELECTION_NOT_NEEDED"
-    kept[asked] = result.in_result
-    leaders[asked[elected]] = broker_ids(state, state.records["leader"][rows[asked[elected]]])
-    none = said[kept] != ""
+    failure = np.where(store, "UNKNOWN_SERVER_ERROR", _UNAVAILABLE[type])
+    errors[filtered] = np.where(elected, "", failure)
+    errors[filtered[result.codes == Code.MOVED]] = "ELECTION_NOT_NEEDED"
+    replied[filtered] = result.in_result
+    winners = filtered[elected]
+    leaders[winners] = broker_ids(state, state.records["leader"][rows[winners]])
+    none = errors[replied] != ""
     table = REPLIES.table({
-        **row_keys(state, rows[kept]), "leader": pa.array(leaders[kept], mask=none),
-        "error": pa.array(said[kept], pa.string(), mask=~none),
+        **row_keys(state, rows[replied]), "leader": pa.array(leaders[replied], mask=none),
+        "error": pa.array(errors[replied], pa.string(), mask=~none),
     })
     absent = [
         {"topic": t, "partition": p, "error": "UNKNOWN_TOPIC_OR_PARTITION"} for t, p in unknown
@@ -277,8 +278,7 @@ def _candidates(engine: ZkEngine, rows: Rows) -> Rows:
     Older versions do not ask for the ISR (section 8.1).
     """
     state, profile = engine.state, engine.profile
-    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, up)
+    live = live_slots(state, rows)
     if profile.rebalances_in_isr:
         live &= state.records["isr"][rows]
     ready = (live & np.uint64(1)) != 0
@@ -295,8 +295,6 @@ def enable_unclean_leader_election(
         topics = check_topics("topics", topics)
         state.find_topics(topics)
     state.set_unclean_leader_election(True, topics)
-    if not engine.active:
-        return engine.refused("enable_unclean_leader_election", "NOT_CONTROLLER")
     machine = engine.partition_state_machine
 
     def steps() -> None:

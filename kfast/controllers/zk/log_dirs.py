@@ -6,7 +6,7 @@ Source: docs/controller.md, section 6.9; Kafka 3.9, `KafkaController.onBrokerLog
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,60 +24,46 @@ from kfast.state.records import Rows
 def on_broker_log_dir_failure(engine: ZkEngine, broker_ids: Iterable[int]) -> Outcome:
     """Log directories failed on these brokers: they are probed (section 6.9, step 1)."""
     hosted = engine.state.replicas_on_brokers(broker_ids)
-    event = "on_broker_log_dir_failure"
-    error = _refusal(engine)
-    if error is not None:
-        return engine.refused(event, error)
-    return engine.attempt(event, lambda: _probe(engine, hosted))
+    return _attempt(engine, "on_broker_log_dir_failure", lambda: _probe(engine, hosted))
 
 
 def on_leader_and_isr_response(
-    engine: ZkEngine, broker_id: int, offline: npt.ArrayLike = (),
-    online: npt.ArrayLike = (),
+    engine: ZkEngine, broker_id: int, offline: npt.ArrayLike = (), online: npt.ArrayLike = ()
 ) -> Outcome:
     """A broker answered LeaderAndIsr: which partitions' directories are offline."""
     state, event = engine.state, "on_leader_and_isr_response"
     broker_id = whole("broker_id", broker_id, 0, MAX_BROKER_ID)
     bad, good = state.check_rows(offline), state.check_rows(online)
-    error = _refusal(engine)
-    if error is not None:
-        return engine.refused(event, error)
-    return engine.attempt(event, lambda: _take_answer(engine, broker_id, bad, good))
+    return _attempt(engine, event, lambda: _process_response(engine, broker_id, bad, good))
 
 
 def on_log_dir_failure(engine: ZkEngine, broker_id: int, rows: npt.ArrayLike) -> Outcome:
     """A log directory with these partitions failed on a broker: probe, answer, and all."""
-    state, event = engine.state, "on_log_dir_failure"
+    state = engine.state
     broker_id = whole("broker_id", broker_id, 0, MAX_BROKER_ID)
     failed = state.check_rows(rows)
     hosted = state.replicas_on_brokers([broker_id])
-    error = _refusal(engine)
-    if error is not None:
-        return engine.refused(event, error)
     well = hosted.rows[~np.isin(hosted.rows, failed)]
 
     def steps() -> None:
         _probe(engine, hosted)
-        _take_answer(engine, broker_id, failed, well)
+        _process_response(engine, broker_id, failed, well)
 
+    return _attempt(engine, "on_log_dir_failure", steps)
+
+
+def _attempt(engine: ZkEngine, event: str, steps: Callable[[], None]) -> Outcome:
+    """Take the steps of an event, unless the version knows nothing of it (section 8.1)."""
+    if engine.active and not engine.profile.has_log_dirs:
+        return engine.refused(event, UNSUPPORTED)
     return engine.attempt(event, steps)
-
-
-def _refusal(engine: ZkEngine) -> str | None:
-    """Why an event of this file is refused: nobody to handle it, or a version without it.
-
-    Source: section 8.1.
-    """
-    if not engine.active:
-        return "NOT_CONTROLLER"
-    return None if engine.profile.has_log_dirs else UNSUPPORTED
 
 
 def _probe(engine: ZkEngine, hosted: Replicas) -> None:
     engine.checked(engine.replica_state_machine.run(hosted, ReplicaState.ONLINE))
 
 
-def _take_answer(engine: ZkEngine, broker_id: int, bad: Rows, good: Rows) -> None:
+def _process_response(engine: ZkEngine, broker_id: int, bad: Rows, good: Rows) -> None:
     newly = np.sort(note_offline_dirs(engine.state, broker_id, bad, good))
     if newly.size:
         replicas_become_offline(engine, slots_on(engine.state, broker_id, newly))
@@ -95,11 +81,8 @@ def note_offline_dirs(state: ClusterState, broker_id: int, bad: Rows, good: Rows
 
     Source: section 6.9, step 2.
     """
-    known = [row for row in good.tolist() if not _is_dir_offline(state, broker_id, row)]
-    recovered = np.setdiff1d(good, np.asarray(known, np.int32)).astype(np.int32)
-    newly = np.asarray(
-        [row for row in bad.tolist() if not _is_dir_offline(state, broker_id, row)], np.int32
-    )
+    recovered = np.sort(good[_are_dirs_offline(state, broker_id, good)])
+    newly = bad[~_are_dirs_offline(state, broker_id, bad)]
     if recovered.size:
         state.set_offline_dir(broker_id, recovered, offline=False)
     if newly.size:
@@ -107,5 +90,8 @@ def note_offline_dirs(state: ClusterState, broker_id: int, bad: Rows, good: Rows
     return newly
 
 
-def _is_dir_offline(state: ClusterState, broker_id: int, row: int) -> bool:
-    return broker_id in state.ids_of(row, int(state.records["offline_dir"][row]))
+def _are_dirs_offline(
+    state: ClusterState, broker_id: int, rows: Rows
+) -> npt.NDArray[np.bool_]:
+    masks = zip(rows.tolist(), state.records["offline_dir"][rows].tolist(), strict=True)
+    return np.array([broker_id in state.ids_of(row, mask) for row, mask in masks], np.bool_)

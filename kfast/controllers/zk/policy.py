@@ -118,10 +118,10 @@ class Policy:
     It pickles as its function, so that another process compiles it anew.
     """
 
-    def __init__(self, rule: Rule, wanted: tuple[str, ...], callback: Any) -> None:
+    def __init__(self, rule: Rule, parameters: tuple[str, ...], callback: Any) -> None:
         self.rule = rule
         self.name: str = getattr(rule, "__name__", repr(rule))
-        self.wanted = wanted
+        self.parameters = parameters
         self.address: int = callback.address
         self._callback = callback
 
@@ -159,15 +159,15 @@ def compile_rule(rule: Rule | Policy) -> Policy:
     function = getattr(rule, "py_func", rule)
     if not isinstance(function, types.FunctionType):
         raise PolicyError(f"policy {rule!r} is not a Python function; only one can be compiled")
-    wanted = _wanted(function)
+    parameters = _parameters(function)
     key = _key(function, ())
-    found = _compiled.get(key)
-    if found is None:
-        found = Policy(function, wanted, _callback(function, wanted))
+    policy = _compiled.get(key)
+    if policy is None:
+        policy = Policy(function, parameters, _callback(function, parameters))
         while len(_compiled) >= MOST_COMPILED:
             del _compiled[next(iter(_compiled))]
-        _compiled[key] = found
-    return found
+        _compiled[key] = policy
+    return policy
 
 
 def number_racks(state: ClusterState) -> dict[str, int]:
@@ -183,7 +183,7 @@ def racks_of(state: ClusterState) -> npt.NDArray[np.int32]:
     return np.array(numbers_of, np.int32)
 
 
-def _wanted(function: types.FunctionType) -> tuple[str, ...]:
+def _parameters(function: types.FunctionType) -> tuple[str, ...]:
     parameters = inspect.signature(function).parameters
     for name, parameter in parameters.items():
         plain = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
@@ -195,7 +195,7 @@ def _wanted(function: types.FunctionType) -> tuple[str, ...]:
     return tuple(parameters)
 
 
-def _callback(function: types.FunctionType, wanted: tuple[str, ...]) -> Any:
+def _callback(function: types.FunctionType, parameters: tuple[str, ...]) -> Any:
     """Compile a function to what the kernels call."""
     require_extra("numba", f"policy {function.__name__}")
     numba: Any = importlib.import_module("numba")
@@ -204,7 +204,7 @@ def _callback(function: types.FunctionType, wanted: tuple[str, ...]) -> Any:
     # Without bounds checks a wrong index would read, or write, anywhere.
     compiled = numba.njit(function, boundscheck=True, nogil=True)
     text = CALLBACK.format(
-        arguments=", ".join(VISIBLE[name] for name in wanted), everything=Exception.__name__
+        arguments=", ".join(VISIBLE[name] for name in parameters), everything=Exception.__name__
     )
     names = {
         "rule": compiled, "carray": numba.carray, "int64": numba.int64, "raised": policies.raised(),

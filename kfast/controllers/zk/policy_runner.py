@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.policy import Policy, Rule, compile_rule, racks_of
 from kfast.controllers.zk.profiles import Profile, previous_mask
 from kfast.controllers.zk.store import Store
 from kfast.errors import PolicyError
 from kfast.journal import Journal
-from kfast.kernels import hosting, policies
+from kfast.kernels import policies
 from kfast.schema import PartitionState
 from kfast.state import ClusterState
 from kfast.state.records import Rows
@@ -91,7 +92,7 @@ class PolicyRunner:
             yield
             return
         backup = StateBackup(self.state, store, rows_change=rows_change)
-        if "led" in self.policy.wanted:
+        if "led" in self.policy.parameters:
             self._led, self._led_by = self._count(threads), self.state.broker_id
         try:
             yield
@@ -139,11 +140,11 @@ class PolicyRunner:
         decided = np.empty(rows.size, np.int8)
         failures = np.zeros((threads, 3), np.int64)
         asked_of = state.records if records is None else records
-        wanted = self.policy.wanted
+        parameters = self.policy.parameters
         policies.decide(
             state.columns, records, unreadable, rows, self.policy.address,
-            self._rack_numbers() if "racks" in wanted else NO_RACKS,
-            self._leaders(threads) if "led" in wanted else NO_COUNTS, int(occasion), strategy,
+            self._rack_numbers() if "racks" in parameters else NO_RACKS,
+            self._leaders(threads) if "led" in parameters else NO_COUNTS, int(occasion), strategy,
             broker, state.controller_epoch,
             previous_mask(profile.partition_previous[PartitionState.OFFLINE]),
             previous_mask(profile.partition_previous[PartitionState.ONLINE]), decided, failures,
@@ -185,8 +186,7 @@ class PolicyRunner:
         assert policy is not None
         topic = state.topic[int(state.topic_row[row])].as_py()
         where = f"policy {policy.name} on {topic}-{state.partition[row]} (row {row})"
-        at, live = np.asarray([row], np.int32), np.empty(1, np.uint64)
-        hosting.live_slots(state.columns, at, live, np.empty(1, np.uint64))
+        live = live_slots(state, np.asarray([row], np.int32))
         n_replicas, n_slots = int(record["n_replicas"]), int(record["n_slots"])
         brokers = state.replicas[row, :n_slots].astype(np.int32)
         if answer == policies.raised():
@@ -196,33 +196,33 @@ class PolicyRunner:
                 "candidates": candidates, "isr": int(record["isr"]), "live": int(live[0]),
                 "brokers": brokers,
             }
-            if "racks" in policy.wanted:
+            if "racks" in policy.parameters:
                 values["racks"] = self._rack_numbers()[brokers]
-            if "led" in policy.wanted:
+            if "led" in policy.parameters:
                 values["led"] = self._leaders(threads)[brokers]
-            _ask_plainly(policy, where, values)
+            _call_uncompiled(policy, where, values)
             raise PolicyError(f"{where} raised an error when compiled; nothing was changed")
         allowed = [s for s in range(n_slots) if (candidates >> s) & 1]
         if not 0 <= answer < n_replicas:
-            found = "is out of range"
+            reason = "is out of range"
         elif not (int(live[0]) >> answer) & 1:
-            found = f"(broker {state.broker_id[brokers[answer]]}) is not live"
+            reason = f"(broker {state.broker_id[brokers[answer]]}) is not live"
         else:
-            found = f"(broker {state.broker_id[brokers[answer]]}) may not be elected"
+            reason = f"(broker {state.broker_id[brokers[answer]]}) may not be elected"
         raise PolicyError(
-            f"{where} returned {answer}: the slot {found}; allowed: {allowed}, or -1 for nobody; "
+            f"{where} returned {answer}: the slot {reason}; allowed: {allowed}, or -1 for nobody; "
             "nothing was changed"
         )
 
 
-def _ask_plainly(policy: Policy, where: str, values: dict[str, Any]) -> None:
+def _call_uncompiled(policy: Policy, where: str, values: dict[str, Any]) -> None:
     """Ask the function itself, so that its own error is known."""
     try:
-        policy.rule(*[values[name] for name in policy.wanted])
+        policy.rule(*[values[name] for name in policy.parameters])
     except Exception as error:
         # A user's function may raise anything; whatever it is, it is told and kept as the cause.
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise PolicyError(f"{where} raised {said}; nothing was changed") from error
+        raised = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise PolicyError(f"{where} raised {raised}; nothing was changed") from error
 
 
 class StateBackup:

@@ -66,11 +66,6 @@ def previous_mask(previous: frozenset[P] | frozenset[R]) -> int:
     return mask
 
 
-def valid_transitions(previous: Mapping[IntEnum, frozenset[IntEnum]]) -> set[tuple[str, str]]:
-    """The legal cells of a matrix as (from, to) names of states."""
-    return {(f.name, to.name) for to, sources in previous.items() for f in sources}
-
-
 class WithoutLeadership(IntEnum):
     """What becomes of a replica that goes Offline while its partition has no cached leadership."""
 

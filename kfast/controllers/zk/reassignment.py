@@ -32,10 +32,11 @@ from kfast.arguments import ASSIGNMENTS, assignments_in, assignments_of, partiti
 from kfast.controllers.engine import EventFailed
 from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.broker_groups import GroupOrder, exceeds_small_map
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.profiles import UNSUPPORTED
-from kfast.controllers.zk.store import Answer, CallFailed, Store
-from kfast.controllers.zk.store_machines import StoreSession
+from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer
+from kfast.controllers.zk.store_machines import StoreSession, copy_leadership
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.journal.effects import Effects
@@ -102,14 +103,14 @@ Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.T
 """Where partitions are to go, by (topic, partition); None cancels. Or a table of the same."""
 
 Codes = npt.NDArray[np.uint8]
-NOTHING_ASKED = ASSIGNMENTS.empty_table()
+NO_REASSIGNMENTS = ASSIGNMENTS.empty_table()
 """What the start of most clusters finds in the reassignment node: making it anew takes longer than
 all the rest of the start of a small one."""
 
 
 @dataclass(frozen=True)
 class Requests:
-    """Reassignments that are asked for: a row (-1: unknown), a list and whether to cancel each."""
+    """Requested reassignments: a row (-1: unknown), a list and whether to cancel each."""
 
     rows: Rows
     targets: Targets
@@ -119,51 +120,47 @@ class Requests:
 # --- events ----------------------------------------------------------------------------------
 
 
-def alter_partition_reassignments(
-    engine: ZkEngine, reassignments: Reassignments
-) -> Outcome:
+def alter_partition_reassignments(engine: ZkEngine, reassignments: Reassignments) -> Outcome:
     """Start, change or cancel reassignments (section 6.7, API call)."""
     state, event = engine.state, "alter_partition_reassignments"
-    asked = parse(state, reassignments)
+    requests = parse(state, reassignments)
     if not engine.active:
         return engine.refused(event, "NOT_CONTROLLER")
     if not engine.profile.cancels_reassignments:
         return engine.refused(event, UNSUPPORTED)
-    codes = np.zeros(asked.rows.size, np.uint8)
-    codes[asked.cancel & ~_being_reassigned(state, asked.rows)] = (
+    codes = np.zeros(requests.rows.size, np.uint8)
+    codes[requests.cancel & ~_being_reassigned(state, requests.rows)] = (
         ReassignmentCode.NO_REASSIGNMENT_IN_PROGRESS
     )
     valid, alive = np.empty(codes.size, np.uint8), np.empty(codes.size, np.uint8)
-    reassign.check_lists(asked.targets.offsets, asked.targets.broker_ids, valid)
+    reassign.check_lists(requests.targets.offsets, requests.targets.broker_ids, valid)
     reassign.check_added(
-        state.columns, asked.rows, asked.targets.offsets,
-        state.broker_rows(asked.targets.broker_ids), alive,
+        state.columns, requests.rows, requests.targets.offsets,
+        state.broker_rows(requests.targets.broker_ids), alive,
     )
     if not engine.profile.checks_added_replicas:
         alive[:] = 1
-    wrong = ~asked.cancel & ((valid & alive) == 0)
+    wrong = ~requests.cancel & ((valid & alive) == 0)
     codes[wrong] = ReassignmentCode.INVALID_REPLICA_ASSIGNMENT
-    return _started(engine, event, asked, codes)
+    return _trigger(engine, event, requests, codes)
 
 
 def reassign_partitions(engine: ZkEngine, reassignments: Reassignments) -> Outcome:
     """The legacy reassignment node was created (section 6.7); no list is checked."""
-    asked = parse(engine.state, reassignments, node=True)
+    requests = parse(engine.state, reassignments, node=True)
     event = "reassign_partitions"
     if not engine.active:
         return engine.refused(event, "NOT_CONTROLLER")
     if not engine.profile.cancels_reassignments and engine.state.n_reassigned:
         return engine.refused(event, "REASSIGNMENT_IN_PROGRESS")
-    return _started(engine, event, asked, np.zeros(asked.rows.size, np.uint8))
+    return _trigger(engine, event, requests, np.zeros(requests.rows.size, np.uint8))
 
 
 def on_partition_reassignment(engine: ZkEngine, rows: npt.ArrayLike) -> Outcome:
     """Go on with the reassignments of some rows, to the assignments they have (section 6.7)."""
-    asked = np.sort(engine.state.check_rows(rows))
+    ordered = np.sort(engine.state.check_rows(rows))
     event = "on_partition_reassignment"
-    if not engine.active:
-        return engine.refused(event, "NOT_CONTROLLER")
-    return engine.attempt(event, lambda: go_on(engine, asked))
+    return engine.attempt(event, lambda: continue_reassignments(engine, ordered))
 
 
 def list_partition_reassignments(
@@ -192,57 +189,65 @@ def list_partition_reassignments(
 # --- when they go on ---------------------------------------------------------------------------
 
 
-def go_on(engine: ZkEngine, rows: Rows) -> None:
+def continue_reassignments(engine: ZkEngine, rows: Rows) -> None:
     """Go on with the reassignments of some ascending rows; the first error ends the event."""
     if not engine.profile.cancels_reassignments:
         for row in rows.tolist():
             _reassign_legacy(engine, row)
     elif rows.size:
-        for error in start_or_go_on(engine, rows, end_at_error=True).values():
+        for error in start_or_continue(engine, rows, end_at_error=True).values():
             raise EventFailed(error)
 
 
 def load_node(engine: ZkEngine, node: Requests) -> None:
     """Step 4 of section 6.1: before 2.4 the node alone says what is being reassigned."""
     if not engine.profile.cancels_reassignments:
-        _load_targets(engine.state, node.rows, node.targets.lists())
+        for row, targets in zip(node.rows.tolist(), node.targets.lists(), strict=True):
+            if row >= 0:
+                engine.state.reassignment_targets[row] = tuple(targets)
 
 
-def mark_waiting(engine: ZkEngine) -> None:
+def mark_reassigned(engine: ZkEngine) -> None:
     """Mark what the node says is being reassigned, as a new controller's context has it."""
     if not engine.profile.cancels_reassignments:
-        _mark_targets(engine.state)
+        for row, targets in list(engine.state.reassignment_targets.items()):
+            _set_target(engine.state, row, targets)
 
 
-def resume(engine: ZkEngine, node: Requests) -> None:
+def resume_reassignments(engine: ZkEngine, node: Requests) -> None:
     """Step 9 of section 6.1: the legacy node, then all others that are under way."""
     state = engine.state
     if not engine.profile.cancels_reassignments:
-        _resume_legacy(engine)
+        waiting = state.reassignment_targets
+        rows = np.asarray(sorted(waiting), np.int32)
+        targets = [waiting[row] for row in rows.tolist()]
+        _start_legacy(engine, rows, targets, np.zeros(rows.size, np.uint8))
         return
-    codes = _start(engine, node, np.zeros(node.rows.size, np.uint8))
+    codes = np.zeros(node.rows.size, np.uint8)
+    maybe_trigger_partition_reassignment(engine, node, codes)
     if state.n_reassigned:
         flagged = np.flatnonzero(state.records["flags"] & schema.FLAG_BEING_REASSIGNED)
         handled = node.rows[codes == ReassignmentCode.STARTED]
-        go_on(engine, np.setdiff1d(flagged, handled).astype(np.int32))
+        continue_reassignments(engine, np.setdiff1d(flagged, handled).astype(np.int32))
 
 
-def resume_on(engine: ZkEngine, brokers: Rows) -> None:
+def resume_on_brokers(engine: ZkEngine, brokers: Rows) -> None:
     """Step 6 of a broker's startup: reassignments with a target on these broker rows."""
     state = engine.state
     if not engine.profile.cancels_reassignments:
         ids = set(state.broker_id[brokers].tolist())
         waiting = sorted(state.reassignment_targets.items())
-        go_on(engine, np.asarray([row for row, to in waiting if ids & {*to}], np.int32))
+        rows = np.asarray([row for row, targets in waiting if ids & {*targets}], np.int32)
+        continue_reassignments(engine, rows)
         return
     hosted = state.replicas_on(brokers)
     records = state.records.take(hosted.rows)
     target = hosted.slots & ~records["removing"].astype(np.uint64)
     moving = (records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
-    go_on(engine, hosted.rows[moving & (target != 0)])
+    continue_reassignments(engine, hosted.rows[moving & (target != 0)])
 
 
-def complete_some(engine: ZkEngine, rows: Rows) -> None:
+def complete_reassigned(engine: ZkEngine, rows: Rows) -> None:
     """After an ISR change: finish the reassignments of those rows whose ISR has all targets."""
     state = engine.state
     if not state.n_reassigned:
@@ -256,18 +261,18 @@ def complete_some(engine: ZkEngine, rows: Rows) -> None:
                 _reassign_legacy(engine, row)
         return
     if engine.store is None:
-        go_on(engine, moving[is_complete(engine, moving)])
+        continue_reassignments(engine, moving[is_complete(engine, moving)])
         return
-    for row in moving:
-        one = np.asarray([row], np.int32)
-        go_on(engine, one[is_complete(engine, one)])
+    for at in range(moving.size):
+        row = moving[at : at + 1]
+        continue_reassignments(engine, row[is_complete(engine, row)])
 
 
 # --- checks ------------------------------------------------------------------------------------
 
 
 def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
-    """Rows and lists of what is asked; `node` allows no cancelling and no empty list."""
+    """Rows and lists of reassignments; `node` allows no cancelling and no empty list."""
     table = as_table(reassignments)
     if not table.num_rows:
         targets = Targets(np.zeros(1, np.int32), EMPTY_ROWS)
@@ -294,20 +299,21 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
             "the reassignment node has a list that is null, empty or names a negative broker id; "
             "nothing was changed"
         )
-    asked = Requests(rows, Targets(offsets, broker_ids), cancel)
-    _check_room(state, asked)
-    return asked
+    requests = Requests(rows, Targets(offsets, broker_ids), cancel)
+    _check_slots(state, requests)
+    return requests
 
 
-def _check_room(state: ClusterState, asked: Requests) -> None:
+def _check_slots(state: ClusterState, requests: Requests) -> None:
     """Raise where a partition would name more brokers than a mask has bits."""
-    lengths = np.diff(asked.targets.offsets)
+    targets = requests.targets
+    lengths = np.diff(targets.offsets)
     used = np.zeros(lengths.size, np.int64)
-    movable = _is_movable(state, asked.rows)
-    used[movable] = state.records["n_slots"][asked.rows[movable]]
+    movable = _is_movable(state, requests.rows)
+    used[movable] = state.records["n_slots"][requests.rows[movable]]
     for at in np.flatnonzero(movable & (used + lengths > schema.MAX_SLOTS)).tolist():
-        row = int(asked.rows[at])
-        part = asked.targets.broker_ids[asked.targets.offsets[at] : asked.targets.offsets[at + 1]]
+        row = int(requests.rows[at])
+        part = targets.broker_ids[targets.offsets[at] : targets.offsets[at + 1]]
         tracked = state.broker_id[state.replicas[row, : used[at]].astype(np.int64)]
         n = np.union1d(part, tracked).size
         if n > schema.MAX_SLOTS:
@@ -335,7 +341,7 @@ def as_table(reassignments: Reassignments) -> pa.Table:
             "ids or None is needed, or a table; nothing was changed"
         )
     if not reassignments:
-        return NOTHING_ASKED
+        return NO_REASSIGNMENTS
     return assignments_of("reassignments", list(reassignments), reassignments.values())
 
 
@@ -351,31 +357,33 @@ def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
 # --- starting ----------------------------------------------------------------------------------
 
 
-def _started(engine: ZkEngine, event: str, asked: Requests, codes: Codes) -> Outcome:
-    found: list[Codes] = []
-    outcome = engine.attempt(event, lambda: found.append(_start(engine, asked, codes)))
-    outcome.reassignment_codes = found[0] if found else codes
+def _trigger(engine: ZkEngine, event: str, requests: Requests, codes: Codes) -> Outcome:
+    outcome = engine.attempt(
+        event, lambda: maybe_trigger_partition_reassignment(engine, requests, codes)
+    )
+    outcome.reassignment_codes = codes
     return outcome
 
 
-def _start(engine: ZkEngine, asked: Requests, codes: Codes) -> Codes:
-    """`maybeTriggerPartitionReassignment`: start those without an error, in row order."""
+def maybe_trigger_partition_reassignment(
+    engine: ZkEngine, requests: Requests, codes: Codes
+) -> None:
+    """Start those without an error, in row order; `codes` says what became of each."""
     state = engine.state
     if not engine.profile.cancels_reassignments:
-        _start_legacy(engine, asked.rows, asked.targets.lists(), codes)
-        return codes
+        _start_legacy(engine, requests.rows, requests.targets.lists(), codes)
+        return
     accepted = codes == ReassignmentCode.STARTED
-    assigned = _is_movable(state, asked.rows)
+    assigned = _is_movable(state, requests.rows)
     codes[accepted & ~assigned] = ReassignmentCode.UNKNOWN_TOPIC_OR_PARTITION
     some = np.flatnonzero(accepted & assigned)
-    some = some[np.argsort(asked.rows[some], kind="stable")]
+    some = some[np.argsort(requests.rows[some], kind="stable")]
     if some.size:
-        rows = asked.rows[some]
-        targets = _with_origins(state, rows, asked.cancel[some], asked.targets.of(some))
-        failures = start_or_go_on(engine, rows, targets)
+        rows = requests.rows[some]
+        targets = _with_origins(state, rows, requests.cancel[some], requests.targets.of(some))
+        failures = start_or_continue(engine, rows, targets)
         failed = np.searchsorted(rows, sorted(failures))
         codes[some[failed]] = ReassignmentCode.UNKNOWN_SERVER_ERROR
-    return codes
 
 
 def _with_origins(
@@ -387,16 +395,15 @@ def _with_origins(
     records = state.records.take(rows)
     origin = first_slots(records["n_replicas"]) & ~records["adding"].astype(np.uint64)
     back = id_lists(state, rows, np.where(cancel, origin, 0))
-    given = zip(back.to_pylist(), cancel.tolist(), targets.lists(), strict=True)
-    return Targets.from_lists([home if cancelled else wanted for home, cancelled, wanted in given])
+    pairs = zip(back.to_pylist(), cancel.tolist(), targets.lists(), strict=True)
+    return Targets.from_lists([home if cancelled else to for home, cancelled, to in pairs])
 
 
 # --- phases ---------------------------------------------------------------------------------------
 
 
-def start_or_go_on(
-    engine: ZkEngine, rows: Rows, targets: Targets | None = None, *,
-    end_at_error: bool = False,
+def start_or_continue(
+    engine: ZkEngine, rows: Rows, targets: Targets | None = None, *, end_at_error: bool = False,
 ) -> dict[int, str]:
     """`onPartitionReassignment` of section 6.7 for some ascending rows.
 
@@ -409,12 +416,12 @@ def start_or_go_on(
     together = np.flatnonzero(safe)
     if together.size:
         with engine.journal.batch_for_each_partition():
-            _reassign(engine, rows[together], targets and targets.of(together))
+            _start_or_complete(engine, rows[together], targets and targets.of(together))
     failures: dict[int, str] = {}
     for at in np.flatnonzero(~safe):
-        one = np.asarray([at])
+        place = np.asarray([at])
         try:
-            _reassign(engine, rows[one], targets and targets.of(one))
+            _start_or_complete(engine, rows[place], targets and targets.of(place))
         except EventFailed as failed:
             failures[int(rows[at])] = failed.error
             if end_at_error:
@@ -430,32 +437,34 @@ def cannot_fail(engine: ZkEngine, rows: Rows) -> Mask:
     safe = np.zeros(rows.size, np.uint8)
     if engine.store is None:
         reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
-    found: Mask = safe != 0
-    return found
+    return safe.view(np.bool_)
 
 
-def _reassign(engine: ZkEngine, rows: Rows, targets: Targets | None) -> None:
+def _start_or_complete(engine: ZkEngine, rows: Rows, targets: Targets | None) -> None:
     state = engine.state
     state.forget_survey()
     if state.any_queued:
         state.mark_topics_ineligible(np.unique(state.topic_row[rows]))
     if targets is not None:
-        _update_assignments(engine, rows, targets)
+        _update_current_reassignments(engine, rows, targets)
     flags = state.records["flags"]
     state.n_reassigned += int(np.count_nonzero((flags[rows] & schema.FLAG_BEING_REASSIGNED) == 0))
     flags[rows] |= schema.FLAG_BEING_REASSIGNED
     done = is_complete(engine, rows)
     if not done.all():
-        _begin(engine, rows[~done])
+        _start_new_replicas(engine, rows[~done])
     if done.any():
-        _complete(engine, rows[done])
+        _replace_replicas(engine, rows[done])
 
 
-def _update_assignments(engine: ZkEngine, rows: Rows, targets: Targets) -> None:
+def _update_current_reassignments(engine: ZkEngine, rows: Rows, targets: Targets) -> None:
     """Phase U: the assignments with which reassignments begin; who falls out is stopped."""
     state = engine.state
     if engine.store is not None or state.unwritten_assignments:
-        _write_changed(engine, rows, targets)
+        for row, to in zip(rows.tolist(), targets.lists(), strict=True):
+            current = state.assignment(row)
+            if current.reassign_to(to) != current:
+                write_assignment(engine, row)
     brokers = mutators.add_brokers(state, targets.broker_ids)
     owner = np.repeat(rows, np.diff(targets.offsets)).astype(np.int32)
     mutators.track(state, owner, brokers)
@@ -463,16 +472,7 @@ def _update_assignments(engine: ZkEngine, rows: Rows, targets: Targets) -> None:
     reassign.start_reassignments(state.columns, rows, targets.offsets, brokers, dropped, tally)
     forget_orders(state, rows)
     engine.journal.take_counters(tally)
-    stop_removed(engine, "U", rows, dropped)
-
-
-def _write_changed(engine: ZkEngine, rows: Rows, targets: Targets) -> None:
-    """Write the new assignments that differ from the cached ones."""
-    state = engine.state
-    for row, wanted in zip(rows.tolist(), targets.lists(), strict=True):
-        current = state.assignment(row)
-        if current.reassign_to(wanted) != current:
-            write_assignment(engine, row)
+    stop_removed_replicas(engine, "U", rows, dropped)
 
 
 def is_complete(engine: ZkEngine, rows: Rows) -> Mask:
@@ -486,28 +486,27 @@ def is_complete(engine: ZkEngine, rows: Rows) -> Mask:
         if moving.any():
             known[moving], isr[moving] = read_records(engine, rows[moving])
     reassign.check_complete(state.columns, rows, known, isr, complete)
-    found: Mask = complete != 0
-    return found
+    return complete.view(np.bool_)
 
 
-def _begin(engine: ZkEngine, rows: Rows) -> None:
+def _start_new_replicas(engine: ZkEngine, rows: Rows) -> None:
     """Phase A: bump the epoch, and start the replicas that are added, one call each."""
     state = engine.state
-    touch(engine, "A1", rows)
+    update_leader_epochs(engine, "A1", rows)
     left = state.records["adding"][rows].astype(np.uint64)
     while left.any():
         first = left & (~left + np.uint64(1))
         some = first != 0
-        move(engine, "A2", ReplicaState.NEW, rows[some], first[some])
+        move_replicas(engine, "A2", ReplicaState.NEW, rows[some], first[some])
         left &= ~first
 
 
-def _complete(engine: ZkEngine, rows: Rows) -> None:
+def _replace_replicas(engine: ZkEngine, rows: Rows) -> None:
     """Phase B: the targets take over, and those that are removed go."""
     state, store = engine.state, engine.store
     state.forget_survey()
     added = state.records["adding"][rows].astype(np.uint64)
-    move(engine, "B1", ReplicaState.ONLINE, rows[added != 0], added[added != 0])
+    move_replicas(engine, "B1", ReplicaState.ONLINE, rows[added != 0], added[added != 0])
     for row in rows.tolist() if store is not None or rows.size == 1 else ():
         state.unwritten_assignments.setdefault(row, state.assignment(row))
     removed, tally = np.empty(rows.size, np.uint64), engine.journal.new_tally()
@@ -515,7 +514,7 @@ def _complete(engine: ZkEngine, rows: Rows) -> None:
     forget_orders(state, rows)
     engine.journal.take_counters(tally)
     move_leaders(engine, rows)
-    stop_removed(engine, "B4", rows, removed)
+    stop_removed_replicas(engine, "B4", rows, removed)
     for row in rows.tolist() if store is not None or state.unwritten_assignments else ():
         write_assignment(engine, row)
     state.records["flags"][rows] &= 255 - schema.FLAG_BEING_REASSIGNED
@@ -552,9 +551,7 @@ def forget_orders(state: ClusterState, rows: Rows) -> None:
         del state.odd_orders[key]
 
 
-def read_records(
-    engine: ZkEngine, rows: Rows
-) -> tuple[Mask, npt.NDArray[np.uint64]]:
+def read_records(engine: ZkEngine, rows: Rows) -> tuple[Mask, npt.NDArray[np.uint64]]:
     """Which rows have a record, and its ISR: stored ones where there is a store."""
     state, store = engine.state, engine.store
     if store is None:
@@ -565,55 +562,53 @@ def read_records(
         answers, stored = store.read_states(rows)
     except CallFailed as failed:
         raise EventFailed("StoreError") from failed
-    if (answers == Answer.ERROR).any():
+    if (answers == StoreAnswer.ERROR).any():
         raise EventFailed("StoreError")
-    return answers == Answer.OK, stored["isr"].astype(np.uint64)
+    return answers == StoreAnswer.OK, stored["isr"].astype(np.uint64)
 
 
-def move_leaders(engine: ZkEngine, rows: Rows, others: Slots | None = None) -> None:
+def move_leaders(engine: ZkEngine, rows: Rows, removed: Slots | None = None) -> None:
     """Step B3: leaders that are not among the targets, or not online, give way.
 
-    `others` are slots, per row, that are told of those that stay besides the targets.
+    `removed` are slots, per row, that are told of those that stay besides the targets.
     """
     state = engine.state
     if not (state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP).all():
         raise EventFailed("NoSuchElement")
-    slots, live = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint64)
+    slots, live = np.empty(rows.size, np.int32), live_slots(state, rows)
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     hosting.find_slots(state.columns, rows, leaders, slots)
-    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     place = np.where(slots < 0, 0, slots).astype(np.uint64)
     is_target = (slots >= 0) & (slots < state.records["n_replicas"][rows])
     stays = is_target & (((live >> place) & np.uint64(1)) != 0)
     engine.journal.prefix = "B3: "
     machine = engine.partition_state_machine
     if not stays.all():
-        engine.checked(
-            machine.run(rows[~stays], PartitionState.ONLINE, Strategy.REASSIGN)
-        )
+        engine.checked(machine.run(rows[~stays], PartitionState.ONLINE, Strategy.REASSIGN))
     if stays.any():
-        touch(engine, "B3", rows[stays], None if others is None else others[stays])
+        update_leader_epochs(engine, "B3", rows[stays], None if removed is None else removed[stays])
 
 
-def touch(
-    engine: ZkEngine, phase: str, rows: Rows, others: Slots | None = None
+def update_leader_epochs(
+    engine: ZkEngine, phase: str, rows: Rows, removed: Slots | None = None
 ) -> None:
-    """`touch` of section 6.6: raise leader epochs, and tell all replicas.
+    """`updateLeaderEpochAndSendRequest` (section 6.6): raise leader epochs, tell all replicas.
 
-    `others` are slots, per row, that are told besides those that are assigned.
+    `removed` are slots, per row, that are told besides those that are assigned.
     """
     state, journal, profile = engine.state, engine.journal, engine.profile
     journal.prefix = f"{phase}: "
     if engine.store is not None:
-        for row in rows:
-            one = None if others is None else others[rows == row]
-            _touch_stored(engine, engine.store, np.asarray([row], np.int32), one)
+        for at in range(rows.size):
+            row = slice(at, at + 1)
+            gone = None if removed is None else removed[row]
+            _update_stored_epoch(engine, engine.store, rows[row], gone)
         return
     codes, tally = np.empty(rows.size, np.uint8), journal.new_tally()
     effects = journal.new_effects(2 * rows.size)
     n_effects = reassign.touch(
         state.columns, rows,
-        np.empty(0, np.uint64) if others is None else others, state.controller_epoch,
+        np.empty(0, np.uint64) if removed is None else removed, state.controller_epoch,
         profile.touch_separates_added, codes, effects, tally,
     )
     failed = codes != Code.MOVED
@@ -625,19 +620,17 @@ def touch(
 _ERRORS = {Code.NO_RECORD: "IllegalState", Code.NEWER_CONTROLLER: "StateChangeFailed"}
 
 
-def _touch_stored(
-    engine: ZkEngine, store: Store, row: Rows, others: Slots | None
-) -> None:
+def _update_stored_epoch(engine: ZkEngine, store: Store, row: Rows, removed: Slots | None) -> None:
     """Raise one stored epoch and tell; whether the cache has it at once is the version's matter."""
     state, journal, profile = engine.state, engine.journal, engine.profile
     stored = _raise_stored(engine, store, row)
     assigned = first_slots(state.records["n_replicas"][row])
     added = state.records["adding"][row].astype(np.uint64)
     added = added if profile.touch_separates_added else np.zeros_like(added)
-    told: Slots = assigned & ~added if others is None else assigned & ~added | others
-    parts = [_said(engine, row, stored, told)]
+    origin: Slots = assigned & ~added if removed is None else assigned & ~added | removed
+    parts = [_request_effects(engine, row, stored, origin)]
     if profile.touch_separates_added:
-        parts.append(_said(engine, row, stored, added))
+        parts.append(_request_effects(engine, row, stored, added))
         parts[1]["kinds"] |= KIND_IS_NEW
     effects = np.concatenate(parts)
     journal.add_step(
@@ -646,15 +639,13 @@ def _touch_stored(
     )
 
 
-def _said(
-    engine: ZkEngine, row: Rows, stored: npt.NDArray[Any], told: Slots
+def _request_effects(
+    engine: ZkEngine, row: Rows, stored: npt.NDArray[Any], recipients: Slots
 ) -> Effects:
     """What LeaderAndIsr says of a record as it was stored."""
     effects = engine.journal.record_effects(row)
-    for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
-        effects[name] = stored[name]
-    effects["recovery"] = (stored["flags"] & schema.FLAG_RECOVERY) != 0
-    effects["code"], effects["recipients"] = Code.NOT_ASKED, told
+    copy_leadership(effects, stored)
+    effects["code"], effects["recipients"] = Code.NOT_ASKED, recipients
     return effects
 
 
@@ -663,8 +654,7 @@ def _raise_stored(engine: ZkEngine, store: Store, row: Rows) -> npt.NDArray[Any]
     journal = engine.journal
     retry = True
     while retry:
-        store.make_known(row)
-        session = StoreSession(engine.state, store, journal.new_tally(), engine.profile)
+        session = StoreSession(engine.state, store, row, journal.new_tally(), engine.profile)
         codes, stored = session.read(row)
         if codes[0] == Code.MOVED:
             stored["leader_epoch"] += 1
@@ -678,14 +668,14 @@ def _raise_stored(engine: ZkEngine, store: Store, row: Rows) -> npt.NDArray[Any]
     return stored
 
 
-def stop_removed(engine: ZkEngine, phase: str, rows: Rows, slots: Slots) -> None:
-    """`stop_removed` of section 6.7; its deletion is taken to succeed."""
+def stop_removed_replicas(engine: ZkEngine, phase: str, rows: Rows, slots: Slots) -> None:
+    """`stopRemovedReplicasOfReassignedPartition`; the deletion is taken to succeed."""
     some = slots != 0
     for target in STOPPED if some.any() else ():
-        move(engine, phase, target, rows[some], slots[some])
+        move_replicas(engine, phase, target, rows[some], slots[some])
 
 
-def move(
+def move_replicas(
     engine: ZkEngine, phase: str, target: ReplicaState, rows: Rows, slots: Slots
 ) -> None:
     """One call of the replica machine for some slots of some rows.
@@ -707,7 +697,7 @@ def move(
 
 
 def _start_legacy(
-    engine: ZkEngine, rows: Rows, lists: list[list[int]], codes: npt.NDArray[np.uint8]
+    engine: ZkEngine, rows: Rows, lists: Sequence[Sequence[int]], codes: Codes
 ) -> None:
     """Take partitions from the node and start them, in order; `codes` says what became of each.
 
@@ -716,32 +706,11 @@ def _start_legacy(
     state = engine.state
     for row, targets in zip(rows.tolist(), lists, strict=True):
         if row >= 0:
-            _keep_target(state, row, targets)
+            _set_target(state, row, targets)
     for at, row in enumerate(rows.tolist()):
         codes[at] = _start_one(engine, row)
         if row >= 0 and codes[at] != ReassignmentCode.STARTED:
             _drop_target(state, row)
-
-
-def _load_targets(state: ClusterState, rows: Rows, lists: list[list[int]]) -> None:
-    """Take targets from the node into the context, beside those that were under way."""
-    for row, targets in zip(rows.tolist(), lists, strict=True):
-        if row >= 0:
-            state.reassignment_targets[row] = tuple(targets)
-
-
-def _mark_targets(state: ClusterState) -> None:
-    """Mark the partitions whose targets the context has."""
-    for row, targets in list(state.reassignment_targets.items()):
-        _keep_target(state, row, list(targets))
-
-
-def _resume_legacy(engine: ZkEngine) -> None:
-    """Go on with everything that the node holds (section 6.1, step 9)."""
-    waiting = engine.state.reassignment_targets
-    rows = np.asarray(sorted(waiting), np.int32)
-    codes = np.zeros(rows.size, np.uint8)
-    _start_legacy(engine, rows, [list(waiting[row]) for row in rows.tolist()], codes)
 
 
 def _start_one(engine: ZkEngine, row: int) -> ReassignmentCode:
@@ -761,7 +730,7 @@ def _start_one(engine: ZkEngine, row: int) -> ReassignmentCode:
     return ReassignmentCode.STARTED
 
 
-def _keep_target(state: ClusterState, row: int, targets: list[int]) -> None:
+def _set_target(state: ClusterState, row: int, targets: Sequence[int]) -> None:
     state.reassignment_targets[row] = tuple(targets)
     state.records["flags"][row] |= schema.FLAG_BEING_REASSIGNED
     state.n_reassigned = len(state.reassignment_targets)
@@ -816,10 +785,10 @@ def _begin_legacy(engine: ZkEngine, row: int) -> None:
     state, at = engine.state, np.asarray([row], np.int32)
     assigned, targets = state.assignment(row).replicas, state.reassignment_targets[row]
     _assign_legacy(engine, row, tuple(dict.fromkeys((*targets, *assigned))))
-    touch(engine, "A1", at)
+    update_leader_epochs(engine, "A1", at)
     for broker in targets:
         if broker not in assigned:
-            move(engine, "A2", ReplicaState.NEW, at, _slots_of(state, row, (broker,)))
+            move_replicas(engine, "A2", ReplicaState.NEW, at, _slots_of(state, row, (broker,)))
 
 
 def _complete_legacy(engine: ZkEngine, row: int) -> None:
@@ -827,10 +796,10 @@ def _complete_legacy(engine: ZkEngine, row: int) -> None:
     state, at = engine.state, np.asarray([row], np.int32)
     targets = state.reassignment_targets[row]
     for broker in targets:
-        move(engine, "B1", ReplicaState.ONLINE, at, _slots_of(state, row, (broker,)))
-    others = _assign_targets_legacy(engine, at, targets)
-    move_leaders(engine, at, others)
-    stop_removed(engine, "B4", at, others)
+        move_replicas(engine, "B1", ReplicaState.ONLINE, at, _slots_of(state, row, (broker,)))
+    removed = _assign_targets_legacy(engine, at, targets)
+    move_leaders(engine, at, removed)
+    stop_removed_replicas(engine, "B4", at, removed)
     _assign_legacy(engine, row, targets)
     _drop_target(state, row)
     engine.journal.prefix = "B8: "
@@ -845,10 +814,10 @@ def _assign_targets_legacy(engine: ZkEngine, row: Rows, targets: tuple[int, ...]
     state.unwritten_assignments.setdefault(int(row[0]), state.assignment(int(row[0])))
     brokers = mutators.add_brokers(state, targets)
     mutators.track(state, np.repeat(row, brokers.size), brokers)
-    others = np.empty(1, np.uint64)
+    removed = np.empty(1, np.uint64)
     offsets = np.asarray([0, brokers.size], np.int32)
     state.forget_survey()
-    reassign.start_reassignments(state.columns, row, offsets, brokers, others, tally)
-    reassign.assign_targets(state.columns, row, others, tally)
+    reassign.start_reassignments(state.columns, row, offsets, brokers, removed, tally)
+    reassign.assign_targets(state.columns, row, removed, tally)
     engine.journal.take_counters(tally)
-    return others
+    return removed

@@ -25,11 +25,18 @@ from kfast.controllers.zk.broker_groups import (
     group_ranks,
     improved_hashes,
 )
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.policy import Policy, Rule
 from kfast.controllers.zk.policy_runner import ElectionCause, PolicyRunner
 from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile
 from kfast.controllers.zk.store import Store
-from kfast.controllers.zk.store_machines import Result, nothing, online_action, online_result
+from kfast.controllers.zk.store_machines import (
+    NO_TARGETS,
+    Result,
+    call_failed,
+    call_result,
+    online_action,
+)
 from kfast.errors import ArgumentError
 from kfast.journal import Journal, Outcome
 from kfast.journal.effects import EFFECT
@@ -55,13 +62,13 @@ State = TypeVar("State", PartitionState, ReplicaState)
 def check_profile(state: ClusterState, profile: str | Profile) -> Profile:
     """Return the profile if it can hold the state; `ArgumentError` otherwise."""
     check_instance("state", state, ClusterState)
-    found = find_profile(profile)
-    if state.any_offline_dir and not found.has_log_dirs:
+    version = find_profile(profile)
+    if state.any_offline_dir and not version.has_log_dirs:
         raise ArgumentError(
-            f"the state has replicas on offline log directories, of which {found.name} knows "
+            f"the state has replicas on offline log directories, of which {version.name} knows "
             "nothing: a broker of that version goes down as a whole"
         )
-    return found
+    return version
 
 
 def threads_for(n: int, threads: int) -> int:
@@ -116,8 +123,8 @@ class ReplicaStateMachine:
             replica_states.count_started(state.columns)
             if journal.records_effects else (0, 0)
         )
-        kept = offline if moving and self.store is None else 0
-        effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
+        n_offline = offline if moving and self.store is None else 0
+        effects = np.zeros(online, EFFECT), np.zeros(n_offline, EFFECT)
         tallies = journal.new_tallies(2, threads)
         replica_states.start_replicas(
             state.columns,
@@ -130,18 +137,17 @@ class ReplicaStateMachine:
         state.n_reassigned = int(tallies[0][:, TALLY_REASSIGNED].sum())
         journal.add_step("replicas to OnlineReplica", tallies[0], effects[0], replicas=True)
         if not moving:
-            return nothing()
+            return NO_TARGETS
         if self.store is None:
             journal.add_step("replicas to OfflineReplica", tallies[1], effects[1], replicas=True)
-            return nothing()
+            return NO_TARGETS
         return self.run(self._assigned(online=False), ReplicaState.OFFLINE)
 
     def _assigned(self, *, online: bool) -> Replicas:
         """Assigned replicas that are online, or those that are not."""
         state = self.state
         rows = np.arange(state.n_partitions, dtype=np.int32)
-        live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-        hosting.live_slots(state.columns, rows, live, up)
+        live = live_slots(state, rows)
         slots = first_slots(state.records["n_replicas"]) & (live if online else ~live)
         rows = rows[slots != 0]
         return Replicas(rows, slots[rows])
@@ -215,12 +221,12 @@ class ReplicaStateMachine:
             brokers is not None and brokers.size <= 1
         ):
             return state.broker_id
-        sought = np.full(state.n_brokers, brokers is None, np.uint8)
+        candidates = np.full(state.n_brokers, brokers is None, np.uint8)
         if brokers is not None:
-            sought[brokers] = 1
-        found = np.empty(state.n_brokers, np.int32)
-        n = hosting.list_groups(state.columns, rows, slots, sought, found)
-        groups = np.sort(found[:n])
+            candidates[brokers] = 1
+        groups = np.empty(state.n_brokers, np.int32)
+        n = hosting.list_groups(state.columns, rows, slots, candidates, groups)
+        groups = np.sort(groups[:n])
         ids = state.broker_id[groups]
         offlines_failed = target == ReplicaState.OFFLINE and brokers is not None
         if offlines_failed and self.failed_groups is not None:
@@ -263,7 +269,7 @@ class ReplicaStateMachine:
         Codes are in the order (row, rank of the broker); `brokers` as for `rank_groups`.
         """
         if not len(replicas):
-            return nothing()
+            return NO_TARGETS
         state, journal, profile = self.state, self.journal, self.profile
         if self.store is None and target == ReplicaState.OFFLINE:
             state.mark_led(replicas.rows)
@@ -274,8 +280,8 @@ class ReplicaStateMachine:
             return store_machines.take_offline(
                 state, self.store, journal, replicas, ranks, profile
             )
-        asks = target == ReplicaState.NEW and profile.new_replica_reads_store
-        if self.store is not None and asks:
+        reads_store = target == ReplicaState.NEW and profile.new_replica_reads_store
+        if self.store is not None and reads_store:
             return store_machines.start_new(state, self.store, journal, replicas, profile)
         n = replica_states.count_targets(replicas.slots)
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
@@ -341,8 +347,8 @@ class PartitionStateMachine:
         """`trigger_online` of section 3.2, as a step of an event."""
         rows = self.state.list_marked(self.state.pending, without_queued=True)
         if topics is not None:
-            wanted = self.state.find_topics(topics)
-            rows = rows[np.isin(self.state.topic_row[rows], wanted)]
+            chosen = self.state.find_topics(topics)
+            rows = rows[np.isin(self.state.topic_row[rows], chosen)]
         return self.run(rows, PartitionState.ONLINE, Strategy.OFFLINE)
 
     def handle_state_changes(
@@ -380,15 +386,15 @@ class PartitionStateMachine:
             result = self.run(rows[order], _target(target, PartitionState), strategy)
         codes, inside = np.empty_like(result.codes), np.empty_like(result.in_result)
         codes[order], inside[order] = result.codes, result.in_result
-        asked = f"partitions to {target.label}"
-        return _outcome(self.journal, asked, Result(codes, inside, result.failure))
+        event = f"partitions to {target.label}"
+        return _outcome(self.journal, event, Result(codes, inside, result.failure))
 
     def run(
         self, rows: Rows, target: PartitionState, strategy: Strategy | None = None
     ) -> Result:
         """`handle_state_changes` on ascending rows without checks, as a step of an event."""
         if not rows.size:
-            return nothing()
+            return NO_TARGETS
         state, journal, profile = self.state, self.journal, self.profile
         if self.store is not None:
             state.forget_survey()
@@ -415,10 +421,10 @@ class PartitionStateMachine:
         )
         failed = strategy is None and bool((codes == Code.ILLEGAL_ARGUMENT).any())
         journal.add_step(
-            online_action(target, strategy), tally, effects, replicas=False, strategy=strategy,
+            online_action(strategy), tally, effects, replicas=False, strategy=strategy,
             sent=not failed,
         )
-        return online_result(codes, Code.ILLEGAL_ARGUMENT if failed else None)
+        return call_failed(codes, Code.ILLEGAL_ARGUMENT) if failed else call_result(codes)
 
 
 def _journal(state: ClusterState, journal: str | Journal, profile: Profile) -> Journal:

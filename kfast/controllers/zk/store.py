@@ -10,6 +10,8 @@ Source: docs/controller.md, section 1.7; Kafka 3.9, `KafkaZkClient`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
@@ -18,14 +20,96 @@ import numpy.typing as npt
 from kfast import arguments, schema
 from kfast.arguments import MAX_INT, check_instance, whole
 from kfast.controllers.engine import ControllerMoved
-from kfast.controllers.zk.faults import Answer, CallFailed, Faults, check_operation
+from kfast.errors import ArgumentError
 from kfast.kernels import tables as kernels
 from kfast.state import ClusterState, mutators
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Leadership, Rows
 from kfast.state.tables import broker_ids, id_lists
 
-__all__ = ["UNDECODABLE", "Answer", "CallFailed", "Store", "Undecodable"]
+__all__ = ["UNDECODABLE", "CallFailed", "Store", "StoreAnswer", "Undecodable"]
+
+
+OPERATIONS = (
+    "read_states", "create_states", "update_states", "write_assignments", "topic_config",
+)
+
+
+class CallFailed(Exception):  # noqa: N818 - it is caught where the rules say what follows
+    """A call to the store failed as a whole."""
+
+
+class StoreAnswer(IntEnum):
+    """What the store says of one partition."""
+
+    OK = 0
+    UNDECODABLE = 1
+    NO_NODE = 2
+    ERROR = 3
+    NODE_EXISTS = 4
+    CONFLICT = 5
+
+
+_ANSWERS = {"NONODE": StoreAnswer.NO_NODE, "NODEEXISTS": StoreAnswer.NODE_EXISTS,
+            "BADVERSION": StoreAnswer.CONFLICT, "UNDECODABLE": StoreAnswer.UNDECODABLE}
+
+
+@dataclass
+class _Fault:
+    operation: str
+    fault: str
+    rows: frozenset[int] | None
+    times: int
+
+
+class Faults:
+    """Faults that the next calls of a store's operations meet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_Fault] = []
+
+    def add(self, operation: str, fault: str, rows: Iterable[int] | None, times: int) -> None:
+        """Wait for calls that contain one of some rows, each by itself, or any row."""
+        for row in [None] if rows is None else list(rows):
+            only = None if row is None else frozenset({row})
+            self._waiting.append(_Fault(operation, fault, only, times))
+
+    def clear(self) -> None:
+        """Forget what is not used up."""
+        self._waiting.clear()
+
+    def inject(
+        self, operation: str, rows: Rows, answers: npt.NDArray[np.uint8], guarded: bool = True
+    ) -> None:
+        """Use up the faults that a call meets: change its answers, or raise.
+
+        A call that is not guarded by the controller epoch does not meet `controller_moved`.
+        """
+        present = {row: at for at, row in enumerate(rows.tolist())}
+        raised: Exception | None = None
+        for fault in [f for f in self._waiting if f.operation == operation]:
+            hit = list(present) if fault.rows is None else [r for r in fault.rows if r in present]
+            if not hit or (fault.fault == "controller_moved" and not guarded):
+                continue
+            fault.times -= 1
+            if fault.fault == "throw":
+                raised = CallFailed(f"{operation} failed")
+            elif fault.fault == "controller_moved":
+                raised = ControllerMoved("the controller epoch guard failed")
+            else:
+                answer = _ANSWERS.get(fault.fault, StoreAnswer.ERROR)
+                answers[[present[row] for row in hit]] = answer
+        self._waiting = [f for f in self._waiting if f.times > 0]
+        if raised is not None:
+            raise raised
+
+
+def check_operation(operation: str) -> None:
+    """Raise `ArgumentError` where a store has no such operation."""
+    if operation not in OPERATIONS:
+        raise ArgumentError(
+            f"operation {operation!r} is unknown; allowed: {', '.join(OPERATIONS)}"
+        )
 
 
 class Undecodable:
@@ -37,6 +121,10 @@ class Undecodable:
 
 UNDECODABLE: Final = Undecodable()
 _ABSENT, _PRESENT, _GARBAGE = 0, 1, 2
+_READ_ANSWERS = np.array(
+    [StoreAnswer.NO_NODE, StoreAnswer.OK, StoreAnswer.UNDECODABLE], np.uint8
+)
+"""What a read answers, by the status of the record."""
 
 
 class Store:
@@ -59,7 +147,7 @@ class Store:
         self.calls: list[tuple[str, list[tuple[str, int]]]] = []
         self._faults = Faults()
         self._unreadable_topics: set[str] = set()
-        self._kept = np.empty(0, np.uint8)
+        self._status = np.empty(0, np.uint8)
         self._fields = np.empty((0, 5), np.int64)
         self._isr = np.full((0, 1), -1, np.int32)
         self._grow()
@@ -71,8 +159,8 @@ class Store:
 
     def _summary(self) -> Summary:
         return "Store", {
-            "records": int(np.count_nonzero(self._kept)),
-            "undecodable": int((self._kept == _GARBAGE).sum()),
+            "records": int(np.count_nonzero(self._status)),
+            "undecodable": int((self._status == _GARBAGE).sum()),
             "controller_epoch": str(self.controller_epoch),
         }
 
@@ -86,37 +174,37 @@ class Store:
         leader_epoch: int = 0, version: int = 0, controller_epoch: int = 0, recovery: int = 0,
     ) -> None:
         """Write a record as somebody else would: whatever it says."""
-        said = {"leader": leader, "leader_epoch": leader_epoch, "recovery": recovery,
+        values = {"leader": leader, "leader_epoch": leader_epoch, "recovery": recovery,
                 "version": version, "controller_epoch": controller_epoch}
-        fields = [whole(name, value, -MAX_INT - 1, MAX_INT) for name, value in said.items()]
+        fields = [whole(name, value, -MAX_INT - 1, MAX_INT) for name, value in values.items()]
         members = arguments.broker_ids("isr", isr)
         arguments.check_range("isr", members, 0, MAX_INT)
         row = self._row(topic, partition)
-        self._kept[row] = _PRESENT
+        self._status[row] = _PRESENT
         self._fields[row] = fields
         self._set_isr(np.asarray([row]), [members.tolist()])
 
     def put_garbage(self, topic: str, partition: int) -> None:
         """Make a record undecodable."""
-        self._kept[self._row(topic, partition)] = _GARBAGE
+        self._status[self._row(topic, partition)] = _GARBAGE
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove a record."""
-        self._kept[self._row(topic, partition)] = _ABSENT
+        self._status[self._row(topic, partition)] = _ABSENT
 
     def get(self, topic: str, partition: int) -> Leadership | Undecodable | None:
         """Record of a partition; None where there is none."""
         row = self._row(topic, partition)
-        if self._kept[row] == _GARBAGE:
+        if self._status[row] == _GARBAGE:
             return UNDECODABLE
-        return self._record(row) if self._kept[row] else None
+        return self._record(row) if self._status[row] else None
 
     def records(self) -> dict[tuple[str, int], Leadership | Undecodable]:
         """All records by (topic, partition)."""
         self._grow()
         return {
-            self._name(row): UNDECODABLE if self._kept[row] == _GARBAGE else self._record(row)
-            for row in np.flatnonzero(self._kept).tolist()
+            self._name(row): UNDECODABLE if self._status[row] == _GARBAGE else self._record(row)
+            for row in np.flatnonzero(self._status).tolist()
         }
 
     def fail(
@@ -158,13 +246,13 @@ class Store:
 
     # --- what the machines ask -----------------------------------------------------------------
 
-    def make_known(self, rows: Rows) -> None:
+    def track_brokers(self, rows: Rows) -> None:
         """Give slots to all brokers that the stored records of some rows name.
 
         A call of a machine does this first, so that neither broker rows nor slots move in it.
         """
         self._grow()
-        some = rows[self._kept[rows] == _PRESENT]
+        some = rows[self._status[rows] == _PRESENT]
         members = self._isr[some]
         named, owner = members[members >= 0], np.repeat(some, (members >= 0).sum(axis=1))
         led = self._fields[some, 0] >= 0
@@ -178,7 +266,7 @@ class Store:
         Returns
         -------
         answers : (n,) uint8
-            `Answer` per row.
+            `StoreAnswer` per row.
         stored : (n,) record
             Records in the slots of the state's rows, with version and controller epoch; only
             those that were answered OK mean anything. Brokers that a record names get slots.
@@ -189,24 +277,22 @@ class Store:
             By an injected fault.
         """
         self._grow()
-        answers = np.array([Answer.NO_NODE, Answer.OK, Answer.UNDECODABLE], np.uint8)[
-            self._kept[rows]
-        ]
+        answers = _READ_ANSWERS[self._status[rows]]
         self._log("read", rows)
         self._faults.inject("read_states", rows, answers)
-        return answers, self._load(rows, answers == Answer.OK)
+        return answers, self._load(rows, answers == StoreAnswer.OK)
 
     def create_states(
         self, rows: Rows, records: npt.NDArray[Any], *, guarded: bool = True
     ) -> npt.NDArray[np.uint8]:
-        """Create records with version 0; `Answer` per row. May raise as `update_states` does."""
+        """Create records with version 0; answers and errors are those of `update_states`."""
         self._grow()
-        answers = np.where(self._kept[rows] != _ABSENT, Answer.NODE_EXISTS, Answer.OK)
+        answers = np.where(self._status[rows] != _ABSENT, StoreAnswer.NODE_EXISTS, StoreAnswer.OK)
         answers = answers.astype(np.uint8)
         self._log("create", rows)
         self._faults.inject("create_states", rows, answers, guarded)
         self._guard(rows, guarded)
-        done = answers == Answer.OK
+        done = answers == StoreAnswer.OK
         self._put(rows[done], records[done])
         self._fields[rows[done], 3] = 0
         return answers
@@ -219,7 +305,7 @@ class Store:
         Returns
         -------
         answers : (n,) uint8
-            `Answer` per row; CONFLICT where the version differs.
+            `StoreAnswer` per row; CONFLICT where the version differs.
         versions : (n,) int32
             New version of each record that was written.
 
@@ -233,12 +319,12 @@ class Store:
         self._grow()
         self._log("update", rows)
         answers = np.zeros(rows.size, np.uint8)
-        answers[self._kept[rows] == _ABSENT] = Answer.NO_NODE
-        known = self._kept[rows] == _PRESENT
-        answers[known & (self._fields[rows, 3] != records["version"])] = Answer.CONFLICT
+        answers[self._status[rows] == _ABSENT] = StoreAnswer.NO_NODE
+        known = self._status[rows] == _PRESENT
+        answers[known & (self._fields[rows, 3] != records["version"])] = StoreAnswer.CONFLICT
         self._faults.inject("update_states", rows, answers, guarded)
         self._guard(rows, guarded)
-        done = np.flatnonzero(answers == Answer.OK)
+        done = np.flatnonzero(answers == StoreAnswer.OK)
         versions = records["version"].astype(np.int32) + 1
         if self.next_version is not None and done.size:
             versions[done] = self.next_version
@@ -259,7 +345,8 @@ class Store:
     def keep_rows(self, rows: Rows) -> None:
         """Follow `ClusterState.compact`, which returned these rows."""
         self._grow()
-        self._kept, self._fields, self._isr = self._kept[rows], self._fields[rows], self._isr[rows]
+        self._status, self._fields = self._status[rows], self._fields[rows]
+        self._isr = self._isr[rows]
 
     def write_isrs(self, rows: Rows, records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Write ISRs as leaders did before Kafka 2.7; which of them had the stored version.
@@ -272,7 +359,7 @@ class Store:
         Source: Kafka 2.4, `Partition.expandIsr` and `ReplicaManager.becomeLeaderOrFollower`.
         """
         self._grow()
-        done = (self._kept[rows] == _PRESENT) & (self._fields[rows, 3] == records["version"])
+        done = (self._status[rows] == _PRESENT) & (self._fields[rows, 3] == records["version"])
         lists = id_lists(self.state, rows[done], records["isr"][done])
         self._set_isr(rows[done], lists.to_pylist())
         self._fields[rows[done], 3] += 1
@@ -309,7 +396,7 @@ class Store:
         """
         state = self.state
         self._grow()
-        rows = np.flatnonzero(self._kept == _PRESENT).astype(np.int32)
+        rows = np.flatnonzero(self._status == _PRESENT).astype(np.int32)
         stored = self._load(rows, np.ones(rows.size, np.bool_))
         flags = np.uint8(255 - schema.FLAG_HAS_LEADERSHIP - schema.FLAG_RECOVERY)
         state.records["flags"] &= flags
@@ -323,7 +410,7 @@ class Store:
     def forget(self, rows: Rows) -> None:
         """Remove the records of some rows: their topic is gone."""
         self._grow()
-        self._kept[rows] = _ABSENT
+        self._status[rows] = _ABSENT
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -337,9 +424,9 @@ class Store:
         return topic, int(self.state.partition[row])
 
     def _grow(self) -> None:
-        missing = self.state.n_partitions - self._kept.size
+        missing = self.state.n_partitions - self._status.size
         if missing > 0:
-            self._kept = np.append(self._kept, np.zeros(missing, np.uint8))
+            self._status = np.append(self._status, np.zeros(missing, np.uint8))
             self._fields = np.vstack([self._fields, np.zeros((missing, 5), np.int64)])
             block = np.full((missing, self._isr.shape[1]), -1, np.int32)
             self._isr = np.vstack([self._isr, block])
@@ -360,15 +447,15 @@ class Store:
                 f"this controller has {self.state.controller_epoch}"
             )
 
-    def _load(self, rows: Rows, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    def _load(self, rows: Rows, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         state = self.state
-        some = rows[wanted]
+        some = rows[chosen]
         fields = self._fields[some]
         counts = (self._isr[some] >= 0).sum(axis=1)
         members = self._isr[some][self._isr[some] >= 0]
         led = fields[:, 0] >= 0
         named = np.concatenate([members, fields[led, 0]])
-        self.make_known(some)
+        self.track_brokers(some)
         brokers = np.searchsorted(state.broker_id, named).astype(np.int32)
         stored = state.records.take(rows)
         offsets = np.zeros(some.size + 1, np.int32)
@@ -378,21 +465,21 @@ class Store:
             state.replicas, state.records, some, offsets, brokers[: members.size], masks,
             np.zeros(some.size, np.uint8),
         )
-        stored["isr"][wanted] = masks
+        stored["isr"][chosen] = masks
         leaders = fields[:, 0].astype(np.int32)
         leaders[led] = brokers[members.size :]
-        stored["leader"][wanted] = leaders
-        stored["leader_epoch"][wanted] = fields[:, 1]
+        stored["leader"][chosen] = leaders
+        stored["leader_epoch"][chosen] = fields[:, 1]
         recovering = np.where(fields[:, 2] > 0, schema.FLAG_RECOVERY, 0).astype(np.uint8)
-        flags = stored["flags"][wanted] & np.uint8(255 - schema.FLAG_RECOVERY)
-        stored["flags"][wanted] = flags | recovering
-        stored["version"][wanted] = fields[:, 3]
-        stored["controller_epoch"][wanted] = fields[:, 4]
+        flags = stored["flags"][chosen] & np.uint8(255 - schema.FLAG_RECOVERY)
+        stored["flags"][chosen] = flags | recovering
+        stored["version"][chosen] = fields[:, 3]
+        stored["controller_epoch"][chosen] = fields[:, 4]
         return stored
 
     def _put(self, rows: Rows, records: npt.NDArray[Any]) -> None:
         state = self.state
-        self._kept[rows] = _PRESENT
+        self._status[rows] = _PRESENT
         self._fields[rows, 0] = broker_ids(state, records["leader"])
         self._fields[rows, 1] = records["leader_epoch"]
         self._fields[rows, 2] = (records["flags"] & schema.FLAG_RECOVERY) != 0

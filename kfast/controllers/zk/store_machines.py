@@ -21,8 +21,8 @@ import numpy.typing as npt
 from kfast import schema
 from kfast.controllers.engine import ControllerMoved
 from kfast.controllers.zk.policy_runner import NOT_DECIDED, ElectionCause, PolicyRunner
-from kfast.controllers.zk.profiles import ZK_3_9, Profile
-from kfast.controllers.zk.store import Answer, CallFailed, Store
+from kfast.controllers.zk.profiles import Profile
+from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer
 from kfast.journal import Journal, Tally
 from kfast.journal.effects import EFFECT, Effects
 from kfast.kernels import election, hosting, isr, replica_states
@@ -79,23 +79,24 @@ class Result:
         return bool((self.codes == Code.ELECTED).any())
 
 
-def nothing() -> Result:
-    """Result of a call without targets."""
-    return Result(np.empty(0, np.uint8), np.empty(0, np.bool_))
+NO_TARGETS = Result(np.empty(0, np.uint8), np.empty(0, np.bool_))
+"""Result of a call without targets."""
 
 
-def online_action(target: PartitionState, strategy: Strategy | None) -> str:
+def online_action(strategy: Strategy | None) -> str:
     """Name of a step that brings partitions Online."""
     how = "no strategy" if strategy is None else strategy.name
-    return f"partitions to {target.label} ({how})"
+    return f"partitions to {PartitionState.ONLINE.label} ({how})"
 
 
-def online_result(codes: npt.NDArray[np.uint8], failure: Code | None) -> Result:
-    """Kafka's result map: elections only, or the error for every input (sections 3.3 and 3.4)."""
-    if failure is not None:
-        every = np.ones(codes.size, np.bool_)
-        return Result(np.full(codes.size, failure, np.uint8), every, failure)
+def call_result(codes: npt.NDArray[np.uint8]) -> Result:
+    """Kafka's result map: elections only (section 3.4)."""
     return Result(codes, _IN_RESULT[codes])
+
+
+def call_failed(codes: npt.NDArray[np.uint8], failure: Code) -> Result:
+    """Kafka's result map of a call that failed: the error for every input (section 3.3)."""
+    return Result(np.full_like(codes, failure), np.ones(codes.size, np.bool_), failure)
 
 
 Codes = npt.NDArray[np.uint8]
@@ -107,13 +108,22 @@ class UndecodableRecord(Exception):  # noqa: N818 - it is caught where the rules
     """A record that cannot be decoded makes the whole call fail (section 8.1)."""
 
 
+def copy_leadership(effects: Effects, records: npt.NDArray[Any]) -> None:
+    """Copy into effects what LeaderAndIsr says of some records."""
+    for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
+        effects[name] = records[name]
+    effects["recovery"] = (records["flags"] & FLAG_RECOVERY) != 0
+
+
 class StoreSession:
     """One call of a machine with a store: what it counts and what became of each target."""
 
     def __init__(
-        self, state: ClusterState, store: Store, tally: Tally, profile: Profile = ZK_3_9,
+        self, state: ClusterState, store: Store, rows: Rows, tally: Tally, profile: Profile,
         policy_runner: PolicyRunner | None = None,
     ) -> None:
+        # Neither broker rows nor slots move within the call.
+        store.track_brokers(rows)
         self.state = state
         self.store = store
         self.tally = tally
@@ -121,17 +131,13 @@ class StoreSession:
         self.policy_runner = policy_runner
         self.effects: list[Effects] = []
 
-    def tell(self, effects: Effects) -> None:
-        """Note what became of some targets."""
-        self.effects.append(effects)
-
-    def finish(self) -> Effects:
-        """Count everything that was told, and return it in order."""
+    def count_effects(self) -> Effects:
+        """Count what became of all targets, and return it in order."""
         effects = np.concatenate([*self.effects, np.zeros(0, EFFECT)])
         total = self.tally[0]
-        said = effects[~np.isin(effects["code"], _UNCOUNTED)]
-        np.add.at(total, TALLY_CODES + said["code"].astype(np.int64), 1)
-        moved = said[np.isin(said["code"], _TRANSITIONS)]
+        counted = effects[~np.isin(effects["code"], _UNCOUNTED)]
+        np.add.at(total, TALLY_CODES + counted["code"].astype(np.int64), 1)
+        moved = counted[np.isin(counted["code"], _TRANSITIONS)]
         cells = 8 * moved["from_state"].astype(np.int64) + moved["to_state"]
         np.add.at(total, TALLY_CELLS + cells, 1)
         before, after = moved["leader_before"], moved["leader"]
@@ -144,7 +150,7 @@ class StoreSession:
         """Whether the topic of each row is queued for deletion."""
         return self.state.topic_queued_for_deletion[self.state.topic_row[rows]]
 
-    def begin(
+    def new_effects(
         self, rows: Rows, brokers: Rows | int, source: npt.NDArray[Any], target: int
     ) -> Effects:
         """Effects that start with the cached records as they are now."""
@@ -156,13 +162,12 @@ class StoreSession:
         effects["kinds"] = np.where(self.is_queued(rows), KIND_QUEUED, 0)
         return effects
 
-    def carry(self, effects: Effects) -> None:
+    def copy_cached(self, effects: Effects) -> None:
         """Copy into effects what a request says of the cached records now."""
         records = self.state.records[effects["row"]]
-        for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr", "adding",
-                     "removing", "n_replicas", "n_slots"):
+        copy_leadership(effects, records)
+        for name in ("adding", "removing", "n_replicas", "n_slots"):
             effects[name] = records[name]
-        effects["recovery"] = (records["flags"] & schema.FLAG_RECOVERY) != 0
 
     def adopt(self, rows: Rows, written: npt.NDArray[Any]) -> None:
         """Take records into the cache, under this controller's epoch (`put_leadership`)."""
@@ -179,14 +184,14 @@ class StoreSession:
             answers, stored = self.store.read_states(rows)
         except CallFailed:
             return np.full(rows.size, Code.STORE_ERROR, np.uint8), self.state.records.take(rows)
-        if strict and (answers == Answer.UNDECODABLE).any():
+        if strict and (answers == StoreAnswer.UNDECODABLE).any():
             raise UndecodableRecord
         codes = np.full(rows.size, Code.STORE_ERROR, np.uint8)
-        codes[answers == Answer.OK] = Code.MOVED
-        absent = (answers == Answer.NO_NODE) | (answers == Answer.UNDECODABLE)
+        codes[answers == StoreAnswer.OK] = Code.MOVED
+        absent = (answers == StoreAnswer.NO_NODE) | (answers == StoreAnswer.UNDECODABLE)
         codes[absent] = Code.NO_RECORD
         newer = stored["controller_epoch"] > self.state.controller_epoch
-        codes[(answers == Answer.OK) & newer] = Code.NEWER_CONTROLLER
+        codes[(answers == StoreAnswer.OK) & newer] = Code.NEWER_CONTROLLER
         return codes, stored
 
     def write(
@@ -202,10 +207,10 @@ class StoreSession:
             codes[chosen] = Code.STORE_ERROR
             return retry
         some = np.flatnonzero(chosen)
-        done = answers == Answer.OK
+        done = answers == StoreAnswer.OK
         proposed["version"][some[done]] = versions[done]
-        retry[some[answers == Answer.CONFLICT]] = True
-        codes[some[~done & (answers != Answer.CONFLICT)]] = Code.STORE_ERROR
+        retry[some[answers == StoreAnswer.CONFLICT]] = True
+        codes[some[~done & (answers != StoreAnswer.CONFLICT)]] = Code.STORE_ERROR
         return retry
 
 
@@ -221,29 +226,25 @@ def bring_online(
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (section 3.4)."""
     profile = policy_runner.profile
-    store.make_known(rows)
-    session = StoreSession(state, store, journal.new_tally(), profile, policy_runner)
+    session = StoreSession(state, store, rows, journal.new_tally(), profile, policy_runner)
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
     states[missing] = PartitionState.NON_EXISTENT
     before = states[rows].copy()
     legal = np.isin(before, np.array(list(profile.partition_previous[PartitionState.ONLINE])))
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
-    refused = session.begin(rows[~legal], -1, before[~legal], PartitionState.ONLINE)
+    refused = session.new_effects(rows[~legal], -1, before[~legal], PartitionState.ONLINE)
     refused["code"] = codes[~legal] = Code.ILLEGAL_STATE
-    session.tell(refused)
+    session.effects.append(refused)
     new = legal & (before == PartitionState.NEW)
     others = legal & ~new
     failure = _bring_online(session, rows, before, new, others, strategy, codes)
-    effects = session.finish()
+    effects = session.count_effects()
     journal.add_step(
-        online_action(PartitionState.ONLINE, strategy), session.tally, effects, replicas=False,
+        online_action(strategy), session.tally, effects, replicas=False,
         strategy=strategy, from_store=True, sent=failure is None,
     )
-    if failure is not None:
-        every = np.ones(rows.size, np.bool_)
-        return Result(np.full(rows.size, failure, np.uint8), every, failure)
-    return Result(codes, others)
+    return Result(codes, others) if failure is None else call_failed(codes, failure)
 
 
 def _bring_online(
@@ -278,20 +279,21 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
     election.propose_initial(
         state.columns, rows, proposed, state.controller_epoch, codes, recipients
     )
-    effects = session.begin(rows, -1, np.full(rows.size, PartitionState.NEW), PartitionState.ONLINE)
+    before = np.full(rows.size, PartitionState.NEW)
+    effects = session.new_effects(rows, -1, before, PartitionState.ONLINE)
     chosen = codes == Code.MOVED
     try:
         answers = _create(session, rows[chosen], proposed[chosen])
         codes[chosen] = np.array(
-            [Code.INITIALIZED if a == Answer.OK
-             else Code.NODE_EXISTS if a == Answer.NODE_EXISTS else Code.STORE_ERROR
+            [Code.INITIALIZED if a == StoreAnswer.OK
+             else Code.NODE_EXISTS if a == StoreAnswer.NODE_EXISTS else Code.STORE_ERROR
              for a in answers.tolist()], np.uint8,
         )
     except CallFailed:
         codes[chosen] = Code.CREATE_CALL_FAILED
     except ControllerMoved:
         effects["code"] = codes
-        session.tell(effects[~chosen])
+        session.effects.append(effects[~chosen])
         raise
     done = codes == Code.INITIALIZED
     session.adopt(rows[done], proposed[done])
@@ -299,8 +301,8 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
     effects["code"] = codes
     effects["kinds"][done] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
     effects["recipients"] = np.where(done, recipients, 0)
-    session.carry(effects)
-    session.tell(effects)
+    session.copy_cached(effects)
+    session.effects.append(effects)
     return codes
 
 
@@ -323,7 +325,7 @@ def _elect(
     """
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
-    told = len(session.effects)
+    n_before = len(session.effects)
     elected = np.zeros(rows.size, np.bool_)
     while remaining.size:
         try:
@@ -331,7 +333,7 @@ def _elect(
         except (ControllerMoved, UndecodableRecord) as failed:
             # Elected and announced, but the states were still to be set.
             moved = isinstance(failed, ControllerMoved)
-            for effects in session.effects[told:]:
+            for effects in session.effects[n_before:]:
                 lost = effects["code"] == Code.ELECTED
                 effects["code"][lost] = Code.CONTROLLER_MOVED if moved else Code.UNDECODABLE
             raise
@@ -341,15 +343,15 @@ def _elect(
         remaining = remaining if again else remaining[retry]
     codes[elected] = Code.ELECTED
     if session.profile.retries_every_election:
-        _note_elected_again(session, told)
+        _note_elected_again(session, n_before)
     _set_online(session, rows[elected | (codes == Code.MOVED)])
     return codes
 
 
-def _note_elected_again(session: StoreSession, told: int) -> None:
+def _note_elected_again(session: StoreSession, n_before: int) -> None:
     """A partition that was elected twice was Online the second time."""
     seen: set[int] = set()
-    for effects in session.effects[told:]:
+    for effects in session.effects[n_before:]:
         done = effects["code"] == Code.ELECTED
         again = done & np.isin(effects["row"], list(seen))
         effects["from_state"][again] = PartitionState.ONLINE
@@ -361,7 +363,7 @@ def _elect_once(
 ) -> tuple[Codes, Mask]:
     state, profile = session.state, session.profile
     answer, stored = session.read(rows, strict=profile.undecodable_fails_call)
-    effects = session.begin(rows, -1, before, PartitionState.ONLINE)
+    effects = session.new_effects(rows, -1, before, PartitionState.ONLINE)
     effects["kinds"] |= KIND_ELECTION
     retry = np.zeros(rows.size, np.bool_)
     skipped = (answer == Code.MOVED) & _needs_no_election(session, rows, strategy)
@@ -385,7 +387,7 @@ def _elect_once(
         except ControllerMoved:
             logged = effects[usable[chosen == Code.CONFIG_LOOKUP_FAILED]]
             logged["code"] = Code.CONFIG_LOOKUP_LOGGED
-            session.tell(logged)
+            session.effects.append(logged)
             raise
         done = (chosen == Code.MOVED) & ~again
         session.adopt(rows[usable[done]], proposed[done])
@@ -395,8 +397,8 @@ def _elect_once(
         effects["kinds"][usable] |= np.where(done, marks, 0).astype(np.uint8)
         effects["recipients"][usable] = np.where(done, choices["recipients"], 0)
     effects["code"] = answer
-    session.carry(effects)
-    session.tell(effects[~retry])
+    session.copy_cached(effects)
+    session.effects.append(effects[~retry])
     return answer, retry
 
 
@@ -425,8 +427,7 @@ def take_offline(
     profile: Profile,
 ) -> Result:
     """Replicas to OfflineReplica with a store: broker groups one by one, by rank (section 2.3)."""
-    store.make_known(replicas.rows)
-    session = StoreSession(state, store, journal.new_tally(), profile)
+    session = StoreSession(state, store, replicas.rows, journal.new_tally(), profile)
     rows, brokers = targets(state, replicas, ranks)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     failure: Code | None = None
@@ -435,7 +436,7 @@ def take_offline(
             codes[at] = _change_group(session, rows[at], int(brokers[at[0]]), codes[at])
     except ControllerMoved:
         failure = Code.CONTROLLER_MOVED
-    effects = session.finish()
+    effects = session.count_effects()
     journal.add_step(
         f"replicas to {ReplicaState.OFFLINE.label}", session.tally, effects, replicas=True,
         from_store=True, sent=failure is None,
@@ -460,9 +461,9 @@ def targets(state: ClusterState, replicas: Replicas, ranks: Rows) -> tuple[Rows,
         at = replicas.rows[((replicas.slots >> np.uint64(slot)) & np.uint64(1)) != 0]
         rows.append(at)
         brokers.append(state.replicas[at, slot].astype(np.int32))
-    found = np.concatenate(brokers)
-    order = np.lexsort((ranks[found], np.concatenate(rows)))
-    return np.concatenate(rows)[order], found[order]
+    row, broker = np.concatenate(rows), np.concatenate(brokers)
+    order = np.lexsort((ranks[broker], row))
+    return row[order], broker[order]
 
 
 def _change_group(session: StoreSession, rows: Rows, broker: int, codes: Codes) -> Codes:
@@ -479,7 +480,7 @@ def _change_group(session: StoreSession, rows: Rows, broker: int, codes: Codes) 
         int(ReplicaState.OFFLINE), codes, effects, scratch,
     )
     waiting = codes == Code.NOT_ASKED
-    session.tell(effects)
+    session.effects.append(effects)
     if not waiting.any():
         return codes
     try:
@@ -499,7 +500,7 @@ def _shrink(
 ) -> Codes:
     """Section 2.6 for one broker, and what section 2.5 does with the answers in the end."""
     state = session.state
-    effects = session.begin(rows, broker, before, ReplicaState.OFFLINE)
+    effects = session.new_effects(rows, broker, before, ReplicaState.OFFLINE)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     remaining = np.arange(rows.size)
     while remaining.size:
@@ -508,14 +509,14 @@ def _shrink(
         remaining = remaining[retry]
     done = codes == Code.MOVED
     state.replica_state[rows[done], slots[done]] = ReplicaState.OFFLINE
-    told = done & ~session.is_queued(rows)
-    effects["kinds"][told] |= KIND_LEADER_AND_ISR
+    announced = done & ~session.is_queued(rows)
+    effects["kinds"][announced] |= KIND_LEADER_AND_ISR
     assigned = first_slots(state.records["n_replicas"][rows])
     without = assigned & ~(np.uint64(1) << slots.astype(np.uint64))
-    effects["recipients"] = np.where(told, without, 0)
+    effects["recipients"] = np.where(announced, without, 0)
     effects["code"] = codes
-    session.carry(effects)
-    session.tell(effects)
+    session.copy_cached(effects)
+    session.effects.append(effects)
     return codes
 
 
@@ -554,18 +555,17 @@ def start_new(
 
     What LeaderAndIsr says comes from the store, what UpdateMetadata says from the cache.
     """
-    store.make_known(replicas.rows)
-    session = StoreSession(state, store, journal.new_tally(), profile)
+    session = StoreSession(state, store, replicas.rows, journal.new_tally(), profile)
     rows, brokers = targets(state, replicas, state.broker_id)
     codes = np.empty(rows.size, np.uint8)
     for at in _groups(brokers, state.broker_id, True):
         codes[at] = _start_one(session, rows[at], brokers[at])
-    effects = session.finish()
-    told = np.unique(effects["row"][(effects["kinds"] & KIND_LEADER_AND_ISR) != 0])
-    told = told[(state.records["flags"][told] & FLAG_HAS_LEADERSHIP) != 0]
+    effects = session.count_effects()
+    announced = np.unique(effects["row"][(effects["kinds"] & KIND_LEADER_AND_ISR) != 0])
+    announced = announced[(state.records["flags"][announced] & FLAG_HAS_LEADERSHIP) != 0]
     journal.add_step(
         f"replicas to {ReplicaState.NEW.label}", session.tally, effects, replicas=True,
-        from_store=True, announced=journal.record_effects(told),
+        from_store=True, announced=journal.record_effects(announced),
     )
     return Result(codes, np.empty(0, np.bool_))
 
@@ -577,15 +577,15 @@ def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     hosting.find_slots(state.columns, row, broker, slot)
     before = int(state.replica_state[row, slot][0]) or int(ReplicaState.NON_EXISTENT)
     state.replica_state[row, slot] = before
-    effect = session.begin(row, broker, np.asarray([before]), ReplicaState.NEW)
-    session.carry(effect)
+    effect = session.new_effects(row, broker, np.asarray([before]), ReplicaState.NEW)
+    session.copy_cached(effect)
     code = Code.ILLEGAL_STATE
     if before in session.profile.replica_previous[ReplicaState.NEW]:
         code = _ask_leader(session, row, int(broker[0]), int(slot[0]), effect)
     if code == Code.MOVED:
         state.replica_state[row, slot] = ReplicaState.NEW
     effect["code"] = code
-    session.tell(effect)
+    session.effects.append(effect)
     return int(code)
 
 
@@ -600,9 +600,7 @@ def _ask_leader(
         return Code.STORE_ERROR
     if stored["leader"][0] == broker:
         return Code.LEADER_IS_NEW_REPLICA
-    for name in ("leader", "leader_epoch", "version", "controller_epoch", "isr"):
-        effect[name] = stored[name]
-    effect["recovery"] = (stored["flags"] & FLAG_RECOVERY) != 0
+    copy_leadership(effect, stored)
     effect["kinds"] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
     effect["recipients"] = np.uint64(1) << np.uint64(slot)
     return Code.MOVED

@@ -46,12 +46,14 @@ def on_topic_change(
     check_created(state, new, exists=False)
     parsed = {} if configs is None else parse_configs(new, configs)
     lost = state.find_topics(gone)
-    if not engine.active:
-        return engine.refused("on_topic_change", "NOT_CONTROLLER")
-    remove_topics(engine, lost)
-    rows = set_assignments(state, new)
-    set_configs(state, parsed)
-    return _create(engine, rows, "on_topic_change")
+
+    def steps() -> None:
+        remove_topics(engine, lost)
+        rows = set_assignments(state, new)
+        set_configs(state, parsed)
+        on_new_partition_creation(engine, np.sort(rows))
+
+    return engine.attempt("on_topic_change", steps)
 
 
 def on_partition_modifications(
@@ -62,16 +64,14 @@ def on_partition_modifications(
     (topic,) = arguments.check_topics("topic", [topic])
     new = as_table({topic: assignments})
     check_created(state, new, exists=True)
-    if not engine.active:
-        return engine.refused("on_partition_modifications", "NOT_CONTROLLER")
     new = without_replicas(state, new)
     if state.topic_queued_for_deletion[state.find_topics([topic])[0]]:
         new = new.slice(0, 0)
-    return _create(engine, set_assignments(state, new), "on_partition_modifications")
 
+    def steps() -> None:
+        on_new_partition_creation(engine, np.sort(set_assignments(state, new)))
 
-def _create(engine: ZkEngine, rows: Rows, event: str) -> Outcome:
-    return engine.attempt(event, lambda: on_new_partition_creation(engine, np.sort(rows)))
+    return engine.attempt("on_partition_modifications", steps)
 
 
 def on_new_partition_creation(engine: ZkEngine, rows: Rows) -> None:

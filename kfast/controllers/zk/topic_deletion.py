@@ -17,6 +17,7 @@ import pyarrow as pa
 from kfast import schema
 from kfast.arguments import check_topics
 from kfast.controllers.engine import EventFailed
+from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.deletion_status import (
     ALL_SUCCESSFUL,
     SOME_INELIGIBLE,
@@ -28,7 +29,6 @@ from kfast.controllers.zk.topic_changes import remove_topics
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.kernels import deletion as kernel
-from kfast.kernels import hosting
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas, mutators, partition_rows
 from kfast.state.arrays import first_slots
@@ -49,7 +49,7 @@ def delete_topics(engine: ZkEngine, topics: Sequence[str]) -> Outcome:
     rows = state.lookup.topics(topics)
     exists = np.zeros(rows.size, np.bool_)
     exists[rows >= 0] = state.topic_exists[rows[rows >= 0]]
-    known = [name for name, found in zip(topics, exists.tolist(), strict=True) if found]
+    known = [name for name, there in zip(topics, exists.tolist(), strict=True) if there]
     notes = [f"topic {name!r} is unknown" for name in dict.fromkeys(topics) if name not in known]
     if not state.delete_topic_enabled:
         notes.append("topic deletion is disabled: nothing was queued")
@@ -74,32 +74,28 @@ def on_stop_replica_response(
 ) -> Outcome:
     """A broker answers a StopReplica request that deletes replicas (sections 6.12 and 5.4)."""
     state = engine.state
-    asked, bad = np.sort(state.check_rows(rows)), state.check_rows(failed)
-    strange = np.setdiff1d(bad, asked)
-    if strange.size:
+    answered, bad = np.sort(state.check_rows(rows)), state.check_rows(failed)
+    unnamed = np.setdiff1d(bad, answered)
+    if unnamed.size:
         raise ArgumentError(
-            f"failed row {strange[0]} is not among the rows of the response; nothing was changed"
+            f"failed row {unnamed[0]} is not among the rows of the response; nothing was changed"
         )
     broker = state.find_brokers([broker_id])
-    if not engine.active:
-        return engine.refused("on_stop_replica_response", "NOT_CONTROLLER")
 
     def steps() -> None:
-        heeded = asked[_heeded(engine)[state.topic_row[asked]]]
-        slots = mutators.track(state, heeded, np.repeat(broker, heeded.size))
+        deleting = answered[_deleting_topics(engine)[state.topic_row[answered]]]
+        slots = mutators.track(state, deleting, np.repeat(broker, deleting.size))
         masks = np.uint64(1) << slots.astype(np.uint64)
-        wrong = np.isin(heeded, bad) | error
-        if heeded.size:
-            fail_replica_deletion(engine, choose(heeded, masks, wrong))
+        wrong = np.isin(deleting, bad) | error
+        if deleting.size:
+            fail_replica_deletion(engine, choose(deleting, masks, wrong))
         if not wrong.all():
-            complete_replicas(engine, choose(heeded, masks, ~wrong))
+            complete_replicas(engine, choose(deleting, masks, ~wrong))
 
     return engine.attempt("on_stop_replica_response", steps)
 
 
-def acknowledge_deletions(
-    engine: ZkEngine, broker_ids: Iterable[int] | None = None
-) -> Outcome:
+def acknowledge_deletions(engine: ZkEngine, broker_ids: Iterable[int] | None = None) -> Outcome:
     """Brokers report that they have deleted what they were told to delete."""
     state = engine.state
     chosen = state.registered.copy()
@@ -107,28 +103,26 @@ def acknowledge_deletions(
         named = np.zeros(state.n_brokers, np.bool_)
         named[state.find_brokers(broker_ids)] = True
         chosen &= named
-    if not engine.active:
-        return engine.refused("acknowledge_deletions", "NOT_CONTROLLER")
-    found = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
-    hosted, slots, begin = _by_broker(state, found)
+    started = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
+    hosted, slots, begin = _by_broker(state, started)
     hosting_some = np.diff(begin) > 0
 
     def steps() -> None:
-        if len(found) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
+        if len(started) and _answer_as_one(engine) and not (hosting_some & ~chosen).any():
             action = f"replicas to {ReplicaState.DELETION_SUCCESSFUL.label}"
             engine.journal.begin_steps(action, int(hosting_some.sum()) - 1)
-            complete_replicas(engine, found)
+            complete_replicas(engine, started)
             return
         for broker in np.flatnonzero(chosen & hosting_some).tolist():
             part = slice(begin[broker], begin[broker + 1])
-            heeded = _heeded(engine)[state.topic_row[hosted[part]]]
-            if heeded.any():
-                complete_replicas(engine, choose(hosted[part], slots[part], heeded))
+            deleting = _deleting_topics(engine)[state.topic_row[hosted[part]]]
+            if deleting.any():
+                complete_replicas(engine, choose(hosted[part], slots[part], deleting))
 
     return engine.attempt("acknowledge_deletions", steps)
 
 
-def _heeded(engine: ZkEngine) -> npt.NDArray[np.bool_]:
+def _deleting_topics(engine: ZkEngine) -> npt.NDArray[np.bool_]:
     """(T,) topics for which answers count: those whose deletion has started (section 5.4).
 
     Before 2.1 no topic is marked as started, and answers count for all that are queued.
@@ -147,20 +141,22 @@ def _answer_as_one(engine: ZkEngine) -> bool:
     state = engine.state
     queued = queued_topics(state)
     return queued.size == 1 and not engine.journal.full and bool(
-        _heeded(engine)[queued[0]]
+        _deleting_topics(engine)[queued[0]]
     )
 
 
 def _by_broker(
-    state: ClusterState, found: Replicas
+    state: ClusterState, replicas: Replicas
 ) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     """Some replicas broker by broker: rows, slots, where each part begins."""
     counts = np.zeros(state.n_brokers, np.int64)
-    kernel.count_by_broker(state.columns, found.rows, found.slots, counts)
+    kernel.count_by_broker(state.columns, replicas.rows, replicas.slots, counts)
     begin = np.zeros(state.n_brokers + 1, np.int64)
     np.cumsum(counts, out=begin[1:])
     hosted, slots = np.empty(int(begin[-1]), np.int32), np.empty(int(begin[-1]), np.uint64)
-    kernel.list_by_broker(state.columns, found.rows, found.slots, begin[:-1].copy(), hosted, slots)
+    kernel.list_by_broker(
+        state.columns, replicas.rows, replicas.slots, begin[:-1].copy(), hosted, slots
+    )
     return hosted, slots, begin
 
 
@@ -230,13 +226,8 @@ def resume_deletions(engine: ZkEngine) -> None:
     if engine.profile.batches_deletions:
         _resume(engine, topics)
         return
-    for at in _by_name(state, topics).tolist():
+    for at in np.argsort(state.topic.take(pa.array(topics)).to_pylist()).tolist():
         _resume(engine, topics[at : at + 1])
-
-
-def _by_name(state: ClusterState, topics: Rows) -> npt.NDArray[np.int64]:
-    order: npt.NDArray[np.int64] = np.argsort(state.topic.take(pa.array(topics)).to_pylist())
-    return order
 
 
 def _resume(engine: ZkEngine, topics: Rows) -> None:
@@ -293,8 +284,7 @@ def _take_partitions_away(engine: ZkEngine, rows: Rows) -> None:
 
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
     """Replicas that are online and not deleted yet, and those that are not online."""
-    live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
+    live = live_slots(state, rows)
     assigned = first_slots(state.records["n_replicas"][rows])
     deleted = np.empty(rows.size, np.uint64)
     kernel.slots_in_state(
@@ -366,10 +356,10 @@ def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.boo
     return Replicas(rows[chosen], slots[chosen])
 
 
-def in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
+def in_state(state: ClusterState, rows: Rows, replica_state: ReplicaState) -> Replicas:
     """Assigned replicas of some rows that are in a state."""
     slots = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(state.columns, rows, 1 << wanted, slots)
+    kernel.slots_in_state(state.columns, rows, 1 << replica_state, slots)
     return choose(rows, slots, slots != 0)
 
 
