@@ -34,7 +34,7 @@ def failure_picture() -> str:
         color_system="truecolor",
         highlight=False,
     )
-    answer.draw(console, answer.document)
+    answer.draw(console)
     return console.export_svg(title=COMMAND, unique_id="kfast")
 
 

@@ -1,10 +1,10 @@
 """Questions about one cluster.
 
 What events do: `whatif` runs a controller on a copy, `impact` compares two censuses;
-`broker_failure`, `plan_execution` (with `changed_partitions`) and `topic_deletion` are the
+`broker_failure`, `plan_execution` and `topic_deletion` are the
 questions, `explain` says why, `worst_scenarios` what makes a sweep's scenarios bad. Restarts:
 `restart_readiness`, and `restart_plan` with `batch_coloring`. Risk: `copyset_risk`, with
-`failure_groups` and `loss_chances`. `replica_sets` has the distinct sets of brokers for both.
+`loss_chances`. `replica_sets` has the distinct sets of brokers for both.
 
 The functions that users call are in `kfast` itself; no module here bears the name of one.
 """

@@ -1,6 +1,6 @@
 """Why a partition ends as it does: what each step of a failure did to it, in sentences.
 
-Everything told is read from the journal of the same controller; no rule is decided here. Only the
+Everything is read from the journal of the same controller; no rule is decided here. Only the
 partitions asked for are kept, because whatever happens to one is decided by its own row and the
 brokers alone.
 
@@ -105,34 +105,34 @@ def explain(
     """
     check_instance("state", state, ClusterState)
     topics, numbers = partition_keys("partitions", partitions)
-    wanted = list(dict.fromkeys(zip(topics, numbers.tolist(), strict=True)))
-    rows = state.find_partitions(wanted)
+    keys = list(dict.fromkeys(zip(topics, numbers.tolist(), strict=True)))
+    rows = state.find_partitions(keys)
     tables = state.to_tables()
-    given = ClusterState.from_tables(
+    excerpt = ClusterState.from_tables(
         tables.brokers, tables.topics, tables.partitions.take(rows), tables.cluster
     )
     failure = fail_brokers(
-        given, broker_ids, controlled=controlled, journal="full", profile=profile
+        excerpt, broker_ids, controlled=controlled, journal="full", profile=profile
     )
-    return [_Story(given, failure, name, number).told() for name, number in wanted]
+    return [_PartitionHistory(excerpt, failure, *key).explanation() for key in keys]
 
 
-class _Story:
-    """One partition's way through the events; `record` is its leadership so far."""
+class _PartitionHistory:
+    """What the events do to one partition; `record` is its leadership so far."""
 
-    def __init__(self, given: ClusterState, failure: Failure, topic: str, partition: int) -> None:
+    def __init__(self, state: ClusterState, failure: Failure, topic: str, partition: int) -> None:
         self.failure = failure
         self.topic, self.partition = topic, partition
-        self.row = int(given.find_partitions([(topic, partition)])[0])
-        self.replicas = given.assignment(self.row).replicas
-        self.record = given.leadership(self.row)
-        self.given = given
+        self.row = int(state.find_partitions([(topic, partition)])[0])
+        self.replicas = state.assignment(self.row).replicas
+        self.record = state.leadership(self.row)
+        self.state = state
         self.up: dict[int, str] = {}
 
-    def told(self) -> Explanation:
-        """Tell all of it."""
+    def explanation(self) -> Explanation:
+        """What each event did, in sections."""
         failing = iter(self.failure.broker_ids)
-        sections = [Section("As given", tuple(self._given()))]
+        sections = [Section("As given", tuple(self._before()))]
         last = ""
         for event in self.failure.events:
             name = event.outcome.event
@@ -150,8 +150,8 @@ class _Story:
 
     # --- before and after ---------------------------------------------------------------------
 
-    def _given(self) -> Iterator[str]:
-        self._see(self.given.registered.tolist(), self.given.shutting_down.tolist())
+    def _before(self) -> Iterator[str]:
+        self._note_liveness(self.state.registered.tolist(), self.state.shutting_down.tolist())
         yield f"replicas {_ids(self.replicas)}; {_record(self.record)}"
         down = [b for b in self.replicas if self.up[b] != "live"]
         if down:
@@ -176,17 +176,17 @@ class _Story:
         if after.flags("under_replicated")[self.row]:
             yield "under-replicated: an assigned replica is not in sync"
 
-    def _see(self, registered: Sequence[bool], shutting_down: Sequence[bool]) -> None:
+    def _note_liveness(self, registered: Sequence[bool], shutting_down: Sequence[bool]) -> None:
         """Note who is live while an event is handled."""
         self.up = {
             int(broker): "shutting down" if up and leaving else "live" if up else "not registered"
             for broker, up, leaving in zip(
-                self.given.broker_id.tolist(), registered, shutting_down, strict=True
+                self.state.broker_id.tolist(), registered, shutting_down, strict=True
             )
         }
 
     def _min_isr(self) -> tuple[int, str]:
-        state, topic = self.given, self.given.topic_row[self.row]
+        state, topic = self.state, self.state.topic_row[self.row]
         value = int(min_insync_replicas(state)[topic])
         needed = int(partition_min_isr(state, np.array([self.row]))[0])
         source = "of the topic" if is_topic_min_isr(state)[topic] else "by the brokers' default"
@@ -194,7 +194,7 @@ class _Story:
         return needed, f"{value} {source}{cut}"
 
     def _unclean(self) -> tuple[bool, str]:
-        state = self.given
+        state = self.state
         override = int(state.topic_unclean_leader_election[state.topic_row[self.row]])
         value = bool(override) if override >= 0 else state.default_unclean_leader_election
         source = "by the topic" if override >= 0 else "by the brokers' default"
@@ -203,36 +203,36 @@ class _Story:
     # --- one event ----------------------------------------------------------------------------
 
     def _event(self, event: EventOutcome) -> Iterator[str]:
-        self._see(event.registered.tolist(), event.shutting_down.tolist())
+        self._note_liveness(event.registered.tolist(), event.shutting_down.tolist())
         outcome = event.outcome
-        tables = {name: self._mine(getattr(outcome, name)) for name in FULL_TABLES[:-1]}
-        told = outcome.update_metadata_brokers.to_pylist()
+        tables = {name: self._rows_of(getattr(outcome, name)) for name in FULL_TABLES[:-1]}
+        recipients = outcome.update_metadata_brokers.to_pylist()
         for number, step in enumerate(outcome.steps.to_pylist(), 1):
-            mine = {
+            of_step = {
                 name: [row for row in rows if row["step"] == step["step"]]
                 for name, rows in tables.items()
             }
-            everyone = [row["broker_id"] for row in told if row["step"] == step["step"]]
-            lines = [*self._step(mine), *self._sent(mine, everyone)]
+            everyone = [row["broker_id"] for row in recipients if row["step"] == step["step"]]
+            lines = [*self._step(of_step), *self._sent(of_step, everyone)]
             if lines:
                 yield f"{number}. {step['action']}"
                 yield from (f"   {line}" for line in lines)
 
-    def _mine(self, table: Any) -> list[Row]:
+    def _rows_of(self, table: Any) -> list[Row]:
         topic = pc.equal(table["topic"], self.topic)
         partition = pc.equal(table["partition"], self.partition)
         rows: list[Row] = table.filter(pc.and_(topic, partition)).to_pylist()
         return rows
 
-    def _step(self, mine: dict[str, list[Row]]) -> Iterator[str]:
+    def _step(self, of_step: dict[str, list[Row]]) -> Iterator[str]:
         """Transitions, elections and refusals of one step, then what replicas did to the ISR."""
-        for row in mine["elections"]:
+        for row in of_step["elections"]:
             yield from self._election(row)
-        for row in mine["refusals"]:
+        for row in of_step["refusals"]:
             who = "partition" if row["broker_id"] is None else f"replica on {row['broker_id']}"
             why = _REFUSED.get(row["code"], row["code"])
             yield f"{who} stays {row['from_state']}, not {row['to_state']}: {why} ({row['error']})"
-        for row in mine["transitions"]:
+        for row in of_step["transitions"]:
             change = f"{row['from_state']} -> {row['to_state']}"
             if row["broker_id"] is not None:
                 yield f"replica on {row['broker_id']} ({self.up[row['broker_id']]}): {change}"
@@ -240,8 +240,8 @@ class _Story:
                 yield f"partition: {change}, for {self._leaderless()}"
             else:
                 yield f"partition: {change}"
-        if not mine["elections"]:
-            yield from self._shrinks(mine["additions"])
+        if not of_step["elections"]:
+            yield from self._shrinks(of_step["additions"])
 
     def _leaderless(self) -> str:
         leader = -1 if self.record is None else self.record.leader
@@ -261,14 +261,7 @@ class _Story:
             yield f"{why}: the partition gets no leader"
             return
         old = self.record
-        self.record = Leadership(
-            row["leader"],
-            row["leader_epoch"],
-            tuple(row["isr"]),
-            row["recovery"],
-            row["version"],
-            0,
-        )
+        self.record = _leadership(row, 0)
         yield f"leader is {row['leader']}: {self._reason(row)}"
         epoch = "" if old is None else f"{old.leader_epoch} -> "
         yield (
@@ -277,11 +270,11 @@ class _Story:
         )
 
     def _candidates(self, isr: set[int] | None) -> str:
-        said = []
+        candidates = []
         for broker in self.replicas:
             place = "" if isr is None else ", in the ISR" if broker in isr else ", not in the ISR"
-            said.append(f"{broker} ({self.up[broker]}{place})")
-        return "; ".join(said)
+            candidates.append(f"{broker} ({self.up[broker]}{place})")
+        return "; ".join(candidates)
 
     def _reason(self, row: Row) -> str:
         if row["unclean"]:
@@ -306,48 +299,48 @@ class _Story:
 
     def _shrink(self, broker: int, row: Row) -> str:
         old = self.record
-        self.record = Leadership(
-            row["leader"],
-            row["leader_epoch"],
-            tuple(row["isr"]),
-            row["recovery"],
-            row["version"],
-            row["controller_epoch"],
-        )
+        self.record = _leadership(row, row["controller_epoch"])
         if old is None or old.leader_epoch == row["leader_epoch"]:
             return f"{broker} is not in the ISR ({_ids(row['isr'])}): the record stays as it is"
         if broker in row["isr"]:
-            said = f"{broker} is the last member of the ISR, which is never emptied"
+            change = f"{broker} is the last member of the ISR, which is never emptied"
         else:
-            said = f"{broker} leaves the ISR: {_ids(old.isr)} -> {_ids(row['isr'])}"
+            change = f"{broker} leaves the ISR: {_ids(old.isr)} -> {_ids(row['isr'])}"
         if old.leader != row["leader"]:
-            said += f"; it led, so the leader is {_leader(row['leader'])}"
-        return f"{said}; leader epoch {old.leader_epoch} -> {row['leader_epoch']}"
+            change += f"; it led, so the leader is {_leader(row['leader'])}"
+        return f"{change}; leader epoch {old.leader_epoch} -> {row['leader_epoch']}"
 
-    def _sent(self, mine: dict[str, list[Row]], everyone: list[int]) -> Iterator[str]:
+    def _sent(self, of_step: dict[str, list[Row]], everyone: list[int]) -> Iterator[str]:
         """Requests of one step that name the partition, and those that nobody is there to get."""
         sent = {
-            kind: [row["broker_id"] for row in mine["requests"] if row["kind"] == kind]
+            kind: [row["broker_id"] for row in of_step["requests"] if row["kind"] == kind]
             for kind in ("LeaderAndIsr", "StopReplica")
         }
         parts = [f"{kind} to {_ids(brokers)}" for kind, brokers in sent.items() if brokers]
-        if mine["update_metadata"] and everyone:
+        if of_step["update_metadata"] and everyone:
             parts.append(f"UpdateMetadata to all {len(everyone)} registered brokers")
         if parts:
             yield f"sent: {'; '.join(parts)}"
         dropped = {
             (row["kind"], broker)
-            for row in mine["additions"]
+            for row in of_step["additions"]
             for broker in row["to"] or ()
             if broker not in sent.get(row["kind"], ())
         }
         if dropped:
-            said = "; ".join(f"{kind} to {broker}" for kind, broker in sorted(dropped))
-            yield f"not sent, for the broker is not registered: {said}"
+            requests = "; ".join(f"{kind} to {broker}" for kind, broker in sorted(dropped))
+            yield f"not sent, for the broker is not registered: {requests}"
 
 
 def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, brokers)) or "none"
+
+
+def _leadership(row: Row, controller_epoch: int) -> Leadership:
+    return Leadership(
+        row["leader"], row["leader_epoch"], tuple(row["isr"]), row["recovery"], row["version"],
+        controller_epoch,
+    )
 
 
 def _leader(leader: int) -> str:

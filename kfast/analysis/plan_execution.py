@@ -11,31 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kfast import schema
-from kfast.analysis.changed_partitions import (
-    RequestedPlan,
-    live_slots,
-    partition_table,
-    placed,
-    target_slots,
-)
 from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
 from kfast.analysis.whatif import EventOutcome, WhatIf, brokers_are, check_brokers
 from kfast.arguments import check_instance
 from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
-from kfast.controllers.zk.reassignment import Reassignments
+from kfast.controllers.zk.reassignment import Reassignments, as_table, parse
 from kfast.journal import Outcome
-from kfast.schema import REASSIGNMENT_BROKERS, REASSIGNMENT_TOPICS, columns_of
+from kfast.kernels import hosting
+from kfast.schema import (
+    REASSIGNMENT_BROKERS,
+    REASSIGNMENT_PARTITIONS,
+    REASSIGNMENT_TOPICS,
+    ReassignmentCode,
+    columns_of,
+)
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots, how_to_add
 from kfast.state.census import CENSUS_METRICS, Census
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.queries import how_to_add
-from kfast.state.tables import id_lists
+from kfast.state.records import Rows, Slots
+from kfast.state.tables import broker_ids as ids_of_rows
+from kfast.state.tables import id_lists, ordered_lists, topic_names
 
 __all__ = ["REASSIGNMENT_METRICS", "Reassignment", "execute_plan"]
 
@@ -105,7 +109,7 @@ class Reassignment:
         added, removed = self._moved()
         counts = self.partitions["status"].combine_chunks().value_counts().to_pylist()
         rise = self._epochs(self.after.state) - self._epochs(self.before.state)
-        found = {
+        metrics = {
             **self._impact.summary,
             **dict.fromkeys(("refused", "completed", "pending"), 0),
             **{row["values"]: row["counts"] for row in counts},
@@ -113,7 +117,7 @@ class Reassignment:
             "replicas_removed": int(removed.sum()),
             "leader_epoch_bumps": int(rise.sum()),
         }
-        return {name: found[name] for name in (*CENSUS_METRICS, *REASSIGNMENT_METRICS)}
+        return {name: metrics[name] for name in (*CENSUS_METRICS, *REASSIGNMENT_METRICS)}
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -124,14 +128,11 @@ class Reassignment:
         `pending` there is no end yet.
         """
         counts, on_the_way = self.summary, self.under_way
-        found = {
-            f"{name}_on_the_way": on_the_way[name] for name in ("newly_offline",
-                                                                "newly_under_min_isr")
-        }
-        in_the_end = ("newly_offline", "newly_under_min_isr", "pending")
-        found |= {name: 0 if self.pending else counts[name] for name in in_the_end}
-        found |= {name: counts[name] for name in ("unclean", "refused")}
-        return {name: n for name, n in found.items() if n}
+        troubles = ("newly_offline", "newly_under_min_isr")
+        reasons = {f"{name}_on_the_way": on_the_way[name] for name in troubles}
+        in_the_end = () if self.pending else (*troubles, "pending")
+        reasons |= {name: counts[name] for name in (*in_the_end, "unclean", "refused")}
+        return {name: n for name, n in reasons.items() if n}
 
     @property
     def requests(self) -> pa.Table:
@@ -145,8 +146,7 @@ class Reassignment:
         `preferred` counts the partitions whose preferred replica the broker holds.
         """
         added, removed = self._moved()
-        records = self.state.records
-        first = self.state.replicas[:, 0][records["n_replicas"] > 0]
+        first = self.state.replicas[:, 0][self.state.records["n_replicas"] > 0]
         preferred = np.bincount(first, minlength=self.state.n_brokers)
         return REASSIGNMENT_BROKERS.table(columns_of(self._impact.brokers) | {
             "replicas_before": self.before.per_broker[:, 1].copy(), "added": added,
@@ -195,7 +195,7 @@ class Reassignment:
 
     def _moved(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(B,) replicas that each broker won and lost."""
-        then, now = placed(self.before.state, self.rows), placed(self.state, self.rows)
+        then, now = _placed(self.before.state, self.rows), _placed(self.state, self.rows)
         n = self.state.n_brokers
         won = np.setdiff1d(now, then, assume_unique=True)
         lost = np.setdiff1d(then, now, assume_unique=True)
@@ -263,12 +263,33 @@ def execute_plan(
         "leader_moved": run.impact.leaders_moved,
         "not_preferred": run.census.flags("not_preferred"),
     }
-    table = partition_table(requested, run.before.state, run.state, outcome, pending, flags)
+    table = _partition_table(requested, run.before.state, run.state, outcome, pending, flags)
     return Reassignment(
         run.controller.title, failing, pending, run.state,
         tuple(_notes(requested, run.before.state)), run.start, run.before, under_way, run.census,
         table, tuple(run.events), requested.rows[requested.rows >= 0],
     )
+
+
+@dataclass(frozen=True)
+class RequestedPlan:
+    """A plan, and the partitions that it or an earlier one speaks of.
+
+    `rows` are partition rows: those of the plan in its order, -1 where one is unknown; then those
+    that were being reassigned before and are not in the plan.
+    """
+
+    plan: pa.Table
+    rows: Rows
+
+    @classmethod
+    def of(cls, state: ClusterState, plan: Reassignments) -> RequestedPlan:
+        """Read a plan; `ArgumentError` where a partition stands twice."""
+        table = as_table(plan)
+        rows = parse(state, table).rows
+        moving = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
+        before = np.flatnonzero(moving).astype(np.int32)
+        return cls(table, np.concatenate([rows, np.setdiff1d(before, rows)]))
 
 
 def _ask(controller: Controller, plan: pa.Table) -> Outcome:
@@ -292,20 +313,20 @@ def _catch_up(run: WhatIf) -> Iterator[Outcome]:
     flagged = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
     rows = np.flatnonzero(flagged).astype(np.int32)
     records = state.records.take(rows)
-    live, isr = live_slots(state, rows), records["isr"].astype(np.uint64)
-    joining = live & target_slots(state, rows) & ~isr
+    live, isr = _live_slots(state, rows), records["isr"].astype(np.uint64)
+    joining = live & _target_slots(state, rows) & ~isr
     led = records["leader"] >= 0
     led[led] = state.registered[records["leader"][led]]
-    some = led & (joining != 0)
-    if not some.any():
+    reported = led & (joining != 0)
+    if not reported.any():
         return
     if not controller.profile.has_alter_partition:
-        brokers = np.unique(id_lists(state, rows[some], joining[some]).values.to_numpy())
+        brokers = np.unique(id_lists(state, rows[reported], joining[reported]).values.to_numpy())
         yield controller.catch_up(brokers.tolist())
         return
     leaders = records["leader"]
-    for leader in np.unique(leaders[some]).tolist():
-        at = np.flatnonzero(some & (leaders == leader))
+    for leader in np.unique(leaders[reported]).tolist():
+        at = np.flatnonzero(reported & (leaders == leader))
         yield controller.alter_partition(
             int(state.broker_id[leader]), int(state.broker_epoch[leader]), rows[at],
             records["leader_epoch"][at],
@@ -333,3 +354,183 @@ def _notes(requested: RequestedPlan, before: ClusterState) -> Iterator[str]:
             f"{flagged} partitions are being reassigned already; {tool} adds a plan to them only "
             "with --additional"
         )
+
+
+# --- one row for each partition ------------------------------------------------------------------
+
+
+def _placed(state: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
+    """Every assigned replica of some rows as one number: place of the row, and broker row."""
+    n = state.records["n_replicas"][rows].astype(np.int64)
+    assigned = np.arange(state.n_slots) < n[:, np.newaxis]
+    owner = np.repeat(np.arange(rows.size, dtype=np.int64), n)
+    places: npt.NDArray[np.int64] = owner * state.n_brokers + state.replicas[rows][assigned]
+    return places
+
+
+def _live_slots(state: ClusterState, rows: Rows) -> Slots:
+    """Slots of each row whose broker is live."""
+    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
+    hosting.live_slots(state.columns, rows, live, up)
+    return live
+
+
+def _target_slots(state: ClusterState, rows: Rows) -> Slots:
+    """Slots that each row is to have once its reassignment is complete."""
+    records = state.records.take(rows)
+    target: Slots = first_slots(records["n_replicas"]) & ~records["removing"].astype(np.uint64)
+    if state.reassignment_targets:  # before 2.4 they are kept apart
+        for at, row in enumerate(rows.tolist()):
+            wanted = set(state.reassignment_targets.get(row, ()))
+            if wanted:
+                ids = state.ids_of(row, int(first_slots(records["n_replicas"][at : at + 1])[0]))
+                target[at] = sum(1 << slot for slot, broker in enumerate(ids) if broker in wanted)
+    return target
+
+
+def _partition_table(
+    requested: RequestedPlan, before: ClusterState, after: ClusterState, outcome: Outcome,
+    pending: bool, flags: Mapping[str, npt.NDArray[np.bool_]],
+) -> pa.Table:
+    """What was asked for each partition, and what became of it.
+
+    `flags` are more columns, of all partition rows; false for an unknown partition.
+    """
+    rows, n_planned = requested.rows, requested.plan.num_rows
+    is_known = rows >= 0
+    known = rows[is_known]
+    place = pa.array(np.cumsum(is_known) - 1, mask=~is_known)
+    refused = np.zeros(rows.size, np.bool_)
+    errors = [ReassignmentCode(code).name if code else None
+              for code in outcome.reassignment_codes.tolist()]
+    if outcome.error is not None:
+        errors = [outcome.error] * n_planned
+    refused[:n_planned] = [error is not None for error in errors]
+    moving = np.zeros(rows.size, np.bool_)
+    moving[is_known] = (after.records["flags"][known] & schema.FLAG_BEING_REASSIGNED) != 0
+    status = np.where(refused, "refused", np.where(moving, "pending", "completed"))
+    later = rows[n_planned:]
+    columns: dict[str, Any] = {
+        "topic": _longer(requested.plan["topic"], topic_names(before, later)),
+        "partition": _longer(requested.plan["partition"], pa.array(before.partition[later])),
+        "partition_row": pa.array(rows, mask=~is_known),
+        "planned": pa.array(np.arange(rows.size) < n_planned),
+        "target": _longer(requested.plan["replicas"], pa.nulls(later.size, pa.list_(pa.int32()))),
+        "status": pa.array(status.tolist(), pa.string()),
+        "error": pa.array([*errors, *[None] * later.size], pa.string()),
+    }
+    at = np.flatnonzero(refused)
+    named = ("topic", "partition", "target", "error")
+    refusals = pa.table({name: columns[name] for name in named}).take(pa.array(at)).to_pylist()
+    waiting, delays = _delays(after, known, pending)
+    reasons = np.full(rows.size, None, object)
+    reasons[is_known] = delays
+    reasons[at] = [_refusal(row, before) for row in refusals]
+    columns["reason"] = pa.array(reasons, pa.string())
+    then, now = _columns(before, known), _columns(after, known)
+    for name in ("replicas", "leader", "isr", "leader_epoch"):
+        columns[f"{name}_before"], columns[name] = then[name].take(place), now[name].take(place)
+    for name, values in (("adding", now["adding"]), ("removing", now["removing"]),
+                         ("waiting_for", waiting)):
+        columns[name] = values.take(place)
+    for name, flag in flags.items():
+        values = np.zeros(rows.size, np.bool_)
+        values[is_known] = flag[known]
+        columns[name] = pa.array(values)
+    return REASSIGNMENT_PARTITIONS.table(columns)
+
+
+def _longer(column: pa.ChunkedArray, more: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    rest = more.chunks if isinstance(more, pa.ChunkedArray) else [more]
+    return pa.chunked_array([*column.chunks, *rest], column.type)
+
+
+def _columns(state: ClusterState, rows: Rows) -> dict[str, pa.Array]:
+    """What a table says of some rows of one state."""
+    records = state.records.take(rows)
+    return {
+        "replicas": id_lists(state, rows, first_slots(records["n_replicas"])),
+        "leader": pa.array(ids_of_rows(state, records["leader"])),
+        "isr": id_lists(state, rows, records["isr"]),
+        "leader_epoch": pa.array(records["leader_epoch"].copy()),
+        "adding": ordered_lists(state, "adding", rows, records["adding"]),
+        "removing": ordered_lists(state, "removing", rows, records["removing"]),
+    }
+
+
+def _delays(
+    state: ClusterState, rows: Rows, pending: bool
+) -> tuple[pa.ListArray, npt.NDArray[np.object_]]:
+    """Per row: targets that have to get in sync first, and why that is not so; None if complete."""
+    records = state.records.take(rows)
+    live, target = _live_slots(state, rows), _target_slots(state, rows)
+    moving = (records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
+    missing = np.where(moving, target & ~records["isr"].astype(np.uint64), np.uint64(0))
+    waiting, down = id_lists(state, rows, missing), id_lists(state, rows, missing & ~live)
+    later = "have not caught up yet" if pending else "are not in sync"
+    reasons = np.where(
+        (missing & ~live) != 0,
+        _sentences(down, "have to be in sync and are down"),
+        _sentences(waiting, later),
+    )
+    leaderless = moving & (records["leader"] < 0) & ((missing & ~live) == 0)
+    reasons[leaderless] = "it has no live leader that reports who is in sync"
+    reasons[~moving] = None
+    return waiting, reasons
+
+
+def _sentences(brokers: pa.ListArray, predicate: str) -> npt.NDArray[np.object_]:
+    """Sentences that begin with the broker ids of each list."""
+    lists = pc.binary_join(brokers.cast(pa.list_(pa.string())), ", ")
+    one = pc.equal(pc.list_value_length(brokers), 1)
+    singular = predicate.replace("have", "has").replace("are", "is")
+    sentences: npt.NDArray[np.object_] = pc.binary_join_element_wise(
+        pc.if_else(one, "broker", "brokers"), lists, pc.if_else(one, singular, predicate), " ",
+    ).to_numpy(zero_copy_only=False)
+    return sentences
+
+
+def _refusal(row: Mapping[str, Any], before: ClusterState) -> str:
+    """Why the controller refuses a partition of a plan."""
+    error, target = row["error"], row["target"]
+    if error == ReassignmentCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+        return _unknown(row, before)
+    if error == ReassignmentCode.NO_REASSIGNMENT_IN_PROGRESS.name:
+        return "it is not being reassigned" if target is None else "it is there already"
+    if error == ReassignmentCode.UNKNOWN_SERVER_ERROR.name:
+        return "the controller failed half way"
+    if error != ReassignmentCode.INVALID_REPLICA_ASSIGNMENT.name:
+        return "the controller refuses the plan as a whole"
+    if not target:
+        return "the list is empty"
+    twice = [broker for broker in dict.fromkeys(target) if target.count(broker) > 1]
+    if twice:
+        return f"the list names broker {', '.join(map(str, twice))} twice"
+    places = before.broker_rows(np.asarray(target, np.int64)).tolist()
+    unknown = [broker for broker, at in zip(target, places, strict=True) if at < 0]
+    if unknown:
+        return f"of those to be added, {brokers_are(unknown, 'unknown')}"
+    origin = _origin(row, before)
+    down = [
+        broker
+        for broker, at in zip(target, places, strict=True)
+        if not before.registered[at] and broker not in origin
+    ]
+    return f"of those to be added, {brokers_are(down, 'down')}"
+
+
+def _origin(row: Mapping[str, Any], before: ClusterState) -> tuple[int, ...]:
+    """Brokers that a partition comes from; none if it is unknown."""
+    lookup = before.lookup
+    at = lookup.rows(lookup.topics([row["topic"]]), np.asarray([row["partition"]], np.int32))[0]
+    return before.assignment(int(at)).origin if at >= 0 else ()
+
+
+def _unknown(row: Mapping[str, Any], before: ClusterState) -> str:
+    topic = before.lookup.topic_or_none(row["topic"])
+    if topic is None:
+        return "the topic is unknown"
+    if before.topic_queued_for_deletion[topic]:
+        return "the topic is marked for deletion"
+    n = before.lookup.rows_of_topic(topic).size
+    return f"the topic has {n} partition{'' if n == 1 else 's'}"

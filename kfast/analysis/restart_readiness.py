@@ -30,11 +30,12 @@ from kfast.analysis.replica_sets import (
 from kfast.arguments import check_instance, is_whole, whole
 from kfast.schema import CAUSES, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.arrow_views import names_at
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.min_isr import is_topic_min_isr, min_insync_replicas
 from kfast.state.settings import match_topics
-from kfast.state.tables import first_slots, id_lists, row_keys
+from kfast.state.tables import id_lists, row_keys
 
 __all__ = ["CAUSES", "TOGETHER", "Readiness", "check_margin", "may_restart"]
 
@@ -55,7 +56,7 @@ class Readiness:
     state : ClusterState
         Whose names and ids the tables below have. If it has changed since, they are wrong.
     isr_margin : int
-    standing : IsrMargins
+    margins : IsrMargins
     sets : BrokerSets
         Live ISR members of the partitions, those that can spare as many together.
     cause : (P,) int8
@@ -66,7 +67,7 @@ class Readiness:
 
     state: ClusterState
     isr_margin: int
-    standing: IsrMargins
+    margins: IsrMargins
     sets: BrokerSets
     cause: npt.NDArray[np.int8]
     n_ignored: int = 0
@@ -82,13 +83,13 @@ class Readiness:
         counts = np.zeros((self.state.n_brokers, 2 + len(CAUSES)), np.int64)
         replicas = self.state.replicas
         for slot in range(replicas.shape[1]):
-            held = (self.standing.live_isr >> np.uint64(slot)) & np.uint64(1) != 0
+            held = (self.margins.live_isr >> np.uint64(slot)) & np.uint64(1) != 0
             brokers = replicas[held, slot].astype(np.int64)
             cause = self.cause[held]
-            chosen = [np.ones(brokers.size, np.bool_), self.standing.in_sync[held] == 1]
+            chosen = [np.ones(brokers.size, np.bool_), self.margins.in_sync[held] == 1]
             chosen += [cause == number for number in range(len(CAUSES))]
-            for column, some in enumerate(chosen):
-                counts[:, column] += np.bincount(brokers[some], minlength=self.state.n_brokers)
+            for column, flags in enumerate(chosen):
+                counts[:, column] += np.bincount(brokers[flags], minlength=self.state.n_brokers)
         return counts
 
     @property
@@ -137,23 +138,23 @@ class Readiness:
         """
         ids: Any = [broker_ids] if is_whole(broker_ids) else broker_ids
         rows = self.state.find_brokers(ids)
-        standing = self.standing
+        margins = self.margins
         bits = np.arange(self.state.n_slots, dtype=np.uint64)
-        held = (standing.live_isr[:, None] >> bits) & np.uint64(1) != 0
+        held = (margins.live_isr[:, None] >> bits) & np.uint64(1) != 0
         members = (held & np.isin(self.state.replicas, rows)).sum(axis=1)
-        spare = standing.in_sync.astype(np.int16) - standing.needed - self.isr_margin
+        spare = margins.spare - self.isr_margin
         return self._table(np.flatnonzero((members > 0) & (spare < members)))
 
     def _table(self, found: npt.NDArray[np.intp]) -> pa.Table:
-        state, standing = self.state, self.standing
+        state, margins = self.state, self.margins
         rows = found.astype(np.int32)
-        in_sync = standing.in_sync[rows].astype(np.int32)
-        needed = standing.needed[rows].astype(np.int32)
+        in_sync = margins.in_sync[rows].astype(np.int32)
+        needed = margins.needed[rows].astype(np.int32)
         return READINESS_PARTITIONS.table(
             {
                 **row_keys(state, rows),
-                "replicas": id_lists(state, rows, first_slots(standing.n_replicas[rows])),
-                "isr": id_lists(state, rows, standing.live_isr[rows]),
+                "replicas": id_lists(state, rows, first_slots(margins.n_replicas[rows])),
+                "isr": id_lists(state, rows, margins.live_isr[rows]),
                 "in_sync": pa.array(in_sync),
                 "min_isr": pa.array(needed),
                 **_min_isr_settings(state, state.topic_row[rows]),
@@ -171,7 +172,7 @@ class Readiness:
         """
         state = self.state
         rows = np.flatnonzero(self.cause >= 0)
-        parts = (state.topic_row[rows], self.cause[rows], self.standing.n_replicas[rows])
+        parts = (state.topic_row[rows], self.cause[rows], self.margins.n_replicas[rows])
         keys = np.stack([part.astype(np.int64) for part in parts])
         kinds, counts = np.unique(keys, axis=1, return_counts=True)
         order = np.lexsort((*kinds[::-1], -counts))
@@ -250,14 +251,14 @@ def may_restart(
     """
     check_instance("state", state, ClusterState)
     margin = check_margin(isr_margin)
-    standing = take_isr_margins(state)
-    ignored = _ignored(state, standing, ignore_topics, ignore_rf1)
-    standing.live_isr[ignored] = 0
-    counted = standing.assigned & (standing.n_replicas > 0) & ~ignored
-    spare = standing.in_sync.astype(np.int16) - standing.needed
+    margins = take_isr_margins(state)
+    ignored = _ignored(state, margins, ignore_topics, ignore_rf1)
+    margins.live_isr[ignored] = 0
+    counted = margins.assigned & (margins.n_replicas > 0) & ~ignored
+    spare = margins.spare
     cause = np.full(state.n_partitions, -1, np.int8)
     names = list(CAUSES)
-    needed, replicas = standing.needed.astype(np.int16), standing.n_replicas.astype(np.int16)
+    needed, replicas = margins.needed.astype(np.int16), margins.n_replicas.astype(np.int16)
     lasting = replicas - needed - margin < 1
     cause[~lasting] = names.index("isr")
     cause[lasting] = names.index("isr_margin")
@@ -265,12 +266,12 @@ def may_restart(
     cause[lasting & (replicas == 1)] = names.index("replication_factor")
     cause[~counted | (spare - margin >= 1)] = -1
     tags = np.clip(spare + SPARE_AT, 0, 255).astype(np.uint8)
-    sets = group_sets(state, standing.live_isr, tags)
-    return Readiness(state, margin, standing, sets, cause, int(ignored.sum()))
+    sets = group_sets(state, margins.live_isr, tags)
+    return Readiness(state, margin, margins, sets, cause, int(ignored.sum()))
 
 
 def _ignored(
-    state: ClusterState, standing: IsrMargins, ignore_topics: str | None, ignore_rf1: bool
+    state: ClusterState, margins: IsrMargins, ignore_topics: str | None, ignore_rf1: bool
 ) -> npt.NDArray[np.bool_]:
     """(P,) whether each partition forbids nothing, as the caller wants it."""
     ignored = np.zeros(state.n_partitions, np.bool_)
@@ -279,8 +280,8 @@ def _ignored(
         topics[match_topics(state, "ignore_topics", ignore_topics)] = True
         ignored |= topics[state.topic_row]
     if ignore_rf1:
-        ignored |= standing.n_replicas == 1
-    return ignored & standing.assigned
+        ignored |= margins.n_replicas == 1
+    return ignored & margins.assigned
 
 
 def check_margin(isr_margin: int) -> int:

@@ -84,7 +84,7 @@ class Deletion:
     def summary(self) -> dict[str, int]:
         """Every metric of `DELETION_METRICS`."""
         gone = self.topics.filter(pa.array(self.topics["status"].to_numpy() == "deleted"))
-        found = {
+        metrics = {
             **self._impact.summary,
             "topics_deleted": gone.num_rows,
             "topics_waiting": self.topics["status"].to_pylist().count("waiting"),
@@ -93,7 +93,7 @@ class Deletion:
             "replicas_told": int(self.told.sum()),
             "replicas_waiting": int(self.waiting.sum()),
         }
-        return {name: found[name] for name in DELETION_METRICS}
+        return {name: metrics[name] for name in DELETION_METRICS}
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -103,12 +103,12 @@ class Deletion:
         under min ISR meanwhile, and no leader is elected outside the ISR.
         """
         status = self.topics["status"].to_pylist()
-        found = {"topics_waiting": status.count("waiting"), "topics_kept": status.count("kept")}
+        reasons = {"topics_waiting": status.count("waiting"), "topics_kept": status.count("kept")}
         stays = ~self.state.topic_queued_for_deletion[self.state.topic_row]
         for metric in ("offline", "under_min_isr"):
-            found[f"newly_{metric}"] = int((self._impact.newly(metric) & stays).sum())
-        found["unclean"] = self._impact.summary["unclean"]
-        return {name: n for name, n in found.items() if n}
+            reasons[f"newly_{metric}"] = int((self._impact.newly(metric) & stays).sum())
+        reasons["unclean"] = self._impact.summary["unclean"]
+        return {name: n for name, n in reasons.items() if n}
 
     @property
     def requests(self) -> pa.Table:
@@ -178,7 +178,7 @@ def delete_topics(
     rows = state.lookup.topics(names)
     exists = rows >= 0
     exists[exists] = state.topic_exists[rows[exists]]
-    unknown = [name for name, found in zip(names, exists.tolist(), strict=True) if not found]
+    unknown = [name for name, known in zip(names, exists.tolist(), strict=True) if not known]
     if unknown:
         raise ArgumentError(f"topic {', '.join(unknown)} is unknown")
     failing = check_brokers(state, broker_ids)
@@ -219,29 +219,23 @@ def _per_broker(state: ClusterState, rows: Rows, wanted: ReplicaState | None = N
 
 def _topic_table(before: ClusterState, after: ClusterState, topics: Rows) -> pa.Table:
     """What became of each topic; rows of topics stay where they are."""
-    table: dict[str, list[object]] = {
-        name: [] for name in ("partitions", "replicas", "status", "waiting_for", "reason")
-    }
-    queued, moving = after.topic_queued_for_deletion, after.records["flags"]
+    rows_of_table: list[dict[str, object]] = []
+    queued, flags = after.topic_queued_for_deletion, after.records["flags"]
     for topic in topics.tolist():
         rows = before.lookup.rows_of_topic(topic)
-        table["partitions"].append(rows.size)
-        table["replicas"].append(int(before.records["n_replicas"][rows].sum(dtype=np.int64)))
-        dead: list[int] = []
-        reason = None
-        if queued[topic]:
-            held = _per_broker(after, rows) > 0
-            dead = after.broker_id[held & ~after.registered].tolist()
-            if dead:
-                reason = brokers_are(dead, "down")
-            elif (moving[rows] & schema.FLAG_BEING_REASSIGNED).any():
+        status = "waiting" if queued[topic] else "kept" if after.topic_exists[topic] else "deleted"
+        down: list[int] = []
+        reason = "topic deletion is disabled" if status == "kept" else None
+        if status == "waiting":
+            down = after.broker_id[(_per_broker(after, rows) > 0) & ~after.registered].tolist()
+            if down:
+                reason = brokers_are(down, "down")
+            elif (flags[rows] & schema.FLAG_BEING_REASSIGNED).any():
                 reason = "partitions of it are being reassigned"
-        elif after.topic_exists[topic]:
-            reason = "topic deletion is disabled"
-        kept = "waiting" if queued[topic] else "kept"
-        table["status"].append(kept if queued[topic] or after.topic_exists[topic] else "deleted")
-        table["waiting_for"].append(dead)
-        table["reason"].append(reason)
-    found = DELETION_TOPICS.table({"topic": before.topic.take(pa.array(topics)), **table})
-    waits = found["status"].to_numpy() == "waiting"
-    return found.take(pa.array(np.argsort(~waits, kind="stable")))
+        rows_of_table.append({
+            "topic": before.topic[topic].as_py(), "partitions": rows.size,
+            "replicas": int(before.records["n_replicas"][rows].sum(dtype=np.int64)),
+            "status": status, "waiting_for": down, "reason": reason,
+        })
+    rows_of_table.sort(key=lambda row: row["status"] != "waiting")
+    return pa.Table.from_pylist(rows_of_table, DELETION_TOPICS.schema)

@@ -21,7 +21,9 @@ from kfast.state import ClusterState
 from kfast.state.census import Flags, take_census
 from kfast.state.display import Summary, summary_html, summary_text
 
-__all__ = ["EventOutcome", "WhatIf", "brokers_are", "check_brokers", "registrations"]
+__all__ = [
+    "EventOutcome", "WhatIf", "brokers_are", "check_brokers", "racks_by_broker", "registrations",
+]
 
 CANNOT = {
     "fail": "not registered: it is down already and cannot fail",
@@ -129,6 +131,11 @@ def registrations(state: ClusterState) -> dict[int, bool]:
     return dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
 
 
+def racks_by_broker(state: ClusterState) -> dict[int, str | None]:
+    """The rack of each broker, by its id."""
+    return dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+
+
 def check_brokers(
     state: ClusterState, broker_ids: Iterable[int], *, kind: str = "fail",
     name: str = "broker_ids", registered: Mapping[int, bool] | None = None,
@@ -145,7 +152,8 @@ def check_brokers(
     up = registrations(state) if registered is None else registered
     wrong = [broker for broker in ids if up[broker] is (kind == "start")]
     if wrong:
-        raise ArgumentError(f"{name}: broker {', '.join(map(str, wrong))} is {CANNOT[kind]}")
+        where = "" if name == "broker_ids" else f"{name}: "
+        raise ArgumentError(f"{where}broker {', '.join(map(str, wrong))} is {CANNOT[kind]}")
     return ids
 
 

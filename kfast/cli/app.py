@@ -21,7 +21,7 @@ COMMANDS = {
         "Convert the cluster of INPUT to another format, in OUTPUT.",
     ),
     "delete": (
-        "kfast.cli.changes", "delete",
+        "kfast.cli.cluster", "delete",
         "Check whether topics can be deleted, and see what their deletion does.",
     ),
     "fail": (
@@ -37,7 +37,7 @@ COMMANDS = {
         "Keep tables, sweeps, summaries and alerts of many exports up to date.",
     ),
     "reassign": (
-        "kfast.cli.changes", "reassign",
+        "kfast.cli.cluster", "reassign",
         "Check whether a reassignment plan is safe, and see what it moves.",
     ),
     "replay": (

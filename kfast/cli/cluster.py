@@ -1,8 +1,8 @@
-"""The commands that show a cluster and what failures do to it: `kfast show`, `kfast fail`."""
+"""What a cluster is and what happens to it: `kfast show`, `fail`, `reassign`, `delete`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,7 +10,9 @@ import click
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.explain import explain
 from kfast.analysis.impact import CHANGE_METRICS
-from kfast.cli.inputs import take_cluster
+from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
+from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
+from kfast.analysis.whatif import racks_by_broker, registrations
 from kfast.cli.options import (
     broker_ids,
     broker_option,
@@ -21,6 +23,7 @@ from kfast.cli.options import (
     names,
     output_options,
     setting_option,
+    take_cluster,
     threads_option,
     top_option,
     topic_partitions,
@@ -28,15 +31,16 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, busy
 from kfast.errors import ArgumentError
-from kfast.report.cluster import cluster_answer
-from kfast.report.failure import failure_answer
+from kfast.io import read_plan
+from kfast.report.cluster import SHOW_TABLES, cluster_answer
+from kfast.report.deletion import DELETE_TABLES, deletion_answer
+from kfast.report.failure import FAIL_TABLES, failure_answer
+from kfast.report.reassignment import REASSIGN_TABLES, reassignment_answer
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, take_census
 
-__all__ = ["fail", "show"]
+__all__ = ["delete", "fail", "reassign", "show"]
 
-SHOW_TABLES = ("partitions", "topics", "brokers")
-FAIL_TABLES = ("partitions", "topics", "brokers", "requests")
 STEPS = {"then": "fail", "then_start": "start"}
 """Options that are steps, and the kind of each."""
 
@@ -127,7 +131,7 @@ def fail(
     if not brokers and not racks:
         raise ArgumentError("give the brokers that fail: --brokers IDS, or --racks NAMES")
     state = take_cluster(source, options)
-    failing = [*_failing(source, state, brokers, racks)]
+    failing, notes = _failing(source, state, brokers, racks)
     with busy("Failing brokers"):
         failure = fail_brokers(
             state, failing, controlled=controlled, then=steps, threads=threads, profile=profile
@@ -136,7 +140,7 @@ def fail(
             state, failing, explained, controlled=controlled, profile=profile
         ) if explained else []
         answer = failure_answer(
-            source, state, failure, racks=racks, notes=[*_notes(state, racks)],
+            source, state, failure, racks=racks, notes=notes,
             explanations=explanations, top=top, lists=lists, verbose=verbose,
         )
     destination.give(answer)
@@ -144,9 +148,9 @@ def fail(
 
 def _failing(
     source: str, state: ClusterState, brokers: Sequence[int], racks: Sequence[str]
-) -> Iterator[int]:
-    """Ids of the brokers that fail."""
-    rack_of = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+) -> tuple[list[int], list[str]]:
+    """Ids of the brokers that fail, and notes on those of the racks that are down already."""
+    rack_of, up = racks_by_broker(state), registrations(state)
     known = sorted({rack for rack in rack_of.values() if rack is not None})
     if racks and not known:
         raise ArgumentError(
@@ -158,21 +162,100 @@ def _failing(
         raise ArgumentError(
             f"rack {', '.join(unknown)} is unknown; the cluster has racks {', '.join(known)}"
         )
-    up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
-    off = [broker for broker in brokers if not up.get(broker, True)]
+    off = ",".join(str(broker) for broker in brokers if not up.get(broker, True))
     if off:
         raise ArgumentError(
-            f"broker {', '.join(map(str, off))} is down already in {source}, so it cannot fail; "
-            f"--up {','.join(map(str, off))} says that it is up"
+            f"broker {off.replace(',', ', ')} is down already in {source}, so it cannot fail; "
+            f"--up {off} says that it is up"
         )
-    inside = [broker for broker, rack in rack_of.items() if rack in racks and up[broker]]
-    if not brokers and not inside:
+    inside = [broker for broker, rack in rack_of.items() if rack in racks]
+    down = [str(broker) for broker in inside if not up[broker]]
+    if not brokers and len(down) == len(inside):
         raise ArgumentError(f"no broker of rack {', '.join(racks)} is up, so none can fail")
-    yield from dict.fromkeys([*brokers, *inside])
+    notes = [f"broker {', '.join(down)} of these racks is down already"] if down else []
+    return [*dict.fromkeys([*brokers, *(broker for broker in inside if up[broker])])], notes
 
 
-def _notes(state: ClusterState, racks: Sequence[str]) -> Iterator[str]:
-    columns = (state.broker_id.tolist(), state.rack.to_pylist(), state.registered.tolist())
-    down = [broker for broker, rack, up in zip(*columns, strict=True) if rack in racks and not up]
-    if down:
-        yield f"broker {', '.join(map(str, down))} of these racks is down already"
+@click.command()
+@cluster_options()
+@click.option(
+    "--plan", metavar="PLAN",
+    help="The plan, as kafka-reassign-partitions takes it (JSON) or prints it: of --generate the "
+    "proposed plan, of --execute the one for a rollback. Without it, what is being reassigned "
+    "in INPUT goes on.",
+)
+@click.option("--pending", is_flag=True, help="Stop before the new replicas have caught up.")
+@broker_option("Brokers that fail while the plan is under way: 3,7.")
+@controller_option()
+@top_option("partitions and topics")
+@verbose_option()
+@output_options(REASSIGN_TABLES, {**CENSUS_METRICS, **REASSIGNMENT_METRICS})
+def reassign(
+    source: str, plan: str | None, pending: bool, brokers: Sequence[int], profile: str, top: int,
+    verbose: bool, **options: Any,
+) -> None:
+    r"""Check whether a reassignment plan is safe, and see what it moves.
+
+    The controller starts on the cluster as it is, and is asked for the plan. Then the new replicas
+    on live brokers catch up, so that the reassignment of their partitions completes. What waits
+    for a broker that is down stays pending.
+
+    The plan is SAFE if none of it is refused, all of it completes, no partition goes offline or
+    falls under min ISR on the way or in the end, and no leader is elected outside the ISR.
+
+    \b
+    Examples:
+      kfast reassign describe.txt --plan plan.json
+      kfast reassign describe.txt --plan plan.json --brokers 3 --fail-on 'pending>0'
+      kfast reassign describe.txt --plan onto-113.json --add-brokers 113:rack=b
+    """
+    destination = Destination.take(options, REASSIGN_TABLES)
+    if source == plan == "-":
+        raise ArgumentError("INPUT and --plan cannot both be standard input")
+    state = take_cluster(source, options)
+    requested = {} if plan is None else read_plan(plan)
+    if plan is None and not state.n_reassigned:
+        raise ArgumentError(
+            f"nothing is being reassigned in {source}, so a plan is needed: --plan PLAN"
+        )
+    with busy("Reassigning"):
+        reassignment = execute_plan(
+            state, requested, broker_ids=brokers, pending=pending, profile=profile
+        )
+        answer = reassignment_answer(source, plan, state, reassignment, top=top, verbose=verbose)
+    destination.give(answer)
+
+
+@click.command()
+@cluster_options()
+@list_option("--topics", parse=names, metavar="NAMES", required=True,
+             help="Topics to delete: orders,logs.")
+@broker_option("Brokers that fail before any broker has deleted anything: 3,7.")
+@controller_option()
+@top_option("topics")
+@verbose_option()
+@output_options(DELETE_TABLES, DELETION_METRICS)
+def delete(
+    source: str, topics: Sequence[str], brokers: Sequence[int], profile: str, top: int,
+    verbose: bool, **options: Any,
+) -> None:
+    r"""Check whether topics can be deleted, and see what their deletion does.
+
+    The controller starts on the cluster as it is, and the topics are marked for deletion. Live
+    brokers delete what they are told to delete, and say so. A topic with a replica on a broker that
+    is down waits for it.
+
+    The deletion is SAFE if every topic is deleted, and no partition of another one goes offline or
+    falls under min ISR meanwhile.
+
+    \b
+    Examples:
+      kfast delete describe.txt --topics orders,logs
+      kfast delete describe.txt --topics orders --brokers 3 --fail-on 'topics_waiting>0'
+    """
+    destination = Destination.take(options, DELETE_TABLES)
+    state = take_cluster(source, options)
+    with busy("Deleting topics"):
+        deletion = delete_topics(state, topics, broker_ids=brokers, profile=profile)
+        answer = deletion_answer(source, state, deletion, topics, top=top, verbose=verbose)
+    destination.give(answer)

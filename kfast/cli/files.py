@@ -7,8 +7,14 @@ from typing import Any
 
 import click
 
-from kfast.cli.inputs import take_tables
-from kfast.cli.options import FilePath, cluster_options, output_options, seed_option
+from kfast.cli.options import (
+    FilePath,
+    cluster_options,
+    number_option,
+    output_options,
+    seed_option,
+    take_tables,
+)
 from kfast.cli.output import Destination, busy, check_format, echo
 from kfast.io import FORMATS, write
 from kfast.report.columns import columns_answer
@@ -25,87 +31,26 @@ _FORMAT_HELP = (
 
 
 @click.command("generate")
-@click.option("--brokers", type=int, required=True, metavar="N", help="How many brokers.")
-@click.option(
-    "--partitions",
-    type=int,
-    required=True,
-    metavar="N",
-    help="How many partitions, of all topics together.",
-)
-@click.option(
-    "--replication-factor",
-    type=int,
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Replicas of each partition.",
-)
-@click.option(
-    "--racks",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="How many racks; 0 for none.",
-)
-@click.option(
-    "--topics", type=int, metavar="N", help="How many.  [default: one for every 100 partitions]"
-)
+@number_option("--brokers", required=True, help="How many brokers.")
+@number_option("--partitions", required=True, help="How many partitions, of all topics together.")
+@number_option("--replication-factor", default=3, help="Replicas of each partition.")
+@number_option("--racks", default=0, help="How many racks; 0 for none.")
+@number_option("--topics", help="How many.  [default: one for every 100 partitions]")
 @seed_option("The same seed always makes the same cluster.")
-@click.option(
-    "--placement",
-    type=click.Choice(("kafka", "uniform", "ring")),
-    default="kafka",
-    show_default=True,
-    help="kafka: Kafka's own rack-aware rule.",
-)
-@click.option(
-    "--topic-sizes",
-    type=click.Choice(("equal", "zipf")),
-    default="equal",
-    show_default=True,
-    help="Partitions per topic.",
-)
-@click.option(
-    "--min-insync-replicas",
-    type=int,
-    metavar="N",
-    help="min.insync.replicas of every topic.  [default: unset]",
-)
-@click.option(
-    "--unclean-topics",
-    type=float,
-    default=0.0,
-    show_default=True,
-    metavar="SHARE",
-    help="Share of the topics that allow unclean leader election.",
-)
-@click.option(
-    "--first-broker-id",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="ID",
-    help="Id of the first broker; the others follow.",
-)
-@click.option(
-    "--threads",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Threads to use; the cluster does not depend on it.",
-)
+@click.option("--placement", type=click.Choice(("kafka", "uniform", "ring")), default="kafka",
+              show_default=True, help="kafka: Kafka's own rack-aware rule.")
+@click.option("--topic-sizes", type=click.Choice(("equal", "zipf")), default="equal",
+              show_default=True, help="Partitions per topic.")
+@number_option("--min-insync-replicas",
+               help="min.insync.replicas of every topic.  [default: unset]")
+@number_option("--unclean-topics", type=float, default=0.0, metavar="SHARE",
+               help="Share of the topics that allow unclean leader election.")
+@number_option("--first-broker-id", default=0, metavar="ID",
+               help="Id of the first broker; the others follow.")
+@number_option("--threads", default=1, help="Threads to use; the cluster does not depend on it.")
 @click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)), help=_FORMAT_HELP)
-@click.option(
-    "-o",
-    "--output",
-    type=FilePath(),
-    required=True,
-    metavar="FILE",
-    help="The file to write; - is standard output and needs --format.",
-)
+@click.option("-o", "--output", type=FilePath(), required=True, metavar="FILE",
+              help="The file to write; - is standard output and needs --format.")
 def generate_command(format_name: str | None, output: Path, **sizes: Any) -> None:
     r"""Generate a cluster of any size, and write it to a file.
 

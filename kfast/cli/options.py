@@ -14,32 +14,20 @@ from typing import Any, Generic, TypeVar
 
 import click
 
-from kfast.cli.conditions import OPERATORS, condition_on
-from kfast.cli.output import list_endings
+from kfast.cli.output import OPERATORS, condition_on, list_endings, progress_bar
 from kfast.controllers import DEFAULT_PROFILE, PROFILES, RELEASES
-from kfast.io import parse_brokers
+from kfast.errors import ArgumentError
+from kfast.io import SourceTables, parse_brokers, read, read_tables
 from kfast.report import LISTS
 from kfast.report.writing import ENDINGS, KINDS
+from kfast.state import ClusterState
+from kfast.state.settings import override_settings
 
 __all__ = [
-    "FilePath",
-    "ListType",
-    "broker_ids",
-    "broker_option",
-    "cluster_options",
-    "controller_option",
-    "counts",
-    "down_option",
-    "list_option",
-    "lists_option",
-    "names",
-    "output_options",
-    "seed_option",
-    "setting_option",
-    "threads_option",
-    "top_option",
-    "topic_partitions",
-    "verbose_option",
+    "FilePath", "ListType", "broker_ids", "broker_option", "cluster_options", "controller_option",
+    "down_option", "list_option", "lists_option", "names", "number_option", "output_options",
+    "seed_option", "setting_option", "take_cluster", "take_tables", "threads_option", "top_option",
+    "topic_partitions", "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -53,7 +41,7 @@ _MOST_IN_RANGE = 1 << 16
 """Ids of the longest range: a cluster has fewer brokers."""
 
 
-# --- lists -------------------------------------------------------------------------------------
+# --- types ---------------------------------------------------------------------------------------
 
 
 class ListType(click.ParamType[tuple[Item, ...]], Generic[Item]):
@@ -97,26 +85,10 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-def _join(_ctx: click.Context, _param: click.Parameter, lists: Sequence[tuple[Item, ...]]) -> Any:
-    """All items of an option that was given several times, each once."""
-    return tuple(dict.fromkeys(chain.from_iterable(lists)))
-
-
-def list_option(
-    *names: str, parse: Callable[[str], Iterable[Any]], metavar: str, help: str,
-    separate: bool = False, required: bool = False,
-) -> Callable[[Command], Command]:
-    """An option that takes a list; with `separate`, the lists stay apart."""
-    return click.option(
-        *names, type=ListType(metavar.lower(), parse), multiple=True, metavar=metavar, help=help,
-        callback=None if separate else _join, required=required,
-    )
-
-
 def broker_ids(text: str) -> Iterable[int]:
     """A broker id, or a range of ids."""
-    found = _IDS.fullmatch(text)
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, _MOST)
+    match = _IDS.fullmatch(text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, _MOST)
     if last >= _MOST:
         raise click.BadParameter(f"{text!r} is not a broker id; right is a list such as 3,7 or 4-9")
     if not 0 <= last - first < _MOST_IN_RANGE:
@@ -132,7 +104,7 @@ def names(text: str) -> Iterable[str]:
     return (text,)
 
 
-def counts(text: str) -> Iterable[int]:
+def _counts(text: str) -> Iterable[int]:
     """A number of brokers."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise click.BadParameter(f"{text!r} is not a number of brokers; right is 2 or 1,2,3")
@@ -155,7 +127,40 @@ def _default(text: str) -> Iterable[tuple[str, str]]:
     return ((name.strip(), value.strip()),)
 
 
+def _list_name(text: str) -> Iterable[str]:
+    """A list of partitions."""
+    if text not in LISTS:
+        raise click.BadParameter(f"{text!r} is no list; these are: {', '.join(LISTS)}")
+    return (text,)
+
+
 # --- options that commands share -----------------------------------------------------------------
+
+
+def _join(_ctx: click.Context, _param: click.Parameter, lists: Sequence[tuple[Item, ...]]) -> Any:
+    """All items of an option that was given several times, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(lists)))
+
+
+def list_option(
+    *names: str, parse: Callable[[str], Iterable[Any]], metavar: str, help: str,
+    separate: bool = False, required: bool = False,
+) -> Callable[[Command], Command]:
+    """An option that takes a list; with `separate`, the lists stay apart."""
+    return click.option(
+        *names, type=ListType(metavar.lower(), parse), multiple=True, metavar=metavar, help=help,
+        callback=None if separate else _join, required=required,
+    )
+
+
+def number_option(
+    *names: str, help: str, type: Any = int, metavar: str = "N", **settings: Any
+) -> Callable[[Command], Command]:
+    """An option that takes a number; `--help` shows its default."""
+    return click.option(
+        *names, type=type, metavar=metavar, show_default="default" in settings, help=help,
+        **settings,
+    )
 
 
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -180,34 +185,48 @@ def cluster_options() -> Callable[[Command], Command]:
     return _all(
         click.argument("source", metavar="INPUT"),
         click.option(
-            "--brokers-file",
-            type=FilePath(),
-            metavar="CSV",
+            "--brokers-file", type=FilePath(), metavar="CSV",
             help="Racks of the brokers, which a describe text lacks: a CSV with the columns "
             "broker_id,rack and perhaps registered.",
         ),
         click.option(
-            "--add-brokers",
-            multiple=True,
-            callback=_parse_added,
-            metavar="BROKERS",
+            "--add-brokers", multiple=True, callback=_parse_added, metavar="BROKERS",
             help="Brokers that INPUT does not name, perhaps with a rack: 113:rack=b,114.",
         ),
         list_option(
-            "--default",
-            "defaults",
-            parse=_default,
-            metavar="NAME=VALUE",
+            "--default", "defaults", parse=_default, metavar="NAME=VALUE",
             help="A default of the brokers, such as min.insync.replicas=2 or "
             "unclean.leader.election.enable=true.",
         ),
         list_option(
-            "--up",
-            parse=broker_ids,
-            metavar="IDS",
+            "--up", parse=broker_ids, metavar="IDS",
             help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
         ),
     )
+
+
+def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
+    """Read a cluster; take `cluster_options` and `setting_option` out of a command's options."""
+    settings = options.pop("settings", ())
+    state: ClusterState = _read(read, source, options)
+    return override_settings(state, settings) if settings else state
+
+
+def take_tables(source: str, options: dict[str, Any]) -> SourceTables:
+    """Read the tables of a cluster, and take `cluster_options` out of a command's options."""
+    tables: SourceTables = _read(read_tables, source, options)
+    return tables
+
+
+def _read(reader: Any, source: str, options: dict[str, Any]) -> Any:
+    """Read; a large file shows a progress bar on a terminal."""
+    defaults: dict[str, str] = {}
+    for name, value in options.pop("defaults"):
+        if defaults.setdefault(name, value) != value:
+            raise ArgumentError(f"--default {name} is given as {defaults[name]} and as {value}")
+    arguments = {name: options.pop(name) for name in ("brokers_file", "add_brokers", "up")}
+    with progress_bar("Reading", source) as progress:
+        return reader(source, defaults=defaults, progress=progress, **arguments)
 
 
 def broker_option(help: str) -> Callable[[Command], Command]:
@@ -234,11 +253,7 @@ def _parse_settings(
 def setting_option() -> Callable[[Command], Command]:
     """Option that changes settings of topics before anything else happens."""
     return click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        callback=_parse_settings,
-        metavar="REGEX:NAME=VALUE",
+        "--set", "settings", multiple=True, callback=_parse_settings, metavar="REGEX:NAME=VALUE",
         help="Give the topics whose name matches another min.insync.replicas or "
         "unclean.leader.election.enable, as in '.*:min.insync.replicas=2'. May be given more than "
         "once; the last one that matches a topic counts.",
@@ -249,11 +264,7 @@ def controller_option(default: str | None = DEFAULT_PROFILE) -> Callable[[Comman
     """Option of the commands that run a controller."""
     by_itself = "" if default else "  [default: the one that the wording of the logs tells]"
     return click.option(
-        "--controller",
-        "--profile",
-        "profile",
-        metavar="NAME",
-        default=default,
+        "--controller", "--profile", "profile", metavar="NAME", default=default,
         show_default=default is not None,
         help=f"Controller that is simulated: ZooKeeper mode of {', '.join(PROFILES)}, or of a "
         f"release from {RELEASES[0]} to {RELEASES[-1]}.{by_itself}",
@@ -262,15 +273,12 @@ def controller_option(default: str | None = DEFAULT_PROFILE) -> Callable[[Comman
 
 def down_option(help: str) -> Callable[[Command], Command]:
     """Option that says how many brokers fail at random."""
-    return list_option("--down", parse=counts, metavar="NUMBERS", help=help)
+    return list_option("--down", parse=_counts, metavar="NUMBERS", help=help)
 
 
 def seed_option(help: str) -> Callable[[Command], Command]:
     """Option of the commands that draw anything at random."""
-    return click.option(
-        "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, metavar="N",
-        help=help,
-    )
+    return number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help=help)
 
 
 def verbose_option(help: str = "Show the requests in full.") -> Callable[[Command], Command]:
@@ -280,30 +288,20 @@ def verbose_option(help: str = "Show the requests in full.") -> Callable[[Comman
 
 def threads_option() -> Callable[[Command], Command]:
     """Option of the commands whose work can be shared by threads."""
-    return click.option(
-        "--threads", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
-        help="Threads to use; the answer does not depend on it.",
-    )
+    return number_option("--threads", type=click.IntRange(1, 64), default=1,
+                         help="Threads to use; the answer does not depend on it.")
 
 
 def top_option(what: str, default: int = 10) -> Callable[[Command], Command]:
     """Option that says how much is listed."""
-    return click.option(
-        "--top", type=click.IntRange(0), default=default, show_default=True, metavar="N",
-        help=f"How many {what} to list, the worst first.",
-    )
+    return number_option("--top", type=click.IntRange(0), default=default,
+                         help=f"How many {what} to list, the worst first.")
 
 
 def lists_option() -> Callable[[Command], Command]:
     """Option that lists partitions by name."""
-
-    def parse_list_name(text: str) -> Iterable[str]:
-        if text not in LISTS:
-            raise click.BadParameter(f"{text!r} is no list; these are: {', '.join(LISTS)}")
-        return (text,)
-
     return list_option(
-        "--list", "lists", parse=parse_list_name, metavar="WHAT",
+        "--list", "lists", parse=_list_name, metavar="WHAT",
         help=f"List every partition that has this, by name: {' or '.join(LISTS)}.",
     )
 
@@ -314,32 +312,23 @@ def output_options(
     """Options of the commands that answer: in which form, where to, and when it is a failure."""
     shared = [
         click.option(
-            "--format",
-            "kind",
-            type=click.Choice(KINDS),
+            "--format", "kind", type=click.Choice(KINDS),
             help=f"Form of the answer (table, json), or of its tables.  [default: as the name in "
             f"-o ends ({list_endings(ENDINGS)}), else table]",
         ),
         click.option(
-            "-o",
-            "--output",
-            type=FilePath(),
-            metavar="FILE",
+            "-o", "--output", type=FilePath(), metavar="FILE",
             help="Write to this file, whole or not at all. csv is one file for each table.",
         ),
         click.option(
-            "--table",
-            type=click.Choice(tuple(tables)),
+            "--table", type=click.Choice(tuple(tables)),
             help="Which table csv, json, parquet and arrow hold.  [default: "
             f"{tables[0]}; csv with -o: all; json: the answer itself]",
         ),
     ]
     if metrics:
         shared.append(list_option(
-            "--fail-on",
-            "conditions",
-            parse=condition_on(metrics),
-            metavar="CONDITION",
+            "--fail-on", "conditions", parse=condition_on(metrics), metavar="CONDITION",
             help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
             f"{', '.join(metrics)}. Operators: {' '.join(OPERATORS)}.",
         ))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +14,10 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from kfast.cli.conditions import Condition
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.errors import ArgumentError
 from kfast.io import FORMATS
-from kfast.io.text import writing
+from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.report.writing import (
     ANSWER_KEY,
@@ -27,12 +28,67 @@ from kfast.report.writing import (
     write_answer,
 )
 
-__all__ = ["Destination", "busy", "check_format", "echo", "list_endings", "progress_bar"]
+__all__ = [
+    "OPERATORS", "Condition", "Destination", "busy", "check_format", "condition_on", "echo",
+    "list_endings", "progress_bar",
+]
 
 LONG_BYTES = 1 << 24
 """Files of fewer bytes are read too fast for a progress bar to be of use."""
 
 STANDARD_OUTPUT = Path("-")
+
+
+# --- conditions ----------------------------------------------------------------------------------
+
+
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_CONDITION = re.compile(r"\s*(\w+)\s*([^\w\s.+-]+)\s*(-?\d+(?:\.\d+)?)\s*")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A metric compared with a number; messages call it by its text."""
+
+    text: str
+    metric: str
+    compare: Callable[[float, float], bool]
+    limit: float
+
+    def holds(self, summary: Mapping[str, float]) -> bool:
+        """Whether it is true of a summary."""
+        return self.compare(summary[self.metric], self.limit)
+
+
+def condition_on(metrics: Mapping[str, str]) -> Callable[[str], Iterable[Condition]]:
+    """Make the function that reads a condition on some metrics, such as offline>0."""
+
+    def conditions(text: str) -> Iterable[Condition]:
+        match = _CONDITION.fullmatch(text)
+        if not match:
+            raise click.BadParameter(f"{text!r} is not metric, operator, number, as in offline>0")
+        metric, sign, limit = match.groups()
+        if metric not in metrics:
+            raise click.BadParameter(
+                f"metric {metric!r} is unknown; these are: {', '.join(metrics)}"
+            )
+        if sign not in OPERATORS:
+            raise click.BadParameter(
+                f"operator {sign!r} is unknown; these are: {' '.join(OPERATORS)}"
+            )
+        return (Condition(f"{metric}{sign}{limit}", metric, OPERATORS[sign], float(limit)),)
+
+    return conditions
+
+
+# --- answers -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from urllib.request import getproxies
 import click
 import msgspec
 
-from kfast.cli.conditions import condition_on
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.cli.options import FilePath
-from kfast.cli.output import echo
+from kfast.cli.output import condition_on, echo
 from kfast.errors import ArgumentError, InputError
 from kfast.sweeps import SWEEP_COUNTS
 

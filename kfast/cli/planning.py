@@ -11,15 +11,16 @@ from kfast.analysis.copyset_risk import risk
 from kfast.analysis.replica_sets import live_brokers
 from kfast.analysis.restart_plan import restart_plan
 from kfast.analysis.restart_readiness import may_restart
-from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     broker_ids,
     cluster_options,
     down_option,
     list_option,
+    number_option,
     output_options,
     seed_option,
     setting_option,
+    take_cluster,
     top_option,
 )
 from kfast.cli.output import Destination, busy
@@ -27,15 +28,13 @@ from kfast.errors import ArgumentError
 from kfast.report.restart import (
     PLAN_METRICS,
     READINESS_METRICS,
+    RESTART_TABLES,
     plan_answer,
     readiness_answer,
 )
-from kfast.report.risk import RISK_COUNTS, risk_answer
+from kfast.report.risk import RISK_COUNTS, RISK_TABLES, risk_answer
 
 __all__ = ["restart_command", "risk_command"]
-
-RESTART_TABLES = ("brokers", "batches", "partitions", "topics")
-RISK_TABLES = ("pairs", "brokers", "copysets", "chances")
 
 
 @click.command("restart")
@@ -45,28 +44,19 @@ RISK_TABLES = ("pairs", "brokers", "copysets", "chances")
     help="Answer for this broker alone, or for several that restart together: YES or NO, and what "
     "would allow it.",
 )
-@click.option(
-    "--isr-margin",
-    type=click.IntRange(0, 63),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="How many live in-sync replicas above min ISR must be left in every partition.",
-)
+@number_option("--isr-margin", type=click.IntRange(0, 63), default=0,
+               help="How many live in-sync replicas above min ISR must be left in every partition.")
 @click.option("--ignore-topics", metavar="REGEX",
               help="Leave out topics whose whole name matches: they forbid nothing.")
 @click.option("--ignore-rf1", is_flag=True,
               help="Leave out partitions with one replica, which every restart takes offline.")
 @click.option("--by-rack", is_flag=True, help="Plan rack by rack: a batch is within one rack.")
-@click.option(
-    "--seconds-per-broker",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
+@number_option(
+    "--seconds-per-broker", type=click.FloatRange(0), metavar="SECONDS",
     help="How long a broker takes to restart until it is back in every ISR; predicts the time.",
 )
 @click.option(
-    "--ignore-unsatisfiable",
-    is_flag=True,
+    "--ignore-unsatisfiable", is_flag=True,
     help="Let the members of partitions that no order can satisfy restart together. Without it "
     "they restart one at a time.",
 )
@@ -119,13 +109,8 @@ def restart_command(
 @click.command("risk")
 @cluster_options()
 @down_option("How many brokers fail at random, for the chances: 2 or 1,2,5.  [default: 1,2,3]")
-@click.option(
-    "--random",
-    "scenarios",
-    type=click.IntRange(1, 100_000_000),
-    default=10_000,
-    show_default=True,
-    metavar="N",
+@number_option(
+    "--random", "scenarios", type=click.IntRange(1, 100_000_000), default=10_000,
     help="How many failures to draw at random where a chance cannot be counted.",
 )
 @seed_option("Of --random.")
@@ -157,6 +142,7 @@ def risk_command(
         )
     numbers = sorted(down) or [number for number in (1, 2, 3) if number <= live]
     with busy("Counting failures"):
-        found = risk(state, scenarios=scenarios, seed=seed)
-        answer = risk_answer(source, state, found, numbers, top=top)
+        answer = risk_answer(
+            source, state, risk(state, scenarios=scenarios, seed=seed), numbers, top=top
+        )
     destination.give(answer)

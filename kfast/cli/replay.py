@@ -7,22 +7,19 @@ from typing import Any
 
 import click
 
-from kfast.cli.conditions import condition_on
 from kfast.cli.options import controller_option, output_options, top_option
-from kfast.cli.output import Destination, busy
+from kfast.cli.output import Destination, busy, condition_on
 from kfast.log_replay import replay
-from kfast.report.replay import REPLAY_METRICS, replay_answer
+from kfast.report.replay import REPLAY_METRICS, REPLAY_TABLES, replay_answer
 
 __all__ = ["replay_command"]
-
-TABLES = ("facts", "timeline", "outages")
 
 
 @click.command("replay")
 @click.argument("directory", nargs=-1, required=True, metavar="DIRECTORY...")
 @controller_option(default=None)
 @top_option("contradictions, warnings, and times without a leader", default=20)
-@output_options(TABLES, REPLAY_METRICS)
+@output_options(REPLAY_TABLES, REPLAY_METRICS)
 def replay_command(
     directory: tuple[str, ...], profile: str | None, top: int, **options: Any
 ) -> None:
@@ -41,11 +38,10 @@ def replay_command(
       kfast replay incident/ --format json -o incident.json
       kfast replay incident/ --controller 2.4 --fail-on 'adopted_percent>10'
     """
-    destination = Destination.take(options, TABLES)
+    destination = Destination.take(options, REPLAY_TABLES)
     always = next(iter(condition_on(REPLAY_METRICS)("contradicted>0")))
     others = [one for one in destination.conditions if one.text != always.text]
     destination = replace(destination, conditions=(always, *others))
     with busy("Replaying"):
-        found = replay(directory, profile)
-        answer = replay_answer(directory, found, top=top)
+        answer = replay_answer(directory, replay(directory, profile), top=top)
     destination.give(answer)

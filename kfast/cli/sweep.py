@@ -12,23 +12,24 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from kfast.analysis.worst_scenarios import WorstScenarios
-from kfast.cli.inputs import take_cluster
 from kfast.cli.options import (
     FilePath,
     cluster_options,
     controller_option,
     down_option,
+    number_option,
     output_options,
     seed_option,
     setting_option,
+    take_cluster,
     threads_option,
     top_option,
 )
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.controllers import find_profile
 from kfast.errors import ArgumentError, InputError, KfastError
-from kfast.report.answer import plural
 from kfast.report.sweep import sweep_answer
+from kfast.report.wording import plural
 from kfast.report.writing import RowWriter
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
@@ -45,34 +46,21 @@ Named = tuple[str, Scenarios]
 
 @click.command("sweep")
 @cluster_options()
-@click.option("--every", type=click.IntRange(1), metavar="K", help="Every K brokers together.")
+@number_option("--every", type=click.IntRange(1), metavar="K", help="Every K brokers together.")
 @click.option("--each-rack", is_flag=True, help="Each rack.")
 @click.option("--each-rack-and-broker", is_flag=True, help="Each rack and one more broker.")
-@click.option("--random", "n_random", type=click.IntRange(1), metavar="N",
-              help="N failures at random; of --down or --probability.")
+@number_option("--random", "n_random", type=click.IntRange(1),
+               help="N failures at random; of --down or --probability.")
 @down_option("How many brokers fail in each failure at random: 3.")
-@click.option(
-    "--probability",
-    type=click.FloatRange(0, 1),
-    metavar="P",
-    help="At random, each broker fails with this probability, whatever the others do.",
-)
+@number_option("--probability", type=click.FloatRange(0, 1), metavar="P",
+               help="At random, each broker fails with this probability, whatever the others do.")
 @seed_option("Of --random: one seed always draws the same failures.")
 @click.option(
-    "--scenarios",
-    "file",
-    type=FilePath(),
-    metavar="FILE",
+    "--scenarios", "file", type=FilePath(), metavar="FILE",
     help="Failures of a CSV or Parquet file with the columns scenario (1 or more) and broker.",
 )
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Go on with scenario N, where an interrupted sweep ended.",
-)
+@click.option("--from", "first", type=click.IntRange(0), default=0, metavar="N",
+              help="Go on with scenario N, where an interrupted sweep ended.")
 @setting_option()
 @controller_option()
 @threads_option()

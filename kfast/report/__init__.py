@@ -1,8 +1,9 @@
 """Answers as documents, and the texts that are drawn from them.
 
-`tables` lays out tables on a terminal; `answer` has what all answers share; `writing` writes them
-as text, JSON, CSV, Parquet and Arrow. Each other module is one answer: its document (what JSON
-says), its text, and its tables.
+`answer` has what all documents share, `drawing` what all texts share: rows, metrics, verdict and
+foot, in tables that `tables` lays out on a terminal, and in sentences whose parts are in `wording`.
+`writing` writes answers as text, JSON, CSV, Parquet and Arrow. Each other module is one answer: its
+document (what JSON says), its text, and its tables.
 """
 
 __all__ = ["LISTS"]

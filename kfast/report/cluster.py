@@ -7,30 +7,17 @@ from functools import partial
 
 from rich.console import Console
 
-from kfast.report.answer import (
-    Answer,
-    Document,
-    cell,
-    count,
-    draw_foot,
-    draw_lists,
-    draw_topics,
-    draw_verdict,
-    first_brokers,
-    head,
-    listed,
-    number,
-    partition_lists,
-    plural,
-    refusals,
-    titled,
-)
-from kfast.report.tables import TextTable, text_column
+from kfast.report.answer import Answer, Document, getters, head, listed, partition_lists
+from kfast.report.drawing import draw_brokers, draw_rows, draw_topics, metric_column
+from kfast.report.tables import text_column
+from kfast.report.wording import count, plural, refusals
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, Census
 
-__all__ = ["cluster_answer"]
+__all__ = ["SHOW_TABLES", "cluster_answer"]
 
+SHOW_TABLES = ("partitions", "topics", "brokers")
+TOPIC_COLUMNS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "not_preferred")
 BROKER_COLUMNS = ("leaders", "replicas", "in_sync", "registered")
 
 
@@ -49,10 +36,7 @@ def cluster_answer(
     }
     refusing = int((census.flags("under_min_isr") & ~census.flags("offline")).sum())
     document["verdict"] = _verdict(document, refusing)
-    return Answer(document, partial(_draw, verbose=verbose), {
-        "partitions": lambda: census.partitions, "topics": lambda: census.topics,
-        "brokers": lambda: census.brokers,
-    })
+    return Answer(document, partial(_draw, verbose=verbose), getters(census, SHOW_TABLES))
 
 
 def _verdict(document: Document, refusing: int) -> list[str]:
@@ -73,23 +57,17 @@ def _verdict(document: Document, refusing: int) -> list[str]:
 
 
 def _draw(console: Console, document: Document, *, verbose: bool) -> None:
-    draw_verdict(console, document)
-    draw_lists(console, document)
-    draw_topics(console, document, ("offline", "under_min_isr", "at_min_isr", "under_replicated",
-                                    "not_preferred"))
-    shown = first_brokers(document, lambda row: (row["registered"], -row["leaders"]))
-    title = titled("Brokers", shown, len(document["brokers"]))
-    brokers = TextTable(title, ["broker_id", text_column("rack"), *BROKER_COLUMNS])
-    for row in shown:
-        brokers.add_row(*(cell(row[name]) for name in brokers.headings))
-    brokers.draw(console)
-    meaning = [text_column("meaning")] if verbose else []
-    states = TextTable("Partitions", [text_column("metric"), "partitions", *meaning])
-    for metric, value in document["summary"].items():
-        states.add_row(metric, number(metric, value), *[CENSUS_METRICS[metric]][: len(meaning)])
-    states.draw(console)
-    factors = TextTable("Replication factors", ["replicas", "partitions"])
-    for factor, n in document["cluster"]["replication_factors"].items():
-        factors.add_row(factor, str(n))
-    factors.draw(console)
-    draw_foot(console, document)
+    draw_topics(console, document, TOPIC_COLUMNS)
+    draw_brokers(console, "Brokers", document, BROKER_COLUMNS,
+                 lambda row: (row["registered"], -row["leaders"]))
+    meaning = [text_column("meaning", lambda row: CENSUS_METRICS[row["metric"]])]
+    draw_rows(
+        console, "Partitions",
+        [text_column("metric"), metric_column("partitions"), *meaning[:verbose]],
+        [{"metric": name, "partitions": n} for name, n in document["summary"].items()],
+    )
+    factors = document["cluster"]["replication_factors"]
+    draw_rows(
+        console, "Replication factors", ["replicas", "partitions"],
+        [{"replicas": factor, "partitions": n} for factor, n in factors.items()], if_empty=True,
+    )

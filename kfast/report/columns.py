@@ -8,8 +8,9 @@ import pyarrow as pa
 from rich.console import Console
 
 from kfast import __version__, schema
-from kfast.report.answer import Answer, Document, cell, draw_verdict
-from kfast.report.tables import TableColumn, TextTable
+from kfast.report.answer import Answer, Document
+from kfast.report.drawing import draw_rows
+from kfast.report.tables import text_column
 
 __all__ = ["columns_answer"]
 
@@ -20,7 +21,6 @@ TABLES: Mapping[str, tuple[schema.Column, ...]] = {
     "partitions": (*schema.PARTITIONS, *schema.FLAG_COLUMNS),
     "replicas": schema.REPLICAS,
 }
-SHOWN = ("column", "meaning", "arrow", "null", "array")
 
 
 def columns_answer() -> Answer:
@@ -48,11 +48,6 @@ def columns_answer() -> Answer:
 
 
 def _draw(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
-    columns = document["columns"]
-    for name in dict.fromkeys(column["table"] for column in columns):
-        table = TextTable(name, [TableColumn(key, is_text=True) for key in SHOWN])
-        for column in columns:
-            if column["table"] == name:
-                table.add_row(*(cell(column[key]) for key in SHOWN))
-        table.draw(console)
+    shown = [*map(text_column, ("column", "meaning", "arrow", "null", "array"))]
+    for name in TABLES:
+        draw_rows(console, name, shown, [c for c in document["columns"] if c["table"] == name])

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import pyarrow as pa
 from rich.console import Console
 
 from kfast.analysis.topic_deletion import Deletion
-from kfast.report.answer import (
-    Answer,
-    Document,
-    brokers_named,
-    busiest,
-    count,
-    draw_brokers,
-    draw_foot,
-    draw_rows,
-    draw_start,
-    draw_verdict,
-    head,
-    listed,
-    number,
-    safety_sentence,
-    start_document,
-)
-from kfast.report.tables import TextTable, text_column
+from kfast.report.answer import Answer, Document, getters, head, listed, start_document
+from kfast.report.drawing import busiest, draw_brokers, draw_rows, metric_column
+from kfast.report.tables import text_column
+from kfast.report.wording import count, safety_sentence
 from kfast.state import ClusterState
 
-__all__ = ["deletion_answer"]
+__all__ = ["DELETE_TABLES", "deletion_answer"]
 
+DELETE_TABLES = ("topics", "brokers", "requests")
 REASONS = {
     "topics_waiting": ("topic", "waits", "wait"),
     "topics_kept": ("topic", "is kept: topic deletion is disabled",
@@ -68,18 +54,11 @@ def deletion_answer(
         **listed("topics", deletion.topics, top),
     }
     document["verdict"] = _verdict(document, deletion.topics)
-    return Answer(document, partial(_draw, verbose=verbose), {
-        "topics": lambda: deletion.topics, "brokers": lambda: deletion.brokers,
-        "requests": lambda: deletion.requests,
-    })
+    return Answer(document, _draw, getters(deletion, DELETE_TABLES), verbose)
 
 
 def _verdict(document: Document, topics: pa.Table) -> list[str]:
-    summary, brokers = document["summary"], document["scenario"]["brokers"]
-    meanwhile = (
-        f" while {brokers_named(brokers)} {'fails' if len(brokers) == 1 else 'fail'}"
-        if brokers else ""
-    )
+    summary = document["summary"]
     deleted = count(summary["topics_deleted"], "topic", "is deleted", "are deleted")
     marked = [row for row in topics.to_pylist() if row["status"] in ("deleted", "waiting")]
     waiting = summary["replicas_waiting"]
@@ -90,17 +69,14 @@ def _verdict(document: Document, topics: pa.Table) -> list[str]:
             f"; {count(waiting, 'replica', 'waits', 'wait')} for a broker to return, and "
             f"{count(summary['topics_waiting'], 'topic that waits', 'serves', 'serve')} nobody"
         )
-    return [safety_sentence(document, f"{deleted}{meanwhile}", REASONS), f"{replicas}."]
+    return [safety_sentence(document, deleted, REASONS), f"{replicas}."]
 
 
-def _draw(console: Console, document: Document, *, verbose: bool) -> None:
-    draw_verdict(console, document)
+def _draw(console: Console, document: Document) -> None:
     draw_rows(console, "Topics", TOPIC_COLUMNS, document["topics"], document["topics_listed_of"])
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
-    counts = TextTable("Deletion", [text_column("metric"), "count"])
-    for metric, value in document["summary"].items():
-        if "requests" not in metric:
-            counts.add_row(metric, number(metric, value))
-    counts.draw(console)
-    draw_foot(console, document)
-    draw_start(console, document, verbose)
+    draw_rows(
+        console, "Deletion", [text_column("metric"), metric_column("count")],
+        [{"metric": name, "count": n} for name, n in document["summary"].items()
+         if "requests" not in name],
+    )

@@ -8,39 +8,29 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
+from rich.padding import Padding
 
 from kfast.analysis.broker_failure import Failure, FailureStep
 from kfast.analysis.explain import Explanation
 from kfast.analysis.impact import Impact
-from kfast.report.answer import (
-    Answer,
-    Document,
-    Row,
-    brokers_named,
-    count,
+from kfast.analysis.whatif import racks_by_broker
+from kfast.report.answer import Answer, Document, head, listed, partition_lists, start_document
+from kfast.report.drawing import (
     draw_brokers,
-    draw_foot,
-    draw_lists,
-    draw_start,
+    draw_heading,
+    draw_metrics,
     draw_topics,
-    draw_verdict,
     has_failed,
-    head,
-    indented,
-    listed,
-    number,
-    partition_lists,
-    plural,
-    refusals,
-    signed,
-    start_document,
 )
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.report.tables import Row, plain
+from kfast.report.wording import brokers_named, count, plural, refusals
 from kfast.state import ClusterState
 
-__all__ = ["failure_answer", "impact_sentence"]
+__all__ = ["FAIL_TABLES", "failure_answer", "impact_sentence"]
 
+FAIL_TABLES = ("partitions", "topics", "brokers", "requests")
 CHANGES = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "isr_shrunk")
+TOPIC_COLUMNS = ("offline", "under_min_isr", "leaders_moved", "at_min_isr", "under_replicated")
 LEADER_COLUMNS = ("leaders_before", "leaders", "change", "in_sync_before", "in_sync", "requests")
 
 
@@ -70,10 +60,8 @@ def failure_answer(
         for at, step in enumerate(failure.steps)
     ]
     document["verdict"] += _warnings(failure)
-    tables = ("partitions", "topics", "brokers", "requests")
-    return Answer(document, partial(_draw, verbose=verbose), {
-        name: partial(_table, failure, name) for name in tables
-    })
+    tables = {name: partial(_table, failure, name) for name in FAIL_TABLES}
+    return Answer(document, _draw, tables, verbose)
 
 
 def _table(failure: Failure, name: str) -> pa.Table:
@@ -152,18 +140,16 @@ def _what_happens(
     step: FailureStep, controlled: bool, racks: Sequence[str] | None, state: ClusterState
 ) -> str:
     """A step as the beginning of a sentence; the first one has racks, perhaps none."""
-    rack_of = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    rack_of = racks_by_broker(state)
     inside = [broker for broker in step.broker_ids if racks and rack_of[broker] in racks]
     others = [broker for broker in step.broker_ids if broker not in inside]
-    named = brokers_named(inside, racks or (), others)
-    one = len(step.broker_ids) == 1
     if step.kind == "start":
-        what = f"{named} {'starts and catches' if one else 'start and catch'} up"
+        verb = ("starts and catches up", "start and catch up")
     elif controlled:
-        what = f"{named} {'shuts' if one else 'shut'} down in order"
-        what += "" if one else ", one after the other"
+        verb = ("shuts down in order", "shut down in order, one after the other")
     else:
-        what = f"{named} {'fails' if one else 'fail together'}"
+        verb = ("fails", "fail together")
+    what = brokers_named(inside, racks or (), others, verb)
     return f"Then {what}" if racks is None else f"{what[0].upper()}{what[1:]}"
 
 
@@ -184,36 +170,18 @@ def _warnings(failure: Failure) -> list[str]:
 # --- drawing -----------------------------------------------------------------------------------
 
 
-def _draw(console: Console, document: Document, *, verbose: bool) -> None:
-    draw_verdict(console, document)
-    draw_lists(console, document)
+def _draw(console: Console, document: Document) -> None:
     for explanation in document["explanations"]:
         _draw_explanation(console, explanation)
     steps = document["steps"]
     for at, step in enumerate(steps, 1):
         if len(steps) > 1:
-            console.print()
-            verb = f"{step['kind']}{'s' if len(step['broker_ids']) == 1 else ''}"
-            console.print(plain(f"Step {at}: {brokers_named(step['broker_ids'])} {verb}", "bold"))
-        draw_topics(console, step, ("offline", "under_min_isr", "leaders_moved", "at_min_isr",
-                                    "under_replicated"))
+            verb = step["kind"]
+            named = brokers_named(step["broker_ids"], verb=(f"{verb}s", verb))
+            draw_heading(console, f"Step {at}: {named}")
+        draw_topics(console, step, TOPIC_COLUMNS)
         draw_brokers(console, "Leaders per broker", step, LEADER_COLUMNS, _most_moved)
-        _draw_summary(console, step)
-    draw_foot(console, document)
-    draw_start(console, document, verbose)
-
-
-def _draw_summary(console: Console, step: Document) -> None:
-    """Every metric, before and after."""
-    table = TextTable("Partitions", [text_column("metric"), "before",
-                                     "after", "change"])
-    before, summary = step["before"], step["summary"]
-    for metric, value in before.items():
-        after = summary[metric]
-        table.add_row(metric, str(value), number(metric, after), signed(after - value))
-    for metric in CHANGES:
-        table.add_row(metric, "", number(metric, summary[metric]), "")
-    table.draw(console)
+        draw_metrics(console, step["before"], {"after": step["summary"]}, CHANGES)
 
 
 def _most_moved(row: Row) -> tuple[bool, int]:
@@ -222,12 +190,16 @@ def _most_moved(row: Row) -> tuple[bool, int]:
 
 
 def _draw_explanation(console: Console, explanation: Document) -> None:
-    console.print()
-    console.print(plain(
-        f"Why {explanation['topic']}-{explanation['partition']} ends as it does", "bold"
-    ))
+    draw_heading(
+        console, f"Why {explanation['topic']}-{explanation['partition']} ends as it does"
+    )
     for section in explanation["sections"]:
-        indented(console, section["heading"], 2, "bold")
+        _draw_indented(console, section["heading"], 2, "bold")
         for line in section["lines"]:
             text = line.lstrip()
-            indented(console, text, 4 + len(line) - len(text))
+            _draw_indented(console, text, 4 + len(line) - len(text))
+
+
+def _draw_indented(console: Console, line: str, depth: int, style: str = "") -> None:
+    """Draw a line, the rest of it below its beginning."""
+    console.print(Padding(plain(line, style), (0, 0, 0, depth)))

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from rich.console import Console
 
 from kfast.analysis.plan_execution import Reassignment
-from kfast.report.answer import (
-    Answer,
-    Document,
-    brokers_named,
+from kfast.report.answer import Answer, Document, getters, head, listed, start_document
+from kfast.report.drawing import (
     busiest,
-    count,
     draw_brokers,
-    draw_foot,
+    draw_metrics,
     draw_rows,
-    draw_start,
     draw_topics,
-    draw_verdict,
-    head,
-    listed,
-    number,
-    plural,
-    safety_sentence,
-    signed,
-    start_document,
+    metric_column,
 )
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.report.tables import text_column
+from kfast.report.wording import count, plural, safety_sentence
 from kfast.state import ClusterState
 
-__all__ = ["reassignment_answer"]
+__all__ = ["REASSIGN_TABLES", "reassignment_answer"]
 
+REASSIGN_TABLES = ("partitions", "topics", "brokers", "requests")
 REASONS = {
     "newly_offline_on_the_way": ("partition", "goes offline on the way", "go offline on the way"),
     "newly_under_min_isr_on_the_way": (
@@ -85,20 +74,13 @@ def reassignment_answer(
         **listed("topics", reassignment.topics, top),
     }
     document["verdict"] = _verdict(document, partitions.num_rows)
-    return Answer(document, partial(_draw, verbose=verbose), {
-        "partitions": lambda: reassignment.partitions, "topics": lambda: reassignment.topics,
-        "brokers": lambda: reassignment.brokers, "requests": lambda: reassignment.requests,
-    })
+    return Answer(document, _draw, getters(reassignment, REASSIGN_TABLES), verbose)
 
 
 def _verdict(document: Document, n: int) -> list[str]:
-    summary, scenario = document["summary"], document["scenario"]
-    meanwhile = (
-        f" while {brokers_named(scenario['brokers'])} "
-        f"{'fails' if len(scenario['brokers']) == 1 else 'fail'}" if scenario["brokers"] else ""
-    )
+    summary = document["summary"]
     completed = count(summary["completed"], "partition", "completes", "complete")
-    if scenario["pending"]:
+    if document["scenario"]["pending"]:
         what = f"{plural(n, 'partition')} being reassigned; no new replica has caught up yet"
     elif document["safe"]:
         what = f"{completed}; none goes offline or falls under min ISR on the way"
@@ -108,11 +90,10 @@ def _verdict(document: Document, n: int) -> list[str]:
         f"{plural(summary['replicas_added'], 'replica')} added, {summary['replicas_removed']} "
         f"removed; {count(summary['leaders_moved'], 'leader', 'moves', 'move')}."
     )
-    return [safety_sentence(document, f"{what}{meanwhile}", REASONS), moved]
+    return [safety_sentence(document, what, REASONS), moved]
 
 
-def _draw(console: Console, document: Document, *, verbose: bool) -> None:
-    draw_verdict(console, document)
+def _draw(console: Console, document: Document) -> None:
     for status, columns in PARTITION_COLUMNS.items():
         draw_rows(
             console, f"{status.capitalize()} partitions",
@@ -121,29 +102,10 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
         )
     draw_topics(console, document, TOPIC_COLUMNS, "Topics")
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
-    plan = TextTable("Reassignment", [text_column("metric"), "count"])
-    for metric in OF_THE_PLAN:
-        plan.add_row(metric, number(metric, document["summary"][metric]))
-    plan.draw(console)
-    _draw_states(console, document)
-    draw_foot(console, document)
-    draw_start(console, document, verbose)
-
-
-def _draw_states(console: Console, document: Document) -> None:
-    """Every metric of the cluster before, while the plan is under way, and in the end."""
-    before, under_way, after = document["before"], document["under_way"], document["summary"]
-    pending = document["scenario"]["pending"]
-    columns = ("before", "on the way") if pending else ("before", "on the way", "after")
-    table = TextTable("Partitions", [
-        text_column("metric"), *(*columns, "change"),
-    ])
-    for metric, value in before.items():
-        counts = [number(metric, under_way[metric])]
-        counts += [] if pending else [number(metric, after[metric])]
-        table.add_row(metric, str(value), *counts, signed(after[metric] - value))
-    for metric in OF_THE_CLUSTER:
-        counts = [number(metric, under_way[metric]) if metric in under_way else plain("")]
-        counts += [] if pending else [number(metric, after[metric])]
-        table.add_row(metric, "", *counts, "")
-    table.draw(console)
+    summary = document["summary"]
+    draw_rows(console, "Reassignment", [text_column("metric"), metric_column("count")],
+              [{"metric": name, "count": summary[name]} for name in OF_THE_PLAN])
+    later = {"on the way": document["under_way"]}
+    if not document["scenario"]["pending"]:
+        later["after"] = summary
+    draw_metrics(console, document["before"], later, OF_THE_CLUSTER)

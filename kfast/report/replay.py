@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,10 +10,14 @@ from rich.text import Text
 
 from kfast import __version__
 from kfast.log_replay import Place, Replay
-from kfast.report.answer import Answer, Document, Row, count, draw_verdict, plural, titled
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.report.answer import Answer, Document, getters
+from kfast.report.drawing import draw_heading, draw_rows
+from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
+from kfast.report.wording import count, first_names, plural, time_span
 
-__all__ = ["REPLAY_METRICS", "replay_answer"]
+__all__ = ["REPLAY_METRICS", "REPLAY_TABLES", "replay_answer"]
+
+REPLAY_TABLES = ("facts", "timeline", "outages")
 
 REPLAY_METRICS = {
     "facts": "facts that the logs state",
@@ -73,10 +77,7 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
         "outages": [_timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
     }
     document["verdict"] = _verdict(document)
-    return Answer(document, _draw, {
-        "facts": lambda: replay.facts, "timeline": lambda: replay.timeline,
-        "outages": lambda: replay.outages,
-    })
+    return Answer(document, _draw, getters(replay, REPLAY_TABLES))
 
 
 def _summary(replay: Replay) -> dict[str, int]:
@@ -133,7 +134,7 @@ def _verdict(document: Document) -> list[str]:
     longest = [row["duration_ms"] for row in document["outages"]]
     outage = ""
     if longest:
-        outage = f", the longest {_span(None if None in longest else max(longest))}"
+        outage = f", the longest {time_span(None if None in longest else max(longest))}"
     leaderless = plural(summary["leaderless"], "time") if summary["leaderless"] else "never"
     return [
         first,
@@ -146,7 +147,6 @@ def _verdict(document: Document) -> list[str]:
 
 
 def _draw(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
     _draw_contradictions(console, document)
     _draw_timeline(console, document["timeline"])
     _draw_outages(console, document)
@@ -163,11 +163,7 @@ def _draw(console: Console, document: Document) -> None:
 
 
 def _draw_contradictions(console: Console, document: Document) -> None:
-    rows, top = document["contradictions"], document["top"]
-    if not rows:
-        return
-    _draw_heading(console, "Contradictions", rows[:top], len(rows))
-    for row in rows[:top]:
+    for row in _draw_first(console, "Contradictions", document, "contradictions"):
         console.print(plain(
             f"{row['kind']} of {row['subject']}: logged {row['logged'] or '-'}, "
             f"predicted {row['predicted'] or '-'}", "red",
@@ -175,6 +171,17 @@ def _draw_contradictions(console: Console, document: Document) -> None:
         console.print(_quoted(row["line"]))
         if row["other"] is not None:
             console.print(_quoted(row["other"], "agreed: "))
+
+
+def _draw_first(
+    console: Console, title: str, document: Document, name: str, n: int | None = None
+) -> Sequence[Row]:
+    """Draw the heading of some lines, if there are any, and return the first of them."""
+    rows: Sequence[Row] = document[name]
+    first = rows[:document["top"]]
+    if rows:
+        draw_heading(console, title, len(first), len(rows) if n is None else n)
+    return first
 
 
 def _quoted(place: Document, word: str = "") -> Text:
@@ -188,8 +195,7 @@ def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
     many = len({row["cluster"] for row in rows}) > 1
     numbers = ("leaderless", "leaders_moved", "isr_changes", "transitions")
     table = TextTable("Timeline", [
-        text_column("time"), *(["cluster"] if many else []),
-        text_column("event"), *numbers,
+        text_column("time"), *["cluster"][:many], text_column("event"), *numbers,
     ])
     blank = [""] * len(table.columns[1:])
     day = ""
@@ -201,7 +207,7 @@ def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
         what = f"{row['what']} (inferred)" if row["inferred"] else row["what"]
         refused = f"; {row['refused']} refused" if row["refused"] else ""
         table.add_row(
-            time, *((str(row["cluster"]),) if many else ()), f"{what}{refused}",
+            time, *[row["cluster"]][:many], f"{what}{refused}",
             *(Text(str(row[name] or ""), "red" * (name == "leaderless")) for name in numbers),
         )
     table.draw(console)
@@ -213,41 +219,26 @@ def _draw_outages(console: Console, document: Document) -> None:
     for row in document["outages"]:
         key = (row["since"], row["until"], row["duration_ms"], row["cluster"])
         groups.setdefault(key, []).append(row["partition"])
-    if not groups:
-        return
     ordered = sorted(groups, key=lambda key: (-(key[2] if key[2] is not None else 1 << 62), key[0]))
     shown = sorted(ordered[: document["top"]], key=lambda key: key[0])
-    table = TextTable(titled("Partitions without a leader", shown, len(ordered)), [
-        text_column("since"), "for", "count",
-        text_column("partitions"),
-    ])
-    for key in shown:
-        names = groups[key]
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        table.add_row(key[0], _span(key[2]), str(len(names)),
-                      f"{', '.join(names[:MOST_NAMES])}{more}")
-    table.draw(console)
+    draw_rows(
+        console, "Partitions without a leader", OUTAGE_COLUMNS,
+        [{"since": key[0], "ms": key[2], "names": groups[key]} for key in shown], len(ordered),
+        if_empty=bool(groups),
+    )
 
 
-def _span(ms: int | None) -> str:
-    """A time span for people."""
-    if ms is None:
-        return "to the end"
-    seconds, ms = divmod(ms, 1000)
-    if seconds < 60:
-        return f"{seconds}.{ms:03} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds // 60 % 60} min"
+OUTAGE_COLUMNS = (
+    text_column("since"), TableColumn("for", value=lambda row: time_span(row["ms"])),
+    TableColumn("count", value=lambda row: len(row["names"])),
+    text_column("partitions", lambda row: first_names(row["names"], MOST_NAMES)),
+)
 
 
 def _draw_facts(console: Console, document: Document) -> None:
     summary = document["summary"]
     total = summary["facts"] or 1
-    table = TextTable("Facts", [
-        text_column("verdict"), "facts", "percent",
-        text_column("reason"),
-    ])
+    table = TextTable("Facts", [text_column("verdict"), "facts", "percent", text_column("reason")])
 
     def add(verdict: str, reason: str, n: int) -> None:
         colour = COLOURS.get(verdict, "") if n else ""
@@ -261,37 +252,25 @@ def _draw_facts(console: Console, document: Document) -> None:
         add("", reason, n)
     add("contradicted", "", summary["contradicted"])
     table.draw(console)
+    draw_rows(console, "Facts by kind", KIND_COLUMNS, document["kinds"], if_empty=True)
 
-    table = TextTable("Facts by kind", [
-        text_column("kind"), *("contradicted", "adopted", "predicted"),
-    ])
-    for row in document["kinds"]:
-        table.add_row(
-            row["kind"], Text(str(row["contradicted"]), "red" if row["contradicted"] else ""),
-            str(row["adopted"]), str(row["predicted"]),
-        )
-    table.draw(console)
+
+def _contradicted(row: Row) -> Text:
+    return Text(str(row["contradicted"]), "red" if row["contradicted"] else "")
+
+
+KIND_COLUMNS = (
+    text_column("kind"), TableColumn("contradicted", value=_contradicted), "adopted", "predicted"
+)
 
 
 def _draw_lines(console: Console, document: Document) -> None:
     """What the entries of the logs are, what is damaged, and what is not understood."""
-    table = TextTable("Entries of the logs", [text_column("entries"), "count"])
-    for name, n in document["entries"].items():
-        table.add_row(name, str(n))
-    table.draw(console)
-    top = document["top"]
-    warnings, unrecognised = document["warnings"], document["not_understood"]
-    if warnings:
-        _draw_heading(console, "Damaged lines", warnings[:top], len(warnings))
-        for row in warnings[:top]:
-            console.print(plain(f"{row['file']}:{row['line']}: {row['what']}"))
-    if unrecognised:
-        _draw_heading(console, "Not understood", unrecognised[:top],
-                      document["summary"]["not_understood"])
-        for row in unrecognised[:top]:
-            console.print(plain(f"{row['file']}:{row['line']}: {row['text'][:MOST_TEXT]}"))
-
-
-def _draw_heading(console: Console, title: str, shown: Sequence[Mapping[str, Any]], n: int) -> None:
-    console.print()
-    console.print(plain(titled(title, shown, n), "bold"))
+    draw_rows(console, "Entries of the logs", [text_column("entries"), "count"], [
+        {"entries": name, "count": n} for name, n in document["entries"].items()
+    ], if_empty=True)
+    for row in _draw_first(console, "Damaged lines", document, "warnings"):
+        console.print(plain(f"{row['file']}:{row['line']}: {row['what']}"))
+    n = document["summary"]["not_understood"]
+    for row in _draw_first(console, "Not understood", document, "not_understood", n):
+        console.print(plain(f"{row['file']}:{row['line']}: {row['text'][:MOST_TEXT]}"))

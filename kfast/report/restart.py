@@ -10,27 +10,16 @@ from rich.console import Console
 
 from kfast.analysis.restart_plan import RestartPlan
 from kfast.analysis.restart_readiness import CAUSES, TOGETHER, Readiness
-from kfast.report.answer import (
-    FEWEST_BROKERS,
-    Answer,
-    Document,
-    Row,
-    brokers_named,
-    cell,
-    count,
-    draw_foot,
-    draw_rows,
-    draw_verdict,
-    head,
-    listed,
-    number,
-    plural,
-    titled,
-)
-from kfast.report.tables import TextTable, text_column
+from kfast.analysis.whatif import registrations
+from kfast.report.answer import Answer, Document, getters, head, listed
+from kfast.report.drawing import broker_columns, draw_rows, first_brokers
+from kfast.report.tables import Row, TableColumn, text_column
+from kfast.report.wording import broker_ranges, brokers_named, count, first_names, plural
 from kfast.state import ClusterState
 
-__all__ = ["PLAN_METRICS", "READINESS_METRICS", "plan_answer", "readiness_answer"]
+__all__ = ["PLAN_METRICS", "READINESS_METRICS", "RESTART_TABLES", "plan_answer", "readiness_answer"]
+
+RESTART_TABLES = ("brokers", "batches", "partitions", "topics")
 
 PLAN_METRICS = {
     "batches": "batches of the plan",
@@ -48,9 +37,6 @@ READINESS_METRICS = {
 }
 """What the summary of a restart has; `forbidding` goes with `--broker`."""
 
-RUN = 3
-"""So many ids in a row are written as a range."""
-
 MOST_TOPICS = 3
 """Topics that a remedy names."""
 
@@ -58,6 +44,13 @@ PARTITION_COLUMNS = (
     text_column("topic"), "partition", text_column("cause"), "spare", "min_isr", text_column("isr"),
     text_column("replicas"),
 )
+TOPIC_COLUMNS = (
+    text_column("topic"), text_column("cause"), "partitions",
+    TableColumn("replicas", value="replication_factor"), "min_insync_replicas",
+    text_column("set_by"),
+)
+REMEDY_COLUMNS = (text_column("cause"), "partitions", text_column("remedy"))
+IS_OR_ARE = ("is", "are")
 
 
 # --- one broker, or several together -------------------------------------------------------------
@@ -69,12 +62,11 @@ def readiness_answer(
     """The answer of `kfast restart --broker`."""
     forbidding = ready.forbidding(brokers)
     causes = forbidding["cause"].combine_chunks().value_counts().to_pylist()
-    up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+    up = registrations(state)
     down = [broker for broker in brokers if not up[broker]]
-    notes = _notes(ready)
     document = {
         **head("restart", source, state, None),
-        "notes": notes,
+        "notes": _notes(ready),
         "safe": not forbidding.num_rows and not down,
         "question": {"brokers": list(brokers), "isr_margin": ready.isr_margin},
         "down": down,
@@ -103,7 +95,7 @@ def _yes_or_no(document: Document) -> str:
         )
     reasons = []
     if down:
-        reasons.append(f"{brokers_named(down)} {'is' if len(down) == 1 else 'are'} down already")
+        reasons.append(f"{brokers_named(down, verb=IS_OR_ARE)} down already")
     if n := document["summary"]["forbidding"]:
         reasons.append(f"{count(n, 'partition', 'forbids', 'forbid')} it")
     return f"NO: {broker_phrase} may not be restarted now{together}: {'; '.join(reasons)}."
@@ -111,8 +103,7 @@ def _yes_or_no(document: Document) -> str:
 
 def _under_min_isr(ready: Readiness) -> Iterator[str]:
     """A sentence where some partitions are under min ISR, whoever restarts."""
-    standing = ready.standing
-    n = int(((ready.cause >= 0) & (standing.in_sync < standing.needed)).sum())
+    n = int(((ready.cause >= 0) & ready.margins.under_min_isr).sum())
     if n:
         yield f"{count(n, 'partition', 'is', 'are')} offline or under min ISR already."
 
@@ -177,7 +168,7 @@ def _smaller_margin(_ready: Readiness, some: pa.Table) -> Iterator[Document]:
 
 def _complete_isr(state: ClusterState, forbidding: pa.Table) -> Iterator[Document]:
     """Members that are missing from the ISRs, by broker."""
-    up = dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+    up = registrations(state)
     missing: dict[int, int] = {}
     for row in forbidding.select(["replicas", "isr"]).to_pylist():
         for broker in set(row["replicas"]) - set(row["isr"]):
@@ -197,19 +188,14 @@ SETTINGS = {
 def _topics(some: pa.Table) -> str:
     """The first topics of some partitions in a sentence, and how many more there are."""
     topics = some["topic"].unique().to_pylist()
-    more = len(topics) - MOST_TOPICS
-    topic_phrase = ", ".join(topics[:MOST_TOPICS])
-    topic_phrase += f" and {plural(more, 'more topic')}" * (more > 0)
-    return f"topic{'' if len(topics) == 1 else 's'} {topic_phrase}"
+    names = first_names(topics, MOST_TOPICS, "topic")
+    return f"topic{'' if len(topics) == 1 else 's'} {names}"
 
 
 def _draw_readiness(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
     _draw_partitions(console, "Partitions that forbid it", document)
-    draw_rows(console, "What would allow it, all of it together", [
-        text_column("cause"), "partitions", text_column("remedy"),
-    ], document["remedies"])
-    draw_foot(console, document)
+    draw_rows(console, "What would allow it, all of it together", REMEDY_COLUMNS,
+              document["remedies"])
 
 
 # --- all brokers ---------------------------------------------------------------------------------
@@ -222,8 +208,7 @@ def plan_answer(source: str, state: ClusterState, plan: RestartPlan, *, top: int
     down = [row["broker_id"] for row in brokers if not row["live"]]
     notes = [*_notes(ready), "a batch waits until the one before is back in every ISR"]
     if down:
-        notes.append(f"{brokers_named(down)} {'is' if len(down) == 1 else 'are'} not live, and in "
-                     "no batch")
+        notes.append(f"{brokers_named(down, verb=IS_OR_ARE)} not live, and in no batch")
     summary = plan.counts
     document = {
         **head("restart", source, state, None),
@@ -249,10 +234,8 @@ def plan_answer(source: str, state: ClusterState, plan: RestartPlan, *, top: int
         **listed("partitions", _worst_first(ready.partitions), top),
     }
     document["verdict"] = [*_plan_sentences(document)]
-    return Answer(document, _draw_plan, {
-        "brokers": lambda: plan.brokers, "batches": lambda: plan.batches,
-        "partitions": lambda: ready.partitions, "topics": lambda: ready.topics,
-    })
+    ready_tables = getters(ready, ("partitions", "topics"))
+    return Answer(document, _draw_plan, getters(plan, ("brokers", "batches")) | ready_tables)
 
 
 def _plan_sentences(document: Document) -> Iterator[str]:
@@ -309,77 +292,31 @@ def _worst_first(partitions: pa.Table) -> pa.Table:
 
 
 def _draw_plan(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
-    _draw_batches(console, document)
-    _draw_forbidden(console, document)
-    topics = document["topics"]
-    if topics:
-        table = TextTable(
-            titled("Topics that no order can satisfy", topics, document["topics_listed_of"]), [
-                text_column("topic"), text_column("cause"), "partitions",
-                "replicas", "min_insync_replicas", text_column("set_by"),
-            ])
-        for row in topics:
-            table.add_row(
-                row["topic"], row["cause"], str(row["partitions"]), str(row["replication_factor"]),
-                str(row["min_insync_replicas"]), row["set_by"],
-            )
-        table.draw(console)
-    _draw_partitions(console, "Their partitions", document)
-    draw_foot(console, document)
-
-
-def _draw_batches(console: Console, document: Document) -> None:
-    if not document["batches"]:
-        return
     timed = document["question"]["seconds_per_broker"] is not None
-    table = TextTable("Batches", [
-        "batch", text_column("brokers"), "newly_offline",
-        "newly_under_min_isr", *(["starts_after_s"] if timed else []),
-        text_column("racks"),
-    ])
-    for row in document["batches"]:
-        table.add_row(
-            str(row["batch"]), broker_ranges(row["brokers"]),
-            *(number(name, row[name]) for name in ("newly_offline", "newly_under_min_isr")),
-            *([f"{row['starts_after_s']:g}"] if timed else []), cell(row["racks"]),
-        )
-    table.draw(console)
+    start = TableColumn("starts_after_s", value=lambda row: f"{row['starts_after_s']:g}")
+    draw_rows(console, "Batches", [
+        "batch", text_column("brokers", lambda row: broker_ranges(row["brokers"])),
+        "newly_offline", "newly_under_min_isr", *[start][:timed], text_column("racks"),
+    ], document["batches"])
+    _draw_forbidden(console, document)
+    draw_rows(console, "Topics that no order can satisfy", TOPIC_COLUMNS, document["topics"],
+              document["topics_listed_of"])
+    _draw_partitions(console, "Their partitions", document)
 
 
 def _draw_forbidden(console: Console, document: Document) -> None:
     """Brokers that may not be restarted now, the worst first."""
     rows: list[Row] = [row for row in document["brokers"] if row["forbidding"]]
     rows.sort(key=lambda row: (-row["last_in_sync"], -row["forbidding"], row["broker_id"]))
-    if not rows:
-        return
-    shown = rows[: max(document["top"], FEWEST_BROKERS)]
-    causes = [name for name in CAUSES if any(row[f"forbidding_{name}"] for row in rows)]
-    names = ("broker_id", "rack", "forbidding", "last_in_sync", *causes, "in_sync")
-    table = TextTable(titled("Brokers that may not be restarted now", shown, len(rows)), [
-        text_column(name) if name == "rack" else name for name in names
-    ])
-    for row in shown:
-        table.add_row(*(
-            cell(row[f"forbidding_{name}" if name in causes else name]) for name in names
-        ))
-    table.draw(console)
+    causes = [
+        TableColumn(name, value=key) for name in CAUSES
+        if any(row[key := f"forbidding_{name}"] for row in rows)
+    ]
+    columns = broker_columns("forbidding", "last_in_sync", *causes, "in_sync")
+    draw_rows(console, "Brokers that may not be restarted now", columns,
+              first_brokers(document, rows), len(rows))
 
 
 def _draw_partitions(console: Console, title: str, document: Document) -> None:
     n = document["partitions_listed_of"]
     draw_rows(console, title, PARTITION_COLUMNS, document["partitions"], n)
-
-
-def broker_ranges(brokers: Sequence[int]) -> str:
-    """Ascending broker ids, runs of them as ranges."""
-    runs: list[list[int]] = []
-    for broker in brokers:
-        if runs and runs[-1][-1] + 1 == broker:
-            runs[-1].append(broker)
-        else:
-            runs.append([broker])
-    parts: list[str] = []
-    for run in runs:
-        parts += [f"{run[0]}-{run[-1]}"] if len(run) >= RUN else map(str, run)
-    return ", ".join(parts)

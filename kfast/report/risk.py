@@ -7,25 +7,16 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from kfast.analysis.copyset_risk import Risk
-from kfast.analysis.failure_groups import RISK_METRICS, TRIPLE_BROKERS
-from kfast.report.answer import (
-    FEWEST_BROKERS,
-    Answer,
-    Document,
-    Row,
-    cell,
-    count,
-    draw_foot,
-    draw_verdict,
-    head,
-    number,
-    titled,
-)
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.analysis.copyset_risk import RISK_METRICS, TRIPLE_BROKERS, Risk
+from kfast.report.answer import Answer, Document, getters, head
+from kfast.report.drawing import broker_columns, draw_rows, first_brokers, number
+from kfast.report.tables import Row, TableColumn, plain, text_column
+from kfast.report.wording import count, percent
 from kfast.state import ClusterState
 
-__all__ = ["RISK_COUNTS", "risk_answer"]
+__all__ = ["RISK_COUNTS", "RISK_TABLES", "risk_answer"]
+
+RISK_TABLES = ("pairs", "brokers", "copysets", "chances")
 
 RISK_COUNTS = {
     "copysets": "distinct replica sets",
@@ -87,10 +78,8 @@ def risk_answer(
         "brokers": brokers,
         "top": top,
     }
-    return Answer(document, _draw, {
-        "pairs": lambda: risk.pairs, "brokers": lambda: risk.brokers,
-        "copysets": lambda: risk.copysets, "chances": lambda: chances,
-    })
+    tables = getters(risk, RISK_TABLES[:-1])
+    return Answer(document, _draw, {**tables, "chances": lambda: chances})
 
 
 def _verdict(worst: dict[str, list[Document]], chances: Sequence[Row]) -> list[str]:
@@ -134,40 +123,31 @@ def _why(risk: Risk, brokers: list[int]) -> Document:
     }
 
 
+# --- drawing -------------------------------------------------------------------------------------
+
+
 def _draw(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
     _draw_chances(console, document)
     for name in reversed(GROUPS):
-        _draw_worst(console, TITLES[name], document[f"worst_{name}s"])
-    names = ("replication_factor", "partitions", "copysets", "possible_copysets")
-    table = TextTable("Copysets", [*names])
-    for row in document["copysets"]:
-        table.add_row(*(str(row[name]) for name in names[:3]), f"{row['possible_copysets']:.15g}")
-    table.draw(console)
-    _draw_scatter(console, document)
-    draw_foot(console, document)
+        draw_rows(console, TITLES[name], WORST_COLUMNS, document[f"worst_{name}s"])
+    draw_rows(console, "Copysets", COPYSET_COLUMNS, document["copysets"], if_empty=True)
+    rows = sorted(document["brokers"], key=lambda row: (-row["scatter_width"], row["broker_id"]))
+    draw_rows(console, "Brokers by scatter width", SCATTER_COLUMNS, first_brokers(document, rows),
+              len(rows), if_empty=True)
 
 
 def _draw_chances(console: Console, document: Document) -> None:
     """In percent: probabilities near 0 and near 1 keep the digits that matter."""
     rows: Sequence[Row] = document["chances"]
-    if not rows:
-        return
     drawn = [row for row in rows if row["method"] != "exact"]
-    table = TextTable("Chances when brokers fail at random", [
-        "brokers_down", text_column("true of some_partition"),
-        "chance_percent", *([text_column("interval_percent")] if drawn else []),
-        "if random_percent", "mean_partitions",
-    ])
-    for row in rows:
-        low, high = row["any_probability_low"], row["any_probability_high"]
-        interval = "exact" if row["method"] == "exact" else f"{percent(low)}-{percent(high)}"
-        table.add_row(
-            str(row["brokers_down"]), row["metric"], percent(row["any_probability"]),
-            *([interval] if drawn else []), percent(row["random_probability"]),
-            f"{row['mean_partitions']:.4g}",
-        )
-    table.draw(console)
+    interval = [text_column("interval_percent", _interval)][:len(drawn)]
+    draw_rows(console, "Chances when brokers fail at random", [
+        "brokers_down", text_column("true of some_partition", "metric"),
+        TableColumn("chance_percent", value=lambda row: percent(row["any_probability"])),
+        *interval,
+        TableColumn("if random_percent", value=lambda row: percent(row["random_probability"])),
+        TableColumn("mean_partitions", value=lambda row: f"{row['mean_partitions']:.4g}"),
+    ], rows)
     if drawn:
         console.print(plain(
             f"Intervals have {100 * document['confidence']:g} % confidence, from "
@@ -175,45 +155,39 @@ def _draw_chances(console: Console, document: Document) -> None:
         ))
 
 
-def percent(probability: float) -> str:
-    """A probability in percent, rounded, but never to 0 or 100 unless it is that."""
-    if 0.5 < probability < 1:
-        digits = 2
-        while digits < 14 and float(f"{100 * probability:.{digits}f}") == 100:
-            digits += 1
-        return f"{100 * probability:.{digits}f}"
-    return f"{100 * probability:.4g}"
+def _interval(row: Row) -> str:
+    low, high = (percent(row[f"any_probability_{end}"]) for end in ("low", "high"))
+    return "exact" if row["method"] == "exact" else f"{low}-{high}"
 
 
-def _draw_worst(console: Console, title: str, rows: Sequence[Row]) -> None:
-    if not rows:
-        return
-    counts = ("newly_offline_if_clean", "newly_under_min_isr", "newly_no_live_replica")
-    table = TextTable(title, [
-        text_column("brokers"), "no in-sync replica", "under_min_isr",
-        "no live_replica", text_column("racks"), text_column("topics"),
-    ])
-    for row in rows:
-        listed = [f"{topic['topic']} {topic['partitions']}" for topic in row["topics"]]
-        more = row["n_topics"] - len(listed)
-        why = ", ".join(listed) + (f", {more} more" if more > 0 else "")
-        racks = row["racks"] if any(rack is not None for rack in row["racks"]) else []
-        table.add_row(
-            ", ".join(map(str, row["brokers"])),
-            *(number(name.removesuffix("_if_clean"), row[name]) for name in counts), cell(racks),
-            why if row["because"] == "offline_if_clean" else f"under min ISR: {why}",
-        )
-    table.draw(console)
+def _named_racks(row: Row) -> list[str | None]:
+    """Racks of some brokers; none where no rack is known."""
+    return row["racks"] if any(rack is not None for rack in row["racks"]) else []
 
 
-def _draw_scatter(console: Console, document: Document) -> None:
-    rows = sorted(document["brokers"], key=lambda row: (-row["scatter_width"], row["broker_id"]))
-    shown = rows[: max(document["top"], FEWEST_BROKERS)]
-    names = ("broker_id", "rack", "scatter_width", "partitions", "copysets", "closest_broker_id",
-             "closest_partitions")
-    table = TextTable(titled("Brokers by scatter width", shown, len(rows)), [
-        text_column(name) if name == "rack" else name for name in names
-    ])
-    for row in shown:
-        table.add_row(*(cell(row[name]) for name in names))
-    table.draw(console)
+def _worst_topics(row: Row) -> str:
+    listed = [f"{topic['topic']} {topic['partitions']}" for topic in row["topics"]]
+    more = row["n_topics"] - len(listed)
+    why = ", ".join(listed) + (f", {more} more" if more > 0 else "")
+    return why if row["because"] == "offline_if_clean" else f"under min ISR: {why}"
+
+
+def _count_column(heading: str, metric: str) -> TableColumn:
+    """A column of what becomes true of partitions, coloured."""
+    colour = metric.removesuffix("_if_clean")
+    return TableColumn(heading, value=lambda row: number(colour, row[metric]))
+
+
+WORST_COLUMNS = (
+    text_column("brokers"), _count_column("no in-sync replica", "newly_offline_if_clean"),
+    _count_column("under_min_isr", "newly_under_min_isr"),
+    _count_column("no live_replica", "newly_no_live_replica"),
+    text_column("racks", _named_racks), text_column("topics", _worst_topics),
+)
+COPYSET_COLUMNS = (
+    "replication_factor", "partitions", "copysets",
+    TableColumn("possible_copysets", value=lambda row: f"{row['possible_copysets']:.15g}"),
+)
+SCATTER_COLUMNS = broker_columns(
+    "scatter_width", "partitions", "copysets", "closest_broker_id", "closest_partitions"
+)

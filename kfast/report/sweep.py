@@ -7,21 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
+from kfast.analysis.whatif import racks_by_broker, registrations
 from kfast.analysis.worst_scenarios import SORTED_BY, WorstScenarios, scenario_reasons
 from kfast.controllers import Profile
-from kfast.report.answer import (
-    Answer,
-    Document,
-    brokers_named,
-    cell,
-    count,
-    draw_foot,
-    draw_verdict,
-    head,
-    number,
-    plural,
-)
-from kfast.report.tables import TextTable, plain, text_column
+from kfast.report.answer import Answer, Document, head
+from kfast.report.drawing import draw_rows, number
+from kfast.report.tables import TableColumn, plain, text_column
+from kfast.report.wording import brokers_named, count, plural
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
@@ -36,10 +28,10 @@ def sweep_answer(
     worst: WorstScenarios, rows_file: str | None,
 ) -> Answer:
     """The answer of `kfast sweep`."""
-    racks = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    racks = racks_by_broker(state)
     rows = worst.table(scenarios).to_pylist()
     for row in rows:
-        row["racks"] = sorted({racks[b] for b in row["brokers"] if racks[b] is not None})
+        row["racks"] = sorted({rack for b in row["brokers"] if (rack := racks[b]) is not None})
         row["whole_racks"] = _whole_racks(state, row["brokers"])
         row["reasons"] = scenario_reasons(state, row["brokers"], profile) if (
             row["offline"] or row["under_min_isr"]
@@ -83,44 +75,26 @@ def _failing(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:
 
 def _whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
     """Racks all of whose registered brokers are among some brokers."""
-    members: dict[str, set[int]] = {}
-    registered = state.registered.tolist()
-    racks = state.rack.to_pylist()
-    for broker, rack, up in zip(state.broker_id.tolist(), racks, registered, strict=True):
-        if rack is not None and up:
-            members.setdefault(rack, set()).add(broker)
-    return sorted(rack for rack, ids in members.items() if ids <= set(brokers))
+    racks, up = racks_by_broker(state), registrations(state)
+    known = {rack for broker, rack in racks.items() if up[broker] and rack is not None}
+    spared = {rack for broker, rack in racks.items() if up[broker] and broker not in brokers}
+    return sorted(known.difference(spared))
 
 
 def _draw(console: Console, document: Document) -> None:
-    draw_verdict(console, document)
     worst = document["worst"]
-    columns = (*SORTED_BY, "fullest_broker_leaders")
-    table = TextTable(f"Worst scenarios ({len(worst)})", [
-        "scenario", text_column("brokers"), *columns,
+    draw_rows(console, f"Worst scenarios ({len(worst)})", [
+        "scenario", text_column("brokers"), *SORTED_BY, "fullest_broker_leaders",
         text_column("racks"),
-    ])
-    for row in worst:
-        table.add_row(
-            str(row["scenario"]), cell(row["brokers"]),
-            *(number(name, row[name]) for name in columns), cell(row["racks"]),
-        )
-    table.draw(console)
+    ], worst, if_empty=True)
     for row in worst:
         for reason in row["reasons"]:
             console.print(plain(_sentence(row, reason)))
-    counts = TextTable("All scenarios but the baseline", [
-        text_column("count"), *("baseline", "mean", "most", "in scenario"),
-    ])
-    for row in document["counts"]:
-        counts.add_row(
-            row["count"], cell(row["baseline"]), str(row["mean"]),
-            number(row["count"], row["most"]), cell(row["in_scenario"]),
-        )
-    counts.draw(console)
-    draw_foot(console, document)
-    if document["rows"]:
-        console.print(plain(f"One row per scenario: {document['rows']}", "dim"))
+    draw_rows(console, "All scenarios but the baseline", [
+        text_column("count"), "baseline", "mean",
+        TableColumn("most", value=lambda row: number(row["count"], row["most"])),
+        TableColumn("in scenario", value="in_scenario"),
+    ], document["counts"])
 
 
 def _sentence(row: Mapping[str, Any], reason: Mapping[str, Any]) -> str:

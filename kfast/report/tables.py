@@ -10,8 +10,9 @@ All text goes through `plain`: nothing that comes from a file is markup, or is o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from rich import box
 from rich.cells import cell_len
@@ -21,7 +22,9 @@ from rich.text import Text
 
 from kfast.state.display import escape_control
 
-__all__ = ["TableColumn", "TextTable", "plain", "text_column"]
+__all__ = ["Row", "TableColumn", "TextTable", "plain", "text_column"]
+
+Row: TypeAlias = Mapping[str, Any]
 
 GAP = 2
 """Blanks between columns."""
@@ -37,6 +40,15 @@ def plain(value: object, style: str = "") -> Text:
     return Text(escape_control(str(value)), style)
 
 
+def cell(value: object) -> str:
+    """A value as it stands in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return ", ".join(map(cell, value)) or "-"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """A column of a table.
@@ -47,10 +59,17 @@ class TableColumn:
         Words with blanks or underscores between; broken into lines where that saves room.
     is_text : bool
         Texts stand to the left and may be folded; numbers stand to the right.
+    value : str or callable
+        What a row of a document has here: a key of the row, by default the heading, or a function.
     """
 
     heading: str
     is_text: bool = False
+    value: str | Callable[[Row], object] = ""
+
+    def cell_of(self, row: Row) -> object:
+        """What a row of a document has in this column."""
+        return self.value(row) if callable(self.value) else row[self.value or self.heading]
 
     @property
     def words(self) -> list[str]:
@@ -68,9 +87,9 @@ class TableColumn:
         return "\n".join(lines)
 
 
-def text_column(heading: str) -> TableColumn:
+def text_column(heading: str, value: str | Callable[[Row], object] = "") -> TableColumn:
     """A column of texts."""
-    return TableColumn(heading, is_text=True)
+    return TableColumn(heading, is_text=True, value=value)
 
 
 class TextTable:
@@ -89,14 +108,9 @@ class TextTable:
         self.columns = tuple(TableColumn(c) if isinstance(c, str) else c for c in columns)
         self.rows: list[list[Text]] = []
 
-    @property
-    def headings(self) -> list[str]:
-        """Headings of all columns."""
-        return [column.heading for column in self.columns]
-
-    def add_row(self, *cells: Text | str, style: str = "") -> None:
-        """Add a row; a cell that is a str is shown as `plain` does."""
-        row = [plain(c) if isinstance(c, str) else c.copy() for c in cells]
+    def add_row(self, *values: object, style: str = "") -> None:
+        """Add a row of values: texts, numbers, lists, None."""
+        row = [v.copy() if isinstance(v, Text) else plain(cell(v)) for v in values]
         assert len(row) == len(self.columns), "a row has a cell for each column"
         for text in row if style else ():
             text.stylize(style)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from kfast.io import FORMATS
-from kfast.io.text import writing
+from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.state.display import escape_control
 
@@ -44,7 +44,7 @@ ANSWER_KEY = b"kfast.answer"
 def write_answer(answer: Answer, kind: str, output: Path | None) -> None:
     """Write an answer as text or JSON; text that goes to a terminal fits its width."""
     if kind == "table" and output is None and sys.stdout.isatty():
-        answer.draw(_console(None), answer.document)
+        answer.draw(_console(None))
         return
     with writing(output or "-") as file:
         file.write(answer_json(answer) if kind == "json" else _text(answer))
@@ -60,7 +60,7 @@ def _console(file: io.StringIO | None) -> Console:
 
 def _text(answer: Answer) -> bytes:
     text = io.StringIO()
-    answer.draw(_console(text), answer.document)
+    answer.draw(_console(text))
     return "\n".join(line.rstrip() for line in text.getvalue().split("\n")).encode()
 
 

@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 import kfast
 from kfast import ArgumentError, ClusterState, MissingExtraError, generate, loss_probability
 from kfast.analysis import loss_chances as chances
-from kfast.analysis.failure_groups import RISK_METRICS
+from kfast.analysis.copyset_risk import RISK_METRICS
 from kfast.analysis.loss_chances import Sets, count_exactly, tail
 from kfast.analysis.replica_sets import list_by_broker
 from kfast.kernels import risk as kernel

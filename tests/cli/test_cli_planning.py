@@ -19,8 +19,9 @@ import kfast
 from kfast import generate
 from kfast.analysis.restart_readiness import CAUSES
 from kfast.cli.app import commands
-from kfast.report.restart import PLAN_METRICS, READINESS_METRICS, broker_ranges
-from kfast.report.risk import RISK_COUNTS, percent
+from kfast.report.restart import PLAN_METRICS, READINESS_METRICS
+from kfast.report.risk import RISK_COUNTS
+from kfast.report.wording import broker_ranges, percent
 from kfast.schema import RISK_METRICS
 from tests.cli.test_cli import answer, cluster, racks, run
 from tests.cli.test_cli_process import KFAST, ROOT, heed_interrupts, run_on_terminal

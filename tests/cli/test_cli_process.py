@@ -94,10 +94,10 @@ def test_exit_codes(cluster, args, code):
 def test_our_own_fault_is_code_1_and_short(tmp_path):
     """A line on what failed and how to report it; the traceback only on demand."""
     (tmp_path / "sitecustomize.py").write_text(
-        "import kfast.cli.inputs as inputs\n"
+        "import kfast.cli.options as options\n"
         "def broken(*args, **options):\n"
         "    raise ZeroDivisionError('a test')\n"
-        "inputs.read = broken\n"
+        "options.read = broken\n"
     )
     paths = os.pathsep.join((str(tmp_path), str(ROOT)))
     found = subprocess.run(
