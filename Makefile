@@ -5,7 +5,8 @@
 #   make slow      the tests that `make test` leaves out
 #   make lint      ruff, mypy, stubtest, cython-lint
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
-#   make sanitize  the kernel tests against a build with the address and undefined sanitizers
+#   make sanitize  the kernel tests against a build with the same checks and with the address and
+#                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
 #   make guard     kernels beside their numpy and numba twins: has one lost a third of its speed?
 #   make reports   of all kernels: Cython's annotation, and which loops gcc vectorises; in build/reports
@@ -21,6 +22,8 @@ BENCH ?=
 JOBS ?= 2
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SANITIZERS ?= address,undefined
+# Which tests `make debug` runs, of those that are neither slow nor Spark's.
+CHECKED ?= kernels or not kernels
 PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
 
 VENV := .venv
@@ -76,11 +79,12 @@ endef
 debug: $(VENV)/installed-dev
 	$(call copy_tree,debug)
 	cd build/debug && KFAST_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace
-	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) -m "not slow and not spark"
+	cd build/debug && $(BIN)/python -m pytest -q $(SPREAD) -m "($(CHECKED)) and not slow and not spark"
 
 sanitize: $(VENV)/installed-dev
 	$(call copy_tree,sanitize)
-	cd build/sanitize && KFAST_SANITIZE=$(SANITIZERS) $(BIN)/python setup.py -q build_ext --inplace
+	cd build/sanitize && KFAST_DEBUG=1 KFAST_SANITIZE=$(SANITIZERS) \
+		$(BIN)/python setup.py -q build_ext --inplace
 	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark"

@@ -42,47 +42,48 @@ def tell_story(version, trace=None, unclean=True, bounced=True):
         BEFORE, brokers=[1, 2, 3, 4], unclean={"risky": True}, controller_id=-1,
         leader_recovery_supported=version == "3.9",
     )
-    told = LoggedController(state, version, trace)
-    told.fail_over(4)
-    told.create_topics({
+    logged = LoggedController(state, version, trace)
+    logged.fail_over(4)
+    logged.create_topics({
         "wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "pair": [[1, 2], [2, 3]], "solo": [[1], [2]],
     })
-    told.change_brokers(failed=[3])
-    told.change_brokers(started=[3])
-    told.catch_up([3])
-    told.rebalance()
-    told.shut_down(2)
-    told.change_brokers(failed=[2])
-    told.change_brokers(started=[2])
-    told.catch_up([2])
-    told.elect([("wide", 1)])
-    told.rebalance()
-    told.reassign("pair", 0, [3, 1])
-    told.catch_up([3], reassigned=(("pair", 0), [3, 1]))
-    told.reassign("pair", 1, [1])
-    told.catch_up([1], reassigned=(("pair", 1), [1]))
-    if bounced and told.log.words.since("2.4"):
-        told.change_brokers(bounced=[2])
-        told.catch_up([2])
-    told.change_brokers(failed=[1])
-    told.change_brokers(started=[1])
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.catch_up([3])
+    logged.rebalance()
+    logged.shut_down(2)
+    logged.change_brokers(failed=[2])
+    logged.change_brokers(started=[2])
+    logged.catch_up([2])
+    logged.elect([("wide", 1)])
+    logged.rebalance()
+    logged.reassign("pair", 0, [3, 1])
+    logged.catch_up([3], reassigned=(("pair", 0), [3, 1]))
+    logged.reassign("pair", 1, [1])
+    logged.catch_up([1], reassigned=(("pair", 1), [1]))
+    if bounced and logged.log.words.since("2.4"):
+        logged.change_brokers(bounced=[2])
+        logged.catch_up([2])
+    logged.change_brokers(failed=[1])
+    logged.change_brokers(started=[1])
     if unclean:
-        told.change_brokers(failed=[2])
-        told.change_brokers(started=[2])
-    told.catch_up([1, 2])
-    told.delete(["pair"])
-    told.acknowledge(["pair"])
-    told.die(4)
-    told.fail_over(3)
-    told.change_brokers(started=[4])
-    return told
+        logged.change_brokers(failed=[2])
+        logged.change_brokers(started=[2])
+    logged.catch_up([1, 2])
+    logged.delete(["pair"])
+    logged.acknowledge(["pair"])
+    logged.die(4)
+    logged.fail_over(3)
+    logged.change_brokers(started=[4])
+    return logged
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_line_reads_as_a_line_of_such_a_log(version):
     """The default layout of log4j; nothing is left open in any message."""
-    told = tell_story(version)
-    lines = [line for text in told.log.files.values() for item in text for line in item.split("\n")]
+    logged = tell_story(version)
+    entries = [entry for entries in logged.log.files.values() for entry in entries]
+    lines = [line for entry in entries for line in entry.split("\n")]
     assert len(lines) > 300
     for line in lines:
         exception = re.match(r"\tat |[a-z.]+\.[A-Z]\w+(Exception|Error): ", line)
@@ -103,8 +104,8 @@ def test_each_version_has_the_words_that_tell_it(version):
 
 def test_the_story_has_every_event_that_the_real_logs_lack():
     """A reassignment to its end, a deletion to its end, a bounce, an unclean election."""
-    told = tell_story("3.9", trace=True)
-    text = "\n".join(line for lines in told.log.files.values() for line in lines)
+    logged = tell_story("3.9", trace=True)
+    text = "\n".join(line for lines in logged.log.files.values() for line in lines)
     for word in (
         "updated assignment of partition pair-0 to ReplicaAssignment(replicas=3,1, addingR",
         "Deletion of topic pair successfully completed", "bounced brokers: 2,",
@@ -153,8 +154,8 @@ ONE_NUMBER = re.compile(r"(?:leader=|leaderEpoch=|Leader:|LeaderEpoch:|with lead
 @pytest.mark.parametrize("version", REPLAYED)
 def test_one_changed_leader_or_epoch_is_contradicted(version, tmp_path):
     """A number changed in the controller's state changes does not pass unseen."""
-    told = for_replay(version)
-    lines = told.log.files["broker-4/state-change.log"]
+    logged = for_replay(version)
+    lines = logged.log.files["broker-4/state-change.log"]
     places = [i for i, line in enumerate(lines) if ONE_NUMBER.search(line)]
     rng = Random(17)
     for place in rng.sample(places, 3):
@@ -162,6 +163,6 @@ def test_one_changed_leader_or_epoch_is_contradicted(version, tmp_path):
         found = rng.choice(list(ONE_NUMBER.finditer(before)))
         begin, end = found.span(1)
         lines[place] = f"{before[:begin]}{int(found[1]) + 1}{before[end:]}"
-        told.log.save(tmp_path)
+        logged.log.save(tmp_path)
         assert replay(tmp_path).contradictions, f"{before} became {lines[place]}"
         lines[place] = before

@@ -92,19 +92,19 @@ def test_most_lines_say_who_stays_in_an_isr(tmp_path):
 @pytest.mark.parametrize(("survivor", "isr"), [(None, (1,)), (1, (1,)), (2, (2,)), (3, (1,))])
 def test_who_stays_is_believed_of_members_that_went(survivor, isr):
     """Brokers leave in the order of a hash map; epoch and version rise by two in every order."""
-    made = Simulation("zk-2.4")
+    simulation = Simulation("zk-2.4")
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
-    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
                  {1: 0, 2: 0, 3: 0})
-    run(made, first)
-    told = {} if survivor is None else {"survivors": {("t", 0): survivor}}
-    run(made, event("brokers", 1, added=(), bounced=(), deleted=(1, 2), live=(3,), **told))
-    record = made.state.leadership(0)
+    run(simulation, first)
+    known = {} if survivor is None else {"survivors": {("t", 0): survivor}}
+    run(simulation, event("brokers", 1, added=(), bounced=(), deleted=(1, 2), live=(3,), **known))
+    record = simulation.state.leadership(0)
     assert (record.leader, record.leader_epoch, record.version) == (-1, 7, 9)
     assert record.isr == isr
-    assert {item.said["isr"] for item in made.items[0] if item.key == ("told",)} == {isr}
+    assert {item.said["isr"] for item in simulation.items[0] if item.key == ("told",)} == {isr}
 
 
 @pytest.mark.parametrize("text", ["", "hello world\nthis is no log\n"])
@@ -121,19 +121,19 @@ def test_what_is_no_log_of_a_controller_is_said_to_be_none(tmp_path, text):
 ])
 def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isrs):
     """Records and requests to stop follow it; an order of other brokers is not believed."""
-    made = Simulation("zk-2.4")
+    simulation = Simulation("zk-2.4")
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 3, (1, 2, 3), (3, 1, 2), 5, 7, 4)
-    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
                  {1: 0, 2: 0, 3: 0})
-    run(made, first)
-    run(made, event("reassign", 1, targets={("t", 0): (3,)}, order={("t", 0): order}))
-    shrunk = {item.key[1]: item.said for item in made.items[0] if item.key[0] == "shrunk"}
+    run(simulation, first)
+    run(simulation, event("reassign", 1, targets={("t", 0): (3,)}, order={("t", 0): order}))
+    shrunk = {item.key[1]: item.said for item in simulation.items[0] if item.key[0] == "shrunk"}
     assert {broker: set(said["isr"]) for broker, said in shrunk.items()} == isrs
     epochs = [shrunk[broker]["leader_epoch"] for broker in isrs]
     assert epochs == sorted(epochs)
-    stops = {item.key[1]: item.said["leader_epoch"] for item in made.items[0]
+    stops = {item.key[1]: item.said["leader_epoch"] for item in simulation.items[0]
              if item.key[0] == "stop" and not item.said["delete"]}
     assert [stops[broker] for broker in isrs] == sorted(stops.values())
     assert len(set(stops.values())) == 2
@@ -141,18 +141,18 @@ def test_what_a_reassignment_takes_out_goes_in_the_order_of_its_lines(order, isr
 
 def test_a_reassignment_may_end_within_the_election_of_a_controller():
     """The line of the states it began with still has the replicas that it then removed."""
-    made = Simulation("zk-2.4")
+    simulation = Simulation("zk-2.4")
     first = event("resume", 0, registered={1: 0, 2: 0, 3: 0})
     possibility = Possibility(("t", 0), 0)
     start = Start(first, "", 1, (1, 2), (1, 2), 5, 7, 4)
-    made.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
+    simulation.rebuild(set(), [(possibility, with_states(row_of(possibility, start), {1, 2, 3}))],
                  {1: 0, 2: 0, 3: 0})
-    run(made, first)
-    run(made, event("reassign", 1, targets={("t", 0): (3,)}))
-    run(made, event("isr_written", 2, updates={("t", 0): (1, 2, 3)}))
-    run(made, event("failover", 3, registered={1: 0, 3: 0}))
-    assert made.state.assignment(0).replicas == (3,)
+    run(simulation, first)
+    run(simulation, event("reassign", 1, targets={("t", 0): (3,)}))
+    run(simulation, event("isr_written", 2, updates={("t", 0): (1, 2, 3)}))
+    run(simulation, event("failover", 3, registered={1: 0, 3: 0}))
+    assert simulation.state.assignment(0).replicas == (3,)
     states = {1: "OnlineReplica", 2: "OfflineReplica", 3: "OnlineReplica", 4: "OnlineReplica"}
-    case = Case(View(made, BrokerSide(), 0), None, {"states": states}, 0)
+    case = Case(View(simulation, BrokerSide(), 0), None, {"states": states}, 0)
     predicted = [check.predicted for check in COMPARE["replica_states"](case)]
     assert predicted == ["OnlineReplica", "OfflineReplica", "OnlineReplica", MISSING]

@@ -32,18 +32,18 @@ def last_line(path):
     return len(path.read_text().splitlines())
 
 
-def warned(found):
+def warned(outcome):
     """Files and lines that warnings name."""
-    return [(one.file, one.line) for one in found.warnings]
+    return [(one.file, one.line) for one in outcome.warnings]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_undamaged_story_replays_without_a_warning(version, tmp_path):
     """In the words of every version; what follows says something of damage only."""
-    found = replay(write_logs(tmp_path, version))
-    assert found.counts["contradicted"] == 0
-    assert found.counts["predicted"] > 300
-    assert found.warnings == ()
+    outcome = replay(write_logs(tmp_path, version))
+    assert outcome.counts["contradicted"] == 0
+    assert outcome.counts["predicted"] > 300
+    assert outcome.warnings == ()
 
 
 @pytest.mark.parametrize("name", [CONTROLLER_LOG, STATE_CHANGE_LOG])
@@ -53,26 +53,26 @@ def test_a_file_that_ends_within_a_line(name, cut, logs, whole):
     path = logs / name
     number = last_line(path)
     path.write_bytes(path.read_bytes()[:-cut])
-    found = replay(logs)
-    assert warned(found) == [(name, number)]
-    assert str(found.warnings[0]) == f"{name}:{number}: the file ends within this line"
+    outcome = replay(logs)
+    assert warned(outcome) == [(name, number)]
+    assert str(outcome.warnings[0]) == f"{name}:{number}: the file ends within this line"
     others = [
         fact for fact in whole.facts.to_pylist() if (fact["file"], fact["line"]) != (name, number)
     ]
-    kept = [
-        fact for fact in found.facts.to_pylist() if (fact["file"], fact["line"]) != (name, number)
+    facts = [
+        fact for fact in outcome.facts.to_pylist() if (fact["file"], fact["line"]) != (name, number)
     ]
-    assert kept == others
-    assert found.counts["contradicted"] == 0
+    assert facts == others
+    assert outcome.counts["contradicted"] == 0
 
 
 def test_a_file_whose_last_line_lacks_only_its_end_of_line(logs, whole):
     """Nothing is missing, so nothing is said."""
     path = logs / STATE_CHANGE_LOG
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    found = replay(logs)
-    assert found.warnings == ()
-    assert found.facts.equals(whole.facts)
+    outcome = replay(logs)
+    assert outcome.warnings == ()
+    assert outcome.facts.equals(whole.facts)
 
 
 @pytest.mark.parametrize("before", [1, 6, 41], ids=["first", "near the top", "in the middle"])
@@ -82,11 +82,11 @@ def test_a_line_of_garbage(before, logs, whole):
     lines = path.read_bytes().split(b"\n")
     lines.insert(before - 1, b"\xff\xfe\x00\x9bgarbage\xc3")
     path.write_bytes(b"\n".join(lines))
-    found = replay(logs)
-    assert set(warned(found)) == {(STATE_CHANGE_LOG, before)}
-    assert any("bytes that are no text" in one.what for one in found.warnings)
-    assert found.counts == whole.counts
-    assert found.facts.drop(["line"]).equals(whole.facts.drop(["line"]))
+    outcome = replay(logs)
+    assert set(warned(outcome)) == {(STATE_CHANGE_LOG, before)}
+    assert any("bytes that are no text" in one.what for one in outcome.warnings)
+    assert outcome.counts == whole.counts
+    assert outcome.facts.drop(["line"]).equals(whole.facts.drop(["line"]))
 
 
 def test_zero_bytes_after_a_crash(logs, whole):
@@ -94,9 +94,9 @@ def test_zero_bytes_after_a_crash(logs, whole):
     path = logs / STATE_CHANGE_LOG
     number = last_line(path)
     path.write_bytes(path.read_bytes() + b"\0" * 4096)
-    found = replay(logs)
-    assert set(warned(found)) == {(STATE_CHANGE_LOG, number + 1)}
-    assert found.counts == whole.counts
+    outcome = replay(logs)
+    assert set(warned(outcome)) == {(STATE_CHANGE_LOG, number + 1)}
+    assert outcome.counts == whole.counts
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
@@ -106,15 +106,15 @@ def test_a_state_change_log_that_was_cut_off(share, logs, whole):
     data = path.read_bytes()
     end = data.index(b"\n", int(len(data) * share)) - 20
     path.write_bytes(data[:end])
-    found = replay(logs)
-    assert warned(found) == [(STATE_CHANGE_LOG, last_line(path))]
-    assert found.counts["contradicted"] == 0
+    outcome = replay(logs)
+    assert warned(outcome) == [(STATE_CHANGE_LOG, last_line(path))]
+    assert outcome.counts["contradicted"] == 0
 
     def elsewhere(result):
         facts = result.facts.to_pylist()
         return [(f["file"], f["line"], f["kind"]) for f in facts if f["file"] != STATE_CHANGE_LOG]
 
-    assert elsewhere(found) == elsewhere(whole)
+    assert elsewhere(outcome) == elsewhere(whole)
 
 
 def test_contradictions_after_damage_are_told_to_come_of_it(logs, whole):
@@ -122,11 +122,11 @@ def test_contradictions_after_damage_are_told_to_come_of_it(logs, whole):
     path = logs / CONTROLLER_LOG
     text = path.read_bytes()
     path.write_bytes(text[: len(text) // 2 - 20])
-    found = replay(logs)
-    assert found.contradictions
-    (name, number), = warned(found)
-    told = [note for note in found.notes if "lines are damaged" in note]
-    assert [f"first at {name}:{number}:" in note for note in told] == [True]
+    outcome = replay(logs)
+    assert outcome.contradictions
+    (name, number), = warned(outcome)
+    damage = [note for note in outcome.notes if "lines are damaged" in note]
+    assert [f"first at {name}:{number}:" in note for note in damage] == [True]
     assert not [note for note in whole.notes if "lines are damaged" in note]
 
 
@@ -135,10 +135,10 @@ def test_a_file_without_its_middle(logs):
     path = logs / STATE_CHANGE_LOG
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:60], lines[60][:80], *lines[90:]]))
-    found = replay(logs)
-    named = {*warned(found), *((place.file, place.line) for place in found.not_understood)}
+    outcome = replay(logs)
+    named = {*warned(outcome), *((place.file, place.line) for place in outcome.not_understood)}
     assert named == {(STATE_CHANGE_LOG, 61)}
-    assert found.counts["predicted"] > 1000
+    assert outcome.counts["predicted"] > 1000
 
 
 def test_a_packed_file_that_is_cut(logs):
@@ -147,11 +147,11 @@ def test_a_packed_file_that_is_cut(logs):
     packed = gzip.compress(path.read_bytes())
     path.unlink()
     path.with_name("state-change.log.1.gz").write_bytes(packed[: len(packed) * 3 // 4])
-    found = replay(logs)
-    assert {one.file for one in found.warnings} == {"broker-1/state-change.log.1.gz"}
-    assert any("the packed file ends here, damaged" in one.what for one in found.warnings)
-    assert found.counts["contradicted"] == 0
-    assert found.counts["predicted"] > 500
+    outcome = replay(logs)
+    assert {one.file for one in outcome.warnings} == {"broker-1/state-change.log.1.gz"}
+    assert any("the packed file ends here, damaged" in one.what for one in outcome.warnings)
+    assert outcome.counts["contradicted"] == 0
+    assert outcome.counts["predicted"] > 500
 
 
 def test_rotated_and_packed_files_count_as_the_plain_ones(logs, whole):
@@ -166,20 +166,21 @@ def test_rotated_and_packed_files_count_as_the_plain_ones(logs, whole):
     path = logs / "broker-2" / "state-change.log"
     path.with_name("state-change.log.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    found = replay(logs)
-    assert found.warnings == ()
-    assert len(found.files) == len(whole.files) + 4
-    assert (found.counts, found.reasons, found.lines) == (whole.counts, whole.reasons, whole.lines)
-    assert found.timeline.equals(whole.timeline)
+    outcome = replay(logs)
+    assert outcome.warnings == ()
+    assert len(outcome.files) == len(whole.files) + 4
+    for name in ("counts", "reasons", "lines"):
+        assert getattr(outcome, name) == getattr(whole, name)
+    assert outcome.timeline.equals(whole.timeline)
 
 
 def test_a_file_that_was_copied_twice_counts_once(logs, whole):
     """As where a rotation copies before it empties."""
     path = logs / STATE_CHANGE_LOG
     shutil.copy(path, path.with_name("state-change.log.1"))
-    found = replay(logs)
-    assert found.counts == whole.counts
-    assert found.n_lines == whole.n_lines + last_line(path)
+    outcome = replay(logs)
+    assert outcome.counts == whole.counts
+    assert outcome.n_lines == whole.n_lines + last_line(path)
 
 
 def test_every_broker_adds_the_facts_that_it_logged(logs, whole):
@@ -217,11 +218,11 @@ def test_an_hour_is_missing(hour, shared_data, tmp_path):
     for path in source.iterdir():
         if path not in lost:
             shutil.copyfile(path, tmp_path / path.name)
-    found = replay(tmp_path)
+    outcome = replay(tmp_path)
     assert lost
-    assert [str(one) for one in found.contradictions] == []
-    assert found.counts["predicted"] > 10_000
-    assert found.adopted_share <= 0.1
+    assert [str(one) for one in outcome.contradictions] == []
+    assert outcome.counts["predicted"] > 10_000
+    assert outcome.adopted_share <= 0.1
 
 
 def test_an_empty_folder_is_refused(tmp_path):
@@ -253,10 +254,10 @@ def test_a_release_that_cannot_be_told_is_asked_for(tmp_path):
         replay(tmp_path)
     for word in ("cannot be told", "their wording fits 2.3 to 3.9", "--profile", "zk-2.4"):
         assert word in str(refused.value)
-    found = replay(tmp_path, profile="zk-2.4")
-    assert (found.profile, found.release) == ("zk-2.4", None)
-    assert found.notes == ("zk-2.4, as asked",)
-    assert found.counts["contradicted"] == 0
+    outcome = replay(tmp_path, profile="zk-2.4")
+    assert (outcome.profile, outcome.release) == ("zk-2.4", None)
+    assert outcome.notes == ("zk-2.4, as asked",)
+    assert outcome.counts["contradicted"] == 0
     assert replay(tmp_path, profile="2.6").profile == "zk-2.6"
 
 

@@ -57,7 +57,7 @@ STATE_CHANGE = (
 def text_of(entries, logger):
     """Entries as log4j writes them."""
     return "".join(
-        f"[2021-05-01 {time}] {level} {said} ({logger})\n" for time, level, said in entries
+        f"[2021-05-01 {time}] {level} {message} ({logger})\n" for time, level, message in entries
     )
 
 
@@ -69,28 +69,28 @@ def write(folder, state_change=STATE_CHANGE):
     return folder
 
 
-def strange(found):
+def strange(result):
     """Adopted facts about requests of controllers that are missing, as (kind, logged)."""
     return [
-        (row["kind"], row["logged"]) for row in found.facts.to_pylist() if row["reason"] == ABSENT
+        (row["kind"], row["logged"]) for row in result.facts.to_pylist() if row["reason"] == ABSENT
     ]
 
 
 def test_what_a_missing_controller_sent_is_adopted(tmp_path):
-    found = replay(write(tmp_path), profile="2.8")
-    assert found.contradictions == ()
-    assert ("controller epoch", "2") in strange(found)
-    assert ("leader epoch", "4") in strange(found)
-    assert sum(kind == "partitions" for kind, _ in strange(found)) == 4
+    result = replay(write(tmp_path), profile="2.8")
+    assert result.contradictions == ()
+    assert ("controller epoch", "2") in strange(result)
+    assert ("leader epoch", "4") in strange(result)
+    assert sum(kind == "partitions" for kind, _ in strange(result)) == 4
 
 
 def test_a_controllers_line_with_another_epoch_is_contradicted(tmp_path):
     entries = list(STATE_CHANGE[:3])
-    time, level, said = entries[1]
-    entries[1] = time, level, said.replace("epoch=1]", "epoch=9]")
-    found = replay(write(tmp_path, entries), profile="2.8")
-    assert strange(found) == []
-    assert "controller epoch" in {row.kind for row in found.contradictions}
+    time, level, message = entries[1]
+    entries[1] = time, level, message.replace("epoch=1]", "epoch=9]")
+    result = replay(write(tmp_path, entries), profile="2.8")
+    assert strange(result) == []
+    assert "controller epoch" in {row.kind for row in result.contradictions}
 
 
 @pytest.mark.parametrize(("epoch", "contradicted"), [(1, []), (3, ["controller epoch"])])
@@ -101,6 +101,6 @@ def test_one_line_alone_makes_no_missing_controller(epoch, contradicted, tmp_pat
         ("[Broker id=1] Add 1 partitions and deleted 0 partitions from metadata cache in response "
         f"to UpdateMetadata request sent by controller 1 epoch {epoch} with correlation id 3"),
     )
-    found = replay(write(tmp_path, [*STATE_CHANGE[:3], told]), profile="2.8")
-    assert strange(found) == []
-    assert [row.kind for row in found.contradictions] == contradicted
+    result = replay(write(tmp_path, [*STATE_CHANGE[:3], told]), profile="2.8")
+    assert strange(result) == []
+    assert [row.kind for row in result.contradictions] == contradicted

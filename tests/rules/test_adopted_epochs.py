@@ -75,8 +75,8 @@ class Comparison:
         self.twin.apply(event)
         outcomes = [run.apply(event) for run in (self.with_store, self.alone)]
         self.compare()
-        said = "\n".join(self.log[-3:])
-        assert answers(self.with_store, outcomes[0]) == answers(self.alone, outcomes[1]), said
+        events = "\n".join(self.log[-3:])
+        assert answers(self.with_store, outcomes[0]) == answers(self.alone, outcomes[1]), events
 
     def compare(self) -> None:
         """Digests are equal once the adopted epochs are put aside."""
@@ -89,19 +89,19 @@ class Comparison:
             if mine is None or other is None:
                 self.adopted.discard(row)
                 continue
-            kept = stored.get((ours.topic[names[row][0]].as_py(), names[row][1]))
-            assert isinstance(kept, Leadership), self.log[-1]
-            same = replace(kept, controller_epoch=mine.controller_epoch)
+            record = stored.get((ours.topic[names[row][0]].as_py(), names[row][1]))
+            assert isinstance(record, Leadership), self.log[-1]
+            same = replace(record, controller_epoch=mine.controller_epoch)
             assert frozenset(same.isr) == frozenset(mine.isr), self.log[-1]
             assert replace(same, isr=mine.isr) == mine, self.log[-1]
-            if kept.controller_epoch != mine.controller_epoch:
+            if record.controller_epoch != mine.controller_epoch:
                 self.adopted.add(row)
             if mine.controller_epoch != other.controller_epoch:
                 assert row in self.adopted, (names[row], self.log[-1], mine, other)
-                assert mine.controller_epoch == kept.controller_epoch < other.controller_epoch
+                assert mine.controller_epoch == record.controller_epoch < other.controller_epoch
                 copy.records["controller_epoch"][row] = other.controller_epoch
                 self.read_again += 1
-            elif kept.controller_epoch == mine.controller_epoch:
+            elif record.controller_epoch == mine.controller_epoch:
                 self.adopted.discard(row)
         assert copy.digest() == theirs.digest(), (copy.difference(theirs), self.log[-1])
 

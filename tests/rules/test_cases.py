@@ -122,6 +122,28 @@ def test_what_is_unknown_fails():
         assert run_case({**fine, "expect": {}}, make) == ["the case expects nothing"]
 
 
+@ADAPTERS
+def test_what_a_batch_was_asked_once_stays(adapter):
+    """Section 5.2: is_new and delete are sticky; no event of the controller asks twice."""
+    record = {"leader": 1, "leader_epoch": 7, "isr": [1, 2], "recovery": "RECOVERED", "version": 4,
+              "controller_epoch": 3}
+    replicas = {"replicas": [1, 2], "adding": [], "removing": []}
+    runner = adapter({"given": {
+        "controller": {"id": 1, "epoch": 3}, "brokers": {"2": {"epoch": 1}},
+        "assignment": {"t-0": replicas}, "leadership": {"t-0": record},
+    }, "when": {"op": "batch.new", "args": {}}})
+    place = {"to": [2], "partition": "t-0"}
+    runner.run("batch.new", {})
+    for flag in (True, False):
+        leads = {**place, "assignment": replicas, "is_new": flag}
+        runner.run("batch.add_leader_and_isr", leads)
+        runner.run("batch.add_stop_replica", {**place, "delete": flag})
+    (requests,) = runner.run("batch.send", {})["requests_by_broker"].values()
+    entries = {request["kind"]: request["partitions"]["t-0"] for request in requests}
+    assert entries["LeaderAndIsr"]["is_new"]
+    assert entries["StopReplica"] == {"leader_epoch": 7, "delete": True}
+
+
 def test_the_command_counts(shared_data, capsys):
     """The last line says how many passed and failed; the exit code is 1 where one failed."""
     assert main([str(shared_data / BY_HAND), "--twin"]) == 0

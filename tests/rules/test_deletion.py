@@ -120,26 +120,26 @@ def test_the_gauges_follow_a_deletion():
     """
     controller = run()
 
-    def seen():
+    def counts():
         gauges = controller.gauges()
         return [gauges[name] for name in (
             "TopicsToDeleteCount", "ReplicasToDeleteCount", "ReplicasIneligibleToDeleteCount",
             "GlobalTopicCount", "GlobalPartitionCount", "OfflinePartitionsCount",
         )]
 
-    assert seen() == [0, 0, 0, 2, 3, 0]
+    assert counts() == [0, 0, 0, 2, 3, 0]
     controller.delete_topics(["t"])
-    assert seen() == [1, 4, 0, 2, 3, 0]
+    assert counts() == [1, 4, 0, 2, 3, 0]
     controller.acknowledge_deletions([2])
-    assert seen() == [1, 2, 0, 2, 3, 0]
+    assert counts() == [1, 2, 0, 2, 3, 0]
     controller.on_stop_replica_response(1, [0], failed=[0])
-    assert seen() == [1, 2, 1, 2, 3, 0]
+    assert counts() == [1, 2, 1, 2, 3, 0]
     controller.on_broker_change(bounced=[1])
-    assert seen() == [1, 2, 0, 2, 3, 0]
+    assert counts() == [1, 2, 0, 2, 3, 0]
     controller.acknowledge_deletions()
-    assert seen() == [1, 1, 0, 2, 3, 0]
+    assert counts() == [1, 1, 0, 2, 3, 0]
     controller.acknowledge_deletions()
-    assert seen() == [0, 0, 0, 1, 1, 0]
+    assert counts() == [0, 0, 0, 1, 1, 0]
 
 
 def test_the_counters_forget_a_queued_topic():
@@ -248,12 +248,12 @@ def test_what_is_gone_is_not_found_and_what_is_left_is():
         controller.acknowledge_deletions()
     fresh = NameLookup(state.topic, state.topic_row, state.partition)
     for topic, name in enumerate(names):
-        gone = name in (names[1], names[4])
-        assert state.lookup.rows_of_topic(topic).tolist() == ([] if gone else all_rows[topic])
+        deleted = name in (names[1], names[4])
+        assert state.lookup.rows_of_topic(topic).tolist() == ([] if deleted else all_rows[topic])
         assert fresh.rows_of_topic(topic).tolist() == state.lookup.rows_of_topic(topic).tolist()
         assert before.topic_partitions(name).tolist() == all_rows[topic]
-        asked = np.full(11, topic, np.int32), np.arange(11, dtype=np.int32)
-        assert state.lookup.rows(*asked).tolist() == fresh.rows(*asked).tolist()
+        keys = np.full(11, topic, np.int32), np.arange(11, dtype=np.int32)
+        assert state.lookup.rows(*keys).tolist() == fresh.rows(*keys).tolist()
 
 
 def test_rows_that_moved_are_no_hints():
@@ -360,9 +360,9 @@ def test_brokers_that_are_down_do_not_answer():
     controller = run(down=[3])
     controller.delete_topics(["t", "u"])
     outcome = controller.acknowledge_deletions()
-    told = [t["broker_id"] for t in outcome.transitions.to_pylist()
+    answering = [t["broker_id"] for t in outcome.transitions.to_pylist()
             if t["to_state"] == "ReplicaDeletionSuccessful"]
-    assert told == [1, 1, 2, 2]
+    assert answering == [1, 1, 2, 2]
 
 
 # --- failing and trying again -------------------------------------------------------------------
@@ -487,10 +487,10 @@ def test_another_controller_ends_the_deletion():
 @pytest.mark.parametrize(("threads", "with_store"), [(1, False), (5, False), (1, True)])
 def test_neither_threads_nor_the_journal_nor_a_store_show(level, threads, with_store):
     """Design: the same state and counts as with one thread, a full journal and no store."""
-    seen = []
+    results = []
     for options in ({"journal": "full"}, {"journal": level, "threads": threads}):
         state = read_state(TOPICS, brokers=[4], down=[4])
-        store = Store(state) if with_store and seen else None
+        store = Store(state) if with_store and results else None
         controller = Controller(state, store=store, **options)
         outcomes = [
             controller.on_topic_change({"n": {0: [4, 1], 1: [3, 2, 1]}}),
@@ -501,10 +501,10 @@ def test_neither_threads_nor_the_journal_nor_a_store_show(level, threads, with_s
         ]
         assert state.topic_exists.tolist() == [False, True, False]
         invariants.check(state)
-        seen.append((state.digest(), [outcome.counts for outcome in outcomes]))
-    assert seen[0][0] == seen[1][0]
+        results.append((state.digest(), [outcome.counts for outcome in outcomes]))
+    assert results[0][0] == results[1][0]
     if level != "off":
-        assert seen[0][1] == seen[1][1]
+        assert results[0][1] == results[1][1]
 
 
 DEAD = """
@@ -643,8 +643,8 @@ def test_queued_topics_are_out_of_reach_of_elections():
     controller = run(TOPICS.replace("1,2  1 ", "1,2  2 "))
     controller.delete_topics(["t"])
     before = controller.state.copy()
-    asked = controller.elect_leaders([("t", 0), ("u", 0)])
-    assert [r["error"] for r in asked.replies.to_pylist()] == [
+    election = controller.elect_leaders([("t", 0), ("u", 0)])
+    assert [r["error"] for r in election.replies.to_pylist()] == [
         "INVALID_TOPIC_EXCEPTION", "ELECTION_NOT_NEEDED",
     ]
     controller.rebalance_leaders()
@@ -746,8 +746,8 @@ def test_a_reassignment_of_a_queued_topic_shrinks_in_silence():
                      ineligible=["t"])
     outcome = controller.on_partition_reassignment([0])
     begun = outcome.actions.index("partitions to OfflinePartition")
-    told = [line for line in sent(outcome) if line.startswith("B")]
-    assert told == lines("""
+    sent_in_phase_b = [line for line in sent(outcome) if line.startswith("B")]
+    assert sent_in_phase_b == lines("""
         B3 LeaderAndIsr to 3,4,5: t-0, leader 3, epoch 9, ISR 1,2,3,4,5
         B4 StopReplica to 1,2: t-0, epoch -2
         B4 StopReplica(delete) to 1,2: t-0, epoch -2
@@ -781,8 +781,8 @@ def test_a_reassignment_that_ends_after_its_topic_is_being_deleted():
 def test_a_topic_that_is_deleted_is_not_reassigned():
     """Section 6.7: queued, UNKNOWN_TOPIC_OR_PARTITION; afterwards there is no assignment."""
     controller = started()
-    asked = {("t", 0): [3], ("u", 0): [1]}
-    assert answers(controller.alter_partition_reassignments(asked)) == [
+    targets = {("t", 0): [3], ("u", 0): [1]}
+    assert answers(controller.alter_partition_reassignments(targets)) == [
         "UNKNOWN_TOPIC_OR_PARTITION", "STARTED",
     ]
     controller.acknowledge_deletions()
@@ -798,8 +798,8 @@ def test_replicas_without_a_state_end_the_event():
         t-0        5   -    -       -      NEW
         u-0        1   1    1       4      ONLINE
     """, down=[5])
-    asked = controller.alter_partition_reassignments({("t", 0): [1]})
-    assert answers(asked) == ["UNKNOWN_SERVER_ERROR"]
+    request = controller.alter_partition_reassignments({("t", 0): [1]})
+    assert answers(request) == ["UNKNOWN_SERVER_ERROR"]
     outcome = controller.delete_topics(["t", "u"])
     assert outcome.error == "NoSuchElement"
     assert controller.state.topic_queued_for_deletion.all()

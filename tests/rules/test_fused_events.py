@@ -85,11 +85,11 @@ def hurt(brokers, partitions, replication, layout, seed):
 
     Unclean election is allowed for some topics.
     """
-    made = kfast.generate(
+    generated = kfast.generate(
         brokers=brokers, partitions=partitions, replication_factor=replication, seed=seed
     ).to_tables()
     state = kfast.ClusterState.from_tables(
-        made.brokers, made.topics, made.partitions, layout=layout
+        generated.brokers, generated.topics, generated.partitions, layout=layout
     )
     state.topic_flags[: state.n_topics : 3] |= TOPIC_UNCLEAN
     controller = kfast.Controller(state)
@@ -148,8 +148,8 @@ def test_threads_keep_what_one_thread_keeps(monkeypatch, layout):
     monkeypatch.setattr(state_machines, "ROWS_PER_THREAD", 64)
     tables = []
     for threads in (1, 2, 7):
-        made = kfast.generate(brokers=12, partitions=3000, replication_factor=3, racks=3, seed=5)
-        tables_of = made.to_tables()
+        small = kfast.generate(brokers=12, partitions=3000, replication_factor=3, racks=3, seed=5)
+        tables_of = small.to_tables()
         state = kfast.ClusterState.from_tables(
             tables_of.brokers, tables_of.topics, tables_of.partitions, layout=layout
         )

@@ -200,7 +200,7 @@ WRONG = {
 @pytest.mark.parametrize("name", list(WRONG))
 def test_a_wrong_answer_names_the_first_row(name, event, threads):
     """In one visit to each partition: what was found, what is allowed, and nothing was changed."""
-    rule, said = WRONG[name]
+    rule, message = WRONG[name]
     state = healthy()
     row = int(np.flatnonzero(state.records["leader"] == 4)[0])
     topic, number = state.topic[int(state.topic_row[row])].as_py(), state.partition[row]
@@ -209,7 +209,7 @@ def test_a_wrong_answer_names_the_first_row(name, event, threads):
     with pytest.raises(PolicyError) as caught:
         getattr(controller, event)([4] if event == "on_broker_failure" else 4)
     text = str(caught.value)
-    assert text.startswith(f"policy {name} on {topic}-{number} (row {row}) {said}")
+    assert text.startswith(f"policy {name} on {topic}-{number} (row {row}) {message}")
     assert text.endswith("; nothing was changed")
     assert contents(state, None) == before
     getattr(kfast.Controller(state), event)([4] if event == "on_broker_failure" else 4)
@@ -310,8 +310,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", list(REFUSED))
 def test_what_cannot_be_a_rule_is_refused_at_once(name):
     """Before any event: a parameter, a return type or a body that is not allowed."""
-    rule, said = REFUSED[name]
-    with pytest.raises(PolicyError, match=said):
+    rule, message = REFUSED[name]
+    with pytest.raises(PolicyError, match=message):
         kfast.Controller(kfast.generate(brokers=3, partitions=4), policy=rule)
 
 

@@ -158,8 +158,8 @@ def test_dead_replicas_at_startup(profile, with_store):
 @one_of(*EVERY)
 def test_the_matrix(profile):
     """Row "matrix": 14 pairs, and before 2.3 Offline cannot become ineligible: 13."""
-    found = find_profile(profile)
-    pairs = {(f.name, to.name) for to, froms in found.replica_previous.items() for f in froms}
+    version = find_profile(profile)
+    pairs = {(f.name, to.name) for to, froms in version.replica_previous.items() for f in froms}
     assert len(pairs) == (14 if profile in NEW else 13)
     assert (("OFFLINE", "DELETION_INELIGIBLE") in pairs) == (profile in NEW)
     state = read_state(LED)
@@ -181,15 +181,15 @@ def test_a_new_replica_asks_the_store_before_1_1(profile):
     store = Store(state)
     store.put("t", 0, leader=2, isr=[2], leader_epoch=9, version=12, controller_epoch=3)
     outcome = move(state, profile, [3], ReplicaState.NEW, store)
-    (told,) = outcome.requests.to_pylist()
-    asked = profile in OLDEST
-    assert (told["broker_id"], told["leader"], told["isr"], told["leader_epoch"]) == (
-        (3, 2, [2], 9) if asked else (3, 1, [1, 2], 7)
+    (request,) = outcome.requests.to_pylist()
+    reads_store = profile in OLDEST
+    assert (request["broker_id"], request["leader"], request["isr"], request["leader_epoch"]) == (
+        (3, 2, [2], 9) if reads_store else (3, 1, [1, 2], 7)
     )
-    assert told["is_new"] == (profile != "zk-0.10")
+    assert request["is_new"] == (profile != "zk-0.10")
     assert outcome.update_metadata["leader_epoch"].to_pylist() == [7]
     assert state.leadership(0).leader == 1
-    assert [call for call, _ in store.calls] == (["read"] if asked else [])
+    assert [call for call, _ in store.calls] == (["read"] if reads_store else [])
     assert codes(outcome) == ["MOVED"]
 
 
@@ -285,8 +285,8 @@ def test_a_shrink_that_loses_the_race(profile):
         t-0        1,2  2    -       8      -1       ONLINE
         t-1        1,2  1    -       8      8        ONLINE
     """
-    kept = lost.replace("2    -       8      -1", "1,2  1       7      7 ", 1)
-    assert_reads(state, lost if profile in OLDEST else kept)
+    unchanged = lost.replace("2    -       8      -1", "1,2  1       7      7 ", 1)
+    assert_reads(state, lost if profile in OLDEST else unchanged)
     store = Store(state)
     store.fail("update_states", "BADVERSION", [("t", 1)])
     assert codes(move(state, profile, [2], ReplicaState.OFFLINE, store))[1] == "MOVED"
@@ -470,12 +470,12 @@ def test_unclean_election_by_argument(profile):
     """Row "election form": Offline has no argument before 2.4; nothing is changed."""
     state = read_state(TWO)
     machine = PartitionStateMachine(state, profile=profile)
-    asked = [0, 1], PartitionState.ONLINE, Strategy.OFFLINE_ALLOW_UNCLEAN
+    arguments = [0, 1], PartitionState.ONLINE, Strategy.OFFLINE_ALLOW_UNCLEAN
     if profile in NEW:
-        assert codes(machine.handle_state_changes(*asked)) == ["ELECTED", "ELECTED"]
+        assert codes(machine.handle_state_changes(*arguments)) == ["ELECTED", "ELECTED"]
         return
     with pytest.raises(ArgumentError, match="OFFLINE_ALLOW_UNCLEAN is unknown"):
-        machine.handle_state_changes(*asked)
+        machine.handle_state_changes(*arguments)
     assert_reads(state, TWO)
 
 
@@ -496,8 +496,8 @@ def test_one_conflict_makes_all_elections_run_again(profile):
     assert moves == [(n, "OfflinePartition", "OnlinePartition") for n in (0, 1)] + (
         [(1, "OnlinePartition", "OnlinePartition")] if again else []
     )
-    told = [r["leader_epoch"] for r in outcome.requests.to_pylist() if r["partition"] == 1]
-    assert told == [state.leadership(1).leader_epoch] * 2
+    epochs = [r["leader_epoch"] for r in outcome.requests.to_pylist() if r["partition"] == 1]
+    assert epochs == [state.leadership(1).leader_epoch] * 2
 
 
 @one_of(*EVERY)
@@ -538,8 +538,8 @@ def test_who_is_told_of_a_controlled_shutdown(profile, with_store):
     outcome = bring_online(
         state, profile, Strategy.CONTROLLED_SHUTDOWN, Store(state) if with_store else None
     )
-    told = [b for b, _ in sent(outcome, "LeaderAndIsr")]
-    assert told == ([3, 4] if profile in MIDDLE else [1, 2, 3, 4])
+    recipients = [b for b, _ in sent(outcome, "LeaderAndIsr")]
+    assert recipients == ([3, 4] if profile in MIDDLE else [1, 2, 3, 4])
     assert (state.leadership(0).leader, state.leadership(0).isr) == (3, (3, 4))
 
 
@@ -568,7 +568,7 @@ def cluster(**options):
     return read_state(CLUSTER, **{"queued": ["q"], **options})
 
 
-def told(outcome, step=None):
+def metadata_entries(outcome, step=None):
     """Partitions and leaders that UpdateMetadata names, by step."""
     return [
         (r["topic"], r["partition"], r["leader"])
@@ -578,10 +578,10 @@ def told(outcome, step=None):
 
 def metadata(outcome):
     """(who is told, partitions) of each UpdateMetadata."""
-    found = {}
+    brokers_of_step = {}
     for row in outcome.update_metadata_brokers.to_pylist():
-        found.setdefault(row["step"], []).append(row["broker_id"])
-    return [(brokers, told(outcome, step)) for step, brokers in sorted(found.items())]
+        brokers_of_step.setdefault(row["step"], []).append(row["broker_id"])
+    return [(ids, metadata_entries(outcome, step)) for step, ids in sorted(brokers_of_step.items())]
 
 
 # --- UpdateMetadata -------------------------------------------------------------------------------
@@ -611,7 +611,7 @@ def test_metadata_names_what_is_to_be_deleted(profile, with_store, journal):
     if journal == "full":
         last = outcome.update_metadata["step"].to_pylist()[-1]
         deleted = [("q", 0, -2)] if named else []
-        assert told(outcome, last) == [("t", 0, 1), ("t", 1, 2), *deleted]
+        assert metadata_entries(outcome, last) == [("t", 0, 1), ("t", 1, 2), *deleted]
     batches = followed if profile in OLDEST else 1
     assert outcome.counts.requests["UpdateMetadata"] == 3 * batches
     extra = batches if named else 0
@@ -673,9 +673,9 @@ def test_whose_partitions_go_offline_with_a_broker(profile):
         t-1        3,2  3,2  3       7      ONLINE
     """, down=[1])
     outcome = Controller(state, journal="full", profile=profile).on_broker_failure([3])
-    gone = [r["partition"] for r in outcome.transitions.to_pylist()
+    offline = [r["partition"] for r in outcome.transitions.to_pylist()
             if r["to_state"] == "OfflinePartition"]
-    assert gone == ([1] if profile == "zk-0.10" else [0, 1])
+    assert offline == ([1] if profile == "zk-0.10" else [0, 1])
     assert state.leadership(1).leader == 2
     check(state)
 
@@ -890,17 +890,17 @@ def test_the_title_of_a_controller(profile):
 @one_of(*EVERY)
 def test_the_command_line_takes_every_profile(profile, tmp_path):
     """`kfast fail --profile`: the answer and its explanation are that version's."""
-    given = tmp_path / "describe.txt"
-    given.write_text(
+    path = tmp_path / "describe.txt"
+    path.write_text(
         "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: "
         "unclean.leader.election.enable=true\n"
         "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n"
     )
-    asked = ["fail", str(given), "--brokers", "1", "--up", "2", "--explain", "t-0",
+    arguments = ["fail", str(path), "--brokers", "1", "--up", "2", "--explain", "t-0",
              "--profile", profile, "--format", "json"]
-    found = CliRunner().invoke(commands, asked)
-    assert found.exit_code == 0, found.output
-    document = json.loads(found.stdout)
+    result = CliRunner().invoke(commands, arguments)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
     assert document["controller"] == PROFILES[profile].title
     assert ("RECOVERING" in json.dumps(document["explanations"])) == (profile == "zk-3.9")
 

@@ -120,6 +120,14 @@ def test_everything_that_can_happen_did_happen(met):
     assert sorted(thing for thing in UNREACHABLE if met[thing]) == []
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize("with_store", [False, True], ids=["cache", "store"])
+def test_few_events_on_many_clusters(with_store):
+    """What goes wrong on few clusters goes wrong soon: six more of each kind."""
+    for seed in range(100, 106):
+        Sequence(seed, with_store).run(10)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Repeat one sequence and print its events."""
     parser = argparse.ArgumentParser(prog="python -m tests.rules.test_random_events")

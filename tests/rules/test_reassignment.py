@@ -67,9 +67,9 @@ def test_a_reassignment_begins_with_a_union_and_an_epoch():
         A2 t-0/4 NonExistentReplica to NewReplica
         A2 t-0/5 NonExistentReplica to NewReplica
     """)
-    told = outcome.requests.to_pylist()
-    assert {(*r["replicas"],) for r in told} == {(3, 4, 5, 1, 2)}
-    assert {((*r["adding"],), (*r["removing"],)) for r in told} == {((4, 5), (1, 2))}
+    requests = outcome.requests.to_pylist()
+    assert {(*r["replicas"],) for r in requests} == {(3, 4, 5, 1, 2)}
+    assert {((*r["adding"],), (*r["removing"],)) for r in requests} == {((4, 5), (1, 2))}
 
 
 def test_a_reassignment_ends_when_all_targets_are_in_sync():
@@ -484,13 +484,13 @@ def test_legal_partitions_move_beside_the_others():
 def test_a_table_asks_the_same():
     """Columns topic, partition and replicas of whatever integers; a null list cancels."""
     state, other = cluster(), cluster()
-    asked = {("t", 2): None, ("t", 0): [4, 2], ("t", 1): [1, 5, 3]}
+    targets = {("t", 2): None, ("t", 0): [4, 2], ("t", 1): [1, 5, 3]}
     table = pa.table({
-        "topic": [t for t, _ in asked], "partition": [p for _, p in asked],
-        "replicas": pa.array(asked.values(), pa.list_(pa.int64())),
+        "topic": [t for t, _ in targets], "partition": [p for _, p in targets],
+        "replicas": pa.array(targets.values(), pa.list_(pa.int64())),
     })
     by_table = Controller(state).alter_partition_reassignments(table)
-    by_mapping = Controller(other).alter_partition_reassignments(asked)
+    by_mapping = Controller(other).alter_partition_reassignments(targets)
     assert answers(by_table) == answers(by_mapping) == ["STARTED", "STARTED", "STARTED"]
     assert state == other
 
@@ -582,8 +582,8 @@ def test_what_is_being_reassigned_is_listed():
     two = {"topic": "t", "partition": 2, "partition_row": 2, "replicas": [4, 1, 2],
            "adding": [4], "removing": [1]}
     assert controller.list_partition_reassignments().to_pylist() == [one, two]
-    asked = [("t", 2), ("t", 0), ("n", 7), ("t", 8)]
-    assert controller.list_partition_reassignments(asked).to_pylist() == [two]
+    partitions = [("t", 2), ("t", 0), ("n", 7), ("t", 8)]
+    assert controller.list_partition_reassignments(partitions).to_pylist() == [two]
     controller.alter_partition_reassignments({("t", 1): None, ("t", 2): None})
     assert controller.list_partition_reassignments().num_rows == 0
 
@@ -737,18 +737,18 @@ def ask(controller, *brokers, partition=("t", 0)):
 @contextmanager
 def failing_call(store, operation, number):
     """Let one of the next calls of an operation fail, counted from 1."""
-    plain, seen = getattr(store, operation), []
+    plain, calls = getattr(store, operation), []
 
     def counted(*arguments, **options):
-        seen.append(operation)
-        if len(seen) == number:
+        calls.append(operation)
+        if len(calls) == number:
             store.fail(operation, "NOAUTH")
         return plain(*arguments, **options)
 
     setattr(store, operation, counted)
     yield
     delattr(store, operation)
-    assert len(seen) >= number
+    assert len(calls) >= number
 
 
 def begun(fault_of, fault, **options):
@@ -1037,7 +1037,7 @@ def test_a_partition_that_fails_in_the_node_fails_the_new_controller():
         t-1        1,2  1,2  1       7
     """, down=[5, 6])
     controller = Controller(state)
-    asked = {("t", 0): [6, 5], ("t", 1): [2, 1]}
-    outcome = controller.on_controller_failover(reassignments=asked)
+    node = {("t", 0): [6, 5], ("t", 1): [2, 1]}
+    outcome = controller.on_controller_failover(reassignments=node)
     assert (outcome.error, controller.active) == ("NoSuchElement", False)
     assert state.assignment(1).replicas == (2, 1)

@@ -18,11 +18,11 @@ from tests.support.other_python import other_kfast
 def digest_of(place):
     """Digest of the kfast that a place has, as a process of its own says it."""
     code = "import kfast; print(kfast.__file__, kfast.build_digest())"
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(place)}, cwd=place, check=True,
         capture_output=True, text=True,
     )
-    file, digest = said.stdout.split()
+    file, digest = process.stdout.split()
     assert file == str(place / "kfast" / "__init__.py")
     return digest
 
@@ -30,9 +30,9 @@ def digest_of(place):
 @pytest.mark.kernels
 def test_the_kernels_are_compiled_from_the_sources_that_are_here():
     """Where this fails, build them: `python setup.py build_ext --inplace`."""
-    made = importlib.util.spec_from_file_location("setup_of_kfast", ROOT / "setup.py")
-    setup = importlib.util.module_from_spec(made)
-    made.loader.exec_module(setup)
+    spec = importlib.util.spec_from_file_location("setup_of_kfast", ROOT / "setup.py")
+    setup = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(setup)
     assert sources_digest() == setup.digest_sources()
 
 

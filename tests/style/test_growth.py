@@ -32,9 +32,9 @@ def test_slopes_are_exponents():
         {"event": event, "form": form, "partitions": n, "rows": n**0.5, "median_ms": 3 * n**0.5}
         for n in (10**4, 10**5, 10**6) for event in cases.EVENTS for form in cases.FORMS
     ]
-    for found in growth.slopes(rows):
-        assert found["affected"] == pytest.approx(1)
-        assert found["total"] == pytest.approx(0.5)
+    for slope in growth.slopes(rows):
+        assert slope["affected"] == pytest.approx(1)
+        assert slope["total"] == pytest.approx(0.5)
 
 
 def test_same_rows_have_no_slope():
@@ -43,4 +43,4 @@ def test_same_rows_have_no_slope():
         {"event": event, "form": form, "partitions": n, "rows": 10_000, "median_ms": 1.0}
         for n in (10**4, 10**5) for event in cases.EVENTS for form in cases.FORMS
     ]
-    assert all(found["affected"] is None and found["total"] == 0 for found in growth.slopes(rows))
+    assert all(slope["affected"] is None and slope["total"] == 0 for slope in growth.slopes(rows))

@@ -9,14 +9,14 @@ from benchmarks import cases, guard
 
 def test_one_bad_measurement_is_not_a_loss():
     """Attempts go on, with more rounds each, until one is within the bound."""
-    asked = []
+    rounds_asked = []
 
     def take(rounds):
-        asked.append(rounds)
-        return 2.0 if len(asked) == 1 else 1.3
+        rounds_asked.append(rounds)
+        return 2.0 if len(rounds_asked) == 1 else 1.3
 
     assert guard.verdict(take, 1.0) == (True, 1.3)
-    assert asked == [guard.ROUNDS, 2 * guard.ROUNDS]
+    assert rounds_asked == [guard.ROUNDS, 2 * guard.ROUNDS]
 
 
 def test_a_third_lost_every_time_is_a_loss():

@@ -121,7 +121,7 @@ class View:
 
     def _table(self, which: str, rows: list[Row]) -> Any:
         if which == "update_metadata_brokers":
-            return told_brokers(self.steps, [(row["step"], row["broker_id"]) for row in rows])
+            return metadata_brokers(self.steps, [(row["step"], row["broker_id"]) for row in rows])
         groups = group((row["partition"], self._comparable(which, row)) for row in rows)
         return in_order(groups) if which == "requests" else groups
 
@@ -159,11 +159,11 @@ def deleted(row: Row) -> bool:
     return bool(row["leader"] == LEADER_DURING_DELETE)
 
 
-def told_brokers(steps: Steps, told: list[tuple[int, int]]) -> list[Any]:
+def metadata_brokers(steps: Steps, pairs: list[tuple[int, int]]) -> list[Any]:
     """(step, broker) of UpdateMetadata; brokers alone where steps are of partitions."""
     if steps.apart:
-        return sorted({b for _, b in told})
-    return sorted((steps.of(None, step), b) for step, b in told)
+        return sorted({b for _, b in pairs})
+    return sorted((steps.of(None, step), b) for step, b in pairs)
 
 
 def in_order(groups: dict[Partition, list[Any]]) -> dict[Partition, list[Any]]:
@@ -174,10 +174,10 @@ def in_order(groups: dict[Partition, list[Any]]) -> dict[Partition, list[Any]]:
 def addition(row: Row, profile: Profile) -> dict[str, Any]:
     """What is compared of an addition to a batch; before 2.4 a bump told a set of replicas."""
     keys = ("kind", "to", *RECORD) if row["kind"] == "LeaderAndIsr" else ("kind", "to", "delete")
-    seen = pick(row, keys)
+    compared = pick(row, keys)
     if not profile.cancels_reassignments:
-        seen["to"] = tuple(sorted(seen["to"]))
-    return seen
+        compared["to"] = tuple(sorted(compared["to"]))
+    return compared
 
 
 def request(kind: str, row: Row) -> dict[str, Any]:
@@ -187,28 +187,28 @@ def request(kind: str, row: Row) -> dict[str, Any]:
 
 def election(row: Row) -> dict[str, Any]:
     """What is compared of an election: how it went, and the new record if there is one."""
-    seen = pick(row, ("strategy", "code", "unclean"))
+    compared = pick(row, ("strategy", "code", "unclean"))
     if row["code"] in ("ELECTED", "INITIALIZED"):
-        seen |= pick(row, ("leader", "isr", "leader_epoch", "version", "recovery"))
+        compared |= pick(row, ("leader", "isr", "leader_epoch", "version", "recovery"))
     if row["strategy"] != "INITIALIZATION":
-        seen |= pick(row, ("leader_before", "isr_before"))
-    return seen
+        compared |= pick(row, ("leader_before", "isr_before"))
+    return compared
 
 
 def journals_differ(twin: TwinView, outcome: Any) -> str | None:
     """The first table, partition and row in which two journals differ."""
     kfast = View(rows_of_kfast(outcome), twin.apart, twin.profile)
     for which in TABLES:
-        wanted, found = twin.table(which), kfast.table(which)
-        if wanted == found:
+        expected, actual = twin.table(which), kfast.table(which)
+        if expected == actual:
             continue
-        if isinstance(wanted, list):
-            return f"{which}: the twin has {wanted}, kfast has {found}"
-        for p in sorted({*wanted, *found}):
-            if wanted.get(p) != found.get(p):
+        if isinstance(expected, list):
+            return f"{which}: the twin has {expected}, kfast has {actual}"
+        for p in sorted({*expected, *actual}):
+            if expected.get(p) != actual.get(p):
                 return (
-                    f"{which} of {p[0]}-{p[1]}:\n  twin  {wanted.get(p)}\n"
-                    f"  kfast {found.get(p)}"
+                    f"{which} of {p[0]}-{p[1]}:\n  twin  {expected.get(p)}\n"
+                    f"  kfast {actual.get(p)}"
                 )
     return counts_differ(twin.journal, outcome)
 
@@ -218,22 +218,22 @@ def counts_differ(journal: Journal, outcome: Any) -> str | None:
     cells = Counter((row["from_state"], row["to_state"]) for row in journal.transitions)
     if cells != Counter(outcome.counts.transitions):
         return f"counts.transitions: the twin has {cells}, kfast has {outcome.counts.transitions}"
-    sent, named = told_by(journal)
+    sent, named = request_counts(journal)
     requests, partitions = outcome.counts.requests, outcome.counts.request_partitions
-    for which, wanted, found in (("requests", sent, requests),
+    for which, expected, actual in (("requests", sent, requests),
                                  ("request_partitions", named, partitions)):
         totals = Counter(dict.fromkeys(KINDS, 0))
-        for (kind, _), count in wanted.items():
+        for (kind, _), count in expected.items():
             totals[kind] += count
-        if totals != Counter(found):
-            return f"counts.{which}: the twin has {totals}, kfast has {found}"
+        if totals != Counter(actual):
+            return f"counts.{which}: the twin has {totals}, kfast has {actual}"
     return None
 
 
 KINDS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 
 
-def told_by(journal: Journal) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
+def request_counts(journal: Journal) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
     """By kind and broker: requests, and the partitions that they name."""
     sent: Counter[tuple[str, int]] = Counter()
     named: Counter[tuple[str, int]] = Counter()
@@ -250,13 +250,15 @@ def told_by(journal: Journal) -> tuple[Counter[tuple[str, int]], Counter[tuple[s
 
 def request_counts_differ(journal: Journal, outcome: Any) -> str | None:
     """Where the requests of some broker are not as many as the twin's, or name fewer."""
-    sent, named = told_by(journal)
-    found: Counter[tuple[str, int]] = Counter()
-    naming: Counter[tuple[str, int]] = Counter()
+    sent, named = request_counts(journal)
+    n_requests: Counter[tuple[str, int]] = Counter()
+    n_partitions: Counter[tuple[str, int]] = Counter()
     for row in outcome.request_counts.to_pylist():
-        found[row["kind"], row["broker_id"]] += row["requests"]
-        naming[row["kind"], row["broker_id"]] += row["partitions"]
-    for what, wanted, ours in (("requests", sent, found), ("partitions named", named, naming)):
-        if wanted != ours:
-            return f"{what} by broker: the twin has {+wanted}, kfast has {+ours}"
+        n_requests[row["kind"], row["broker_id"]] += row["requests"]
+        n_partitions[row["kind"], row["broker_id"]] += row["partitions"]
+    for what, expected, actual in (
+        ("requests", sent, n_requests), ("partitions named", named, n_partitions)
+    ):
+        if expected != actual:
+            return f"{what} by broker: the twin has {+expected}, kfast has {+actual}"
     return None

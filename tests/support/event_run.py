@@ -144,12 +144,12 @@ class Sequence:
         self.offline_counted &= not offline_left_behind(self.twin.ctx)
         invariants.check(first.state, offline=self.offline_counted)
         if event.name == "move_partitions":
-            asked = before.find_partitions(event.args["partitions"])
-            invariants.check_call(before, asked, outcome)
+            proposals = before.find_partitions(event.args["partitions"])
+            invariants.check_call(before, proposals, outcome)
         self.undisturbed &= event.name not in ("store_put", "store_delete")
-        asked = event.args.get("records", {})
+        proposals = event.args.get("records", {})
         if outcome is None or not self.undisturbed or any(
-            event.args["broker"] not in record.isr for record in asked.values()
+            event.args["broker"] not in record.isr for record in proposals.values()
         ):
             return
         invariants.check_step(before, first.state, outcome, first.store, self.profile)
@@ -226,17 +226,19 @@ def offline_left_behind(ctx: reference.Context) -> bool:
 
 def reassignments_differ(twin: TwinRun, run: KfastRun) -> str | None:
     """Where what is said to be being reassigned differs."""
-    found = {
+    actual = {
         (row["topic"], row["partition"]): (
             row["replicas"], sorted(row["adding"]), sorted(row["removing"])
         )
         for row in run.controller.list_partition_reassignments().to_pylist()
     }
-    wanted = {
+    expected = {
         p: (list(a.replicas), sorted(a.adding), sorted(a.removing))
         for p, a in twin.controller.list_partition_reassignments().items()
     }
-    return None if found == wanted else f"reassignments: the twin has {wanted}, kfast has {found}"
+    if actual == expected:
+        return None
+    return f"reassignments: the twin has {expected}, kfast has {actual}"
 
 
 def in_row_order(happened: Happened, names: list[reference.Partition]) -> list[Code]:
@@ -264,30 +266,30 @@ def answers_differ(happened: Happened, run: KfastRun, outcome: Any) -> str | Non
         (run.state.topic[int(t)].as_py() if t >= 0 else "", int(p))
         for t, p in zip(run.state.topic_row, run.state.partition, strict=True)
     ]
-    found: dict[str, Any] = {
+    actual: dict[str, Any] = {
         "failure": outcome.failure, "error": outcome.error,
         "remaining": sorted(names[row] for row in outcome.remaining),
         "replies": replies_of(outcome),
         "alter_codes": [int(code) for code in outcome.alter_codes],
         "reassignment_codes": [int(code) for code in outcome.reassignment_codes],
     }
-    wanted = {
+    expected = {
         "failure": happened.failure, "error": happened.error,
         "remaining": sorted(happened.remaining), "replies": happened.replies,
         "alter_codes": [int(code) for code in happened.alter_codes.values()],
         "reassignment_codes": [int(code) for code in happened.reassignment_codes.values()],
     }
     if happened.event in ("move_replicas", "move_partitions") and happened.failure is None:
-        found["codes"] = [Code(code).name for code in outcome.codes]
-        wanted["codes"] = [code.name for code in in_row_order(happened, names)]
+        actual["codes"] = [Code(code).name for code in outcome.codes]
+        expected["codes"] = [code.name for code in in_row_order(happened, names)]
     if happened.failure is not None:
-        del found["reassignment_codes"], wanted["reassignment_codes"]
+        del actual["reassignment_codes"], expected["reassignment_codes"]
     if happened.event == "catch_up":
-        del found["alter_codes"], wanted["alter_codes"]
+        del actual["alter_codes"], expected["alter_codes"]
     if happened.event == "move_partitions" and happened.failure is None:
-        found["results"] = int(np.count_nonzero(outcome.in_result))
-        wanted["results"] = len(happened.results)
-    for key, value in wanted.items():
-        if found[key] != value:
-            return f"{key}: the twin has {value}, kfast has {found[key]}"
+        actual["results"] = int(np.count_nonzero(outcome.in_result))
+        expected["results"] = len(happened.results)
+    for key, value in expected.items():
+        if actual[key] != value:
+            return f"{key}: the twin has {value}, kfast has {actual[key]}"
     return None

@@ -269,13 +269,14 @@ def run_replicas(
 
 
 def compare(
-    wanted: ClusterState, after: Context, state: ClusterState, codes: list[Code], outcome: Any
+    expected_state: ClusterState, after: Context, state: ClusterState, codes: list[Code],
+    outcome: Any,
 ) -> None:
     """The state and the codes are the twin's."""
-    found, asked = outcome.codes, np.array(codes, np.uint8)
-    differ = np.flatnonzero(found != asked)[:1]
-    assert not differ.size, f"target {differ}: {Code(found[differ[0]])}, not {codes[differ[0]]}"
-    assert wanted.difference(state) is None
-    assert wanted.digest() == state.digest()
+    actual, expected = outcome.codes, np.array(codes, np.uint8)
+    differ = np.flatnonzero(actual != expected)[:1]
+    assert not differ.size, f"target {differ}: {Code(actual[differ[0]])}, not {codes[differ[0]]}"
+    assert expected_state.difference(state) is None
+    assert expected_state.digest() == state.digest()
     assert state.offline_partition_count == after.offline_partition_count
     assert state.preferred_imbalance_count == after.preferred_imbalance_count

@@ -74,12 +74,12 @@ def main() -> None:
     """Compare, or record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", action="store_true")
-    found = {name: [digest(name, seed) for seed in range(SEQUENCES)] for name in PROFILES}
+    digests_now = {name: [digest(name, seed) for seed in range(SEQUENCES)] for name in PROFILES}
     if parser.parse_args().record:
-        RECORD.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
+        RECORD.write_text(json.dumps(digests_now, indent=0) + "\n", encoding="utf-8")
         return
     for name, digests in recorded().items():
-        different = [seed for seed in range(SEQUENCES) if digests[seed] != found[name][seed]]
+        different = [seed for seed in range(SEQUENCES) if digests[seed] != digests_now[name][seed]]
         print(f"{name}: {len(different)} of {SEQUENCES} differ{': ' * bool(different)}"
               f"{', '.join(map(str, different[:20]))}")
 

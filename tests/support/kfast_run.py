@@ -94,11 +94,11 @@ class KfastRun:
         )
 
     def _alter_partition(self, broker: int, epoch: int, records: dict[Any, Any]) -> Any:
-        asked = list(records.values())
+        proposals = list(records.values())
         return self.controller.alter_partition(
-            broker, epoch, self._rows(records), [r.leader_epoch for r in asked],
-            [list(r.isr) for r in asked], [r.version for r in asked],
-            [r.recovery for r in asked],
+            broker, epoch, self._rows(records), [r.leader_epoch for r in proposals],
+            [list(r.isr) for r in proposals], [r.version for r in proposals],
+            [r.recovery for r in proposals],
         )
 
     def _on_isr_change_notification(self, partitions: Any) -> Any:
@@ -120,8 +120,8 @@ class KfastRun:
             self.state.begin_topic_deletion(topics)
 
     def _move_replicas(self, replicas: Any, target: Any) -> Any:
-        found = self.state.find_replicas([(*p, b) for p, b in replicas])
-        return self.replicas.handle_state_changes(found, target)
+        rows = self.state.find_replicas([(*p, b) for p, b in replicas])
+        return self.replicas.handle_state_changes(rows, target)
 
     def _move_partitions(self, partitions: Any, target: Any, strategy: Any) -> Any:
         return self.partitions.handle_state_changes(self._rows(partitions), target, strategy)

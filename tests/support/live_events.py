@@ -234,8 +234,8 @@ class Run:
         self.steps.append(f"{kind} {words}")
         listed = [[item.strip() for item in word.split(",") if item.strip()] for word in words]
         if kind == "failover":
-            gone = set(self.state.broker_id[self.state.registered].tolist()) - set(self.registered)
-            self.state.remove_live_brokers(sorted(gone))
+            live = set(self.state.broker_id[self.state.registered].tolist())
+            self.state.remove_live_brokers(sorted(live - set(self.registered)))
             self.controller.on_controller_failover()
         elif kind == "brokers":
             started, failed, bounced = ([int(b) for b in ids] for ids in listed)
@@ -263,7 +263,7 @@ class Run:
 
     def records(self) -> dict[Partition, Record]:
         """What the store and the assignments say."""
-        found = {}
+        records = {}
         table = self.state.to_tables().partitions.select(["topic", "partition"])
         for topic, number in zip(*(column.to_pylist() for column in table.columns), strict=True):
             row = int(self.state.find_partitions([(topic, number)])[0])
@@ -274,10 +274,10 @@ class Run:
                 stored.leader, frozenset(stored.isr), stored.leader_epoch, stored.version
             )
             assigned = self.state.assignment(row)
-            found[topic, number] = Record(
+            records[topic, number] = Record(
                 assigned.replicas, assigned.adding, assigned.removing, *led
             )
-        return found
+        return records
 
 
 def split(name: str) -> Partition:
@@ -287,10 +287,10 @@ def split(name: str) -> Partition:
 
 
 def differences(
-    found: dict[Partition, Record], wanted: dict[Partition, Record]
+    actual: dict[Partition, Record], expected: dict[Partition, Record]
 ) -> dict[Partition, tuple[Record | None, Record | None]]:
     """Partitions that differ: as kfast has them, and as the cluster had them."""
     return {
-        p: (found.get(p), wanted.get(p))
-        for p in sorted({*found, *wanted}) if found.get(p) != wanted.get(p)
+        p: (actual.get(p), expected.get(p))
+        for p in sorted({*actual, *expected}) if actual.get(p) != expected.get(p)
     }

@@ -212,14 +212,14 @@ class LogWriter:
             if kind == "LeaderAndIsr":
                 self._send_leader_and_isr(broker, rows)
         brokers = [r["broker_id"] for r in here["update_metadata_brokers"]]
-        told = here["update_metadata"]
+        entries = here["update_metadata"]
         if brokers or here["transitions"] or here["refusals"]:
-            self.say("metadata sum", brokers=self.words.some(brokers, mutable=True), n=len(told))
-        for r in told:
+            self.say("metadata sum", brokers=self.words.some(brokers, mutable=True), n=len(entries))
+        for r in entries:
             self.say("metadata", record=self.words.sent(r, metadata=True),
                      brokers=self.words.some(brokers), tp=f"{r['topic']}-{r['partition']}")
         for broker in brokers:
-            self._answer_metadata(broker, told)
+            self._answer_metadata(broker, entries)
         for (kind, broker), rows in sorted(by_broker.items()):
             if kind == "StopReplica":
                 self._send_stop_replica(broker, rows)
@@ -323,12 +323,12 @@ class LogWriter:
         for row in self.rows():
             record = self.state.leadership(row)
             if record is not None:
-                said = {
+                record_of_row = {
                     name: getattr(record, name)
                     for name in ("leader", "isr", "leader_epoch", "version", "controller_epoch",
                                  "recovery")
                 }
-                listed.append(f"{self.name(row)} -> {self.words.full(said)}")
+                listed.append(f"{self.name(row)} -> {self.words.full(record_of_row)}")
         return joined(listed)
 
     def topics(self, rows: Iterable[int] | None = None) -> list[str]:
@@ -589,7 +589,7 @@ class LoggedController:
         log, words = self.log, self.log.words
         outcome = self.controller.catch_up(brokers)
         log.pause()
-        told = outcome.update_metadata.to_pylist()
+        entries = outcome.update_metadata.to_pylist()
         steps = [
             step for step, action in enumerate(outcome.actions)
             if action.startswith("announce the ISRs")
@@ -597,7 +597,7 @@ class LoggedController:
 
         def reported() -> None:
             step = steps.pop(0)
-            here = [r for r in told if r["step"] == step]
+            here = [r for r in entries if r["step"] == step]
             names = [words.partition(r["topic"], r["partition"]) for r in here]
             log.say("isr notified", partitions=words.some(names), brokers=spaced(log.registered()))
             for name, r in zip(names, here, strict=True):

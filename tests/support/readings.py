@@ -46,16 +46,16 @@ def _record_words(row: Line) -> str:
     return f"leader {leader}, epoch {row['leader_epoch']}, ISR {list_word(sorted(row['isr']))}"
 
 
-def _told(outcome: Outcome) -> Iterator[tuple[int, int, str, str]]:
+def _requests(outcome: Outcome) -> Iterator[tuple[int, int, str, str]]:
     """(broker, step, kind, what it says) of LeaderAndIsr and StopReplica."""
     for r in outcome.requests.to_pylist():
         if r["kind"] == "LeaderAndIsr":
-            kind, said = "LeaderAndIsr(new)" if r["is_new"] else "LeaderAndIsr", _record_words(r)
+            kind, words = "LeaderAndIsr(new)" if r["is_new"] else "LeaderAndIsr", _record_words(r)
         else:
             kind = "StopReplica(delete)" if r["delete"] else "StopReplica"
-            said = f"epoch {r['leader_epoch']}"
+            words = f"epoch {r['leader_epoch']}"
         partition = f"{r['topic']}-{r['partition']}"
-        yield r["broker_id"], r["step"], kind, f"{partition}, {said}"
+        yield r["broker_id"], r["step"], kind, f"{partition}, {words}"
 
 
 def sent(outcome: Outcome) -> list[str]:
@@ -63,12 +63,12 @@ def sent(outcome: Outcome) -> list[str]:
 
     Brokers that are told the same in one step share a line.
     """
-    found: dict[tuple[int, str, str], list[int]] = {}
-    for broker, step, kind, said in _told(outcome):
-        found.setdefault((step, kind, said), []).append(broker)
+    recipients: dict[tuple[int, str, str], list[int]] = {}
+    for broker, step, kind, words in _requests(outcome):
+        recipients.setdefault((step, kind, words), []).append(broker)
     return [
-        f"{phase(outcome, step)}{kind} to {list_word(brokers)}: {said}"
-        for (step, kind, said), brokers in found.items()
+        f"{phase(outcome, step)}{kind} to {list_word(brokers)}: {words}"
+        for (step, kind, words), brokers in recipients.items()
     ]
 
 
@@ -79,14 +79,14 @@ def announced(outcome: Outcome) -> list[str]:
     """
     entries: dict[int, list[str]] = {}
     for row in outcome.update_metadata.to_pylist():
-        said = f"{row['topic']}-{row['partition']}, {_record_words(row)}"
-        entries.setdefault(row["step"], []).append(said)
+        words = f"{row['topic']}-{row['partition']}, {_record_words(row)}"
+        entries.setdefault(row["step"], []).append(words)
     brokers: dict[int, list[int]] = {}
     for row in outcome.update_metadata_brokers.to_pylist():
         brokers.setdefault(row["step"], []).append(row["broker_id"])
     return [
-        f"{outcome.actions[step].partition(':')[0]} to {list_word(to)}: {said}"
-        for step, to in brokers.items() for said in entries.get(step, ["nothing"])
+        f"{outcome.actions[step].partition(':')[0]} to {list_word(to)}: {words}"
+        for step, to in brokers.items() for words in entries.get(step, ["nothing"])
     ]
 
 

@@ -71,8 +71,8 @@ class Sent:
 
     def respond_ok(self, ctx: Context) -> list[Row]:
         """Section 5.4: the events that follow when every request is answered without an error."""
-        told = sorted(self.leader_and_isr)
-        events: list[Row] = [{"event": "leader_and_isr_response", "broker": b} for b in told]
+        brokers = sorted(self.leader_and_isr)
+        events: list[Row] = [{"event": "leader_and_isr_response", "broker": b} for b in brokers]
         events += [
             {"event": "update_metadata_response", "broker": b}
             for b in self.update_metadata_brokers

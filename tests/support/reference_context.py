@@ -78,8 +78,8 @@ def same_allowing_stale_version(proposed: Record, current: Record) -> bool:
 
 def without(listed: Iterable[int], dropped: Iterable[int]) -> tuple[int, ...]:
     """The listed ones that are not dropped, in order."""
-    gone = set(dropped)
-    return tuple(b for b in listed if b not in gone)
+    removed = set(dropped)
+    return tuple(b for b in listed if b not in removed)
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,8 @@ class Assignment:
 
     def remove(self, broker: int) -> Assignment:
         """Section 1.3: drop a broker from all three lists."""
-        gone = (broker,)
         return Assignment(
-            without(self.replicas, gone), without(self.adding, gone), without(self.removing, gone)
+            *(without(listed, [broker]) for listed in (self.replicas, self.adding, self.removing))
         )
 
 

@@ -226,10 +226,10 @@ def alter_partition(
 
 def reload(ctx: Context, store: Store, partitions: list[Partition]) -> None:
     """Section 6.10: what was written is read again; what does not decode is left out."""
-    found = store.read_states(partitions) if partitions else {}
-    if any(not isinstance(r, Record) and r not in (GARBAGE, "NONODE") for r in found.values()):
+    stored = store.read_states(partitions) if partitions else {}
+    if any(not isinstance(r, Record) and r not in (GARBAGE, "NONODE") for r in stored.values()):
         raise CallFailedError
-    for p, record in found.items():
+    for p, record in stored.items():
         if isinstance(record, Record):
             ctx.put_leadership(p, record)
 
@@ -240,7 +240,7 @@ def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterReque
     Only leaders that are up ask, for assigned replicas that are online; one request per leader,
     in ascending id.
     """
-    asked: dict[int, dict[Partition, Record]] = {}
+    requests: dict[int, dict[Partition, Record]] = {}
     for p, record in ctx.leadership.items():
         if record.leader == NO_LEADER or not ctx.is_replica_online(record.leader, p):
             continue
@@ -251,8 +251,8 @@ def catch_up_requests(ctx: Context, brokers: Collection[int]) -> list[AlterReque
         ]
         if joining:
             longer = replace(record, isr=(*record.isr, *joining), recovery=RECOVERED)
-            asked.setdefault(record.leader, {})[p] = longer
-    return [AlterRequest(b, ctx.live_broker_epochs[b], asked[b]) for b in sorted(asked)]
+            requests.setdefault(record.leader, {})[p] = longer
+    return [AlterRequest(b, ctx.live_broker_epochs[b], requests[b]) for b in sorted(requests)]
 
 
 def write_isrs(ctx: Context, store: Store, request: AlterRequest) -> list[Partition]:
@@ -422,17 +422,17 @@ class Controller(Core):
         """Section 6.2, `replicas_become_offline`; the brokers are those that died."""
         ctx = self.ctx
         deleting = [r for r in replicas if ctx.is_queued(r[0])]
-        kept = [r for r in replicas if not ctx.is_queued(r[0])]
+        others = [r for r in replicas if not ctx.is_queued(r[0])]
         partitions = self.partitions()
         leaderless = ctx.partitions_with_offline_leader()
         if ctx.profile.offlines_only_of_failed:
             leaderless = [p for p in leaderless if ctx.leadership[p].leader in brokers]
         partitions.handle(leaderless, PartitionState.OFFLINE)
         results = partitions.trigger_online()
-        self.replicas().handle(kept, ReplicaState.OFFLINE)
+        self.replicas().handle(others, ReplicaState.OFFLINE)
         deletion.fail_replica_deletion(self, deleting)
         elected = any(isinstance(r, Record) for r in results.values())
-        quiet = not kept and not elected
+        quiet = not others and not elected
         if quiet if ctx.profile.announces_unless_elected else not leaderless:
             self.send_update_metadata(ctx.registered, [])
 
@@ -644,9 +644,9 @@ class Controller(Core):
         return self.event("on_isr_change_notification", lambda: self._notified(partitions))
 
     def _notified(self, partitions: Collection[Partition]) -> None:
-        for p, found in self.store.read_states(sorted(partitions)).items():
-            if isinstance(found, Record):
-                self.ctx.put_leadership(p, found)
+        for p, stored in self.store.read_states(sorted(partitions)).items():
+            if isinstance(stored, Record):
+                self.ctx.put_leadership(p, stored)
         self.send_update_metadata(self.ctx.registered, partitions)
         reassignment.resume_completed(self, partitions)
 

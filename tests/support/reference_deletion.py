@@ -226,12 +226,12 @@ def acknowledge_deletions(core: Core, brokers: Collection[int] | None = None) ->
     """Registered brokers answer without error for all that they have been told to delete."""
 
     def body() -> None:
-        told: dict[int, list[Partition]] = {}
+        replicas_of_broker: dict[int, list[Partition]] = {}
         for p, b in core.ctx.assigned_replicas():
             if core.ctx.replica_states.get((p, b)) == ReplicaState.DELETION_STARTED:
-                told.setdefault(b, []).append(p)
+                replicas_of_broker.setdefault(b, []).append(p)
         for b in core.ctx.registered:
-            if b in told and (brokers is None or b in brokers):
-                stop_replica_response(core, b, told[b], (), False)
+            if b in replicas_of_broker and (brokers is None or b in brokers):
+                stop_replica_response(core, b, replicas_of_broker[b], (), False)
 
     return core.event("acknowledge_deletions", body)

@@ -224,14 +224,14 @@ class PartitionStateMachine:
         """Section 3.6, one attempt; None is a version conflict."""
         outcome: dict[Partition, Result | None] = {}
         candidates: dict[Partition, Record] = {}
-        for p, found in self._read(remaining).items():
-            if not isinstance(found, Code) and self._leads_already(p, strategy):
+        for p, stored in self._read(remaining).items():
+            if not isinstance(stored, Code) and self._leads_already(p, strategy):
                 self.not_needed.add(p)
-                outcome[p] = found
-            elif isinstance(found, Code):
-                outcome[p] = found
+                outcome[p] = stored
+            elif isinstance(stored, Code):
+                outcome[p] = stored
             else:
-                candidates[p] = found
+                candidates[p] = stored
         if not candidates:
             return outcome
         chosen: dict[Partition, Election] = {}
@@ -257,17 +257,17 @@ class PartitionStateMachine:
             responses = self.store.read_states(remaining)
         except CallFailedError:
             return dict.fromkeys(remaining, Code.STORE_ERROR)
-        found: dict[Partition, Record | Code] = {}
+        candidates: dict[Partition, Record | Code] = {}
         for p, response in responses.items():
             if isinstance(response, Record):
                 newer = response.controller_epoch > self.ctx.epoch
-                found[p] = Code.NEWER_CONTROLLER if newer else response
+                candidates[p] = Code.NEWER_CONTROLLER if newer else response
             elif response == GARBAGE and self.ctx.profile.undecodable_fails_call:
                 raise UndecodableError
             else:
                 missing = response in (GARBAGE, "NONODE")
-                found[p] = Code.NO_RECORD if missing else Code.STORE_ERROR
-        return found
+                candidates[p] = Code.NO_RECORD if missing else Code.STORE_ERROR
+        return candidates
 
     def _run_strategy(
         self, p: Partition, record: Record, strategy: Strategy | None

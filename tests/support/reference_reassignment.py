@@ -21,12 +21,12 @@ from . import reference_deletion as deletion
 def read_record(core: Core, p: Partition) -> Record | None:
     """The stored record of one partition; None where there is none that decodes."""
     try:
-        found = core.store.read_states([p])[p]
+        stored = core.store.read_states([p])[p]
     except CallFailedError:
         raise EventFailedError("StoreError") from None
-    if isinstance(found, Record):
-        return found
-    if found in (GARBAGE, "NONODE"):
+    if isinstance(stored, Record):
+        return stored
+    if stored in (GARBAGE, "NONODE"):
         return None
     raise EventFailedError("StoreError")
 
@@ -35,7 +35,7 @@ def read_record(core: Core, p: Partition) -> Record | None:
 
 
 def touch(
-    core: Core, p: Partition, assignment: Assignment, told: Iterable[int] | None = None
+    core: Core, p: Partition, assignment: Assignment, recipients: Iterable[int] | None = None
 ) -> None:
     """Section 6.6: one leader epoch more, and the replicas learn of the assignment.
 
@@ -54,7 +54,7 @@ def touch(
             batch.add_leader_and_isr(assignment.origin, p, written, assignment, is_new=False)
             batch.add_leader_and_isr(assignment.adding, p, written, assignment, is_new=True)
         else:
-            every = assignment.replicas if told is None else told
+            every = assignment.replicas if recipients is None else recipients
             batch.add_leader_and_isr(every, p, written, assignment, is_new=False)
 
     core.send(fill)
@@ -62,14 +62,14 @@ def touch(
 
 def raise_epoch(core: Core, p: Partition) -> Record | None:
     """Section 6.6, step 1, one attempt; None is a version conflict."""
-    found = read_record(core, p)
-    if found is None:
+    stored = read_record(core, p)
+    if stored is None:
         raise EventFailedError("IllegalState")
-    if found.controller_epoch > core.ctx.epoch:
+    if stored.controller_epoch > core.ctx.epoch:
         raise EventFailedError("StateChangeFailed")
-    wanted = replace(found.new_leader(found.leader), controller_epoch=core.ctx.epoch)
+    raised = replace(stored.new_leader(stored.leader), controller_epoch=core.ctx.epoch)
     try:
-        written = core.store.update_states({p: wanted}, core.ctx)[p]
+        written = core.store.update_states({p: raised}, core.ctx)[p]
     except CallFailedError:
         raise EventFailedError("StoreError") from None
     if isinstance(written, Record):
@@ -144,7 +144,7 @@ def complete(core: Core, p: Partition, assignment: Assignment) -> None:
 
 
 def move_leader(
-    core: Core, p: Partition, target: Assignment, told: Iterable[int] | None = None
+    core: Core, p: Partition, target: Assignment, recipients: Iterable[int] | None = None
 ) -> None:
     """Section 6.7, B3: a leader that stays and is up is told, any other is replaced."""
     record = core.ctx.leadership.get(p)
@@ -153,7 +153,7 @@ def move_leader(
     stays = record.leader in target.replicas and core.ctx.is_replica_online(record.leader, p)
     core.mark("reassignment kept the leader" if stays else "reassignment moved the leader")
     if stays:
-        touch(core, p, target, told)
+        touch(core, p, target, recipients)
     else:
         core.partitions().handle([p], PartitionState.ONLINE, Strategy.REASSIGN)
 

@@ -40,11 +40,11 @@ def walk_trie(keys: Iterable[int], singles_first: bool, shift: int = 0) -> list[
         ordered = sorted(branches, key=lambda branch: (len(branches[branch]) > 1, branch))
     else:
         ordered = sorted(branches)
-    found = []
+    ordered_keys = []
     for branch in ordered:
         inside = branches[branch]
-        found += inside if len(inside) == 1 else walk_trie(inside, singles_first, shift + 5)
-    return found
+        ordered_keys += inside if len(inside) == 1 else walk_trie(inside, singles_first, shift + 5)
+    return ordered_keys
 
 
 def bucket(key: int) -> int:
@@ -164,11 +164,11 @@ class ReplicaStateMachine:
         profile, record = self.ctx.profile, self.ctx.leadership.get(p)
         if profile.new_replica_reads_store:
             try:
-                found = self.store.read_states([p])[p]
+                stored = self.store.read_states([p])[p]
             except CallFailedError:
-                found = "throw"
-            record = found if isinstance(found, Record) else None
-            if record is None and found not in (GARBAGE, "NONODE"):
+                stored = "throw"
+            record = stored if isinstance(stored, Record) else None
+            if record is None and stored not in (GARBAGE, "NONODE"):
                 self._refuse(p, b, ReplicaState.NEW, Code.STORE_ERROR)
                 return
         if record is not None and record.leader == b:
@@ -265,22 +265,22 @@ class ReplicaStateMachine:
         """Section 2.6, one attempt; None is a version conflict."""
         outcome: dict[Partition, Record | Code | None] = {}
         writes: dict[Partition, Record] = {}
-        kept: dict[Partition, Record] = {}
-        for p, found in self._read(remaining).items():
-            if isinstance(found, Code):
-                outcome[p] = found
+        unchanged: dict[Partition, Record] = {}
+        for p, stored in self._read(remaining).items():
+            if isinstance(stored, Code):
+                outcome[p] = stored
                 continue
             empties = self.ctx.profile.empties_unclean_isr and self.ctx.unclean_allowed(p[0])
-            changed = removed_from_isr(found, b, empties)
+            changed = removed_from_isr(stored, b, empties)
             if changed is None:
-                kept[p] = found
+                unchanged[p] = stored
             else:
                 writes[p] = replace(changed, controller_epoch=self.ctx.epoch)
         try:
             responses = self.store.update_states(writes, self.ctx)
         except CallFailedError:
             responses = dict.fromkeys(writes, "throw")
-        for p, response in (kept | responses).items():
+        for p, response in (unchanged | responses).items():
             if isinstance(response, Record):
                 outcome[p] = self._cache(p, response)
             else:

@@ -86,14 +86,14 @@ class TwinStore:
         guarded = ctx is None or ctx.profile.guards_writes
         hit: dict[Partition, str] = {}
         for fault in self.faults:
-            met = [p for p in partitions if fault.partition in (None, p)]
-            if fault.op != op or fault.times == 0 or not met:
+            concerned = [p for p in partitions if fault.partition in (None, p)]
+            if fault.op != op or fault.times == 0 or not concerned:
                 continue
             if fault.fault == "controller_moved" and not guarded:
                 continue
             fault.times -= 1
             self.faults_hit.append((op, fault.fault))
-            hit |= dict.fromkeys(met, fault.fault)
+            hit |= dict.fromkeys(concerned, fault.fault)
         if "controller_moved" in hit.values():
             raise ControllerMovedError
         if "throw" in hit.values():

@@ -27,16 +27,16 @@ def short_story(version: str) -> LoggedController:
     state = read_state(
         BEFORE, brokers=[1, 2, 3], controller_id=-1, leader_recovery_supported=version == "3.9"
     )
-    told = LoggedController(state, version)
-    told.fail_over(1)
-    told.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "solo": [[3]]})
-    told.change_brokers(failed=[3])
-    told.change_brokers(started=[3])
-    told.catch_up([3])
-    told.rebalance()
-    told.shut_down(2)
-    told.change_brokers(failed=[2])
-    return told
+    logged = LoggedController(state, version)
+    logged.fail_over(1)
+    logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "solo": [[3]]})
+    logged.change_brokers(failed=[3])
+    logged.change_brokers(started=[3])
+    logged.catch_up([3])
+    logged.rebalance()
+    logged.shut_down(2)
+    logged.change_brokers(failed=[2])
+    return logged
 
 
 def write_logs(directory: Path, version: str = "2.4") -> Path:

@@ -155,20 +155,20 @@ def put_record(store: Store, p: Partition, record: Record | str) -> None:
     )
 
 
-def found_row(row: dict[str, Any]) -> dict[str, Any]:
+def row_of_table(row: dict[str, Any]) -> dict[str, Any]:
     """A row of kfast's table of partitions in the form of `partition_row`."""
     states = dict(zip(row["replica_state_broker_ids"], row["replica_states"], strict=True))
-    found = dict(row)
+    comparable = dict(row)
     for key in ("adding", "removing", "offline_dir", "isr"):
-        found[key] = sorted(row[key] or [])
+        comparable[key] = sorted(row[key] or [])
     if row["partition_state"] is None:
-        found["partition_state"] = int(PartitionState.NO_ENTRY)
+        comparable["partition_state"] = int(PartitionState.NO_ENTRY)
     if not row["has_leadership"]:
-        found |= {"leader": -1, "leader_epoch": 0, "version": 0, "controller_epoch": 0,
+        comparable |= {"leader": -1, "leader_epoch": 0, "version": 0, "controller_epoch": 0,
                   "isr": [], "recovery": 0}
-    found["replica_state_broker_ids"] = sorted(states)
-    found["replica_states"] = [states[b] for b in sorted(states)]
-    return found
+    comparable["replica_state_broker_ids"] = sorted(states)
+    comparable["replica_states"] = [states[b] for b in sorted(states)]
+    return comparable
 
 
 def is_empty(row: dict[str, Any]) -> bool:
@@ -182,25 +182,25 @@ def is_empty(row: dict[str, Any]) -> bool:
 
 def partitions_differ(ctx: Context, state: ClusterState) -> str | None:
     """The first partition and column in which a state differs from the context."""
-    found = {
-        (row["topic"], row["partition"]): found_row(row)
+    actual = {
+        (row["topic"], row["partition"]): row_of_table(row)
         for row in state.to_tables().partitions.to_pylist()
     }
-    wanted = partition_rows(ctx)
-    for p in sorted({*found, *wanted}):
-        if p not in wanted:
-            if not is_empty(found[p]):
-                return f"partition {p[0]}-{p[1]} should not be there: {found[p]}"
+    expected = partition_rows(ctx)
+    for p in sorted({*actual, *expected}):
+        if p not in expected:
+            if not is_empty(actual[p]):
+                return f"partition {p[0]}-{p[1]} should not be there: {actual[p]}"
             continue
-        if p not in found or is_empty(found[p]):
-            if not is_empty(wanted[p]):
+        if p not in actual or is_empty(actual[p]):
+            if not is_empty(expected[p]):
                 return f"partition {p[0]}-{p[1]} is missing"
             continue
-        for column, value in wanted[p].items():
-            if found[p][column] != value:
+        for column, value in expected[p].items():
+            if actual[p][column] != value:
                 return (
                     f"partition {p[0]}-{p[1]}, column {column}: "
-                    f"the twin has {value}, kfast has {found[p][column]}"
+                    f"the twin has {value}, kfast has {actual[p][column]}"
                 )
     return None
 
@@ -240,14 +240,14 @@ def difference(ctx: Context, state: ClusterState) -> str | None:
 
 def store_differs(twin: TwinStore, store: Store) -> str | None:
     """The first stored record in which two stores differ; None where they are equal."""
-    found = {p: r for p, r in store.records().items() if r is not None}
-    for p in sorted({*found, *twin.records}):
-        wanted, ours = twin.records.get(p), found.get(p)
-        if isinstance(wanted, Record) and ours is not None and hasattr(ours, "isr"):
-            if stored(wanted) != stored(ours):
-                return f"stored record of {p}: the twin has {wanted}, kfast has {ours}"
-        elif (wanted is None) != (ours is None) or hasattr(ours, "isr"):
-            return f"stored record of {p}: the twin has {wanted}, kfast has {ours}"
+    records = {p: r for p, r in store.records().items() if r is not None}
+    for p in sorted({*records, *twin.records}):
+        expected, actual = twin.records.get(p), records.get(p)
+        if isinstance(expected, Record) and actual is not None and hasattr(actual, "isr"):
+            if stored(expected) != stored(actual):
+                return f"stored record of {p}: the twin has {expected}, kfast has {actual}"
+        elif (expected is None) != (actual is None) or hasattr(actual, "isr"):
+            return f"stored record of {p}: the twin has {expected}, kfast has {actual}"
     return None
 
 
