@@ -237,8 +237,8 @@ def test_help_and_version():
 def test_the_list_of_commands_says_what_their_help_begins_with():
     """The list is made without loading them."""
     context = click.Context(commands)
-    for name, (module, _, said) in commands.places.items():
+    for name, (module, _, text) in commands.places.items():
         command = commands.get_command(context, name)
-        assert command.get_short_help_str(1000) == said
-        assert command.callback.__module__ == module
+        assert command.get_short_help_str(1000) == text
+        assert command.callback.__module__ == f"kfast.cli.{module}"
         assert f"\n  {name} " in run("--help").stdout
