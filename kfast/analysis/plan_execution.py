@@ -34,12 +34,12 @@ from kfast.schema import (
     columns_of,
 )
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots, how_to_add
 from kfast.state.census import CENSUS_METRICS, Census
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.queries import how_to_add
 from kfast.state.records import Rows, Slots
 from kfast.state.tables import broker_ids as ids_of_rows
-from kfast.state.tables import first_slots, id_lists, ordered_lists, topic_names
+from kfast.state.tables import id_lists, ordered_lists, topic_names
 
 __all__ = ["REASSIGNMENT_METRICS", "Reassignment", "execute_plan"]
 
@@ -371,7 +371,7 @@ def _placed(state: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
 def _live_slots(state: ClusterState, rows: Rows) -> Slots:
     """Slots of each row whose broker is live."""
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    hosting.live_slots(state.columns, rows, live, up)
     return live
 
 

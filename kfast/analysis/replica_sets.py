@@ -18,9 +18,9 @@ import numpy.typing as npt
 from kfast.kernels import sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.min_isr import min_insync_replicas
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import first_slots
 
 __all__ = ["BrokerSets", "IsrMargins", "group_sets", "live_brokers", "take_isr_margins"]
 
@@ -116,8 +116,7 @@ def take_isr_margins(state: ClusterState) -> IsrMargins:
     live_isr, live_replicas = np.empty(n, np.uint64), np.empty(n, np.uint64)
     in_sync, needed = np.empty(n, np.uint8), np.empty(n, np.uint8)
     kernel.measure_isrs(
-        state.records, state.replicas, state.broker_status, state.topic_row,
-        min_insync_replicas(state), live_isr, live_replicas, in_sync, needed,
+        state.columns, min_insync_replicas(state), live_isr, live_replicas, in_sync, needed,
     )
     n_replicas = state.records["n_replicas"].copy()
     return IsrMargins(assigned_rows(state), live_isr, live_replicas, in_sync, needed, n_replicas)
@@ -157,9 +156,7 @@ def group_sets(
     set_of, begin = np.empty(n, np.int32), np.empty(n + 1, np.int64)
     tag_of = np.empty(n, np.uint8)
     members = np.empty(_count_bits(slots), np.int32)
-    found = kernel.group_sets(
-        state.replicas, slots, marks, table, set_of, begin, members, tag_of
-    )
+    found = kernel.group_sets(state.columns, slots, marks, table, set_of, begin, members, tag_of)
     counts = np.bincount(set_of[set_of >= 0], minlength=found).astype(np.int64)
     size = int(begin[found])
     return BrokerSets(

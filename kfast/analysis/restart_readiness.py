@@ -30,11 +30,12 @@ from kfast.analysis.replica_sets import (
 from kfast.arguments import check_instance, is_whole, whole
 from kfast.schema import CAUSES, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.arrow_views import names_at
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.min_isr import is_topic_min_isr, min_insync_replicas
 from kfast.state.settings import match_topics
-from kfast.state.tables import first_slots, id_lists, row_keys
+from kfast.state.tables import id_lists, row_keys
 
 __all__ = ["CAUSES", "TOGETHER", "Readiness", "check_margin", "may_restart"]
 

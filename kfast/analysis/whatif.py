@@ -152,7 +152,8 @@ def check_brokers(
     up = registrations(state) if registered is None else registered
     wrong = [broker for broker in ids if up[broker] is (kind == "start")]
     if wrong:
-        raise ArgumentError(f"{name}: broker {', '.join(map(str, wrong))} is {CANNOT[kind]}")
+        where = "" if name == "broker_ids" else f"{name}: "
+        raise ArgumentError(f"{where}broker {', '.join(map(str, wrong))} is {CANNOT[kind]}")
     return ids
 
 

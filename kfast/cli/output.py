@@ -17,7 +17,7 @@ import pyarrow as pa
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.errors import ArgumentError
 from kfast.io import FORMATS
-from kfast.io.text import writing
+from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.report.writing import (
     ANSWER_KEY,

@@ -16,17 +16,17 @@ from kfast.io.brokers import (
     parse_brokers,
     read_brokers_file,
 )
-from kfast.io.describe import Progress, read_describe
-from kfast.io.describe_text import write_describe
-from kfast.io.kinds import check_plan, recognise
+from kfast.io.describe_parser import Progress
+from kfast.io.describe_reader import read_describe
+from kfast.io.describe_writer import write_describe
+from kfast.io.file_kinds import check_plan, recognise
+from kfast.io.files import Source, check_utf8, load, writing
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
-from kfast.io.plans import read_plan
-from kfast.io.reassignment import read_reassignment, write_reassignment
-from kfast.io.tables import SourceTables, add_defaults, mark_up, note_presumed
-from kfast.io.text import Source, check_utf8, load, writing
+from kfast.io.plan_json import read_plan, read_reassignment, write_reassignment
+from kfast.io.source_tables import SourceTables, add_defaults, mark_up, note_presumed
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
-from kfast.state.flat import is_flat, to_lists
+from kfast.state.flat_table import is_flat, to_lists
 
 __all__ = [
     "FORMATS",
@@ -209,7 +209,7 @@ def write(
         The file, which is replaced; `-` is standard output.
     format : {"describe", "reassignment", "arrow", "parquet", "parquet-flat"}, optional
         By default the end of the file's name tells. `parquet-flat` has plain integers instead of
-        lists, which are ten times faster: see `kfast.state.flat`.
+        lists, which are ten times faster: see `kfast.state.flat_table`.
 
     Raises
     ------

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.errors import InputError
-from kfast.io.tables import SourceTables, cast_columns
-from kfast.state.flat import REQUIRED, count_slots, flat_schema, is_flat
+from kfast.io.source_tables import SourceTables, cast_columns
+from kfast.state.flat_table import REQUIRED, count_slots, flat_schema, is_flat
 
 __all__ = [
     "DAMAGED",

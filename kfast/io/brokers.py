@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from kfast import arguments
 from kfast.errors import ArgumentError, InputError
-from kfast.io.tables import SourceTables, brokers_of, registered, settle
-from kfast.io.text import Source, check_utf8, load, name_of, quote, some
-from kfast.state.loading import ALL_REGISTERED
+from kfast.io.files import Source, check_utf8, load, name_of, quote, some
+from kfast.io.source_tables import SourceTables, brokers_of, registered, settle
+from kfast.state.from_tables import ALL_REGISTERED
 
 __all__ = ["add_brokers_file", "add_new_brokers", "parse_brokers", "read_brokers_file"]
 

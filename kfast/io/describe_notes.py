@@ -10,8 +10,8 @@ from itertools import islice
 
 import numpy as np
 
-from kfast.io.describe_records import Parsed
-from kfast.io.text import line_of, quote
+from kfast.io.describe_parser import Parsed
+from kfast.io.files import line_of, quote
 from kfast.kernels.describe import Key
 
 __all__ = ["PARTIAL", "notes"]
@@ -31,7 +31,7 @@ def notes(name: str, parsed: Parsed) -> Iterator[str]:
     name : str
         What messages call the file.
     parsed : Parsed
-        Of which `damage.check` finds nothing wrong.
+        Of which `describe_errors.check` finds nothing wrong.
     """
     yield from _missing(name, parsed)
     yield from _lines(parsed)

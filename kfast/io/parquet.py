@@ -2,8 +2,8 @@
 
 The metadata are those of the Arrow file (`arrow.py`), so that Spark, pandas and DuckDB read the
 partitions as they read any Parquet file. There are two forms: `parquet` has list columns, small and
-handy; `parquet-flat` has plain integers (`kfast.state.flat`), which are read and written ten times
-faster: topics as places in a dictionary, the other columns plain, all of it packed by LZ4.
+handy; `parquet-flat` has plain integers (`kfast.state.flat_table`), which are read and written ten
+times faster: topics as places in a dictionary, the other columns plain, all of it packed by LZ4.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from kfast.errors import InputError
 from kfast.io.arrow import DAMAGED, embed, extract, extract_flat
-from kfast.io.tables import SourceTables
-from kfast.io.text import Source
-from kfast.state.flat import is_flat
+from kfast.io.files import Source
+from kfast.io.source_tables import SourceTables
+from kfast.state.flat_table import is_flat
 
 __all__ = ["map_parquet", "read_parquet", "write_flat", "write_parquet"]
 

@@ -188,7 +188,7 @@ def take_down(state: ClusterState, effects: Effects) -> EffectTable:
     if (effects["kinds"] & KIND_LEADER_AND_ISR).any():
         live = np.empty(rows.size, np.uint64)
         hosting.live_slots(
-            state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
+            state.columns, rows, live, np.empty_like(live)
         )
         offline = SLOT_MASKS[state.records["n_replicas"].take(rows)] & ~live
     topic_partition = memory.room((rows.size, 2))

@@ -5,6 +5,11 @@ Source: docs/controller.md, sections 1.5 and 1.6.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.slots cimport (
     AHEAD,
     BROKER_REGISTERED,
@@ -28,8 +33,9 @@ from kfast.kernels.slots cimport (
     TOPIC_QUEUED,
     TOPIC_STARTED,
     Effect,
+    NarrowRecord,
+    WideRecord,
     broker_t,
-    const_record_t,
     first_slots,
     is_imbalanced,
     kfast_count,
@@ -38,12 +44,6 @@ from kfast.kernels.slots cimport (
     liveness_of,
     record_t,
     write_bit,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 
 
@@ -80,19 +80,22 @@ cdef inline bint is_as_most(
 
 
 def recount(
-    const_record_t[::1] records,        # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
-    const int32_t[::1] topic_row,       # IN   (P,)    row of the topic
-    const uint8_t[::1] topic_flags,     # IN   (T,)    queued, started, ...
-    uint64_t[::1] leader_offline,       # OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,              # OUT  bitmap  partitions New or Offline
+    columns_t columns,
 ):
     """Make both bitmaps and the counters afresh.
 
     Returns how many partitions are offline, imbalanced, with leadership, with an offline directory,
     and being reassigned.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef int64_t offline = 0
     cdef int64_t imbalanced = 0
@@ -103,14 +106,14 @@ def recount(
     cdef int state
     cdef bint led
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             if row & 63 == 0:
                 leader_offline[row >> 6] = 0
                 pending[row >> 6] = 0
             state = records[row].partition_state
             if state == P_OFFLINE or state == P_NEW:
-                write_bit(&pending[0], row, True)
-            elif is_as_most(&records[row], &replicas[row, 0], &broker_status[0]):
+                write_bit(pending, row, True)
+            elif is_as_most(&records[row], &replicas[width * row], broker_status):
                 n_led += 1
                 continue
             n_offline_dirs += records[row].offline_dir != 0
@@ -118,40 +121,39 @@ def recount(
             flags = topic_flags[topic_row[row]]
             offline += state == P_OFFLINE and not flags & TOPIC_STARTED
             if not flags & TOPIC_QUEUED:
-                imbalanced += is_imbalanced(&records[row], &replicas[row, 0])
+                imbalanced += is_imbalanced(&records[row], &replicas[width * row])
             if records[row].flags & FLAG_HAS_LEADERSHIP:
                 n_led += 1
                 led = leader_is_online(
-                    &records[row], &replicas[row, 0],
-                    liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live,
+                    &records[row], &replicas[width * row],
+                    liveness_of(&records[row], &replicas[width * row], broker_status).live,
                 )
-                write_bit(&leader_offline[0], row, not led)
+                write_bit(leader_offline, row, not led)
     return offline, imbalanced, n_led, n_offline_dirs, n_reassigned
 
 
 def count_imbalanced(
-    const_record_t[::1] records,       # IN  (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN  (P, S)  broker rows
-    const int32_t[::1] rows,           # IN  (n,)    partition rows
+    columns_t columns,
+    const int32_t[::1] rows,  # IN  (n,)    partition rows
 ):
     """How many of some partitions count as imbalanced, whether their topic is queued or not."""
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i
     cdef int64_t n = 0
     with nogil:
         for i in range(rows.shape[0]):
-            n += is_imbalanced(&records[rows[i]], &replicas[rows[i], 0])
+            n += is_imbalanced(&records[rows[i]], &replicas[width * rows[i]])
     return n
 
 
 def survey_leaders(
-    const_record_t[::1] records,       # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
-    bint any_queued,                   # some topic is queued: its partitions do not count
-    int64_t[::1] preferred,            # IN OUT  (B,)    partitions by their first replica
-    int64_t[::1] others,               # IN OUT  (B,)    those of them that another broker leads
-    int32_t[::1] rows,                 # OUT     (P,)    rows of the latter, ascending
+    columns_t columns,
+    bint any_queued,         # some topic is queued: its partitions do not count
+    int64_t[::1] preferred,  # IN OUT  (B,)    partitions by their first replica
+    int64_t[::1] others,     # IN OUT  (B,)    those of them that another broker leads
+    int32_t[::1] rows,       # OUT     (P,)    rows of the latter, ascending
 ):
     """Who leads what others should; returns how many rows another leads.
 
@@ -159,39 +161,46 @@ def survey_leaders(
 
     Source: section 6.8, auto, steps 1 and 2.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef Py_ssize_t n = 0
     cdef int32_t first
     cdef bint moved
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             if not records[row].n_replicas:
                 continue
             if any_queued and topic_flags[topic_row[row]] & TOPIC_QUEUED:
                 continue
-            first = <int32_t> replicas[row, 0]
+            first = <int32_t> replicas[width * row]
             moved = records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader != first
             preferred[first] += 1
             # Written for every row, and kept where it counts: that needs no branch.
             rows[n] = <int32_t> row
             n += moved
         for row in range(n):
-            others[replicas[rows[row], 0]] += 1
+            others[replicas[width * rows[row]]] += 1
     return n
 
 
 def recheck_leaders(
-    const_record_t[::1] records,       # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const int32_t[::1] marked,         # IN      (m,)    rows that others may lead, ascending
-    uint64_t[::1] bits,                # IN OUT  bitmap  the same; kept for those that others lead
-    int64_t[::1] others,               # IN OUT  (B,)    partitions that others lead, by preferred
-    int32_t[::1] rows,                 # OUT     (m,)    rows that others lead, ascending
+    columns_t columns,
+    const int32_t[::1] marked,  # IN      (m,)    rows that others may lead, ascending
+    uint64_t[::1] bits,         # IN OUT  bitmap  the same; kept for those that others lead
+    int64_t[::1] others,        # IN OUT  (B,)    partitions that others lead, by preferred
+    int32_t[::1] rows,          # OUT     (m,)    rows that others lead, ascending
 ):
     """What `survey_leaders` finds, where only some rows may have changed their leader.
 
     Returns how many are led by another than the preferred replica. No topic is queued.
     """
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_marked = marked.shape[0]
@@ -201,9 +210,9 @@ def recheck_leaders(
             if i + AHEAD < n_marked:
                 row = marked[i + AHEAD]
                 kfast_prefetch(<const void*> &records[row])
-                kfast_prefetch(<const void*> &replicas[row, 0])
+                kfast_prefetch(<const void*> &replicas[width * row])
             row = marked[i]
-            first = <int32_t> replicas[row, 0]
+            first = <int32_t> replicas[width * row]
             if records[row].n_replicas and records[row].flags & FLAG_HAS_LEADERSHIP and (
                 records[row].leader != first
             ):
@@ -236,13 +245,10 @@ cdef inline uint8_t mark_of(
 
 
 def take_census(
-    const_record_t[::1] records,        # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
-    const int32_t[::1] topic_row,       # IN   (P,)    row of the topic
-    const int32_t[::1] min_isr,         # IN   (T,)    min.insync.replicas in force
-    uint8_t[::1] marks,                 # OUT  (P,)    bits: see below
-    int64_t[:, ::1] per_broker,         # OUT  (B, 3)  leaders, replicas, replicas in sync
+    columns_t columns,
+    const int32_t[::1] min_isr,  # IN   (T,)    min.insync.replicas in force
+    uint8_t[::1] marks,          # OUT  (P,)    bits: see below
+    int64_t[:, ::1] per_broker,  # OUT  (B, 3)  leaders, replicas, replicas in sync
 ):
     """Mark what an operator asks of each partition, and count per broker.
 
@@ -251,23 +257,28 @@ def take_census(
     are live; min ISR is at most the number of assigned replicas. Partitions without an
     assignment are not marked.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef uint64_t live
     cdef int s
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             marks[row] = 0
             if not records[row].flags & FLAG_ASSIGNED:
                 continue
-            live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
             marks[row] = mark_of(
-                &records[row], &replicas[row, 0], live, min_isr[topic_row[row]]
+                &records[row], &replicas[width * row], live, min_isr[topic_row[row]]
             )
             if not marks[row] & 1:
                 per_broker[records[row].leader, 0] += 1
             for s in range(records[row].n_replicas):
-                per_broker[replicas[row, s], 1] += 1
-                per_broker[replicas[row, s], 2] += (records[row].isr & live) >> s & 1
+                per_broker[replicas[width * row + s], 1] += 1
+                per_broker[replicas[width * row + s], 2] += (records[row].isr & live) >> s & 1
 
 
 cdef inline bint has_three_in_sync(
@@ -283,52 +294,54 @@ cdef inline bint has_three_in_sync(
 
 
 def count_census(
-    const_record_t[::1] records,        # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,       # IN      (P,)    row of the topic
-    const int32_t[::1] min_isr,         # IN      (T,)    min.insync.replicas in force
-    int64_t[::1] counts,                # IN OUT  (64,)   partitions by their mark
-    int64_t[:, ::1] per_broker,         # IN OUT  (B, 3)  leaders, replicas, replicas in sync
-    int64_t[::1] missing,               # IN OUT  (B,)    replicas not in sync
+    columns_t columns,
+    const int32_t[::1] min_isr,  # IN      (T,)    min.insync.replicas in force
+    int64_t[::1] counts,         # IN OUT  (64,)   partitions by their mark
+    int64_t[:, ::1] per_broker,  # IN OUT  (B, 3)  leaders, replicas, replicas in sync
+    int64_t[::1] missing,        # IN OUT  (B,)    replicas not in sync
 ):
     """What `take_census` finds, where only the counts are asked for.
 
     Nearly every partition has all its replicas live and in sync; of such a one nothing is counted
     but its brokers.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef uint64_t live, assigned
     cdef int s, n
     cdef uint8_t mark
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             if not records[row].flags & FLAG_ASSIGNED:
                 continue
             n = records[row].n_replicas
-            if has_three_in_sync(&records[row], &replicas[row, 0], &broker_status[0]):
+            if has_three_in_sync(&records[row], &replicas[width * row], broker_status):
                 counts[(3 <= min_isr[topic_row[row]]) << 2] += 1
-                per_broker[replicas[row, 0], 0] += 1
-                per_broker[replicas[row, 0], 1] += 1
-                per_broker[replicas[row, 1], 1] += 1
-                per_broker[replicas[row, 2], 1] += 1
+                per_broker[replicas[width * row], 0] += 1
+                per_broker[replicas[width * row], 1] += 1
+                per_broker[replicas[width * row + 1], 1] += 1
+                per_broker[replicas[width * row + 2], 1] += 1
                 continue
             assigned = first_slots(n)
-            live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
             if live == assigned and records[row].isr == assigned and n and (
                 records[row].flags & FLAG_HAS_LEADERSHIP and not records[row].adding
-            ) and records[row].leader == <int32_t> replicas[row, 0]:
+            ) and records[row].leader == <int32_t> replicas[width * row]:
                 mark = (n <= min_isr[topic_row[row]]) << 2
             else:
-                mark = mark_of(&records[row], &replicas[row, 0], live, min_isr[topic_row[row]])
+                mark = mark_of(&records[row], &replicas[width * row], live, min_isr[topic_row[row]])
             counts[mark] += 1
             if not mark & 1:
                 per_broker[records[row].leader, 0] += 1
             for s in range(n):
-                per_broker[replicas[row, s], 1] += 1
+                per_broker[replicas[width * row + s], 1] += 1
             live &= records[row].isr
             if live & assigned != assigned:
                 for s in range(n):
-                    missing[replicas[row, s]] += not live >> s & 1
+                    missing[replicas[width * row + s]] += not live >> s & 1
         for s in range(missing.shape[0]):
             per_broker[s, 2] = per_broker[s, 1] - missing[s]

@@ -6,6 +6,11 @@ Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager`.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.permute cimport set_masks
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -19,17 +24,8 @@ from kfast.kernels.slots cimport (
     R_DELETION_STARTED,
     R_DELETION_SUCCESSFUL,
     R_NO_ENTRY,
-    broker_t,
-    const_record_t,
     kfast_lowest,
     kfast_prefetch,
-    record_t,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 
 # `deletion.Status`: what holds of some, or of all, assigned replicas of a topic.
@@ -50,10 +46,9 @@ cdef inline int states_of_row(const uint8_t* states, int n_replicas) noexcept no
 
 
 def deletion_status(
-    const_record_t[::1] records,           # IN      (P,)    hot records
-    const uint8_t[:, ::1] replica_state,   # IN      (P, S)  `schema.ReplicaState`
-    const int32_t[::1] rows,               # IN      (n,)    partition rows of one topic
-    Py_ssize_t hint,                       # where a replica was being deleted when last asked
+    columns_t columns,
+    const int32_t[::1] rows,  # IN      (n,)    partition rows of one topic
+    Py_ssize_t hint,          # where a replica was being deleted when last asked
 ):
     """Look at the deletion of one topic; returns (status, hint).
 
@@ -61,6 +56,9 @@ def deletion_status(
     at the first: asking after each of many answers costs one pass in all. Any hint gives the same
     status.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    records = columns.records
     cdef Py_ssize_t n = rows.shape[0]
     cdef Py_ssize_t i, row
     cdef Py_ssize_t at = 0
@@ -73,7 +71,7 @@ def deletion_status(
         for i in range(n):
             at = hint + i if hint + i < n else hint + i - n
             row = rows[at]
-            seen = states_of_row(&replica_state[row, 0], records[row].n_replicas)
+            seen = states_of_row(&replica_state[width * row], records[row].n_replicas)
             if (seen >> R_DELETION_STARTED) & 1:
                 status = SOME_STARTED
                 break
@@ -90,52 +88,58 @@ def deletion_status(
 
 
 def slots_in_state(
-    const_record_t[::1] records,           # IN   (P,)    hot records
-    const uint8_t[:, ::1] replica_state,   # IN   (P, S)  `schema.ReplicaState`
-    const int32_t[::1] rows,               # IN   (n,)    partition rows
-    int states,                            # bit f set: state f is wanted
-    uint64_t[::1] slots,                   # OUT  (n,)    assigned slots in such a state
+    columns_t columns,
+    const int32_t[::1] rows,  # IN   (n,)    partition rows
+    int states,               # bit f set: state f is wanted
+    uint64_t[::1] slots,      # OUT  (n,)    assigned slots in such a state
 ):
     """Which assigned replicas of some rows are in one of some states."""
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    records = columns.records
     cdef Py_ssize_t i, row
     cdef int s
     cdef uint64_t found
     with nogil:
         for i in range(rows.shape[0]):
-            kfast_prefetch(&replica_state[rows[min(i + AHEAD, rows.shape[0] - 1)], 0])
+            kfast_prefetch(&replica_state[width * (rows[min(i + AHEAD, rows.shape[0] - 1)])])
             row = rows[i]
             found = 0
             for s in range(records[row].n_replicas):
-                found |= (<uint64_t> ((states >> replica_state[row, s]) & 1)) << s
+                found |= (<uint64_t> ((states >> replica_state[width * row + s]) & 1)) << s
             slots[i] = found
 
 
 def count_by_broker(
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const int32_t[::1] rows,           # IN      (n,)    partition rows
-    const uint64_t[::1] slots,         # IN      (n,)    slots that count, per row
-    int64_t[::1] counts,               # IN OUT  (B,)    how many each broker has
+    columns_t columns,
+    const int32_t[::1] rows,    # IN      (n,)    partition rows
+    const uint64_t[::1] slots,  # IN      (n,)    slots that count, per row
+    int64_t[::1] counts,        # IN OUT  (B,)    how many each broker has
 ):
     """Count replicas by broker row."""
+    cdef Py_ssize_t width = columns.width
+    replicas = columns.replicas
     cdef Py_ssize_t i
     cdef uint64_t left
     with nogil:
         for i in range(rows.shape[0]):
             left = slots[i]
             while left:
-                counts[replicas[rows[i], kfast_lowest(left)]] += 1
+                counts[replicas[width * rows[i] + kfast_lowest(left)]] += 1
                 left &= left - 1
 
 
 def list_by_broker(
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const int32_t[::1] rows,           # IN      (n,)    partition rows
-    const uint64_t[::1] slots,         # IN      (n,)    slots that count, per row
-    int64_t[::1] place,                # IN OUT  (B,)    where each broker's part begins, then ends
-    int32_t[::1] hosted,               # OUT     (m,)    rows, broker by broker
-    uint64_t[::1] slot,                # OUT     (m,)    the broker's slot in each, as a mask
+    columns_t columns,
+    const int32_t[::1] rows,    # IN      (n,)    partition rows
+    const uint64_t[::1] slots,  # IN      (n,)    slots that count, per row
+    int64_t[::1] place,         # IN OUT  (B,)    where each broker's part begins, then ends
+    int32_t[::1] hosted,        # OUT     (m,)    rows, broker by broker
+    uint64_t[::1] slot,         # OUT     (m,)    the broker's slot in each, as a mask
 ):
     """List replicas by broker row, each broker's in the order of `rows`."""
+    cdef Py_ssize_t width = columns.width
+    replicas = columns.replicas
     cdef Py_ssize_t i
     cdef int s
     cdef int64_t at
@@ -145,16 +149,16 @@ def list_by_broker(
             left = slots[i]
             while left:
                 s = kfast_lowest(left)
-                at = place[replicas[rows[i], s]]
+                at = place[replicas[width * rows[i] + s]]
                 hosted[at] = rows[i]
                 slot[at] = (<uint64_t> 1) << s
-                place[replicas[rows[i], s]] = at + 1
+                place[replicas[width * rows[i] + s]] = at + 1
                 left &= left - 1
 
 
 def forget_partitions(
-    record_t[::1] records,      # IN OUT  (P,)  hot records
-    const int32_t[::1] rows,    # IN      (n,)  partition rows
+    columns_t columns,
+    const int32_t[::1] rows,  # IN      (n,)  partition rows
 ):
     """Drop assignment and leadership of some partitions; their states stay.
 
@@ -162,9 +166,10 @@ def forget_partitions(
 
     Source: section 1.6, `remove_topic`.
     """
+    columns.check_writable()
+    records = columns.records
     cdef Py_ssize_t i
     cdef Py_ssize_t n_led = 0
-    cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             record = &records[rows[i]]
@@ -177,23 +182,25 @@ def forget_partitions(
 
 
 def free_partitions(
-    record_t[::1] records,           # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,       # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,   # IN OUT  (P, S)  `schema.ReplicaState`
-    int32_t[::1] partition,          # IN OUT  (P,)    partition number; -1: the row is free
-    const int32_t[::1] rows,         # IN      (n,)    partition rows
-    int32_t[::1] freed,              # OUT     (n,)    rows that are free now
+    columns_t columns,
+    const int32_t[::1] rows,  # IN      (n,)    partition rows
+    int32_t[::1] freed,       # OUT     (n,)    rows that are free now
 ):
     """Free the rows of which nothing is left; returns how many.
 
     What is left may be an assignment, leadership, the mark of a reassignment, a state of the
     partition or of a replica, or an offline directory.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    cdef int32_t* partition = columns.partition
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
     cdef int s
     cdef bint used
-    cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
@@ -202,11 +209,11 @@ def free_partitions(
             used = used or not (record.partition_state == P_NON_EXISTENT
                                 or record.partition_state == P_NO_ENTRY)
             for s in range(record.n_slots):
-                used = used or replica_state[row, s] != R_NO_ENTRY
+                used = used or replica_state[width * row + s] != R_NO_ENTRY
             if used:
                 continue
             for s in range(record.n_slots):
-                replicas[row, s] = <broker_t> -1
+                replicas[width * row + s] = -1
             memset(record, 0, sizeof(record[0]))
             record.leader = NO_LEADER
             record.partition_state = P_NO_ENTRY

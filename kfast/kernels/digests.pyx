@@ -6,6 +6,11 @@ add up. Within a partition the words are mixed one apart from the other, so that
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
     NO_LEADER,
@@ -13,15 +18,8 @@ from kfast.kernels.slots cimport (
     P_NO_ENTRY,
     R_NON_EXISTENT,
     broker_t,
-    const_record_t,
     first_slots,
     record_t,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 from kfast.kernels.splitmix cimport mix
 
@@ -106,21 +104,23 @@ cdef inline uint64_t digest_row(
 
 
 def digest(
-    const_record_t[::1] records,          # IN  (P,)    hot records
-    const broker_t[:, ::1] replicas,      # IN  (P, S)  broker rows
-    const uint8_t[:, ::1] replica_state,  # IN  (P, S)  `schema.ReplicaState`
-    const int32_t[::1] broker_id,         # IN  (B,)    ids
-    const int32_t[::1] topic_row,         # IN  (P,)    row of the topic
-    const uint64_t[::1] topic_digest,     # IN  (T,)    digest of each topic's name
-    const int32_t[::1] partition,         # IN  (P,)    partition number
+    columns_t columns,
+    const int32_t[::1] broker_id,      # IN  (B,)    ids
+    const uint64_t[::1] topic_digest,  # IN  (T,)    digest of each topic's name
 ):
     """Digest of all partitions: the same for every layout and every order of rows."""
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef int32_t* partition = columns.partition
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef uint64_t total = 0
     cdef uint64_t word
     cdef int state
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             state = records[row].partition_state
             if state == P_NO_ENTRY:
                 state = P_NON_EXISTENT
@@ -129,7 +129,7 @@ def digest(
             word = <uint32_t> partition[row] | <uint64_t> records[row].n_replicas << 32
             word |= <uint64_t> records[row].flags << 40 | <uint64_t> state << 48
             total += digest_row(
-                &records[row], &replicas[row, 0], &replica_state[row, 0], &broker_id[0],
+                &records[row], &replicas[width * row], &replica_state[width * row], &broker_id[0],
                 fold(0, topic_digest[topic_row[row]], word),
             )
     return total

@@ -18,6 +18,11 @@ from kfast.kernels.bring_online cimport (
     lead_anew,
     needs_permission,
 )
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.election cimport (
     Choice,
     NOT_ASKED_RULE,
@@ -42,46 +47,43 @@ from kfast.kernels.slots cimport (
     TOPIC_UNCLEAN,
     Effect,
     Liveness,
-    broker_t,
     chunk_start,
     first_slots,
     is_imbalanced,
     kfast_prefetch,
     leader_is_online,
     liveness_of,
-    record_t,
     write_bit,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 
 
 def bring_online(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, unclean, ...
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    const int32_t[::1] rows,           # IN      (n,)    partition rows, ascending, each once
-    int strategy,                      # `Profile.kernel_strategy`; -1 for none
-    uint32_t valid_previous,           # bit f set: the transition from state f is legal
+    columns_t columns,
+    const int32_t[::1] rows,    # IN      (n,)    partition rows, ascending, each once
+    int strategy,               # `Profile.kernel_strategy`; -1 for none
+    uint32_t valid_previous,    # bit f set: the transition from state f is legal
     int controller_epoch,
-    bint recovery_supported,           # an unclean leader starts in recovery
-    bint any_queued,                   # some topic is queued: look at topic_flags
-    bint counting,                     # fill all of the tally, not only the counters
-    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
-    uint8_t[::1] codes,                # OUT     (n,)    `schema.Code`
-    Effect[::1] effects,               # OUT     (n,)    what became of each; or (0,)
-    int64_t[:, ::1] tally,             # IN OUT  (threads, width)
+    bint recovery_supported,    # an unclean leader starts in recovery
+    bint any_queued,            # some topic is queued: look at topic_flags
+    bint counting,              # fill all of the tally, not only the counters
+    const int8_t[::1] decided,  # IN      (n,)    what a user's rule says; or (0,)
+    uint8_t[::1] codes,         # OUT     (n,)    `schema.Code`
+    Effect[::1] effects,        # OUT     (n,)    what became of each; or (0,)
+    int64_t[:, ::1] tally,      # IN OUT  (threads, width)
 ):
     """Bring partitions Online, where the cache is the store.
 
     Source: sections 3.4 to 3.6; Kafka 3.9, `doHandleStateChanges`.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t i, row
     cdef int t
@@ -89,35 +91,29 @@ def bring_online(
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
             row = rows[min(i + AHEAD, rows.shape[0] - 1)]
             kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[row, 0])
+            kfast_prefetch(&replicas[width * row])
             row = rows[i]
             codes[i] = bring_one_online(
-                &records[row], &replicas[row, 0], &broker_status[0], row,
-                &topic_row[row], &topic_flags[0], strategy, valid_previous, controller_epoch,
+                &records[row], &replicas[width * row], broker_status, row,
+                &topic_row[row], topic_flags, strategy, valid_previous, controller_epoch,
                 recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                any_queued, counting, &leader_offline[0], &pending[0],
+                any_queued, counting, leader_offline, pending,
                 &effects[i] if effects.shape[0] else NULL, &tally[t, 0],
             )
 
 
 def rebalance(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    exists, unclean, ...
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    const int32_t[::1] rows,           # IN      (n,)    rows that others lead, ascending
-    const int32_t[::1] step,           # IN      (B,)    place of a preferred broker's step, or -1
-    bint in_isr,                       # the preferred replica must be in the ISR
-    int strategy,                      # `Profile.kernel_strategy` of the preferred election
-    uint32_t valid_previous,           # bit f set: the transition from state f is legal
+    columns_t columns,
+    const int32_t[::1] rows,   # IN      (n,)    rows that others lead, ascending
+    const int32_t[::1] step,   # IN      (B,)    place of a preferred broker's step, or -1
+    bint in_isr,               # the preferred replica must be in the ISR
+    int strategy,              # `Profile.kernel_strategy` of the preferred election
+    uint32_t valid_previous,   # bit f set: the transition from state f is legal
     int controller_epoch,
-    bint recovery_supported,           # an unclean leader starts in recovery
-    bint counting,                     # fill all of the tally, not only the counters
-    int64_t[:, ::1] asked,             # IN OUT  (threads, K)  partitions asked for in each step
-    int64_t[:, :, ::1] tally,          # IN OUT  (threads, K, width)
+    bint recovery_supported,   # an unclean leader starts in recovery
+    bint counting,             # fill all of the tally, not only the counters
+    int64_t[:, ::1] asked,     # IN OUT  (threads, K)  partitions asked for in each step
+    int64_t[:, :, ::1] tally,  # IN OUT  (threads, K, width)
 ):
     """The elections of a rebalance, all brokers' in one pass over the rows.
 
@@ -127,6 +123,15 @@ def rebalance(
 
     Source: section 6.8, auto, step 3.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t i, row
     cdef int t, k
@@ -135,32 +140,29 @@ def rebalance(
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
             row = rows[min(i + AHEAD, rows.shape[0] - 1)]
             kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[row, 0])
+            kfast_prefetch(&replicas[width * row])
             kfast_prefetch(&topic_row[row])
             row = rows[i]
-            k = step[replicas[row, 0]]
+            k = step[replicas[width * row]]
             if k < 0 or not topic_flags[topic_row[row]] & TOPIC_EXISTS:
                 continue
-            ready = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            ready = liveness_of(&records[row], &replicas[width * row], broker_status).live
             if in_isr:
                 ready = ready & records[row].isr
             if ready & 1:
                 asked[t, k] += 1
                 bring_one_online(
-                    &records[row], &replicas[row, 0], &broker_status[0], row, &topic_row[row],
-                    &topic_flags[0], strategy, valid_previous, controller_epoch,
-                    recovery_supported, NOT_ASKED_RULE, False, counting, &leader_offline[0],
-                    &pending[0], NULL, &tally[t, k, 0],
+                    &records[row], &replicas[width * row], broker_status, row, &topic_row[row],
+                    topic_flags, strategy, valid_previous, controller_epoch,
+                    recovery_supported, NOT_ASKED_RULE, False, counting, leader_offline,
+                    pending, NULL, &tally[t, k, 0],
                 )
 
 
 def choose(
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, unclean, ...
+    columns_t columns,
     const int32_t[::1] rows,           # IN      (n,)    partition rows
-    record_t[::1] stored,              # IN OUT  (n,)    stored records, then proposed ones
+    stored_records,                    # IN OUT  (n,)    stored records, then proposed ones
     int strategy,                      # `Profile.kernel_strategy`
     bint recovery_supported,
     const uint8_t[::1] lookup_failed,  # IN      (T,)    the topic's configuration is unreadable
@@ -173,13 +175,19 @@ def choose(
 
     Source: section 3.6, step 3, and section 4.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    replicas = columns.replicas
+    stored = columns.records_in(stored_records, rows.shape[0])
     cdef Py_ssize_t i, row
     cdef Choice choice
     cdef Liveness seen
     cdef bint permitted
     for i in range(rows.shape[0]):
         row = rows[i]
-        seen = liveness_of(&stored[i], &replicas[row, 0], &broker_status[0])
+        seen = liveness_of(&stored[i], &replicas[width * row], broker_status)
         permitted = (
             strategy == OFFLINE_ALLOW_UNCLEAN or topic_flags[topic_row[row]] & TOPIC_UNCLEAN
         )
@@ -197,39 +205,39 @@ def choose(
         recipients[i] = choice.recipients
         unclean[i] = choice.unclean
         if strategy != WRITE_BACK:
-            lead_anew(&stored[i], &replicas[row, 0], &choice, recovery_supported)
+            lead_anew(&stored[i], &replicas[width * row], &choice, recovery_supported)
 
 
 def propose_initial(
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] rows,           # IN      (n,)    partition rows, in state New
-    record_t[::1] proposed,            # IN OUT  (n,)    cached records, then initial ones
+    columns_t columns,
+    const int32_t[::1] rows,   # IN      (n,)    partition rows, in state New
+    proposed_records,          # IN OUT  (n,)    cached records, then initial ones
     int controller_epoch,
-    uint8_t[::1] codes,                # OUT     (n,)    MOVED, or NO_LIVE_REPLICA
-    uint64_t[::1] recipients,          # OUT     (n,)    online assigned slots
+    uint8_t[::1] codes,        # OUT     (n,)    MOVED, or NO_LIVE_REPLICA
+    uint64_t[::1] recipients,  # OUT     (n,)    online assigned slots
 ):
     """Make the first record of new partitions. Source: section 3.5, steps 1 to 3."""
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    replicas = columns.replicas
+    proposed = columns.records_in(proposed_records, rows.shape[0])
     cdef Py_ssize_t i
     cdef Liveness seen
     for i in range(rows.shape[0]):
-        seen = liveness_of(&proposed[i], &replicas[rows[i], 0], &broker_status[0])
+        seen = liveness_of(&proposed[i], &replicas[width * rows[i]], broker_status)
         recipients[i] = first_slots(proposed[i].n_replicas) & seen.live
         codes[i] = MOVED if recipients[i] else NO_LIVE_REPLICA
         if recipients[i]:
-            initial_record(&proposed[i], &replicas[rows[i], 0], recipients[i], controller_epoch)
+            initial_record(
+                &proposed[i], &replicas[width * rows[i]], recipients[i], controller_epoch
+            )
 
 
 def adopt(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    const int32_t[::1] rows,           # IN      (n,)    partition rows, each once
-    record_t[::1] written,       # IN      (n,)    leader, epochs, version, ISR, recovery
-    int64_t[::1] tally,                # IN OUT  (width,)
+    columns_t columns,
+    const int32_t[::1] rows,  # IN      (n,)    partition rows, each once
+    written_records,          # IN      (n,)    leader, epochs, version, ISR, recovery
+    int64_t[::1] tally,       # IN OUT  (width,)
 ):
     """Take stored records into the cache and keep counters and bitmap.
 
@@ -237,12 +245,21 @@ def adopt(
 
     Source: section 1.6, `put_leadership`.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    records = columns.records
+    replicas = columns.replicas
+    written = columns.records_in(written_records, rows.shape[0])
     cdef Py_ssize_t i, row
     cdef bint imbalanced
     cdef Liveness seen
     for i in range(rows.shape[0]):
         row = rows[i]
-        imbalanced = is_imbalanced(&records[row], &replicas[row, 0])
+        imbalanced = is_imbalanced(&records[row], &replicas[width * row])
         records[row].leader = written[i].leader
         records[row].leader_epoch = written[i].leader_epoch
         records[row].version = written[i].version
@@ -253,12 +270,12 @@ def adopt(
             (records[row].flags & ~FLAG_RECOVERY) | FLAG_HAS_LEADERSHIP
             | (written[i].flags & FLAG_RECOVERY)
         )
-        seen = liveness_of(&records[row], &replicas[row, 0], &broker_status[0])
-        write_bit(&leader_offline[0], row,
-                  not leader_is_online(&records[row], &replicas[row, 0], seen.live))
+        seen = liveness_of(&records[row], &replicas[width * row], broker_status)
+        write_bit(leader_offline, row,
+                  not leader_is_online(&records[row], &replicas[width * row], seen.live))
         if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
             tally[TALLY_IMBALANCE] += (
-                is_imbalanced(&records[row], &replicas[row, 0]) - imbalanced
+                is_imbalanced(&records[row], &replicas[width * row]) - imbalanced
             )
 
 

@@ -12,6 +12,11 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
 from kfast.kernels.broker_groups cimport order_by_rank
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.effects cimport append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE, OFFLINE
 from kfast.kernels.fetch cimport fetch_row
@@ -42,10 +47,6 @@ from kfast.kernels.slots cimport (
     chunk_start,
     has_bit,
     record_t,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 from kfast.kernels.visits cimport Rules, chosen_slots, is_led_by_dead
 
@@ -132,17 +133,23 @@ cdef void fail_row(
 
 
 cdef void fail_chunk(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
-    const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
-    Rules rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
-    Py_ssize_t n_brokers, Effect[::1] effects, ShrinkContext losing
+    columns_t columns, const uint8_t[::1] chosen, const int32_t[::1] rows,
+    const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* offline,
+    int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers, Effect[::1] effects,
+    ShrinkContext losing
 ) noexcept nogil:
+    cdef int width = <int> columns.width
+    cdef uint8_t* states = columns.replica_state
+    cdef const uint8_t* status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row, last
     cdef Py_ssize_t i = begin
     cdef bint keeping = effects.shape[0] != 0
-    cdef int width = <int> replicas.shape[1]
     cdef bint may = width <= MOST_SLOTS and may_lose(&rules)
     cdef const int8_t* answers = &decided[0] if decided.shape[0] else NULL
     cdef Effect* ends[3]
@@ -151,23 +158,23 @@ cdef void fail_chunk(
     while i < end:
         if may:
             last = min(i + MOST_ROWS - losing.rows, end)
-            # What most calls are has a loop of its own: three replicas and nothing kept.
+            # What most calls are has a loop of its own: three replicas and no effects.
             if width == 3 and not keeping:
-                i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], 3, &leader_offline[0],
+                i = lose_run(records, replicas, states, 3, leader_offline,
                              &rows[0], answers, i, last, &losing, NULL)
             elif width == 3:
-                i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], 3, &leader_offline[0],
+                i = lose_run(records, replicas, states, 3, leader_offline,
                              &rows[0], answers, i, last, &losing, ends)
             else:
-                i = lose_run(&records[0], &replicas[0, 0], &states[0, 0], width,
-                             &leader_offline[0], &rows[0], answers, i, last, &losing, asked)
+                i = lose_run(records, replicas, states, width,
+                             leader_offline, &rows[0], answers, i, last, &losing, asked)
             if i == last:
                 add_losses(&losing, rules.counting, offline, online, replica, n_brokers, counts)
                 continue
         row = rows[i]
         fail_row(
-            &records[row], &replicas[row, 0], &states[row, 0], row, &status[0], &topic_row[0],
-            &topic_flags[0], &leader_offline[0], &pending[0], &chosen[0], losing.rank,
+            &records[row], &replicas[width * row], &states[width * row], row, status, topic_row,
+            topic_flags, leader_offline, pending, &chosen[0], losing.rank,
             NOT_ASKED_RULE if answers == NULL else answers[i], &rules, offline, online, replica,
             counts, n_brokers, asked,
         )
@@ -176,39 +183,34 @@ cdef void fail_chunk(
 
 
 def fail_hosted(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
-    const uint8_t[::1] broker_status,  # IN      (B,)    the failed ones are not registered
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    const uint8_t[::1] chosen,         # IN      (B+1,)  1: the broker failed; the last is none
-    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, `group_ranks`
-    const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
-    uint32_t partition_offline,        # bit f set: a partition in state f may become Offline
-    uint32_t partition_online,         # bit f set: a partition in state f may become Online
-    uint32_t replica_offline,          # bit f set: a replica in state f may become Offline
-    int strategy,                      # `Profile.kernel_strategy`
+    columns_t columns,
+    const uint8_t[::1] chosen,      # IN      (B+1,)  1: the broker failed; the last is none
+    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, `group_ranks`
+    const int32_t[::1] rows,        # IN      (n,)    rows that may track one, ascending
+    uint32_t partition_offline,     # bit f set: a partition in state f may become Offline
+    uint32_t partition_online,      # bit f set: a partition in state f may become Online
+    uint32_t replica_offline,       # bit f set: a replica in state f may become Offline
+    int strategy,                   # `Profile.kernel_strategy`
     int controller_epoch,
-    int without_leadership,            # `Profile.without_leadership`
-    bint empties_unclean,              # `Profile.empties_unclean_isr`
-    bint recovery_supported,           # an unclean leader starts in recovery
-    bint counting,                     # fill all of the tallies, not only the counters
-    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
-    int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)  partitions to Offline
-    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step
-    Effect[::1] effects,               # OUT     effects, step after step; or none
-    uint32_t[::1] marks,               # OUT     (B+1,)  zeros: room for each broker's marks
-    uint64_t[:, ::1] sums,             # IN OUT  (threads, B+1)  zeros: room to count in
+    int without_leadership,         # `Profile.without_leadership`
+    bint empties_unclean,           # `Profile.empties_unclean_isr`
+    bint recovery_supported,        # an unclean leader starts in recovery
+    bint counting,                  # fill all of the tallies, not only the counters
+    const int8_t[::1] decided,      # IN      (n,)    what a user's rule says; or (0,)
+    int64_t[:, ::1] offline_tally,  # IN OUT  (threads, width)  partitions to Offline
+    int64_t[:, ::1] online_tally,   # IN OUT  (threads, width)  partitions to Online
+    int64_t[:, ::1] replica_tally,  # IN OUT  (threads, width)  replicas to Offline
+    int64_t[:, ::1] counts,         # IN OUT  (threads, 8)  targets of each step
+    Effect[::1] effects,            # OUT     effects, step after step; or none
+    uint32_t[::1] marks,            # OUT     (B+1,)  zeros: room for each broker's marks
+    uint64_t[:, ::1] sums,          # IN OUT  (threads, B+1)  zeros: room to count in
 ):
     """Brokers failed: leaderless partitions go Offline, are elected, and lose replicas.
 
     Source: section 6.2, `replicas_become_offline`, steps 2 to 4.
     """
+    columns.check_writable()
+    cdef const uint8_t* broker_status = columns.broker_status
     cdef int threads = <int> replica_tally.shape[0]
     cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
     cdef Py_ssize_t b
@@ -230,8 +232,7 @@ def fail_hosted(
         )
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         fail_chunk(
-            records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, pending, chosen, rows, decided, chunk_start(rows, t, threads),
+            columns, chosen, rows, decided, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &offline_tally[t, 0], &online_tally[t, 0],
             &replica_tally[t, 0], &counts[t, 0], n_brokers, effects, losing[t],
         )

@@ -11,6 +11,11 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_HAS_LEADERSHIP,
@@ -18,7 +23,6 @@ from kfast.kernels.slots cimport (
     TOPIC_QUEUED,
     Liveness,
     broker_t,
-    const_record_t,
     first_slots,
     kfast_lowest,
     kfast_prefetch,
@@ -28,31 +32,29 @@ from kfast.kernels.slots cimport (
     slot_of,
     write_bit,
 )
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
-)
 
 
 def select_slots(
-    const_record_t[::1] records,         # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,     # IN      (P, S)  broker rows
-    const uint8_t[:, ::1] replica_state,  # IN     (P, S)  fetched ahead for whoever comes next
-    const uint8_t[::1] broker_status,    # IN      (B,)    registered, shutting down
-    const uint8_t[::1] chosen,           # IN      (B,)    1: a broker to look for
-    const int32_t[::1] candidates,       # IN      (n,)    partition rows to look at, ascending
-    bint assigned_only,                  # only assigned replicas count
-    bint refresh,                        # bring the bitmap up to date on the way
-    uint64_t[::1] leader_offline,        # IN OUT  bitmap  partitions with an offline leader
-    int32_t[::1] rows,                   # OUT     (n,)    rows that have one of the brokers
-    uint64_t[::1] slots,                 # OUT     (n,)    its slots there
+    columns_t columns,
+    const uint8_t[::1] chosen,      # IN      (B,)    1: a broker to look for
+    const int32_t[::1] candidates,  # IN      (n,)    partition rows to look at, ascending
+    bint assigned_only,             # only assigned replicas count
+    bint refresh,                   # bring the bitmap up to date on the way
+    int32_t[::1] rows,              # OUT     (n,)    rows that have one of the brokers
+    uint64_t[::1] slots,            # OUT     (n,)    its slots there
 ):
     """Find the slots of some brokers; returns how many rows have one.
 
     With `refresh`, the leaders of the candidates are looked at too, as after a change of liveness.
     """
+    if refresh:
+        columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef uint64_t* leader_offline = columns.leader_offline
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_candidates = candidates.shape[0]
@@ -63,16 +65,16 @@ def select_slots(
             if i + AHEAD < n_candidates:
                 row = candidates[i + AHEAD]
                 kfast_prefetch(<const void*> &records[row])
-                kfast_prefetch(<const void*> &replicas[row, 0])
-                kfast_prefetch(<const void*> &replica_state[row, 0])
+                kfast_prefetch(<const void*> &replicas[width * row])
+                kfast_prefetch(<const void*> &replica_state[width * row])
             row = candidates[i]
             last = records[row].n_replicas if assigned_only else records[row].n_slots
             found = 0
             for s in range(last):
-                found |= (<uint64_t> chosen[replicas[row, s]]) << s
+                found |= (<uint64_t> chosen[replicas[width * row + s]]) << s
             if refresh:
-                refresh_row(&records[row], &replicas[row, 0], &broker_status[0], row,
-                            &leader_offline[0])
+                refresh_row(&records[row], &replicas[width * row], broker_status, row,
+                            leader_offline)
             if found:
                 rows[n] = <int32_t> row
                 slots[n] = found
@@ -92,30 +94,32 @@ cdef inline void refresh_row(
 
 
 def find_tracking(
-    const_record_t[::1] records,      # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
-    const uint8_t[::1] chosen,        # IN   (B,)    1: a broker to look for
-    int32_t[::1] rows,                # OUT  (n,)    rows that track one of them, ascending
+    columns_t columns,
+    const uint8_t[::1] chosen,  # IN   (B,)    1: a broker to look for
+    int32_t[::1] rows,          # OUT  (n,)    rows that track one of them, ascending
 ):
     """Find the rows that track some brokers by looking at all rows; returns how many there are.
 
     Where that is more than there is room for, only the first n are listed.
     """
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t room = rows.shape[0]
     cdef int s
     cdef uint8_t found
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             if records[row].n_slots == 3:
                 # What nearly every partition has, without a loop.
-                found = chosen[replicas[row, 0]] | chosen[replicas[row, 1]]
-                found |= chosen[replicas[row, 2]]
+                found = chosen[replicas[width * row]] | chosen[replicas[width * row + 1]]
+                found |= chosen[replicas[width * row + 2]]
             else:
                 found = 0
                 for s in range(records[row].n_slots):
-                    found |= chosen[replicas[row, s]]
+                    found |= chosen[replicas[width * row + s]]
             if found:
                 if n < room:
                     rows[n] = <int32_t> row
@@ -164,17 +168,19 @@ def list_marked(
 
 
 def list_groups(
-    const_record_t[::1] records,       # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const int32_t[::1] rows,           # IN      (n,)    partition rows to look at
-    const uint64_t[::1] slots,         # IN      (n,)    slots to look at; or (0,): those assigned
-    uint8_t[::1] sought,               # IN OUT  (B,)    1: a broker to look for; 0 once found
-    int32_t[::1] brokers,              # OUT     (B,)    those that have a slot
+    columns_t columns,
+    const int32_t[::1] rows,    # IN      (n,)    partition rows to look at
+    const uint64_t[::1] slots,  # IN      (n,)    slots to look at; or (0,): those assigned
+    uint8_t[::1] sought,        # IN OUT  (B,)    1: a broker to look for; 0 once found
+    int32_t[::1] brokers,       # OUT     (B,)    those that have a slot
 ):
     """List the brokers that have replicas in some slots; returns how many.
 
     Nothing more is looked at when all that are sought are found, as mostly after a few rows.
     """
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row, b
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t left = 0
@@ -189,7 +195,7 @@ def list_groups(
             row = rows[i]
             mask = slots[i] if slots.shape[0] else first_slots(records[row].n_replicas)
             while mask:
-                broker = <int32_t> replicas[row, kfast_lowest(mask)]
+                broker = <int32_t> replicas[width * row + kfast_lowest(mask)]
                 mask &= mask - 1
                 if sought[broker]:
                     sought[broker] = 0
@@ -276,11 +282,9 @@ cdef inline Py_ssize_t list_share(
 
 
 def list_concerned(
-    const broker_t[:, ::1] replicas,   # IN   (P, S)  broker rows
-    const uint8_t[::1] chosen,         # IN   (B+1,)  1: a broker to look for; 0 for an empty slot
-    const uint64_t[::1] leader_offline,  # IN  bitmap  partitions with an offline leader
-    const uint64_t[::1] pending,       # IN   bitmap  partitions New or Offline
-    int32_t[::1] rows,                 # OUT  (P,)    rows that track one or wait, ascending
+    columns_t columns,
+    const uint8_t[::1] chosen,  # IN   (B+1,)  1: a broker to look for; 0 for an empty slot
+    int32_t[::1] rows,          # OUT  (P,)    rows that track one or wait, ascending
     int threads,
 ):
     """List the rows that track some brokers, have no live leader or wait for one.
@@ -288,13 +292,16 @@ def list_concerned(
     Reads all rows, in order, which is faster than the hosting index where many are concerned.
     Returns how many there are.
     """
-    cdef Py_ssize_t size = replicas.shape[0]
+    cdef Py_ssize_t width = columns.width
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    replicas = columns.replicas
+    cdef Py_ssize_t size = columns.n_partitions
     cdef Py_ssize_t words = (size + 63) // 64
     cdef Py_ssize_t n_brokers = chosen.shape[0] - 1
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t begin[65]
     cdef Py_ssize_t found[64]
-    cdef int width = <int> replicas.shape[1]
     cdef int t
     if not size:
         return 0
@@ -302,11 +309,11 @@ def list_concerned(
         begin[t] = min(64 * (words * t // threads), size)
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         if width == 3:
-            found[t] = list_share(&replicas[0, 0], 3, &chosen[0], n_brokers, &leader_offline[0],
-                                  &pending[0], begin[t], begin[t + 1], &rows[0] + begin[t])
+            found[t] = list_share(replicas, 3, &chosen[0], n_brokers, leader_offline,
+                                  pending, begin[t], begin[t + 1], &rows[0] + begin[t])
         else:
-            found[t] = list_share(&replicas[0, 0], width, &chosen[0], n_brokers,
-                                  &leader_offline[0], &pending[0], begin[t], begin[t + 1],
+            found[t] = list_share(replicas, width, &chosen[0], n_brokers,
+                                  leader_offline, pending, begin[t], begin[t + 1],
                                   &rows[0] + begin[t])
     for t in range(threads):
         memmove(&rows[0] + n, &rows[0] + begin[t], found[t] * sizeof(int32_t))
@@ -315,73 +322,83 @@ def list_concerned(
 
 
 def refresh_leader_offline(
-    const_record_t[::1] records,         # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,     # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,    # IN      (B,)    registered, shutting down
-    const int32_t[::1] rows,             # IN      (n,)    rows to look at
-    uint64_t[::1] leader_offline,        # IN OUT  bitmap  partitions with an offline leader
+    columns_t columns,
+    const int32_t[::1] rows,  # IN      (n,)    rows to look at
 ):
     """Bring the bitmap of offline leaders up to date after liveness changed."""
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef uint64_t* leader_offline = columns.leader_offline
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
-            refresh_row(&records[row], &replicas[row, 0], &broker_status[0], row,
-                        &leader_offline[0])
+            refresh_row(&records[row], &replicas[width * row], broker_status, row,
+                        leader_offline)
 
 
 def track(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    const int32_t[::1] rows,           # IN      (n,)    partition rows
-    const int32_t[::1] brokers,        # IN      (n,)    broker rows, not negative
-    int32_t[::1] slots,                # OUT     (n,)    slot of each
+    columns_t columns,
+    const int32_t[::1] rows,     # IN      (n,)    partition rows
+    const int32_t[::1] brokers,  # IN      (n,)    broker rows, not negative
+    int32_t[::1] slots,          # OUT     (n,)    slot of each
 ):
     """Give each broker a slot of its row, unless it has one.
 
     Returns how many were served; fewer than n means that the next row has no free slot.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef int slot
     for i in range(rows.shape[0]):
         row = rows[i]
-        slot = slot_of(&replicas[row, 0], records[row].n_slots, brokers[i])
+        slot = slot_of(&replicas[width * row], records[row].n_slots, brokers[i])
         if slot == NO_SLOT:
-            if records[row].n_slots == replicas.shape[1]:
+            if records[row].n_slots == columns.width:
                 return i
             slot = records[row].n_slots
-            replicas[row, slot] = <broker_t> brokers[i]
+            replicas[width * row + slot] = brokers[i]
             records[row].n_slots += 1
         slots[i] = slot
     return rows.shape[0]
 
 
 def find_slots(
-    const_record_t[::1] records,      # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
-    const int32_t[::1] rows,          # IN   (n,)    partition rows
-    const int32_t[::1] brokers,       # IN   (n,)    broker rows
-    int32_t[::1] slots,               # OUT  (n,)    slot of each; -1: not tracked
+    columns_t columns,
+    const int32_t[::1] rows,     # IN   (n,)    partition rows
+    const int32_t[::1] brokers,  # IN   (n,)    broker rows
+    int32_t[::1] slots,          # OUT  (n,)    slot of each; -1: not tracked
 ):
     """Find the slot of one broker per row."""
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i
     for i in range(rows.shape[0]):
-        slots[i] = slot_of(&replicas[rows[i], 0], records[rows[i]].n_slots, brokers[i])
+        slots[i] = slot_of(&replicas[width * rows[i]], records[rows[i]].n_slots, brokers[i])
 
 
 def live_slots(
-    const_record_t[::1] records,        # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
-    const int32_t[::1] rows,            # IN   (n,)    partition rows
-    uint64_t[::1] live,                 # OUT  (n,)    slots that are online
-    uint64_t[::1] up,                   # OUT  (n,)    the same, shutting-down brokers included
+    columns_t columns,
+    const int32_t[::1] rows,  # IN   (n,)    partition rows
+    uint64_t[::1] live,       # OUT  (n,)    slots that are online
+    uint64_t[::1] up,         # OUT  (n,)    the same, shutting-down brokers included
 ):
     """Which slots of some rows are online. Source: section 1.5."""
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i
     cdef Liveness seen
     with nogil:
         for i in range(rows.shape[0]):
-            seen = liveness_of(&records[rows[i]], &replicas[rows[i], 0], &broker_status[0])
+            seen = liveness_of(&records[rows[i]], &replicas[width * rows[i]], broker_status)
             live[i] = seen.live
             up[i] = seen.up

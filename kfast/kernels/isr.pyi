@@ -4,23 +4,19 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from kfast.kernels.columns import Columns
+
 _Array: TypeAlias = npt.NDArray[Any]
 
 def shrink(
-    replicas: _Array, rows: _Array, slots: _Array, may_empty: _Array, stored: _Array,
-    write: _Array,
+    columns: Columns, rows: _Array, slots: _Array, may_empty: _Array, stored: _Array, write: _Array,
 ) -> None: ...
 def check_alterations(
-    records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, sender: _Array,
-    leader_epoch: _Array, version: _Array, isr: _Array, recovery: _Array, n_unknown: _Array,
-    codes: _Array,
+    columns: Columns, rows: _Array, sender: _Array, leader_epoch: _Array, version: _Array,
+    isr: _Array, recovery: _Array, n_unknown: _Array, codes: _Array,
 ) -> None: ...
-def propose_catch_up(
-    records: _Array, replicas: _Array, broker_status: _Array, rows: _Array, slots: _Array,
-    isr: _Array,
-) -> None: ...
+def propose_catch_up(columns: Columns, rows: _Array, slots: _Array, isr: _Array) -> None: ...
 def catch_up_hosted(
-    records: _Array, replicas: _Array, broker_status: _Array, chosen: _Array, candidates: _Array,
-    leader_offline: _Array, controller_epoch: int, asks_controller: bool, sizes: _Array,
-    rows: _Array, codes: _Array, tally: _Array,
+    columns: Columns, chosen: _Array, candidates: _Array, controller_epoch: int,
+    asks_controller: bool, sizes: _Array, rows: _Array, codes: _Array, tally: _Array,
 ) -> int: ...

@@ -6,6 +6,13 @@ Source: docs/controller.md, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachi
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from kfast.kernels.bring_online cimport write_isr
+from kfast.kernels.bring_online cimport write_isr
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.isr cimport Shrunk, shrink_one
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -18,7 +25,6 @@ from kfast.kernels.slots cimport (
     Liveness,
     bit,
     broker_t,
-    const_record_t,
     first_slots,
     is_imbalanced,
     kfast_count,
@@ -27,12 +33,6 @@ from kfast.kernels.slots cimport (
     liveness_of,
     record_t,
     write_bit,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 
 # `schema.AlterCode`.
@@ -48,33 +48,33 @@ cdef enum:
 
 
 def shrink(
-    const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
-    const int32_t[::1] rows,          # IN      (n,)    partition rows
-    const int32_t[::1] slots,         # IN      (n,)    slot that leaves the ISR, per row
-    const uint8_t[::1] may_empty,     # IN      (n,)    1: the last member may leave
-    record_t[::1] stored,             # IN OUT  (n,)    stored records, then proposed ones
-    uint8_t[::1] write,               # OUT     (n,)    1: the record changed and is to be written
+    columns_t columns,
+    const int32_t[::1] rows,       # IN      (n,)    partition rows
+    const int32_t[::1] slots,      # IN      (n,)    slot that leaves the ISR, per row
+    const uint8_t[::1] may_empty,  # IN      (n,)    1: the last member may leave
+    stored_records,                # IN OUT  (n,)    stored records, then proposed ones
+    uint8_t[::1] write,            # OUT     (n,)    1: the record changed and is to be written
 ):
     """Take one broker out of the ISR of records as a store holds them.
 
     Source: section 2.6, step 2.
     """
+    cdef Py_ssize_t width = columns.width
+    replicas = columns.replicas
+    stored = columns.records_in(stored_records, rows.shape[0])
     cdef Py_ssize_t i
     cdef Shrunk shrunk
     for i in range(rows.shape[0]):
         shrunk = shrink_one(
             bit(slots[i]), stored[i].isr,
-            stored[i].leader == <int32_t> replicas[rows[i], slots[i]], may_empty[i],
+            stored[i].leader == <int32_t> replicas[width * rows[i] + slots[i]], may_empty[i],
         )
         write[i] = shrunk.write
         if shrunk.write:
             stored[i].leader_epoch += 1
             if shrunk.leaderless:
                 stored[i].leader = NO_LEADER
-            if record_t is WideRecord:
-                stored[i].isr = shrunk.isr
-            else:
-                stored[i].isr = <uint8_t> shrunk.isr
+            write_isr(&stored[i], shrunk.isr)
 
 
 cdef inline int check_alteration(
@@ -111,39 +111,43 @@ cdef inline int check_alteration(
 
 
 def check_alterations(
-    const_record_t[::1] records,            # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,        # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,       # IN   (B,)    registered, shutting down
-    const int32_t[::1] rows,                # IN   (n,)    partition rows
-    const int32_t[::1] sender,              # IN   (n,)    broker row that asks
-    const int32_t[::1] leader_epoch,        # IN   (n,)
-    const int32_t[::1] version,             # IN   (n,)
-    const uint64_t[::1] isr,                # IN   (n,)    slots proposed
-    const uint8_t[::1] recovery,            # IN   (n,)    1: recovering
-    const uint8_t[::1] n_unknown,           # IN   (n,)    unknown brokers that the ISR names
-    uint8_t[::1] codes,                     # OUT  (n,)    `schema.AlterCode`
+    columns_t columns,
+    const int32_t[::1] rows,          # IN   (n,)    partition rows
+    const int32_t[::1] sender,        # IN   (n,)    broker row that asks
+    const int32_t[::1] leader_epoch,  # IN   (n,)
+    const int32_t[::1] version,       # IN   (n,)
+    const uint64_t[::1] isr,          # IN   (n,)    slots proposed
+    const uint8_t[::1] recovery,      # IN   (n,)    1: recovering
+    const uint8_t[::1] n_unknown,     # IN   (n,)    unknown brokers that the ISR names
+    uint8_t[::1] codes,               # OUT  (n,)    `schema.AlterCode`
 ):
     """Decide on ISR changes that leaders report. Source: section 6.10."""
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i
     for i in range(rows.shape[0]):
         codes[i] = check_alteration(
-            &records[rows[i]], &replicas[rows[i], 0], &broker_status[0], sender[i],
+            &records[rows[i]], &replicas[width * rows[i]], broker_status, sender[i],
             leader_epoch[i], version[i], isr[i], recovery[i], n_unknown[i],
         )
 
 
 def propose_catch_up(
-    const_record_t[::1] records,        # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
-    const int32_t[::1] rows,            # IN   (n,)    partition rows
-    const uint64_t[::1] slots,          # IN   (n,)    slots of the brokers that caught up
-    uint64_t[::1] isr,                  # OUT  (n,)    the ISR with them; 0: nothing to report
+    columns_t columns,
+    const int32_t[::1] rows,    # IN   (n,)    partition rows
+    const uint64_t[::1] slots,  # IN   (n,)    slots of the brokers that caught up
+    uint64_t[::1] isr,          # OUT  (n,)    the ISR with them; 0: nothing to report
 ):
     """The ISR that the live leader of each partition reports once these followers caught up.
 
     Only assigned replicas on live brokers count, and only a live leader reports.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Liveness seen
     cdef uint64_t joined
@@ -152,26 +156,23 @@ def propose_catch_up(
         isr[i] = 0
         if not records[row].flags & FLAG_HAS_LEADERSHIP:
             continue
-        seen = liveness_of(&records[row], &replicas[row, 0], &broker_status[0])
+        seen = liveness_of(&records[row], &replicas[width * row], broker_status)
         joined = slots[i] & seen.live & first_slots(records[row].n_replicas)
         joined &= ~(<uint64_t> records[row].isr)
-        if joined and leader_is_online(&records[row], &replicas[row, 0], seen.live):
+        if joined and leader_is_online(&records[row], &replicas[width * row], seen.live):
             isr[i] = joined | records[row].isr
 
 
 def catch_up_hosted(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const uint8_t[::1] chosen,         # IN      (B,)    1: the broker caught up
-    const int32_t[::1] candidates,     # IN      (n,)    rows that may track one, ascending
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
+    columns_t columns,
+    const uint8_t[::1] chosen,      # IN      (B,)    1: the broker caught up
+    const int32_t[::1] candidates,  # IN      (n,)    rows that may track one, ascending
     int controller_epoch,
-    bint asks_controller,              # the controller decides and writes; otherwise the leader
-    int64_t[::1] sizes,                # IN OUT  (B,)    partitions that each leader reports
-    int32_t[::1] rows,                 # OUT     (n,)    rows that are reported, ascending
-    uint8_t[::1] codes,                # OUT     (n,)    `schema.AlterCode` of each
-    int64_t[::1] tally,                # IN OUT  (width,)
+    bint asks_controller,           # the controller decides and writes; otherwise the leader
+    int64_t[::1] sizes,             # IN OUT  (B,)    partitions that each leader reports
+    int32_t[::1] rows,              # OUT     (n,)    rows that are reported, ascending
+    uint8_t[::1] codes,             # OUT     (n,)    `schema.AlterCode` of each
+    int64_t[::1] tally,             # IN OUT  (width,)
 ):
     """Live leaders report the ISRs with followers that caught up, and they are written.
 
@@ -180,27 +181,32 @@ def catch_up_hosted(
 
     Source: section 6.10.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef uint64_t* leader_offline = columns.leader_offline
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_candidates = candidates.shape[0]
     cdef uint64_t isr
     cdef int code
-    cdef record_t* record
     with nogil:
         for i in range(n_candidates):
             if i + AHEAD < n_candidates:
                 row = candidates[i + AHEAD]
                 kfast_prefetch(&records[row])
-                kfast_prefetch(<const void*> &replicas[row, 0])
+                kfast_prefetch(<const void*> &replicas[width * row])
             row = candidates[i]
             record = &records[row]
-            isr = caught_up(record, &replicas[row, 0], &broker_status[0], &chosen[0])
+            isr = caught_up(record, &replicas[width * row], broker_status, &chosen[0])
             if not isr:
                 continue
             code = WRITTEN
             if asks_controller:
                 code = check_alteration(
-                    record, &replicas[row, 0], &broker_status[0], record.leader,
+                    record, &replicas[width * row], broker_status, record.leader,
                     record.leader_epoch, record.version, isr, False, False,
                 )
             rows[n] = <int32_t> row
@@ -208,9 +214,9 @@ def catch_up_hosted(
             sizes[record.leader] += 1
             n += 1
             if code == WRITTEN:
-                adopt_isr(record, &replicas[row, 0], isr, controller_epoch, asks_controller,
+                adopt_isr(record, &replicas[width * row], isr, controller_epoch, asks_controller,
                           &tally[0])
-                write_bit(&leader_offline[0], row, False)
+                write_bit(leader_offline, row, False)
     return n
 
 
@@ -241,10 +247,7 @@ cdef inline void adopt_isr(
 ) noexcept nogil:
     """Take a written ISR into the cache (section 1.6); only the controller leaves its epoch."""
     cdef bint imbalanced = is_imbalanced(record, brokers)
-    if record_t is WideRecord:
-        record.isr = isr
-    else:
-        record.isr = <uint8_t> isr
+    write_isr(record, isr)
     record.version += 1
     if by_controller:
         record.controller_epoch = controller_epoch

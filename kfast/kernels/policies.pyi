@@ -4,13 +4,14 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from kfast.kernels.columns import Columns
+
 _Array: TypeAlias = npt.NDArray[Any]
 
 def decide(
-    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
-    topic_flags: _Array, lookup_failed: _Array, rows: _Array, address: int, rack: _Array,
-    led: _Array, occasion: int, strategy: int, broker: int, controller_epoch: int,
-    offline_from: int, online_from: int, decided: _Array, failures: _Array,
+    columns: Columns, stored_records: _Array | None, lookup_failed: _Array, rows: _Array,
+    address: int, rack: _Array, led: _Array, occasion: int, strategy: int, broker: int,
+    controller_epoch: int, offline_from: int, online_from: int, decided: _Array, failures: _Array,
 ) -> None: ...
-def count_led(records: _Array, led: _Array) -> None: ...
+def count_led(columns: Columns, led: _Array) -> None: ...
 def raised() -> int: ...

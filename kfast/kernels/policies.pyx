@@ -12,6 +12,11 @@ from cython.parallel cimport prange
 from libc.stdint cimport INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 
 from kfast.kernels.bring_online cimport choose_for, needs_permission
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.election cimport (
     Choice,
     NOT_ASKED_RULE,
@@ -34,14 +39,10 @@ from kfast.kernels.slots cimport (
     Liveness,
     broker_t,
     chunk_start,
-    const_record_t,
     kfast_prefetch,
     liveness_of,
+    record_t,
     slot_of,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
 )
 
 # What is about to happen to the rows; `policy.ElectionCause`.
@@ -75,7 +76,7 @@ cdef struct Question:
 
 
 cdef inline bint is_elected(
-    const_record_t* record, const broker_t* brokers, bint led, const Question* question
+    const record_t* record, const broker_t* brokers, bint led, const Question* question
 ) noexcept nogil:
     """Whether the event runs an election for this row, as the kernels of the event decide it.
 
@@ -104,7 +105,7 @@ cdef inline bint is_elected(
 
 
 cdef inline bint may_be_asked(
-    const_record_t* record, const uint8_t* status, const Question* question
+    const record_t* record, const uint8_t* status, const Question* question
 ) noexcept nogil:
     """False only for rows that `is_elected` rules out: told at a glance and without a branch.
 
@@ -131,7 +132,7 @@ cdef inline bint is_bad(const Choice* choice, int64_t answer) noexcept nogil:
 
 
 cdef inline int64_t call_rule(
-    const_record_t* record, const broker_t* brokers, int leader, const Liveness* seen,
+    const record_t* record, const broker_t* brokers, int leader, const Liveness* seen,
     const Choice* choice, const Question* question
 ) noexcept nogil:
     cdef int32_t rows[64]
@@ -153,7 +154,7 @@ cdef inline int64_t call_rule(
 
 
 cdef inline int ask_row(
-    const_record_t* record, const broker_t* brokers, const uint8_t* status,
+    const record_t* record, const broker_t* brokers, const uint8_t* status,
     const int32_t* topic_row, const uint8_t* topic_flags, const uint8_t* lookup_failed,
     const Question* question, int8_t* decided, int64_t* failure
 ) noexcept nogil:
@@ -183,11 +184,15 @@ cdef inline int ask_row(
 
 
 cdef void decide_chunk(
-    const_record_t[::1] records, const broker_t[:, ::1] replicas, const uint8_t[::1] status,
-    const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    const uint8_t[::1] lookup_failed, const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end,
-    const Question* question, int8_t[::1] decided, int64_t* failure
+    columns_t columns, const record_t* records, const uint8_t[::1] lookup_failed,
+    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, const Question* question,
+    int8_t[::1] decided, int64_t* failure
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    replicas = columns.replicas
     cdef Py_ssize_t i, row, ahead, last
     cdef Py_ssize_t asked[BLOCK]
     cdef bint stored = question.occasion == STORED
@@ -200,16 +205,16 @@ cdef void decide_chunk(
             if i + AHEAD < end:
                 ahead = rows[i + AHEAD]
                 kfast_prefetch(&records[i + AHEAD if stored else ahead])
-                kfast_prefetch(&replicas[ahead, 0])
+                kfast_prefetch(&replicas[width * ahead])
             decided[i] = NOT_ASKED_RULE
             asked[n] = i
-            n += may_be_asked(&records[i if stored else rows[i]], &status[0], question)
+            n += may_be_asked(&records[i if stored else rows[i]], status, question)
         for k in range(n):
             i = asked[k]
             row = rows[i]
             if not ask_row(
-                &records[i if stored else row], &replicas[row, 0], &status[0], &topic_row[row],
-                &topic_flags[0], unreadable, question, &decided[i], failure,
+                &records[i if stored else row], &replicas[width * row], status, &topic_row[row],
+                topic_flags, unreadable, question, &decided[i], failure,
             ):
                 failure[0] = i
                 return
@@ -217,30 +222,30 @@ cdef void decide_chunk(
 
 
 def decide(
-    const_record_t[::1] records,          # IN   (P,)    hot records; of a store: (n,)
-    const broker_t[:, ::1] replicas,      # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,     # IN   (B,)    as the election will see it
-    const int32_t[::1] topic_row,         # IN   (P,)    row of the topic
-    const uint8_t[::1] topic_flags,       # IN   (T,)    unclean, ...
-    const uint8_t[::1] lookup_failed,     # IN   (T,)    configuration is unreadable; or (0,)
-    const int32_t[::1] rows,              # IN   (n,)    partition rows, ascending
-    uintptr_t address,                    # the rule, a `rule_t`
-    const int32_t[::1] rack,              # IN   (B,)    rack of each broker; or (0,)
-    const int64_t[::1] led,               # IN   (B,)    partitions led at the start; or (0,)
-    int occasion,                         # `policy.ElectionCause`
-    int strategy,                         # `Profile.kernel_strategy`
-    int32_t broker,                       # SHUT_DOWN: row of the broker
+    columns_t columns,
+    stored_records,                    # IN   (n,)    records of a store; or None
+    const uint8_t[::1] lookup_failed,  # IN   (T,)    configuration is unreadable; or (0,)
+    const int32_t[::1] rows,           # IN   (n,)    partition rows, ascending
+    uintptr_t address,                 # the rule, a `rule_t`
+    const int32_t[::1] rack,           # IN   (B,)    rack of each broker; or (0,)
+    const int64_t[::1] led,            # IN   (B,)    partitions led at the start; or (0,)
+    int occasion,                      # `policy.ElectionCause`
+    int strategy,                      # `Profile.kernel_strategy`
+    int32_t broker,                    # SHUT_DOWN: row of the broker
     int controller_epoch,
-    uint32_t offline_from,                # bit f set: a partition in state f may become Offline
-    uint32_t online_from,                 # bit f set: a partition in state f may become Online
-    int8_t[::1] decided,                  # OUT  (n,)    slot, -1 for nobody, -2: was not asked
-    int64_t[:, ::1] failures,             # OUT  (threads, 3)  item, answer, candidates; item -1
+    uint32_t offline_from,             # bit f set: a partition in state f may become Offline
+    uint32_t online_from,              # bit f set: a partition in state f may become Online
+    int8_t[::1] decided,               # OUT  (n,)    slot, -1 for nobody, -2: was not asked
+    int64_t[:, ::1] failures,          # OUT  (threads, 3)  item, answer, candidates; item -1
 ):
     """Ask the rule for every row that an election is about to run for.
 
     A thread stops at the first answer that is no candidate and not -1 and reports it; INT64_MIN
     means that the rule raised. Elections of the preferred replica leave nothing to decide.
     """
+    records = columns.records
+    if stored_records is not None:
+        records = columns.records_in(stored_records, rows.shape[0])
     cdef int threads = <int> failures.shape[0]
     cdef Question question
     cdef int t
@@ -259,19 +264,19 @@ def decide(
         return
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         decide_chunk(
-            records, replicas, broker_status, topic_row, topic_flags, lookup_failed, rows,
-            chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads), &question, decided,
-            &failures[t, 0],
+            columns, records, lookup_failed, rows, chunk_start(rows, t, threads),
+            chunk_start(rows, t + 1, threads), &question, decided, &failures[t, 0],
         )
 
 
 def count_led(
-    const_record_t[::1] records,      # IN      (P,)    hot records
-    int64_t[:, ::1] led,              # IN OUT  (threads, B)  partitions that each broker leads
+    columns_t columns,
+    int64_t[:, ::1] led,  # IN OUT  (threads, B)  partitions that each broker leads
 ):
     """Count the partitions that each broker leads, one share of the rows per thread."""
+    records = columns.records
     cdef int threads = <int> led.shape[0]
-    cdef Py_ssize_t n = records.shape[0]
+    cdef Py_ssize_t n = columns.n_partitions
     cdef Py_ssize_t row
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):

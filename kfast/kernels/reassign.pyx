@@ -9,6 +9,11 @@ Source: docs/controller.md, sections 1.3, 6.6 and 6.7; Kafka 3.9, `ReplicaAssign
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.effects cimport begin_effect, carry_record, count_requests
 from kfast.kernels.permute cimport permute_slots, set_masks
 from kfast.kernels.slots cimport (
@@ -31,7 +36,6 @@ from kfast.kernels.slots cimport (
     Effect,
     bit,
     broker_t,
-    const_record_t,
     first_slots,
     is_imbalanced,
     kfast_prefetch,
@@ -39,27 +43,23 @@ from kfast.kernels.slots cimport (
     record_t,
     slot_of,
 )
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
-)
 
 
 def check_added(
-    const_record_t[::1] records,       # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN   (B,)    registered, shutting down
-    const int32_t[::1] rows,           # IN   (n,)    partition rows; -1: no such partition
-    const int32_t[::1] offsets,        # IN   (n+1,)  where each row's list begins
-    const int32_t[::1] targets,        # IN   (m,)    broker rows; -1: no such broker
-    uint8_t[::1] alive,                # OUT  (n,)    1: every replica that is added is live
+    columns_t columns,
+    const int32_t[::1] rows,     # IN   (n,)    partition rows; -1: no such partition
+    const int32_t[::1] offsets,  # IN   (n+1,)  where each row's list begins
+    const int32_t[::1] targets,  # IN   (m,)    broker rows; -1: no such broker
+    uint8_t[::1] alive,          # OUT  (n,)    1: every replica that is added is live
 ):
     """Whether the brokers that a reassignment would add are live.
 
     Source: section 6.7, the second check.
     """
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef int at, slot
     cdef uint64_t origin
@@ -74,7 +74,7 @@ def check_added(
                 alive[i] = 0
                 continue
             if row >= 0:
-                slot = slot_of(&replicas[row, 0], records[row].n_slots, targets[at])
+                slot = slot_of(&replicas[width * row], records[row].n_slots, targets[at])
                 if slot != NO_SLOT and (origin >> slot) & 1:
                     continue
             if broker_status[targets[at]] & (
@@ -101,17 +101,18 @@ def check_lists(
 
 
 def check_safe(
-    const_record_t[::1] records,     # IN   (P,)  hot records
-    const int32_t[::1] topic_row,    # IN   (P,)  row of the topic
-    const uint8_t[::1] topic_flags,  # IN   (T,)  queued, started, ...
-    const int32_t[::1] rows,         # IN   (n,)  partition rows
+    columns_t columns,
+    const int32_t[::1] rows,  # IN   (n,)  partition rows
     int controller_epoch,
-    uint8_t[::1] safe,               # OUT  (n,)  1: no step of a reassignment can fail
+    uint8_t[::1] safe,        # OUT  (n,)  1: no step of a reassignment can fail
 ):
     """Which reassignments cannot fail half way, where the cache is the store.
 
     Those have a record, not of a newer controller, and a topic that is not queued for deletion.
     """
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    records = columns.records
     cdef Py_ssize_t i, row
     with nogil:
         for i in range(rows.shape[0]):
@@ -124,13 +125,14 @@ def check_safe(
 
 
 def check_complete(
-    const_record_t[::1] records,     # IN   (P,)  hot records
+    columns_t columns,
     const int32_t[::1] rows,         # IN   (n,)  partition rows
     const uint8_t[::1] is_stored,    # IN   (n,)  1: there is a record; or (0,): see the cached ones
     const uint64_t[::1] stored_isr,  # IN   (n,)  its ISR; or (0,)
     uint8_t[::1] complete,           # OUT  (n,)  1: nothing to move, or all targets are in sync
 ):
     """Which reassignments are complete. Source: section 6.7, step 3."""
+    records = columns.records
     cdef Py_ssize_t i, row
     cdef uint64_t target, isr
     cdef bint known
@@ -195,16 +197,12 @@ cdef inline int plan_order(
 
 
 def start_reassignments(
-    record_t[::1] records,            # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,        # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,    # IN OUT  (P, S)  `schema.ReplicaState`
-    const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
-    const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
-    const int32_t[::1] offsets,       # IN      (n+1,)  where each row's target list begins
-    const int32_t[::1] targets,       # IN      (m,)    broker rows; each has a slot of its row
-    uint64_t[::1] dropped,            # OUT     (n,)    slots that are not assigned any more
-    int64_t[:, ::1] tally,            # IN OUT  (1, width)
+    columns_t columns,
+    const int32_t[::1] rows,     # IN      (n,)    partition rows, each once
+    const int32_t[::1] offsets,  # IN      (n+1,)  where each row's target list begins
+    const int32_t[::1] targets,  # IN      (m,)    broker rows; each has a slot of its row
+    uint64_t[::1] dropped,       # OUT     (n,)    slots that are not assigned any more
+    int64_t[:, ::1] tally,       # IN OUT  (1, width)
 ):
     """Set the assignments with which reassignments to some targets begin.
 
@@ -212,64 +210,74 @@ def start_reassignments(
 
     Source: sections 1.3 (`reassign_to`) and 6.7, phase U.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef uint8_t order[64]
     cdef int full
     cdef uint64_t adding, removing, assigned
     cdef bint imbalanced
-    cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             if i + AHEAD < rows.shape[0]:
                 kfast_prefetch(&records[rows[i + AHEAD]])
-                kfast_prefetch(&replicas[rows[i + AHEAD], 0])
-                kfast_prefetch(&replica_state[rows[i + AHEAD], 0])
+                kfast_prefetch(&replicas[width * (rows[i + AHEAD])])
+                kfast_prefetch(&replica_state[width * (rows[i + AHEAD])])
             row = rows[i]
             record = &records[row]
             dropped[i] = 0
             full = plan_order(
-                record, &replicas[row, 0], targets, offsets[i], offsets[i + 1], order, &adding,
+                record, &replicas[width * row], targets, offsets[i], offsets[i + 1], order, &adding,
                 &removing,
             )
             if is_in_place(record, order, full, adding, removing):
                 continue
-            imbalanced = is_imbalanced(record, &replicas[row, 0])
+            imbalanced = is_imbalanced(record, &replicas[width * row])
             assigned = first_slots(record.n_replicas)
             set_masks(record, record.isr, adding, removing, record.offline_dir)
             dropped[i] = permute_slots(
-                record, &replicas[row, 0], &replica_state[row, 0], order, assigned
+                record, &replicas[width * row], &replica_state[width * row], order, assigned
             ) & ~first_slots(full)
             record.n_replicas = <uint8_t> full
             record.flags |= FLAG_ASSIGNED
             if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
-                tally[0, TALLY_IMBALANCE] += is_imbalanced(record, &replicas[row, 0]) - imbalanced
+                tally[0, TALLY_IMBALANCE] += (
+                    is_imbalanced(record, &replicas[width * row]) - imbalanced
+                )
 
 
 def assign_targets(
-    record_t[::1] records,            # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,        # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,    # IN OUT  (P, S)  `schema.ReplicaState`
-    const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
-    const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
-    uint64_t[::1] removed,            # OUT     (n,)    slots that the reassignment removes
-    int64_t[:, ::1] tally,            # IN OUT  (1, width)
+    columns_t columns,
+    const int32_t[::1] rows,  # IN      (n,)    partition rows, each once
+    uint64_t[::1] removed,    # OUT     (n,)    slots that the reassignment removes
+    int64_t[:, ::1] tally,    # IN OUT  (1, width)
 ):
     """Make the targets the whole assignment; who is removed keeps a slot behind it.
 
     Source: section 6.7, step B2.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* replica_state = columns.replica_state
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef uint8_t order[64]
     cdef int full, n
     cdef uint64_t gone, assigned
     cdef bint imbalanced
-    cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
             record = &records[row]
-            imbalanced = is_imbalanced(record, &replicas[row, 0])
+            imbalanced = is_imbalanced(record, &replicas[width * row])
             assigned = first_slots(record.n_replicas)
             gone = assigned & record.removing
             full = append_slots(assigned & ~gone, order, 0)
@@ -277,11 +285,13 @@ def assign_targets(
             append_slots(first_slots(record.n_slots) & ~assigned, order, n)
             set_masks(record, record.isr, 0, 0, record.offline_dir)
             removed[i] = permute_slots(
-                record, &replicas[row, 0], &replica_state[row, 0], order, gone
+                record, &replicas[width * row], &replica_state[width * row], order, gone
             )
             record.n_replicas = <uint8_t> full
             if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
-                tally[0, TALLY_IMBALANCE] += is_imbalanced(record, &replicas[row, 0]) - imbalanced
+                tally[0, TALLY_IMBALANCE] += (
+                    is_imbalanced(record, &replicas[width * row]) - imbalanced
+                )
 
 
 cdef inline uint8_t raise_epoch(record_t* record, int controller_epoch) noexcept nogil:
@@ -297,17 +307,14 @@ cdef inline uint8_t raise_epoch(record_t* record, int controller_epoch) noexcept
 
 
 def touch(
-    record_t[::1] records,            # IN OUT  (P,)    hot records
-    const broker_t[:, ::1] replicas,  # IN      (P, S)  broker rows
-    const int32_t[::1] topic_row,     # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,   # IN      (T,)    queued, started, ...
-    const int32_t[::1] rows,          # IN      (n,)    partition rows, each once
-    const uint64_t[::1] others,       # IN      (n,)    slots to tell besides; or (0,)
+    columns_t columns,
+    const int32_t[::1] rows,     # IN      (n,)    partition rows, each once
+    const uint64_t[::1] others,  # IN      (n,)    slots to tell besides; or (0,)
     int controller_epoch,
-    bint separate_added,              # tell those that are added that they are new
-    uint8_t[::1] codes,               # OUT     (n,)    MOVED, NO_RECORD or NEWER_CONTROLLER
-    Effect[::1] effects,              # OUT     (2n,)   one or two for each that moved; or (0,)
-    int64_t[:, ::1] tally,            # IN OUT  (1, width)
+    bint separate_added,         # tell those that are added that they are new
+    uint8_t[::1] codes,          # OUT     (n,)    MOVED, NO_RECORD or NEWER_CONTROLLER
+    Effect[::1] effects,         # OUT     (2n,)   one or two for each that moved; or (0,)
+    int64_t[:, ::1] tally,       # IN OUT  (1, width)
 ):
     """Raise the leader epoch of some partitions and tell all their replicas.
 
@@ -316,10 +323,15 @@ def touch(
 
     Source: section 6.6.
     """
+    columns.check_writable()
+    cdef Py_ssize_t width = columns.width
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n_kept = 0
     cdef uint64_t told
-    cdef record_t* record
     with nogil:
         for i in range(rows.shape[0]):
             row = rows[i]
@@ -331,7 +343,7 @@ def touch(
             if others.shape[0]:
                 told |= others[i]
             tally[0, TALLY_METADATA] += 1
-            count_requests(&tally[0, TALLY_BROKERS], &replicas[row, 0], told)
+            count_requests(&tally[0, TALLY_BROKERS], &replicas[width * row], told)
             if effects.shape[0]:
                 n_kept += announce(
                     record, row, topic_flags[topic_row[row]], told,

@@ -4,21 +4,21 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from kfast.kernels.columns import Columns
+
 _Array: TypeAlias = npt.NDArray[Any]
 
 def count_targets(slots: _Array) -> int: ...
 def change_replicas(
-    records: _Array, replicas: _Array, replica_state: _Array, topic_row: _Array,
-    topic_flags: _Array, leader_offline: _Array, rows: _Array, slots: _Array,
-    group_rank: _Array, each: bool, target: int, valid_previous: int, controller_epoch: int,
-    defer_shrink: bool, without_leadership: int, empties_unclean: bool, any_queued: bool,
-    counting: bool, codes: _Array, effects: _Array, tally: _Array,
+    columns: Columns, rows: _Array, slots: _Array, group_rank: _Array, each: bool, target: int,
+    valid_previous: int, controller_epoch: int, defer_shrink: bool, without_leadership: int,
+    empties_unclean: bool, any_queued: bool, counting: bool, codes: _Array, effects: _Array,
+    tally: _Array,
 ) -> None: ...
 def start_replicas(
-    records: _Array, replicas: _Array, replica_state: _Array, broker_status: _Array,
-    topic_row: _Array, topic_flags: _Array, leader_offline: _Array, online_rank: _Array,
-    offline_rank: _Array, valid_online: int, valid_offline: int, controller_epoch: int,
-    reset: bool, take_offline: bool, any_queued: bool, counting: bool, went_online: _Array,
-    went_offline: _Array, online_tally: _Array, offline_tally: _Array,
+    columns: Columns, online_rank: _Array, offline_rank: _Array, valid_online: int,
+    valid_offline: int, controller_epoch: int, reset: bool, take_offline: bool, any_queued: bool,
+    counting: bool, went_online: _Array, went_offline: _Array, online_tally: _Array,
+    offline_tally: _Array,
 ) -> None: ...
-def count_started(records: _Array, replicas: _Array, broker_status: _Array) -> tuple[int, int]: ...
+def count_started(columns: Columns) -> tuple[int, int]: ...

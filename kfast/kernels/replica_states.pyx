@@ -10,6 +10,11 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.broker_groups cimport order_by_hash, order_by_rank
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     AHEAD,
@@ -20,35 +25,31 @@ from kfast.kernels.slots cimport (
     R_ONLINE,
     TALLY_BROKERS,
     Effect,
-    broker_t,
     chunk_start,
-    const_record_t,
     first_slots,
     kfast_count,
     kfast_prefetch,
     leader_is_online,
     liveness_of,
-    record_t,
     write_bit,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 from kfast.kernels.starting cimport announce_row, forget_row
 
 
 cdef void change_chunk(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const int32_t[::1] topic_row, const uint8_t[::1] topic_flags, uint64_t[::1] leader_offline,
-    const int32_t[::1] rows, const uint64_t[::1] slots, const int32_t[::1] group_rank,
-    bint each, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t first_target, int target,
-    uint32_t valid_previous, int controller_epoch, bint defer, int without_leadership,
-    bint empties_unclean, bint any_queued, bint counting, uint8_t[::1] codes,
-    Effect[::1] effects, int64_t* tally, Py_ssize_t n_brokers
+    columns_t columns, const int32_t[::1] rows, const uint64_t[::1] slots,
+    const int32_t[::1] group_rank, bint each, Py_ssize_t begin, Py_ssize_t end,
+    Py_ssize_t first_target, int target, uint32_t valid_previous, int controller_epoch, bint defer,
+    int without_leadership, bint empties_unclean, bint any_queued, bint counting,
+    uint8_t[::1] codes, Effect[::1] effects, int64_t* tally, Py_ssize_t n_brokers
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* states = columns.replica_state
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t at = first_target
     cdef uint8_t order[64]
@@ -59,19 +60,19 @@ cdef void change_chunk(
         if i + AHEAD < end:
             row = rows[i + AHEAD]
             kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[row, 0])
-            kfast_prefetch(&states[row, 0])
+            kfast_prefetch(&replicas[width * row])
+            kfast_prefetch(&states[width * row])
         row = rows[i]
         if ask_topic:
             flags = topic_flags[topic_row[row]]
         if each:
-            n = order_by_hash(&replicas[row, 0], slots[i], <uint32_t*> &group_rank[0], order)
+            n = order_by_hash(&replicas[width * row], slots[i], <uint32_t*> &group_rank[0], order)
         else:
-            n = order_by_rank(&replicas[row, 0], slots[i], &group_rank[0], order)
+            n = order_by_rank(&replicas[width * row], slots[i], &group_rank[0], order)
         at += change_row(
-            &records[row], &replicas[row, 0], &states[row, 0], row, order, n, flags, target,
-            valid_previous, controller_epoch, defer, without_leadership,
-            empties_unclean, counting, &leader_offline[0], &codes[at],
+            &records[row], &replicas[width * row], &states[width * row], row, order, n, flags,
+            target, valid_previous, controller_epoch, defer, without_leadership,
+            empties_unclean, counting, leader_offline, &codes[at],
             &effects[at] if effects.shape[0] else NULL, tally, n_brokers,
         )
 
@@ -86,27 +87,22 @@ def count_targets(const uint64_t[::1] slots):
 
 
 def change_replicas(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    const int32_t[::1] rows,           # IN      (n,)    partition rows, ascending, each once
-    const uint64_t[::1] slots,         # IN      (n,)    slots to move, per row
-    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, or their hashes
-    bint each,                         # each partition is a call of its own: they are hashes
-    int target,                        # `schema.ReplicaState`
-    uint32_t valid_previous,           # bit f set: the transition from state f is legal
+    columns_t columns,
+    const int32_t[::1] rows,        # IN      (n,)    partition rows, ascending, each once
+    const uint64_t[::1] slots,      # IN      (n,)    slots to move, per row
+    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, or their hashes
+    bint each,                      # each partition is a call of its own: they are hashes
+    int target,                     # `schema.ReplicaState`
+    uint32_t valid_previous,        # bit f set: the transition from state f is legal
     int controller_epoch,
-    bint defer_shrink,                 # a store decides what becomes of the ISR
-    int without_leadership,            # `profiles.WithoutLeadership`, of replicas going Offline
-    bint empties_unclean,              # an ISR may become empty where unclean election is allowed
-    bint any_queued,                   # some topic is queued: look at topic_flags
-    bint counting,                     # fill all of the tally, not only the counters
-    uint8_t[::1] codes,                # OUT     (m,)    `schema.Code` per replica
-    Effect[::1] effects,               # OUT     (m,)    what became of each; or (0,)
-    int64_t[:, ::1] tally,             # IN OUT  (threads, width)
+    bint defer_shrink,              # a store decides what becomes of the ISR
+    int without_leadership,         # `profiles.WithoutLeadership`, of replicas going Offline
+    bint empties_unclean,           # an ISR may become empty where unclean election is allowed
+    bint any_queued,                # some topic is queued: look at topic_flags
+    bint counting,                  # fill all of the tally, not only the counters
+    uint8_t[::1] codes,             # OUT     (m,)    `schema.Code` per replica
+    Effect[::1] effects,            # OUT     (m,)    what became of each; or (0,)
+    int64_t[:, ::1] tally,          # IN OUT  (threads, width)
 ):
     """Move replicas to a target state; m is the number of bits in `slots`.
 
@@ -115,6 +111,7 @@ def change_replicas(
 
     Source: section 2.4; Kafka 3.9, `ZkReplicaStateMachine.doHandleStateChanges`.
     """
+    columns.check_writable()
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t n_brokers = (tally.shape[1] - TALLY_BROKERS) // 2
     cdef Py_ssize_t begin[65]
@@ -131,34 +128,27 @@ def change_replicas(
                 first[t] += kfast_count(slots[i])
         for t in prange(threads, schedule="static", num_threads=threads):
             change_chunk(
-                records, replicas, replica_state, topic_row, topic_flags, leader_offline, rows,
-                slots, group_rank, each, begin[t], begin[t + 1], first[t], target, valid_previous,
-                controller_epoch, defer_shrink, without_leadership, empties_unclean, any_queued,
-                counting, codes, effects, &tally[t, 0], n_brokers,
+                columns, rows, slots, group_rank, each, begin[t], begin[t + 1], first[t], target,
+                valid_previous, controller_epoch, defer_shrink, without_leadership, empties_unclean,
+                any_queued, counting, codes, effects, &tally[t, 0], n_brokers,
             )
 
 
 def start_replicas(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN      (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # OUT     (P, S)  `schema.ReplicaState`
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    const int32_t[::1] online_rank,    # IN      (B,)    order of the brokers, `group_ranks`
-    const int32_t[::1] offline_rank,   # IN      (B,)    the same for the offline replicas
-    uint32_t valid_online,             # bit f set: Online may be entered from state f
-    uint32_t valid_offline,            # bit f set: Offline may be entered from state f
+    columns_t columns,
+    const int32_t[::1] online_rank,   # IN      (B,)    order of the brokers, `group_ranks`
+    const int32_t[::1] offline_rank,  # IN      (B,)    the same for the offline replicas
+    uint32_t valid_online,            # bit f set: Online may be entered from state f
+    uint32_t valid_offline,           # bit f set: Offline may be entered from state f
     int controller_epoch,
-    bint reset,                        # a new controller forgets what the last one knew
-    bint take_offline,                 # move the offline ones; otherwise a store is asked later
-    bint any_queued,                   # some topic is queued: look at topic_flags
-    bint counting,                     # fill all of the tallies, not only the counters
-    Effect[::1] went_online,           # OUT     (m,)    what became of each; or (0,)
-    Effect[::1] went_offline,          # OUT     (m,)    what became of each; or (0,)
-    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)
-    int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)
+    bint reset,                       # a new controller forgets what the last one knew
+    bint take_offline,                # move the offline ones; otherwise a store is asked later
+    bint any_queued,                  # some topic is queued: look at topic_flags
+    bint counting,                    # fill all of the tallies, not only the counters
+    Effect[::1] went_online,          # OUT     (m,)    what became of each; or (0,)
+    Effect[::1] went_offline,         # OUT     (m,)    what became of each; or (0,)
+    int64_t[:, ::1] online_tally,     # IN OUT  (threads, width)
+    int64_t[:, ::1] offline_tally,    # IN OUT  (threads, width)
 ):
     """Start the replica machine: give every assigned replica a state, then Online or Offline.
 
@@ -167,32 +157,36 @@ def start_replicas(
 
     Source: section 2.2; Kafka 3.9, `ReplicaStateMachine.startup`.
     """
+    columns.check_writable()
     cdef int threads = <int> online_tally.shape[0]
     cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
-    cdef Py_ssize_t words = leader_offline.shape[0]
+    cdef Py_ssize_t words = columns.n_words
     cdef Py_ssize_t last
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        last = min(64 * (words * (t + 1) // threads), records.shape[0])
+        last = min(64 * (words * (t + 1) // threads), columns.n_partitions)
         start_chunk(
-            records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, online_rank, offline_rank, 64 * (words * t // threads), last,
-            valid_online, valid_offline, controller_epoch, reset, take_offline, any_queued,
-            counting, went_online, went_offline, &online_tally[t, 0], &offline_tally[t, 0],
-            n_brokers,
+            columns, online_rank, offline_rank, 64 * (words * t // threads), last, valid_online,
+            valid_offline, controller_epoch, reset, take_offline, any_queued, counting, went_online,
+            went_offline, &online_tally[t, 0], &offline_tally[t, 0], n_brokers,
         )
 
 
 cdef void start_chunk(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, const int32_t[::1] online_rank,
-    const int32_t[::1] offline_rank, Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online,
-    uint32_t valid_offline, int controller_epoch, bint reset, bint take_offline, bint any_queued,
-    bint counting,
+    columns_t columns, const int32_t[::1] online_rank, const int32_t[::1] offline_rank,
+    Py_ssize_t begin, Py_ssize_t end, uint32_t valid_online, uint32_t valid_offline,
+    int controller_epoch, bint reset, bint take_offline, bint any_queued, bint counting,
     Effect[::1] went_online, Effect[::1] went_offline, int64_t* online_tally,
     int64_t* offline_tally, Py_ssize_t n_brokers
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* states = columns.replica_state
+    cdef const uint8_t* status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef Py_ssize_t n_online = 0
     cdef Py_ssize_t n_offline = 0
@@ -204,54 +198,55 @@ cdef void start_chunk(
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
     cdef int s, n
-    cdef record_t* record
     for row in range(begin, end):
         record = &records[row]
         if reset:
-            forget_row(record, &states[row, 0], online_tally)
-        live = liveness_of(record, &replicas[row, 0], &status[0]).live
+            forget_row(record, &states[width * row], online_tally)
+        live = liveness_of(record, &replicas[width * row], status).live
         if reset:
-            write_bit(&leader_offline[0], row, record.flags & FLAG_HAS_LEADERSHIP
-                      and not leader_is_online(record, &replicas[row, 0], live))
+            write_bit(leader_offline, row, record.flags & FLAG_HAS_LEADERSHIP
+                      and not leader_is_online(record, &replicas[width * row], live))
         for s in range(record.n_replicas):
-            states[row, s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
+            states[width * row + s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
         online = live & first_slots(record.n_replicas)
         offline = first_slots(record.n_replicas) & ~live
         flags = topic_flags[topic_row[row]] if any_queued else 0
         if keeping:
-            n = order_by_rank(&replicas[row, 0], online, first_online, order)
+            n = order_by_rank(&replicas[width * row], online, first_online, order)
             n_online += change_row(
-                record, &replicas[row, 0], &states[row, 0], row, order, n,
+                record, &replicas[width * row], &states[width * row], row, order, n,
                 flags, R_ONLINE, valid_online, controller_epoch, False,
-                LEADERLESS_MOVED, False, counting, &leader_offline[0], codes,
+                LEADERLESS_MOVED, False, counting, leader_offline, codes,
                 &went_online[n_online] if online else NULL, online_tally, n_brokers,
             )
         elif counting:
-            announce_row(record, &replicas[row, 0], online, online_tally)
+            announce_row(record, &replicas[width * row], online, online_tally)
         if offline and take_offline:
-            n = order_by_rank(&replicas[row, 0], offline, first_offline, order)
+            n = order_by_rank(&replicas[width * row], offline, first_offline, order)
             n_offline += change_row(
-                record, &replicas[row, 0], &states[row, 0], row, order, n,
+                record, &replicas[width * row], &states[width * row], row, order, n,
                 flags, R_OFFLINE, valid_offline, controller_epoch, False,
-                LEADERLESS_MOVED, False, counting, &leader_offline[0], codes,
+                LEADERLESS_MOVED, False, counting, leader_offline, codes,
                 &went_offline[n_offline] if keeping else NULL,
                 offline_tally, n_brokers,
             )
 
 
 def count_started(
-    const_record_t[::1] records,       # IN  (P,)    hot records
-    const broker_t[:, ::1] replicas,   # IN  (P, S)  broker rows
-    const uint8_t[::1] broker_status,  # IN  (B,)    registered, shutting down
+    columns_t columns,
 ):
     """How many assigned replicas are online, and how many are not."""
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef Py_ssize_t online = 0
     cdef Py_ssize_t assigned = 0
     cdef uint64_t live
     with nogil:
-        for row in range(records.shape[0]):
-            live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+        for row in range(columns.n_partitions):
+            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
             online += kfast_count(live & first_slots(records[row].n_replicas))
             assigned += records[row].n_replicas
     return online, assigned - online

@@ -4,14 +4,16 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from kfast.kernels.columns import Columns
+
 _Array: TypeAlias = npt.NDArray[Any]
 
 def measure_isrs(
-    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array, min_isr: _Array,
-    live_isr: _Array, live_replicas: _Array, in_sync: _Array, needed: _Array,
+    columns: Columns, min_isr: _Array, live_isr: _Array, live_replicas: _Array, in_sync: _Array,
+    needed: _Array,
 ) -> None: ...
 def group_sets(
-    replicas: _Array, masks: _Array, tags: _Array, table: _Array, set_of: _Array, begin: _Array,
+    columns: Columns, masks: _Array, tags: _Array, table: _Array, set_of: _Array, begin: _Array,
     members: _Array, tag_of: _Array,
 ) -> int: ...
 def list_sets_of_brokers(

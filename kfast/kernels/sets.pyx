@@ -8,45 +8,47 @@ Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.slots cimport (
     FLAG_ASSIGNED,
     broker_t,
-    const_record_t,
     first_slots,
     kfast_count,
     kfast_lowest,
     liveness_of,
 )
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-)
 
 
 def measure_isrs(
-    const_record_t[::1] records,        # IN   (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN   (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN   (B,)    registered, shutting down
-    const int32_t[::1] topic_row,       # IN   (P,)    row of the topic
-    const int32_t[::1] min_isr,         # IN   (T,)    min.insync.replicas in force
-    uint64_t[::1] live_isr,             # OUT  (P,)    slots of live ISR members
-    uint64_t[::1] live_replicas,        # OUT  (P,)    slots of live assigned replicas
-    uint8_t[::1] in_sync,               # OUT  (P,)    how many ISR members are live
-    uint8_t[::1] needed,                # OUT  (P,)    min ISR, at most the assigned replicas
+    columns_t columns,
+    const int32_t[::1] min_isr,   # IN   (T,)    min.insync.replicas in force
+    uint64_t[::1] live_isr,       # OUT  (P,)    slots of live ISR members
+    uint64_t[::1] live_replicas,  # OUT  (P,)    slots of live assigned replicas
+    uint8_t[::1] in_sync,         # OUT  (P,)    how many ISR members are live
+    uint8_t[::1] needed,          # OUT  (P,)    min ISR, at most the assigned replicas
 ):
     """What keeps each partition alive; all is 0 for a partition without an assignment."""
+    cdef Py_ssize_t width = columns.width
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef uint64_t live
     cdef int32_t least
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             live_isr[row] = 0
             live_replicas[row] = 0
             in_sync[row] = 0
             needed[row] = 0
             if not records[row].flags & FLAG_ASSIGNED:
                 continue
-            live = liveness_of(&records[row], &replicas[row, 0], &broker_status[0]).live
+            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
             live_isr[row] = records[row].isr & live
             live_replicas[row] = live & first_slots(records[row].n_replicas)
             in_sync[row] = <uint8_t> kfast_count(live_isr[row])
@@ -93,16 +95,18 @@ cdef inline bint is_same(
 
 
 def group_sets(
-    const broker_t[:, ::1] replicas,  # IN   (P, S)  broker rows
-    const uint64_t[::1] masks,        # IN   (P,)    slots whose brokers are the row's set
-    const uint8_t[::1] tags,          # IN   (P,)    sets with different tags are different
-    uint64_t[::1] table,              # zeros; a power of two, at least 2 P
-    int32_t[::1] set_of,              # OUT  (P,)    number of each row's set; -1: it is empty
-    int64_t[::1] begin,               # OUT  (P+1,)  where the members of each set begin
-    int32_t[::1] members,             # OUT  (m,)    broker rows of every set, ascending in each
-    uint8_t[::1] tag_of,              # OUT  (P,)    tag of each set
+    columns_t columns,
+    const uint64_t[::1] masks,  # IN   (P,)    slots whose brokers are the row's set
+    const uint8_t[::1] tags,    # IN   (P,)    sets with different tags are different
+    uint64_t[::1] table,        # zeros; a power of two, at least 2 P
+    int32_t[::1] set_of,        # OUT  (P,)    number of each row's set; -1: it is empty
+    int64_t[::1] begin,         # OUT  (P+1,)  where the members of each set begin
+    int32_t[::1] members,       # OUT  (m,)    broker rows of every set, ascending in each
+    uint8_t[::1] tag_of,        # OUT  (P,)    tag of each set
 ):
     """Number the distinct sets in order of appearance; returns how many there are."""
+    cdef Py_ssize_t width = columns.width
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef uint64_t last = <uint64_t> table.shape[0] - 1
     cdef uint64_t key, entry, place
@@ -117,7 +121,7 @@ def group_sets(
             if not masks[row]:
                 set_of[row] = -1
                 continue
-            n = list_members(&replicas[row, 0], masks[row], listed)
+            n = list_members(&replicas[width * row], masks[row], listed)
             key = tags[row]
             for i in range(n):
                 key = mix(key * <uint64_t> 0x9E3779B97F4A7C15ULL + <uint64_t> listed[i] + 1)

@@ -13,6 +13,11 @@ from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.broker_groups cimport order_by_rank
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.slots cimport (
     BROKER_REGISTERED,
@@ -31,19 +36,12 @@ from kfast.kernels.slots cimport (
     TALLY_CODES,
     TALLY_METADATA,
     broker_t,
-    const_record_t,
     first_slots,
     kfast_prefetch,
     leader_is_online,
     liveness_of,
     record_t,
     write_bit,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    ConstNarrowRecord,  # no-cython-lint
-    ConstWideRecord,  # no-cython-lint
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 from kfast.kernels.starting cimport announce_row, forget_row, initialize_partition
 
@@ -127,33 +125,39 @@ cdef void start_row(
 
 
 cdef void start_share(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, uint64_t[::1] pending, Py_ssize_t begin, Py_ssize_t end,
-    StartRules rules, int64_t* online, int64_t* offline, int64_t* partition, int64_t* healthy,
-    int64_t* hosted, Py_ssize_t n_brokers
+    columns_t columns, Py_ssize_t begin, Py_ssize_t end, StartRules rules, int64_t* online,
+    int64_t* offline, int64_t* partition, int64_t* healthy, int64_t* hosted, Py_ssize_t n_brokers
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* states = columns.replica_state
+    cdef const uint8_t* status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef int64_t n_rows = 0
     cdef int64_t n_replicas = 0
     cdef int s, n
     cdef bint started
-    cdef record_t* record
-    cdef broker_t* brokers
     cdef uint8_t* own
     for row in range(begin, end):
         if row & 63 == 0:
             leader_offline[row >> 6] = 0
             pending[row >> 6] = 0
-        record, brokers, own = &records[row], &replicas[row, 0], &states[row, 0]
+        record = &records[row]
+        brokers = &replicas[width * row]
+        own = &states[width * row]
         n = record.n_slots
         # Numbers that the compiler knows: the loops over slots become straight code.
         if n == 3:
-            started = start_healthy(record, brokers, own, &status[0], healthy, 3)
+            started = start_healthy(record, brokers, own, status, healthy, 3)
         elif n == 2:
-            started = start_healthy(record, brokers, own, &status[0], healthy, 2)
+            started = start_healthy(record, brokers, own, status, healthy, 2)
         else:
-            started = start_healthy(record, brokers, own, &status[0], healthy, n)
+            started = start_healthy(record, brokers, own, status, healthy, n)
         if started:
             n_rows += 1
             n_replicas += n
@@ -161,9 +165,9 @@ cdef void start_share(
         for s in range(n):
             hosted[brokers[s]] += 1
         start_row(
-            record, brokers, own, row, &status[0],
-            topic_flags[topic_row[row]] if rules.any_queued else 0, rules, &leader_offline[0],
-            &pending[0], online, offline, partition, n_brokers,
+            record, brokers, own, row, status,
+            topic_flags[topic_row[row]] if rules.any_queued else 0, rules, leader_offline,
+            pending, online, offline, partition, n_brokers,
         )
     for s in range(n_brokers):
         hosted[s] += healthy[s]
@@ -177,25 +181,18 @@ cdef void start_share(
 
 
 def start_machines(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN      (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # OUT     (P, S)  `schema.ReplicaState`
-    const uint8_t[::1] broker_status,  # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    queued, started, ...
-    uint64_t[::1] leader_offline,      # OUT     bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # OUT     bitmap  partitions New or Offline
-    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, `group_ranks`
-    uint32_t valid_offline,            # bit f set: a replica in state f may become Offline
+    columns_t columns,
+    const int32_t[::1] group_rank,    # IN      (B,)    order of the brokers, `group_ranks`
+    uint32_t valid_offline,           # bit f set: a replica in state f may become Offline
     int controller_epoch,
-    bint take_offline,                 # move the offline replicas too
-    bint any_queued,                   # some topic is queued: look at topic_flags
-    bint counting,                     # fill all of the tallies, not only the counters
-    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  replicas to Online
-    int64_t[:, ::1] offline_tally,     # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] partition_tally,   # IN OUT  (threads, width)  partitions' first states
-    int64_t[:, ::1] healthy,           # IN OUT  (threads, B)  zeros: room to count in
-    int64_t[:, ::1] hosted,            # IN OUT  (threads, B)  zeros: what `count_hosted` counts
+    bint take_offline,                # move the offline replicas too
+    bint any_queued,                  # some topic is queued: look at topic_flags
+    bint counting,                    # fill all of the tallies, not only the counters
+    int64_t[:, ::1] online_tally,     # IN OUT  (threads, width)  replicas to Online
+    int64_t[:, ::1] offline_tally,    # IN OUT  (threads, width)  replicas to Offline
+    int64_t[:, ::1] partition_tally,  # IN OUT  (threads, width)  partitions' first states
+    int64_t[:, ::1] healthy,          # IN OUT  (threads, B)  zeros: room to count in
+    int64_t[:, ::1] hosted,           # IN OUT  (threads, B)  zeros: what `count_hosted` counts
 ):
     """Start both machines of a new controller, as it forgets what the last one knew.
 
@@ -204,9 +201,10 @@ def start_machines(
 
     Source: sections 2.2, 3.2 and 6.1.
     """
+    columns.check_writable()
     cdef int threads = <int> online_tally.shape[0]
     cdef Py_ssize_t n_brokers = (online_tally.shape[1] - TALLY_BROKERS) // 2
-    cdef Py_ssize_t n = records.shape[0]
+    cdef Py_ssize_t n = columns.n_partitions
     cdef int t
     cdef StartRules rules
     rules.offline = valid_offline
@@ -217,37 +215,36 @@ def start_machines(
     rules.counting = counting
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_share(
-            records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, pending, share_start(n, t, threads), share_start(n, t + 1, threads),
-            rules, &online_tally[t, 0], &offline_tally[t, 0], &partition_tally[t, 0],
-            &healthy[t, 0], &hosted[t, 0], n_brokers,
+            columns, share_start(n, t, threads), share_start(n, t + 1, threads), rules,
+            &online_tally[t, 0], &offline_tally[t, 0], &partition_tally[t, 0], &healthy[t, 0],
+            &hosted[t, 0], n_brokers,
         )
 
 
 cdef void count_share(
-    const_record_t[::1] records, const broker_t[:, ::1] replicas, Py_ssize_t begin, Py_ssize_t end,
-    int64_t* counts
+    columns_t columns, Py_ssize_t begin, Py_ssize_t end, int64_t* counts
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef int s
     for row in range(begin, end):
         for s in range(records[row].n_slots):
-            counts[replicas[row, s]] += 1
+            counts[replicas[width * row + s]] += 1
 
 
 def count_hosted(
-    const_record_t[::1] records,      # IN      (P,)          hot records
-    const broker_t[:, ::1] replicas,  # IN      (P, S)        broker rows
-    int64_t[:, ::1] counts,           # IN OUT  (threads, B)  partitions that track each broker
+    columns_t columns,
+    int64_t[:, ::1] counts,  # IN OUT  (threads, B)  partitions that track each broker
 ):
     """Count the partitions that track each broker, per thread's share of the rows."""
     cdef int threads = <int> counts.shape[0]
-    cdef Py_ssize_t n = records.shape[0]
+    cdef Py_ssize_t n = columns.n_partitions
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         count_share(
-            records, replicas, share_start(n, t, threads), share_start(n, t + 1, threads),
-            &counts[t, 0],
+            columns, share_start(n, t, threads), share_start(n, t + 1, threads), &counts[t, 0],
         )
 
 
@@ -266,28 +263,30 @@ cdef inline void list_row(
 
 
 cdef void list_share(
-    const_record_t[::1] records, const broker_t[:, ::1] replicas, Py_ssize_t begin, Py_ssize_t end,
-    int64_t* position, int32_t* hosted, bint all_used
+    columns_t columns, Py_ssize_t begin, Py_ssize_t end, int64_t* position, int32_t* hosted,
+    bint all_used
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
-    cdef int width = <int> replicas.shape[1]
     if all_used and width == 3:
         # A number that the compiler knows: the loop over slots becomes straight code.
         for row in range(begin, end):
-            list_row(&replicas[row, 0], 3, row, position, hosted)
+            list_row(&replicas[width * row], 3, row, position, hosted)
         return
     for row in range(begin, end):
         # Where every slot is used, the records need not be read.
         list_row(
-            &replicas[row, 0], width if all_used else records[row].n_slots, row, position, hosted
+            &replicas[width * row], <int> width if all_used else records[row].n_slots, row,
+            position, hosted,
         )
 
 
 def list_hosted(
-    const_record_t[::1] records,      # IN      (P,)          hot records
-    const broker_t[:, ::1] replicas,  # IN      (P, S)        broker rows
-    int64_t[:, ::1] position,         # IN OUT  (threads, B)  where each list begins, then ends
-    int32_t[::1] hosted,              # OUT     (m,)  partition rows, broker after broker
+    columns_t columns,
+    int64_t[:, ::1] position,  # IN OUT  (threads, B)  where each list begins, then ends
+    int32_t[::1] hosted,       # OUT     (m,)  partition rows, broker after broker
 ):
     """List the partitions that track each broker, ascending.
 
@@ -295,13 +294,13 @@ def list_hosted(
     rows of each broker begin.
     """
     cdef int threads = <int> position.shape[0]
-    cdef Py_ssize_t n = records.shape[0]
-    cdef bint all_used = hosted.shape[0] == n * replicas.shape[1]
+    cdef Py_ssize_t n = columns.n_partitions
+    cdef bint all_used = hosted.shape[0] == n * columns.width
     cdef int t
     if not hosted.shape[0]:
         return
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         list_share(
-            records, replicas, share_start(n, t, threads), share_start(n, t + 1, threads),
-            &position[t, 0], &hosted[0], all_used,
+            columns, share_start(n, t, threads), share_start(n, t + 1, threads), &position[t, 0],
+            &hosted[0], all_used,
         )

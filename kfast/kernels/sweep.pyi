@@ -4,18 +4,18 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from kfast.kernels.columns import Columns
+
 _Array: TypeAlias = npt.NDArray[Any]
 
 def widest() -> int: ...
 def layout() -> dict[str, int]: ...
 def find_shapes(
-    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
-    topic_flags: _Array, min_isr: _Array, controller_epoch: int, shapes: _Array, numbers: _Array,
+    columns: Columns, min_isr: _Array, controller_epoch: int, shapes: _Array, numbers: _Array,
     sizes: _Array, group: _Array,
 ) -> int: ...
 def write_sequences(
-    records: _Array, replicas: _Array, broker_status: _Array, topic_row: _Array,
-    topic_flags: _Array, controller_epoch: int, nothing_fails: int, group: _Array, width: _Array,
+    columns: Columns, controller_epoch: int, nothing_fails: int, group: _Array, width: _Array,
     begin: _Array, place: _Array, first: _Array, sequences: _Array, rows: _Array,
 ) -> None: ...
 def count_dense(

@@ -11,6 +11,11 @@ Kurz, Lemire, "Faster population counts using AVX2 instructions", 2018.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.slots cimport (
     FLAG_ASSIGNED,
     FLAG_HAS_LEADERSHIP,
@@ -20,9 +25,9 @@ from kfast.kernels.slots cimport (
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
     broker_t,
-    const_record_t,
     first_slots,
     liveness_of,
+    record_t,
     slot_of,
 )
 
@@ -78,7 +83,7 @@ cdef inline int put_slots(
 
 
 cdef inline uint64_t shape_of(
-    const const_record_t* record, const broker_t* brokers, const uint8_t* status,
+    const record_t* record, const broker_t* brokers, const uint8_t* status,
     uint8_t topic_flags, int32_t min_isr, int32_t controller_epoch, int32_t nothing_fails,
     int32_t* sequence
 ) noexcept nogil:
@@ -134,19 +139,21 @@ cdef inline uint64_t shape_of(
 
 
 def find_shapes(
-    const_record_t[::1] records,        # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,       # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,     # IN      (T,)    queued, unclean, ...
-    const int32_t[::1] min_isr,         # IN      (T,)    min.insync.replicas in force
+    columns_t columns,
+    const int32_t[::1] min_isr,  # IN      (T,)    min.insync.replicas in force
     int32_t controller_epoch,
-    uint64_t[::1] shapes,               # IN OUT  (h,)    hash table of shapes, 0 where free
-    int32_t[::1] numbers,               # OUT     (h,)    number of the shape at each place
-    int64_t[::1] sizes,                 # OUT     (h/2,)  partitions of each shape
-    int32_t[::1] group,                 # OUT     (P,)    number of each row's shape, -1 for none
+    uint64_t[::1] shapes,        # IN OUT  (h,)    hash table of shapes, 0 where free
+    int32_t[::1] numbers,        # OUT     (h,)    number of the shape at each place
+    int64_t[::1] sizes,          # OUT     (h/2,)  partitions of each shape
+    int32_t[::1] group,          # OUT     (P,)    number of each row's shape, -1 for none
 ):
     """Number the shapes that occur; returns how many, or -1 where the table is too small."""
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef Py_ssize_t width = columns.width
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef uint64_t shape, at
     cdef uint64_t last = <uint64_t> shapes.shape[0] - 1
@@ -154,10 +161,10 @@ def find_shapes(
     cdef int32_t t
     cdef int32_t sequence[MOST_BROKERS]
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             t = topic_row[row]
             shape = shape_of(
-                &records[row], &replicas[row, 0], &broker_status[0],
+                &records[row], &replicas[width * row], broker_status,
                 topic_flags[t] if t >= 0 else 0, min_isr[t] if t >= 0 else 0, controller_epoch,
                 0, sequence,
             )
@@ -181,34 +188,35 @@ def find_shapes(
 
 
 def write_sequences(
-    const_record_t[::1] records,        # IN      (P,)    hot records
-    const broker_t[:, ::1] replicas,    # IN      (P, S)  broker rows
-    const uint8_t[::1] broker_status,   # IN      (B,)    registered, shutting down
-    const int32_t[::1] topic_row,       # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,     # IN      (T,)    queued, unclean, ...
+    columns_t columns,
     int32_t controller_epoch,
-    int32_t nothing_fails,              # the row that is "up" where nothing fails
-    const int32_t[::1] group,           # IN      (P,)    number of each row's shape, -1 for none
-    const int64_t[::1] width,           # IN      (G,)    length of a shape's sequences
-    const int64_t[::1] begin,           # IN      (G,)    where each shape's sequences begin
-    int64_t[::1] place,                 # IN OUT  (G,)    where each shape's next partition goes
-    const int64_t[::1] first,           # IN      (G,)    where each shape's partitions begin
-    int32_t[::1] sequences,             # OUT             sequences, shape by shape
-    int32_t[::1] rows,                  # OUT     (n,)    row of each partition, shape by shape
+    int32_t nothing_fails,     # the row that is "up" where nothing fails
+    const int32_t[::1] group,  # IN      (P,)    number of each row's shape, -1 for none
+    const int64_t[::1] width,  # IN      (G,)    length of a shape's sequences
+    const int64_t[::1] begin,  # IN      (G,)    where each shape's sequences begin
+    int64_t[::1] place,        # IN OUT  (G,)    where each shape's next partition goes
+    const int64_t[::1] first,  # IN      (G,)    where each shape's partitions begin
+    int32_t[::1] sequences,    # OUT             sequences, shape by shape
+    int32_t[::1] rows,         # OUT     (n,)    row of each partition, shape by shape
 ):
     """Write the sequence of every partition to its place."""
+    cdef const uint8_t* broker_status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t row
     cdef int64_t at
     cdef int32_t g, i
     cdef int32_t sequence[MOST_BROKERS]
     with nogil:
-        for row in range(records.shape[0]):
+        for row in range(columns.n_partitions):
             g = group[row]
             if g < 0:
                 continue
             shape_of(
-                &records[row], &replicas[row, 0], &broker_status[0], topic_flags[topic_row[row]],
-                0, controller_epoch, nothing_fails, sequence,
+                &records[row], &replicas[columns.width * row], broker_status,
+                topic_flags[topic_row[row]], 0, controller_epoch, nothing_fails, sequence,
             )
             rows[place[g]] = <int32_t> row
             at = begin[g] + (place[g] - first[g]) * width[g]

@@ -14,6 +14,11 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.bring_online cimport bring_one_online
 from kfast.kernels.broker_groups cimport list_slots, order_by_rank
+from kfast.kernels.columns cimport columns_t
+from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
+    NarrowColumns,  # no-cython-lint
+    WideColumns,  # no-cython-lint
+)
 from kfast.kernels.effects cimport append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE
 from kfast.kernels.fetch cimport fetch_row
@@ -28,26 +33,26 @@ from kfast.kernels.slots cimport (
     R_ONLINE,
     TALLY_BROKERS,
     Effect,
-    broker_t,
     chunk_start,
-    record_t,
     slot_of,
-)
-from kfast.kernels.slots cimport (  # no-cython-lint: members of the fused types
-    NarrowRecord,  # no-cython-lint
-    WideRecord,  # no-cython-lint
 )
 from kfast.kernels.visits cimport Rules, chosen_slots, is_led_by_dead
 
 
 cdef void start_chunk(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, uint64_t[::1] pending, const uint8_t[::1] chosen,
-    const int32_t[::1] group_rank, const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end,
-    Rules rules, int64_t* replica, int64_t* online, int64_t* counts, Py_ssize_t n_brokers,
-    Effect[::1] recorded
+    columns_t columns, const uint8_t[::1] chosen, const int32_t[::1] group_rank,
+    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* replica,
+    int64_t* online, int64_t* counts, Py_ssize_t n_brokers, Effect[::1] recorded
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* states = columns.replica_state
+    cdef const uint8_t* status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef uint64_t slots
     cdef uint8_t codes[64]
@@ -57,36 +62,35 @@ cdef void start_chunk(
     cdef Effect* effects = scratch if keeping else NULL
     cdef Effect* ends[2]
     cdef int k, n
-    cdef record_t* record
     begin_steps(ends, 2, recorded, rows.shape[0], begin)
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
-            fetch_row(&records[row], &replicas[row, 0], &states[row, 0])
+            fetch_row(&records[row], &replicas[width * row], &states[width * row])
         row = rows[i]
         record = &records[row]
-        is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
-        slots = chosen_slots(record, &replicas[row, 0], &chosen[0])
+        is_led_by_dead(record, &replicas[width * row], status, row, leader_offline)
+        slots = chosen_slots(record, &replicas[width * row], &chosen[0])
         if slots:
             if keeping:
-                n = order_by_rank(&replicas[row, 0], slots, &group_rank[0], order)
+                n = order_by_rank(&replicas[width * row], slots, &group_rank[0], order)
             else:
                 n = list_slots(slots, order)
             n = <int> change_row(
-                record, &replicas[row, 0], &states[row, 0], row, order, n,
+                record, &replicas[width * row], &states[width * row], row, order, n,
                 0, R_ONLINE, rules.replica, rules.controller_epoch, False,
                 rules.without_leadership, rules.empties_unclean, rules.counting,
-                &leader_offline[0], codes, effects, replica, n_brokers,
+                leader_offline, codes, effects, replica, n_brokers,
             )
             counts[1] += n
             for k in range(n if keeping else 0):
                 append_effect(&ends[1], &effects[k])
         if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
             bring_one_online(
-                record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
+                record, &replicas[width * row], status, row, &topic_row[row], topic_flags,
                 rules.strategy, rules.partition_online, rules.controller_epoch,
                 rules.recovery_supported, NOT_ASKED_RULE,
-                False, rules.counting, &leader_offline[0], &pending[0], effects, online,
+                False, rules.counting, leader_offline, pending, effects, online,
             )
             counts[0] += 1
             if keeping:
@@ -94,32 +98,26 @@ cdef void start_chunk(
 
 
 def start_hosted(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
-    const uint8_t[::1] broker_status,  # IN      (B,)    the started ones are registered
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    const uint8_t[::1] chosen,         # IN      (B+1,)  1: the broker started; the last is none
-    const int32_t[::1] group_rank,     # IN      (B,)    order of the brokers, `group_ranks`
-    const int32_t[::1] rows,           # IN      (n,)    rows that may track one, ascending
-    uint32_t replica_online,           # bit f set: a replica in state f may become Online
-    uint32_t partition_online,         # bit f set: a partition in state f may become Online
-    int strategy,                      # `Profile.kernel_strategy`
+    columns_t columns,
+    const uint8_t[::1] chosen,      # IN      (B+1,)  1: the broker started; the last is none
+    const int32_t[::1] group_rank,  # IN      (B,)    order of the brokers, `group_ranks`
+    const int32_t[::1] rows,        # IN      (n,)    rows that may track one, ascending
+    uint32_t replica_online,        # bit f set: a replica in state f may become Online
+    uint32_t partition_online,      # bit f set: a partition in state f may become Online
+    int strategy,                   # `Profile.kernel_strategy`
     int controller_epoch,
-    bint recovery_supported,           # an unclean leader starts in recovery
-    bint counting,                     # fill all of the tallies, not only the counters
-    int64_t[:, ::1] replica_tally,     # IN OUT  (threads, width)  replicas to Online
-    int64_t[:, ::1] online_tally,      # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)  targets of each step
-    Effect[::1] effects,               # OUT     effects, step after step; or none
+    bint recovery_supported,        # an unclean leader starts in recovery
+    bint counting,                  # fill all of the tallies, not only the counters
+    int64_t[:, ::1] replica_tally,  # IN OUT  (threads, width)  replicas to Online
+    int64_t[:, ::1] online_tally,   # IN OUT  (threads, width)  partitions to Online
+    int64_t[:, ::1] counts,         # IN OUT  (threads, 8)  targets of each step
+    Effect[::1] effects,            # OUT     effects, step after step; or none
 ):
     """Brokers started: their replicas go Online, and waiting partitions are elected.
 
     Source: section 6.2, `broker_startup`, steps 4 and 5.
     """
+    columns.check_writable()
     cdef int threads = <int> replica_tally.shape[0]
     cdef Py_ssize_t n_brokers = (replica_tally.shape[1] - TALLY_BROKERS) // 2
     cdef int t
@@ -130,8 +128,7 @@ def start_hosted(
     )
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_chunk(
-            records, replicas, replica_state, broker_status, topic_row, topic_flags,
-            leader_offline, pending, chosen, group_rank, rows, chunk_start(rows, t, threads),
+            columns, chosen, group_rank, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules, &replica_tally[t, 0], &online_tally[t, 0],
             &counts[t, 0], n_brokers, effects,
         )
@@ -139,45 +136,50 @@ def start_hosted(
 
 
 cdef Py_ssize_t shut_down_chunk(
-    record_t[::1] records, broker_t[:, ::1] replicas, uint8_t[:, ::1] states,
-    const uint8_t[::1] status, const int32_t[::1] topic_row, const uint8_t[::1] topic_flags,
-    uint64_t[::1] leader_offline, uint64_t[::1] pending, int32_t broker,
-    const int32_t[::1] rows, const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end,
-    Rules rules, int64_t* led, int64_t* followed, int64_t* counts, Py_ssize_t n_brokers,
-    int32_t* remaining
+    columns_t columns, int32_t broker, const int32_t[::1] rows, const int8_t[::1] decided,
+    Py_ssize_t begin, Py_ssize_t end, Rules rules, int64_t* led, int64_t* followed, int64_t* counts,
+    Py_ssize_t n_brokers, int32_t* remaining
 ) noexcept nogil:
+    cdef Py_ssize_t width = columns.width
+    cdef uint8_t* states = columns.replica_state
+    cdef const uint8_t* status = columns.broker_status
+    cdef const int32_t* topic_row = columns.topic_row
+    cdef const uint8_t* topic_flags = columns.topic_flags
+    cdef uint64_t* leader_offline = columns.leader_offline
+    cdef uint64_t* pending = columns.pending
+    records = columns.records
+    replicas = columns.replicas
     cdef Py_ssize_t i, row
     cdef Py_ssize_t n = 0
     cdef int slot
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
-    cdef record_t* record
     for i in range(begin, end):
         if i + AHEAD < end:
             row = rows[i + AHEAD]
-            fetch_row(&records[row], &replicas[row, 0], &states[row, 0])
+            fetch_row(&records[row], &replicas[width * row], &states[width * row])
         row = rows[i]
         record = &records[row]
-        is_led_by_dead(record, &replicas[row, 0], &status[0], row, &leader_offline[0])
+        is_led_by_dead(record, &replicas[width * row], status, row, leader_offline)
         if record.n_replicas < 2 or not record.flags & FLAG_HAS_LEADERSHIP:
             continue
-        slot = slot_of(&replicas[row, 0], record.n_replicas, broker)
+        slot = slot_of(&replicas[width * row], record.n_replicas, broker)
         if slot == NO_SLOT:
             pass
         elif record.leader == broker:
             bring_one_online(
-                record, &replicas[row, 0], &status[0], row, &topic_row[row], &topic_flags[0],
+                record, &replicas[width * row], status, row, &topic_row[row], topic_flags,
                 rules.strategy, rules.partition_online, rules.controller_epoch,
                 rules.recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                False, rules.counting, &leader_offline[0], &pending[0], NULL, led,
+                False, rules.counting, leader_offline, pending, NULL, led,
             )
             counts[0] += 1
         else:
             order[0] = <uint8_t> slot
             counts[1] += change_row(
-                record, &replicas[row, 0], &states[row, 0], row, order, 1,
+                record, &replicas[width * row], &states[width * row], row, order, 1,
                 0, R_OFFLINE, rules.replica, rules.controller_epoch, False,
-                rules.without_leadership, False, rules.counting, &leader_offline[0], codes, NULL,
+                rules.without_leadership, False, rules.counting, leader_offline, codes, NULL,
                 followed, n_brokers,
             )
         if record.leader == broker:
@@ -187,27 +189,20 @@ cdef Py_ssize_t shut_down_chunk(
 
 
 def shut_down_hosted(
-    record_t[::1] records,             # IN OUT  (P,)    hot records
-    broker_t[:, ::1] replicas,         # IN OUT  (P, S)  broker rows
-    uint8_t[:, ::1] replica_state,     # IN OUT  (P, S)  `schema.ReplicaState`
-    const uint8_t[::1] broker_status,  # IN      (B,)    the broker is shutting down
-    const int32_t[::1] topic_row,      # IN      (P,)    row of the topic
-    const uint8_t[::1] topic_flags,    # IN      (T,)    unclean, ...; none is queued
-    uint64_t[::1] leader_offline,      # IN OUT  bitmap  partitions with an offline leader
-    uint64_t[::1] pending,             # IN OUT  bitmap  partitions New or Offline
-    int32_t broker,                    # row of the broker that shuts down
-    const int32_t[::1] rows,           # IN      (n,)    rows that may track it, ascending
-    uint32_t partition_online,         # bit f set: a partition in state f may become Online
-    uint32_t replica_offline,          # bit f set: a replica in state f may become Offline
-    int strategy,                      # `Profile.kernel_strategy`
+    columns_t columns,
+    int32_t broker,                  # row of the broker that shuts down
+    const int32_t[::1] rows,         # IN      (n,)    rows that may track it, ascending
+    uint32_t partition_online,       # bit f set: a partition in state f may become Online
+    uint32_t replica_offline,        # bit f set: a replica in state f may become Offline
+    int strategy,                    # `Profile.kernel_strategy`
     int controller_epoch,
-    bint recovery_supported,           # an unclean leader starts in recovery
-    bint counting,                     # fill all of the tallies, not only the counters
-    const int8_t[::1] decided,         # IN      (n,)    what a user's rule says; or (0,)
-    int64_t[:, ::1] led_tally,         # IN OUT  (threads, width)  partitions to Online
-    int64_t[:, ::1] followed_tally,    # IN OUT  (threads, width)  replicas to Offline
-    int64_t[:, ::1] counts,            # IN OUT  (threads, 8)      targets of each step
-    int32_t[::1] remaining,            # OUT     (n,)    rows that it leads afterwards
+    bint recovery_supported,         # an unclean leader starts in recovery
+    bint counting,                   # fill all of the tallies, not only the counters
+    const int8_t[::1] decided,       # IN      (n,)    what a user's rule says; or (0,)
+    int64_t[:, ::1] led_tally,       # IN OUT  (threads, width)  partitions to Online
+    int64_t[:, ::1] followed_tally,  # IN OUT  (threads, width)  replicas to Offline
+    int64_t[:, ::1] counts,          # IN OUT  (threads, 8)      targets of each step
+    int32_t[::1] remaining,          # OUT     (n,)    rows that it leads afterwards
 ):
     """A broker shuts down: what it leads is led by others, what it follows it leaves.
 
@@ -217,6 +212,7 @@ def shut_down_hosted(
 
     Source: section 6.3, steps 5 to 9.
     """
+    columns.check_writable()
     cdef int threads = <int> led_tally.shape[0]
     cdef Py_ssize_t n_brokers = (led_tally.shape[1] - TALLY_BROKERS) // 2
     cdef Py_ssize_t found[65]
@@ -232,8 +228,7 @@ def shut_down_hosted(
         found[t] = 0
         if rows.shape[0]:
             found[t] = shut_down_chunk(
-                records, replicas, replica_state, broker_status, topic_row, topic_flags,
-                leader_offline, pending, broker, rows, decided, chunk_start(rows, t, threads),
+                columns, broker, rows, decided, chunk_start(rows, t, threads),
                 chunk_start(rows, t + 1, threads), rules, &led_tally[t, 0], &followed_tally[t, 0],
                 &counts[t, 0], n_brokers, &remaining[0] + chunk_start(rows, t, threads),
             )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.controllers import Controller, Profile
+from kfast.controllers import Controller, Profile, open_controller
 from kfast.journal import Outcome
 from kfast.log_replay.events import TIE_MS, LogEvent
 from kfast.log_replay.items import Item, Key, Sending, items_of, sendings_of
@@ -70,7 +70,7 @@ class Simulation:
         self.controller = self._controller()
 
     def _controller(self) -> Controller:
-        return Controller(self.state, journal="full", profile=self.profile)
+        return open_controller(self.state, journal="full", profile=self.profile)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Simulation:
             if exists and plain_topic(name) in self.unclean
         ]
         if names:
-            mutators.set_unclean_leader_election(self.state, True, names)
+            self.state.set_unclean_leader_election(True, names)
 
     def places(self) -> dict[int, int]:
         """Where each row that is not free stands in the Arrow table of partitions."""

@@ -17,7 +17,7 @@ from kfast.io.describe_notes import PARTIAL
 from kfast.report import LISTS
 from kfast.report.drawing import draw_foot, draw_lists, draw_start, draw_verdict
 from kfast.state import ClusterState
-from kfast.state.loading import LEADERS_ASSUMED
+from kfast.state.from_tables import LEADERS_ASSUMED
 
 __all__ = [
     "Answer", "Document", "getters", "head", "listed", "partition_lists", "start_document",

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from kfast.io import FORMATS
-from kfast.io.text import writing
+from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.state.display import escape_control
 

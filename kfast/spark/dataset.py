@@ -27,16 +27,16 @@ from kfast.arguments import check_instance
 from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, read_tables, write
 from kfast.io.arrow import extract
+from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
-from kfast.io.tables import add_defaults, registered
-from kfast.io.text import writing
+from kfast.io.source_tables import add_defaults, registered
 from kfast.kernels import digests
 from kfast.spark.paths import deal, find_files, find_roots, folder_with
 from kfast.spark.tasks import over_hands
 from kfast.spark.workers import collect
 from kfast.state import ClusterState
-from kfast.state.flat import Arena, can_be_flat, is_flat, to_flat
-from kfast.state.freeing import present_topics
+from kfast.state.flat_table import Arena, can_be_flat, is_flat, to_flat
+from kfast.state.partition_rows import present_topics
 from kfast.state.tables import small_tables
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ def split(
     lists = None if flat else state.to_tables().partitions
     room, files = Arena(), []
     for number, (start, stop, first, last) in enumerate(_pieces(state, shards)):
-        part = to_flat(state, start, stop, room=room) if lists is None else lists[start:stop]
+        part = to_flat(state, start, stop, arena=room) if lists is None else lists[start:stop]
         tables = SourceTables("", part, topics[first:last], brokers, cluster)
         files.append(str(root / f"shard-{number:06}.parquet"))
         with writing(files[-1], durable=False) as file:

@@ -22,7 +22,7 @@ from kfast import schema
 from kfast.arguments import shown
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import SourceTables, read
-from kfast.io.tables import add_defaults
+from kfast.io.source_tables import add_defaults
 from kfast.schema import FLEET, SWEEP
 from kfast.spark.columns import spark_schema
 from kfast.spark.contents import dealt

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast.errors import ArgumentError, InputError
-from kfast.state.flat import SLOT
+from kfast.state.flat_table import SLOT
 
 __all__ = [
     "ENDS", "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "about_partitions", "check_tasks", "deal",

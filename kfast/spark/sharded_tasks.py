@@ -27,8 +27,8 @@ from kfast.controllers import Controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred
 from kfast.io import SourceTables, gather
+from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
-from kfast.io.text import writing
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
 from kfast.schema import (
@@ -45,16 +45,15 @@ from kfast.spark.dataset import FLAT, Dataset, check_turn, digest_names
 from kfast.state import ClusterState
 from kfast.state.census import CensusSums
 from kfast.state.compare import DigestParts, RowDigest, join_digests
-from kfast.state.flat import (
+from kfast.state.flat_table import (
     BLOCK_ROWS,
     Arena,
     can_be_flat,
-    is_flat,
     place_topics,
     to_flat,
-    without_free_rows,
 )
-from kfast.state.loading_flat import load as load_flat
+from kfast.state.from_tables import load
+from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
@@ -160,10 +159,8 @@ class Run:
         """
         tables = gather(self.dataset.files[number])
         common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
-        if is_flat(tables.partitions):
-            state = load_flat(*common, source=tables.source, room=room)
-        else:
-            state = ClusterState.from_tables(*common, source=tables.source)
+        state = ClusterState()
+        load(state, *common, source=tables.source, arena=room)
         state.scan_hosting()
         return Controller(state, journal=self.journal, profile=self.profile)
 
@@ -304,7 +301,7 @@ def _finish(state: ClusterState, sums: Sums, form: str, room: Arena) -> None:
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
-    partitions = to_flat(state, room=room) if flat else state.to_tables().partitions
+    partitions = to_flat(state, arena=room) if flat else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
     with writing(sums.written[-1], durable=False) as file:
         (write_flat if flat else write_parquet)(tables, file)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from kfast import __version__
 from kfast.errors import KfastError
-from kfast.io.text import writing
+from kfast.io.files import writing
 from kfast.spark.dataset import locked
 from kfast.spark.fleets import Exports, fleet_schema, labelled
 from kfast.spark.questions import Question, make_scenarios, maker_of

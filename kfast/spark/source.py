@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, complete, parse_brokers, read
-from kfast.io.tables import add_defaults
+from kfast.io.source_tables import add_defaults
 from kfast.spark.columns import TABLES, batches_of, sourced, spark_schema, with_source
 from kfast.spark.made_source import MADE_OPTIONS, MadeReader
 from kfast.spark.paths import find_files

@@ -8,15 +8,14 @@ from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.state.cluster import ClusterState
+    from kfast.state.cluster import open as open
     from kfast.state.generation import generate
     from kfast.state.records import Assignment, Leadership, Replicas, Tables
-    from kfast.state.saving import open as open
 
 __all__ = ["Assignment", "ClusterState", "Leadership", "Replicas", "Tables", "generate"]
 
 load_lazily(__name__, {
-    "cluster": "ClusterState",
+    "cluster": "ClusterState open",
     "generation": "generate",
     "records": "Assignment Leadership Replicas Tables",
-    "saving": "open",
 })

@@ -25,11 +25,12 @@ from kfast.schema import (
     ResultTable,
 )
 from kfast.state import ClusterState
+from kfast.state.arrays import first_slots
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.freeing import used_rows
 from kfast.state.min_isr import min_insync_replicas, partition_min_isr
+from kfast.state.partition_rows import used_rows
 from kfast.state.records import Rows
-from kfast.state.tables import broker_ids, first_slots, id_lists, row_keys
+from kfast.state.tables import broker_ids, id_lists, row_keys
 
 __all__ = [
     "CENSUS_METRICS",
@@ -155,11 +156,7 @@ def take_census(state: ClusterState) -> Census:
     marks = np.empty(state.n_partitions, np.uint8)
     per_broker = np.zeros((state.n_brokers, 3), np.int64)
     kernel.take_census(
-        state.records,
-        state.replicas,
-        state.broker_status,
-        state.topic_row,
-        min_insync_replicas(state),
+        state.columns, min_insync_replicas(state),
         marks,
         per_broker,
     )
@@ -194,15 +191,8 @@ class CensusSums:
 
     def add(self, start: int, stop: int) -> None:
         """Count rows."""
-        state, part = self._state, slice(start, stop)
         kernel.count_census(
-            state.records[part],
-            state.replicas[part],
-            state.broker_status,
-            state.topic_row[part],
-            self._min_isr,
-            self._marks,
-            self.per_broker,
+            self._state.columns.part(start, stop), self._min_isr, self._marks, self.per_broker,
             self._missing,
         )
 

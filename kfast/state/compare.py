@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from kfast.errors import ArgumentError
 from kfast.kernels import digests
-from kfast.state import freeing
-
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
+from kfast.state.arrays import StateArrays
+from kfast.state.partition_rows import present_topics
+from kfast.state.tables import to_tables
 
 SETS = ("isr", "adding", "removing", "offline_dir")
 """List columns whose order says nothing."""
@@ -88,9 +86,9 @@ def _first_difference(ours: pa.Table, theirs: pa.Table, name: str) -> str | None
     )
 
 
-def difference(state: ClusterState, other: ClusterState) -> str | None:
+def difference(state: StateArrays, other: StateArrays) -> str | None:
     """See `ClusterState.difference`."""
-    ours, theirs = state.to_tables(), other.to_tables()
+    ours, theirs = to_tables(state), to_tables(other)
     for name in ("cluster", "brokers", "topics", "partitions"):
         found = _first_difference(
             _normal(getattr(ours, name), name), _normal(getattr(theirs, name), name), name
@@ -174,7 +172,7 @@ def join_digests(parts: Sequence[DigestParts], unclean_before: int = 0) -> Diges
 class RowDigest:
     """The part of a digest that is a sum over partitions, some rows at a time."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: StateArrays) -> None:
         self._state = state
         self._broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
         self.topics = _digest_names(state)
@@ -182,25 +180,22 @@ class RowDigest:
 
     def add(self, start: int, stop: int) -> None:
         """Take rows into account."""
-        state, part = self._state, slice(start, stop)
-        self.total += int(digests.digest(
-            state.records[part], state.replicas[part], state.replica_state[part],
-            self._broker_id, state.topic_row[part], self.topics, state.partition[part],
-        ))
+        columns = self._state.columns.part(start, stop)
+        self.total += int(digests.digest(columns, self._broker_id, self.topics))
 
     def parts(self) -> DigestParts:
         """Digest of a state all of whose rows were taken into account."""
         return _parts(self._state, self.topics, self.total & (1 << 64) - 1)
 
 
-def digest_parts(state: ClusterState) -> DigestParts:
+def digest_parts(state: StateArrays) -> DigestParts:
     """What `ClusterState.digest` is made of."""
     rows = RowDigest(state)
     rows.add(0, state.n_partitions)
     return rows.parts()
 
 
-def _digest_names(state: ClusterState) -> np.ndarray:
+def _digest_names(state: StateArrays) -> np.ndarray:
     """(T,) digest of each topic's name."""
     names = state.topic if state.topic.offset == 0 else pa.concat_arrays([state.topic])
     topics = np.zeros(max(state.n_topics, 1), np.uint64)
@@ -212,7 +207,7 @@ def _digest_names(state: ClusterState) -> np.ndarray:
     return topics
 
 
-def _parts(state: ClusterState, topics: np.ndarray, partitions: int) -> DigestParts:
+def _parts(state: StateArrays, topics: np.ndarray, partitions: int) -> DigestParts:
     known = state.registered | state.shutting_down
     brokers = (
         state.broker_id[known].astype("<i4").tobytes()
@@ -226,12 +221,7 @@ def _parts(state: ClusterState, topics: np.ndarray, partitions: int) -> DigestPa
     )
 
 
-def digest(state: ClusterState) -> int:
-    """See `ClusterState.digest`."""
-    return digest_parts(state).together()
-
-
-def _digest_topics(state: ClusterState, names: np.ndarray) -> int:
+def _digest_topics(state: StateArrays, names: np.ndarray) -> int:
     """Digest of the topics' own columns, whatever their order."""
     if state.n_topics == 0:
         return 0
@@ -244,4 +234,4 @@ def _digest_topics(state: ClusterState, names: np.ndarray) -> int:
             word ^= column.astype(np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
             word *= np.uint64(0xBF58476D1CE4E5B9)
             word ^= word >> np.uint64(29)
-        return int(word[freeing.present_topics(state)].sum(dtype=np.uint64))
+        return int(word[present_topics(state)].sum(dtype=np.uint64))

@@ -7,26 +7,18 @@ appended; the index is made afresh when too much was appended.
 from __future__ import annotations
 
 import copy as copying
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast.kernels import hosting, startup
-from kfast.state.records import Replicas, Rows
-
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
+from kfast.kernels.columns import Columns
+from kfast.state.records import Rows
 
 APPENDED_SHARE = 8
 """The index is made afresh once appended entries are more than this fraction (1/8) of it."""
 MOST_SCANS = 8
 """Look-ups that read all rows before an index pays: a scan costs an eighth of making one."""
-
-FIRST_ROOM = 16384
-"""Rows that a scan lists in one pass; more take two."""
-
-NO_BITS = np.zeros(1, np.uint64)
 
 
 class HostingIndex:
@@ -34,25 +26,25 @@ class HostingIndex:
 
     Parameters
     ----------
-    state : ClusterState
-        The cluster as it is now.
+    columns : Columns
+    n_brokers : int
     counts : (threads, B) int64, optional
         What `startup.count_hosted` counts, where that is known already; its rows are the threads
         to use.
     """
 
     def __init__(
-        self, state: ClusterState, counts: npt.NDArray[np.int64] | None = None
+        self, columns: Columns, n_brokers: int, counts: npt.NDArray[np.int64] | None = None
     ) -> None:
         if counts is None:
-            counts = np.zeros((1, state.n_brokers), np.int64)
-            startup.count_hosted(state.records, state.replicas, counts)
-        self.begin = np.zeros(state.n_brokers + 1, np.int64)
+            counts = np.zeros((1, n_brokers), np.int64)
+            startup.count_hosted(columns, counts)
+        self.begin = np.zeros(n_brokers + 1, np.int64)
         np.cumsum(counts.sum(axis=0), out=self.begin[1:])
         self.hosted = np.empty(int(self.begin[-1]), np.int32)
         # Each share of the rows writes its part of a broker's list behind those before it.
         position = np.ascontiguousarray(self.begin[:-1] + np.cumsum(counts, axis=0) - counts)
-        startup.list_hosted(state.records, state.replicas, position, self.hosted)
+        startup.list_hosted(columns, position, self.hosted)
         self.appended: list[tuple[Rows, Rows]] = []
         self.n_appended = 0
         self.scans_left = 0
@@ -97,45 +89,13 @@ class HostingIndex:
             return self.scans_left <= 0
         return self.n_appended * APPENDED_SHARE > self.hosted.size + 1024
 
-    def candidates(self, state: ClusterState, brokers: Rows) -> Rows:
-        """Rows, ascending, that may track one of these broker rows."""
-        if not self.is_made:
-            return self._scan(state, brokers)
-        if brokers.size == 1 and not self.appended:
-            only = int(brokers[0])
-            return self.hosted[self.begin[only] : self.begin[only + 1]]
-        marked = state.new_bitmap()
+    def rows_of(self, broker: int) -> Rows:
+        """Rows, ascending, that tracked a broker row when the lists were made."""
+        return self.hosted[self.begin[broker] : self.begin[broker + 1]]
+
+    def mark(self, brokers: Rows, bits: npt.NDArray[np.uint64]) -> None:
+        """Set the bits of the rows that may track one of some broker rows."""
         for broker in brokers.tolist():
-            hosting.mark_rows(self.hosted[self.begin[broker] : self.begin[broker + 1]], marked)
+            hosting.mark_rows(self.rows_of(broker), bits)
         for rows, tracked in self.appended:
-            hosting.mark_rows(np.ascontiguousarray(rows[np.isin(tracked, brokers)]), marked)
-        return state.list_marked(marked)
-
-    def _scan(self, state: ClusterState, brokers: Rows) -> Rows:
-        """Rows, ascending, that track one of these broker rows, from all rows."""
-        self.scans_left -= 1
-        chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
-        chosen[brokers] = 1
-        rows = np.empty(min(state.n_partitions, FIRST_ROOM), np.int32)
-        n = hosting.find_tracking(state.records, state.replicas, chosen, rows)
-        if n > rows.size:
-            rows = np.empty(n, np.int32)
-            hosting.find_tracking(state.records, state.replicas, chosen, rows)
-        return rows[:n]
-
-    def select(
-        self, state: ClusterState, brokers: Rows, *, assigned_only: bool, refresh: bool
-    ) -> Replicas:
-        """Find the slots that these broker rows have, checked against the replica matrix."""
-        chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
-        chosen[brokers] = 1
-        rows: npt.NDArray[np.int32] = self.candidates(state, brokers)
-        found = np.empty(rows.size, np.int32)
-        slots = np.empty(rows.size, np.uint64)
-        # Only a refresh writes the bitmap, and only a state that may be changed has one.
-        leader_offline = state.leader_offline if refresh else NO_BITS
-        n = hosting.select_slots(
-            state.records, state.replicas, state.replica_state, state.broker_status, chosen, rows,
-            assigned_only, refresh, leader_offline, found, slots,
-        )
-        return Replicas(found[:n], slots[:n])
+            hosting.mark_rows(np.ascontiguousarray(rows[np.isin(tracked, brokers)]), bits)

@@ -1,8 +1,11 @@
 """The min ISR in force: how many in-sync replicas a partition needs to accept acks=all.
 
 `min.insync.replicas` of the topic, or else the brokers' default; a partition with fewer assigned
-replicas needs no more than it has. A partition with fewer live ISR members is *under min ISR*. The
-kernels `census`, `sets` and `sweep` count such partitions with the values that are computed here.
+replicas needs no more than it has. A partition with fewer live ISR members is *under min ISR*.
+
+The values are computed here, the comparison is made where the live members are counted: `mark_of`
+of `kernels/census.pyx` for a cluster as it is, `decide` of `kernels/sweep_rules.h` for scenarios,
+and `Failures.lost` of `analysis/failure_groups.py` for the partitions that a group takes down.
 
 Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """

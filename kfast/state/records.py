@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,3 +122,21 @@ class Tables:
 
     __repr__ = summary_text
     _repr_html_ = summary_html
+
+
+@dataclass(frozen=True)
+class LeaderSurvey:
+    """Partitions by their preferred replica, and rows that others may lead (see survey.py).
+
+    Parameters
+    ----------
+    preferred : (B,) int64
+    bits : (n,) uint64
+        Bitmap over partitions.
+    columns : records and replicas
+        What was surveyed. One that was made anew, as when the layout widens, is another one.
+    """
+
+    preferred: npt.NDArray[np.int64]
+    bits: npt.NDArray[np.uint64]
+    columns: tuple[Any, Any]

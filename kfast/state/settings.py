@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kfast.arguments import check_instance, check_items, config_boolean, config_count, shown
 from kfast.errors import ArgumentError
 from kfast.state import ClusterState
-from kfast.state.loading import default_sentences
+from kfast.state.from_tables import default_sentences
 
 __all__ = ["TOPIC_SETTINGS", "match_topics", "override_settings"]
 

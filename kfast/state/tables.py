@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,26 +10,15 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.kernels import tables as kernels
-from kfast.state import freeing
+from kfast.state.arrays import StateArrays, first_slots
 from kfast.state.arrow_views import names_at
-from kfast.state.flat import Arena, to_flat
-from kfast.state.records import Rows, Slots, Tables
-
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
-
-
-def first_slots(n_replicas: npt.NDArray[Any]) -> Slots:
-    """Masks of the first n slots each."""
-    n = n_replicas.astype(np.uint64)
-    some = np.minimum(n, np.uint64(63))
-    masks: Slots = (np.uint64(1) << some) - np.uint64(1)
-    masks[n >= 64] = ~np.uint64(0)
-    return masks
+from kfast.state.flat_table import Arena, to_flat
+from kfast.state.partition_rows import present_topics, used_rows
+from kfast.state.records import Rows, Tables
 
 
 def id_lists(
-    state: ClusterState, rows: Rows, masks: npt.NDArray[Any],
+    state: StateArrays, rows: Rows, masks: npt.NDArray[Any],
     valid: npt.NDArray[np.bool_] | None = None, *, replicas: npt.NDArray[Any] | None = None,
 ) -> pa.ListArray:
     """Broker ids of some slots of each row, in slot order, as an Arrow list column.
@@ -47,7 +36,7 @@ def id_lists(
 
 
 def ordered_lists(
-    state: ClusterState, name: str, rows: Rows, masks: npt.NDArray[Any],
+    state: StateArrays, name: str, rows: Rows, masks: npt.NDArray[Any],
     valid: npt.NDArray[np.bool_] | None = None,
 ) -> pa.ListArray:
     """`id_lists` of adding or removing slots, in the order the list was given in."""
@@ -65,19 +54,19 @@ def ordered_lists(
     return pa.ListArray.from_arrays(lists.offsets, pa.array(values), mask=mask)
 
 
-def broker_ids(state: ClusterState, rows: npt.NDArray[Any]) -> Rows:
+def broker_ids(state: StateArrays, rows: npt.NDArray[Any]) -> Rows:
     """Ids of broker rows; negative ones (no broker) stay as they are."""
     if state.n_brokers == 0:
         return rows.astype(np.int32)
     return np.where(rows < 0, rows, state.broker_id[np.maximum(rows, 0)]).astype(np.int32)
 
 
-def topic_names(state: ClusterState, rows: Rows) -> pa.Array | pa.ChunkedArray:
+def topic_names(state: StateArrays, rows: Rows) -> pa.Array | pa.ChunkedArray:
     """Topic names of partition rows."""
     return names_at(state.topic, state.topic_row[rows])
 
 
-def row_keys(state: ClusterState, rows: Rows) -> dict[str, Any]:
+def row_keys(state: StateArrays, rows: Rows) -> dict[str, Any]:
     """Columns topic, partition and partition_row of partition rows."""
     return {
         "topic": topic_names(state, rows), "partition": pa.array(state.partition[rows]),
@@ -90,18 +79,18 @@ def _nullable(values: npt.NDArray[Any], null: int, kind: pa.DataType) -> pa.Arra
 
 
 def used_part(
-    state: ClusterState, start: int = 0, stop: int | None = None
+    state: StateArrays, start: int = 0, stop: int | None = None
 ) -> tuple[Rows, npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """Some of the rows in use, in order: their numbers, records, and replica states."""
     if state.free_rows.size:
-        rows = freeing.used_rows(state)[start:stop]
+        rows = used_rows(state)[start:stop]
         return rows, state.records.take(rows), state.replica_state[rows]
     part = slice(*slice(start, stop).indices(state.n_partitions))
     rows = np.arange(part.start, max(part.start, part.stop), dtype=np.int32)
     return rows, state.records[part], state.replica_state[part]
 
 
-def partitions_table(state: ClusterState, start: int = 0, stop: int | None = None) -> pa.Table:
+def partitions_table(state: StateArrays, start: int = 0, stop: int | None = None) -> pa.Table:
     """The table of partitions, or of some of the rows in use."""
     rows, records, replica_state = used_part(state, start, stop)
     flags = records["flags"]
@@ -133,15 +122,15 @@ def partitions_table(state: ClusterState, start: int = 0, stop: int | None = Non
 
 
 def to_tables(
-    state: ClusterState, *, flat: bool = False, room: Arena | None = None
+    state: StateArrays, *, flat: bool = False, arena: Arena | None = None
 ) -> Tables:
-    """See `ClusterState.to_tables`; `room` is memory for the columns of the flat form."""
-    partitions = to_flat(state, room=room) if flat else partitions_table(state)
+    """See `ClusterState.to_tables`; `arena` is memory for the columns of the flat form."""
+    partitions = to_flat(state, arena=arena) if flat else partitions_table(state)
     brokers, topics, cluster = small_tables(state)
     return Tables(brokers, topics, partitions, cluster)
 
 
-def small_tables(state: ClusterState) -> tuple[pa.Table, pa.Table, pa.Table]:
+def small_tables(state: StateArrays) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Tables of the brokers, the topics and the cluster."""
     brokers = [
         pa.array(state.broker_id), state.rack, pa.array(state.registered),
@@ -155,7 +144,7 @@ def small_tables(state: ClusterState) -> tuple[pa.Table, pa.Table, pa.Table]:
         pa.array(state.topic_ineligible),
     ]
     cluster = [pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER]
-    present = pa.array(freeing.present_topics(state))
+    present = pa.array(present_topics(state))
     return (
         pa.table(brokers, schema=schema.BROKERS_TABLE.schema),
         pa.table(topics, schema=schema.TOPICS_TABLE.schema).filter(present),

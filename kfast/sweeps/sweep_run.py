@@ -7,7 +7,7 @@ the kernels go through partitions of one shape without branches.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -43,11 +43,6 @@ partitions that its brokers host. The counts are the same."""
 
 FIRST_SHAPES = 1 << 10
 """Memory for shapes in the first table; a cluster with more of them gets a larger one."""
-
-Columns = tuple[
-    npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.uint8], Rows, npt.NDArray[np.uint8]
-]
-"""Records, replicas, status of the brokers, topic of each row, flags of the topics."""
 
 
 def prepare_sweep(
@@ -177,9 +172,7 @@ def check_same_brokers(state: Source, scenarios: Scenarios) -> None:
 def _plan(state: ClusterState) -> SweepPlan:
     """Sort the partitions of a started cluster by shape."""
     _check_started(state)
-    flags = state.topic_flags
-    columns = (state.records, state.replicas, state.broker_status, state.topic_row, flags)
-    keys, sizes, group = _shapes(state, columns)
+    keys, sizes, group = _shapes(state)
     groups = np.zeros((keys.size, len(FIELDS)), np.int64)
     groups[:, 0] = keys & np.uint64(0xFF)
     for field, shift in enumerate((8, 16, 24, 32, 40), 1):
@@ -193,7 +186,7 @@ def _plan(state: ClusterState) -> SweepPlan:
     sequences = np.empty(int(lengths.sum()) + 1, np.int32)
     rows = np.empty(int(sizes.sum()), np.int32)
     kernel.write_sequences(
-        *columns, state.controller_epoch, state.n_brokers, group,
+        state.columns, state.controller_epoch, state.n_brokers, group,
         np.ascontiguousarray(groups[:, 6]), np.ascontiguousarray(groups[:, 8]), first.copy(),
         first, sequences, rows,
     )
@@ -204,7 +197,7 @@ def _plan(state: ClusterState) -> SweepPlan:
 
 
 def _shapes(
-    state: ClusterState, columns: Columns
+    state: ClusterState
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], Rows]:
     """Number the shapes: their keys, ascending by key, sizes, and the shape of each row."""
     needed = min_insync_replicas(state)
@@ -214,7 +207,7 @@ def _shapes(
         table, numbers = np.zeros(cells, np.uint64), np.zeros(cells, np.int32)
         sizes = np.zeros(cells // 2, np.int64)
         n = kernel.find_shapes(
-            *columns, needed, state.controller_epoch, table, numbers, sizes, group
+            state.columns, needed, state.controller_epoch, table, numbers, sizes, group
         )
         if n >= 0:
             break

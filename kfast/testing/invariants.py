@@ -25,8 +25,8 @@ from kfast.errors import InvariantError
 from kfast.journal import Outcome
 from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.state import ClusterState, Leadership
-from kfast.state.survey import survey_leaders
-from kfast.state.tables import first_slots
+from kfast.state.arrays import first_slots
+from kfast.state.leader_survey import has_survey, survey_leaders
 
 __all__ = ["after_broker_failure", "check", "check_call", "check_step"]
 
@@ -150,7 +150,7 @@ def counters_are_what_they_count(state: ClusterState, *, offline: bool = True) -
 
 def kept_survey_is_current(state: ClusterState) -> None:
     """What serves the automatic rebalance (section 6.8): every row that another leads is marked."""
-    if state.survey is None or not state.survey.speaks_of(state):
+    if state.survey is None or not has_survey(state):
         return
     fresh = state.copy()
     preferred, _, rows = survey_leaders(fresh)

@@ -113,7 +113,7 @@ def elect(
     at = np.asarray([row], np.int32)
     slots = mutators.track(state, np.repeat(at, brokers.size).astype(np.int32), brokers)
     live, up = np.empty(1, np.uint64), np.empty(1, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, at, live, up)
+    hosting.live_slots(state.columns, at, live, up)
     assigned = (1 << int(state.records["n_replicas"][row])) - 1
     isr = sum(1 << int(slot) for slot in slots[: len(record.isr)])
     used = state.replicas[row, : int(state.records["n_slots"][row])]

@@ -67,8 +67,7 @@ def test_measure_isrs_counts_what_plain_python_counts(seed, layout):
     out = np.ones(n, np.uint64), np.ones(n, np.uint64), np.ones(n, np.uint8), np.ones(n, np.uint8)
     setting = np.where(state.topic_min_insync_replicas < 0, state.default_min_insync_replicas,
                        state.topic_min_insync_replicas).astype(np.int32)
-    sets.measure_isrs(state.records, state.replicas, state.broker_status, state.topic_row, setting,
-                      *out)
+    sets.measure_isrs(state.columns, setting, *out)
     expected = reference.kept_alive(state)
     for row, name in enumerate(row_names(state)):
         live, needed, _ = expected.get(name, (frozenset(), 0, 0))

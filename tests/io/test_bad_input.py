@@ -17,7 +17,7 @@ import pytest
 import kfast
 from kfast import io
 from kfast.errors import InputError
-from kfast.io.text import LOOK_BYTES
+from kfast.io.files import LOOK_BYTES
 
 HEAD = (
     "Topic: t\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 2\tReplicationFactor: 2\t"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kfast import io
 from kfast.errors import InputError
-from kfast.io import describe
+from kfast.io import describe_parser, describe_reader
 from kfast.kernels.describe import Key, Trouble, gather, survey
 from kfast.kernels.unwrap import unwrap
 from tests.support import reference_describe as reference
@@ -416,7 +416,7 @@ def test_a_replication_factor_that_fits_no_partition_is_named_by_line(tmp_path, 
 
 
 def test_a_text_of_more_values_than_arrow_counts_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(describe, "MAX_VALUES", 3)
+    monkeypatch.setattr(describe_parser, "MAX_VALUES", 3)
     with pytest.raises(InputError, match="has more than 3 broker ids and lines"):
         read(tmp_path, VERSIONS["2.8"])
 
@@ -457,10 +457,10 @@ TOKENS = [
 
 def kernel_parse(text):
     """What the kernels find, in the twin's form."""
-    parsed = describe._parse_once(text.encode(), (0, 0), None)
+    parsed = describe_parser._parse_once(text.encode(), (0, 0), None)
     if parsed.trouble != Trouble.FINE:
         raise reference.DamagedError(int(parsed.cursor["line"]), parsed.trouble.name)
-    named = describe._names(parsed)
+    named = describe_reader._names(parsed)
     names = named.to_pylist()
     lists = {key: parsed.list_of(Key[key]).to_pylist() for key in reference.LISTS}
     partitions = [
@@ -470,7 +470,7 @@ def kernel_parse(text):
         | {key: lists[key][i] for key in reference.LISTS}
         for i, row in enumerate(parsed.partitions)
     ]
-    table = describe._topics(parsed, named).to_pylist()
+    table = describe_reader._topics(parsed, named).to_pylist()
     topics = {}
     for row, columns in zip(parsed.topics, table, strict=True):
         topics[columns["topic"]] = {
@@ -563,5 +563,5 @@ def test_chunks_of_any_size_give_the_same(monkeypatch):
     text = "".join(VERSIONS[name].replace(" t", f" t{i}") for i, name in enumerate(("2.8", "4.0")))
     whole = kernel_parse(text)
     for size in (1, 7, 64):
-        monkeypatch.setattr(describe, "_CHUNK", size)
+        monkeypatch.setattr(describe_parser, "_CHUNK", size)
         assert kernel_parse(text) == whole

@@ -17,7 +17,7 @@ import kfast
 from kfast import io
 from kfast.kernels import flat as kernel
 from kfast.kernels import hosting
-from kfast.state import flat, loading_flat
+from kfast.state import flat_table, from_tables
 from kfast.state.census import CensusSums
 from kfast.state.compare import RowDigest
 from kfast.state.tables import to_tables
@@ -33,7 +33,7 @@ SEEDS = range(40)
 def clusters(layout):
     """Random clusters that a flat table can hold."""
     states = [state_of(random_context(Random(seed)), layout) for seed in SEEDS]
-    some = [state for state in states if flat.can_be_flat(state) and state.n_partitions]
+    some = [state for state in states if flat_table.can_be_flat(state) and state.n_partitions]
     assert len(some) > 15
     return some
 
@@ -44,6 +44,16 @@ def again(state, partitions, **options):
     return kfast.ClusterState.from_tables(
         tables.brokers, tables.topics, partitions, tables.cluster, **options
     )
+
+
+def is_filled_in(tables, partitions, monkeypatch):
+    """Whether a state takes a flat table as it is, rather than by way of lists."""
+    ways = []
+    with monkeypatch.context() as patched:
+        patched.setattr(flat_table, "to_lists", lambda *_: ways.append("lists"))
+        patched.setattr(from_tables, "_load_lists", lambda *_: None)
+        kfast.ClusterState.from_tables(tables.brokers, tables.topics, partitions, tables.cluster)
+    return not ways
 
 
 def by_hand(partitions: pa.Table, slots: int) -> list[dict]:
@@ -79,13 +89,13 @@ def test_a_flat_table_says_what_the_lists_say(layout):
     """Made by `list_rows`; a column that few partitions need is there where one needs it."""
     seen = set()
     for state in clusters(layout):
-        table = flat.to_flat(state)
+        table = flat_table.to_flat(state)
         lists = state.to_tables().partitions
         # Read again, so that slots are in the order that lists alone can tell.
         wanted = by_hand(lists, state.n_slots)
         read = again(state, lists, layout=layout)
-        rows = flat.to_flat(read).to_pylist()
-        missing = {c.name for c in flat.SOME} - set(table.column_names)
+        rows = flat_table.to_flat(read).to_pylist()
+        missing = {c.name for c in flat_table.SOME} - set(table.column_names)
         seen |= missing
         for row, known in zip(rows, wanted, strict=True):
             assert row == {name: known[name] for name in row}
@@ -93,8 +103,8 @@ def test_a_flat_table_says_what_the_lists_say(layout):
             plain = {"n_replicas": tracked, "flags": 3, "adding": 0, "removing": 0}
             plain["offline_dir"] = 0
             assert all(known[name] == plain[name] for name in missing)
-        assert flat.to_lists(table).to_pylist() == lists.to_pylist()
-    assert seen == {c.name for c in flat.SOME}
+        assert flat_table.to_lists(table).to_pylist() == lists.to_pylist()
+    assert seen == {c.name for c in flat_table.SOME}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -102,7 +112,7 @@ def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
     """By `fill_rows` and `fill_odd` where rows are in order, else by way of lists."""
     ways = []
     for state in clusters(layout):
-        table = flat.to_flat(state)
+        table = flat_table.to_flat(state)
         back = again(state, table, layout=layout)
         assert state.difference(back) is None
         assert back.digest() == state.digest()
@@ -111,16 +121,11 @@ def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
         counters = "offline_partition_count", "preferred_imbalance_count", "n_led", "n_reassigned"
         assert [getattr(back, n) for n in counters] == [getattr(fresh, n) for n in counters]
         with monkeypatch.context() as patched:
-            patched.setattr(loading_flat, "load_rows", lambda *_: None)
+            patched.setattr(from_tables, "load_flat", lambda *_: False)
             assert again(state, table, layout=layout).difference(back) is None
         order = np.lexsort((state.partition, state.topic_row))
-        ordered = flat.to_flat(state).take(pa.array(order))
-        rows = loading_flat.load_rows(
-            state.to_tables().brokers, state.to_tables().topics,
-            loading_flat.TableRows(ordered, None), state.to_tables().cluster, None, (), None,
-            flat.Arena(),
-        )
-        ways.append(rows is not None)
+        ordered = flat_table.to_flat(state).take(pa.array(order))
+        ways.append(is_filled_in(state.to_tables(), ordered, monkeypatch))
     assert any(ways)
 
 
@@ -139,11 +144,11 @@ WRONG = (
 
 
 @pytest.mark.parametrize(("name", "row", "value"), WRONG)
-def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
+def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value, monkeypatch):
     """`fill_rows` names the first row that is not as kfast writes it."""
     state = read_state(GOOD)
     # Taken before: the kernel leaves a row that it refuses half filled.
-    table, tables = flat.to_flat(state), state.to_tables()
+    table, tables = flat_table.to_flat(state), state.to_tables()
     values = table[name].to_numpy().copy()
     values[row] = value
     at = table.column_names.index(name)
@@ -151,16 +156,13 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
     columns = {n: np.ascontiguousarray(bad[n].to_numpy()) for n in bad.column_names[1:]}
     place = np.full(4, -1, np.int32)
     place[[1, 2, 3]] = [0, 1, 2]
-    arguments = [columns[n] for n in flat.ORDER]
+    arguments = [columns[n] for n in flat_table.ORDER]
     found = kernel.fill_rows(
         [columns[f"replica_{s}"] for s in range(3)], state.topic_row, columns["partition"],
         *arguments, place, state.records, state.replicas, state.replica_state,
     )
     assert found == row
-    assert loading_flat.load_rows(
-        tables.brokers, tables.topics, loading_flat.TableRows(bad, None), tables.cluster, None,
-        (), None, flat.Arena(),
-    ) is None
+    assert not is_filled_in(tables, bad, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value):
 def test_columns_of_few_partitions_are_checked_too(name, value):
     """`fill_odd` names the first row whose mask or number is beyond its slots."""
     state = read_state(GOOD)
-    given = {c.name: np.empty(0, np.int32) for c in flat.SOME}
+    given = {c.name: np.empty(0, np.int32) for c in flat_table.SOME}
     given[name] = np.array([0, 0, 0], np.int32)
     assert kernel.fill_odd(*given.values(), state.copy().records) == -1
     given[name][1] = value
@@ -226,8 +228,8 @@ def test_a_flat_file_goes_to_standard_output(tmp_path):
 def test_no_slot_of_a_flat_table_is_left_out(name):
     """Slots have a column each, without a gap, up to the eighth."""
     state = read_state(GOOD)
-    more = flat.to_flat(state).append_column(name, pa.array([3, 1, 2], pa.int32()))
-    for read in (flat.to_lists, lambda partitions: again(state, partitions)):
+    more = flat_table.to_flat(state).append_column(name, pa.array([3, 1, 2], pa.int32()))
+    for read in (flat_table.to_lists, lambda partitions: again(state, partitions)):
         with pytest.raises(kfast.InputError, match=f"columns .*{name}.* without a gap"):
             read(more)
 
@@ -253,16 +255,18 @@ def test_what_no_flat_table_can_hold_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_parts_and_room(tmp_path):
+def test_parts_and_an_arena():
     """Rows from one to another; memory that is used again changes nothing."""
-    state, room = kfast.generate(brokers=5, partitions=100, topics=4, seed=1), flat.Arena()
-    whole = flat.to_flat(state)
-    assert flat.to_flat(state, 30, 70).to_pylist() == whole.slice(30, 40).to_pylist()
+    state, arena = kfast.generate(brokers=5, partitions=100, topics=4, seed=1), flat_table.Arena()
+    whole = flat_table.to_flat(state)
+    assert flat_table.to_flat(state, 30, 70).to_pylist() == whole.slice(30, 40).to_pylist()
     for seed in (1, 2, 3):
         other = kfast.generate(brokers=5, partitions=100 // seed, topics=4, seed=seed)
-        tables = to_tables(other, flat=True, room=room)
-        back = loading_flat.load(
-            tables.brokers, tables.topics, tables.partitions, tables.cluster, room=room
+        tables = to_tables(other, flat=True, arena=arena)
+        back = kfast.ClusterState()
+        from_tables.load(
+            back, tables.brokers, tables.topics, tables.partitions, tables.cluster, None,
+            arena=arena,
         )
         assert back.difference(other) is None
     assert other.n_partitions == 33
@@ -284,7 +288,7 @@ def test_a_scan_finds_what_the_index_finds(layout):
         chosen = np.ones(state.n_brokers, np.uint8)
         few = np.empty(1, np.int32)
         tracking = np.count_nonzero(state.records["n_slots"])
-        found = hosting.find_tracking(state.records, state.replicas, chosen, few)
+        found = hosting.find_tracking(state.columns, chosen, few)
         assert found == tracking
 
 
@@ -299,7 +303,7 @@ GAPS = (
 @pytest.mark.parametrize(("name", "row", "value", "message"), GAPS)
 def test_what_lists_cannot_say_either_is_refused(tmp_path, name, row, value, message):
     """A bit or a digit of an empty slot would be lost without a word."""
-    path, table = tmp_path / "x.parquet", flat.to_flat(read_state(GOOD))
+    path, table = tmp_path / "x.parquet", flat_table.to_flat(read_state(GOOD))
     if name not in table.column_names:
         usual = {"n_replicas": [3, 2, 1], "flags": [3, 3, 3]}.get(name, [0, 0, 0])
         table = table.append_column(name, pa.array(usual, pa.int32()))
@@ -315,7 +319,7 @@ def test_what_lists_cannot_say_either_is_refused(tmp_path, name, row, value, mes
 
 
 def test_slots_have_no_gap_and_are_eight_at_most(tmp_path):
-    path, table = tmp_path / "x.parquet", flat.to_flat(read_state(GOOD))
+    path, table = tmp_path / "x.parquet", flat_table.to_flat(read_state(GOOD))
     none = pa.array([-1, -1, -1], pa.int32())
     many = table
     for slot in range(3, 9):

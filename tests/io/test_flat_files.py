@@ -10,7 +10,7 @@ import pytest
 
 import kfast
 from kfast import io
-from kfast.state import flat
+from kfast.state import flat_table
 
 OLD = Path(__file__).parents[1] / "support" / "data" / "flat"
 DIGESTS = json.loads((OLD / "digests.json").read_text())
@@ -39,7 +39,7 @@ def test_a_file_is_packed_plain_integers_and_a_dictionary_of_topics(tmp_path):
     for column in (group.column(k) for k in range(group.num_columns)):
         assert column.compression == "LZ4"
         assert ("RLE_DICTIONARY" in column.encodings) == (column.path_in_schema == "topic")
-    table, wanted = pq.read_table(path), flat.to_flat(state)
+    table, wanted = pq.read_table(path), flat_table.to_flat(state)
     assert table.column_names == wanted.column_names
     assert not any(field.nullable for field in table.schema)
     assert table.to_pylist() == wanted.to_pylist()
@@ -68,7 +68,7 @@ def test_a_topic_that_is_gone_is_not_in_the_file(tmp_path):
     controller.acknowledge_deletions()
     controller.on_topic_change({"new": {number: [0, 1] for number in range(state.free_rows.size)}})
     assert state.free_rows.size == 0
-    assert gone not in flat.to_flat(state)["topic"].chunk(0).dictionary.to_pylist()
+    assert gone not in flat_table.to_flat(state)["topic"].chunk(0).dictionary.to_pylist()
     kfast.write(state, path, format="parquet-flat")
     read = kfast.read(path)
     assert gone not in read.topic.to_pylist()

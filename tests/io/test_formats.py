@@ -15,8 +15,8 @@ import kfast
 from kfast import ClusterState, generate, io
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.errors import ArgumentError, InputError
-from kfast.io.tables import SourceTables
-from kfast.io.text import writing
+from kfast.io.files import writing
+from kfast.io.source_tables import SourceTables
 
 EXPORTS = {
     "describe_43_reassigning_throttled.txt": 3,
@@ -198,7 +198,7 @@ def test_a_described_state_keeps_leaders_isrs_and_assignment(tmp_path):
 
 
 def test_more_partitions_than_one_chunk_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("kfast.io.columns._CHUNK", 7)
+    monkeypatch.setattr("kfast.io.text_columns._CHUNK", 7)
     state = generate(brokers=5, partitions=100, topics=9, replication_factor=2, seed=1)
     for name in ("c.txt", "c.json"):
         io.write(state, tmp_path / name)

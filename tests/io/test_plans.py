@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench_data import make
 from kfast import io, read_plan
 from kfast.errors import InputError
-from kfast.io import reassignment
+from kfast.io import plan_json
 from kfast.kernels.brackets import document_end
 
 pytestmark = pytest.mark.kernels
@@ -146,14 +146,14 @@ def test_a_plan_is_read_without_an_object_for_each_partition(tmp_path):
 
 def test_a_plan_beyond_what_arrow_reads_is_refused_by_name(tmp_path, monkeypatch):
     """A document is one block, whose size is an int32: the limit is just what fits."""
-    pyarrow.json.ReadOptions(block_size=reassignment.MOST_BYTES + 1)
+    pyarrow.json.ReadOptions(block_size=plan_json.MOST_BYTES + 1)
     with pytest.raises(OverflowError):
-        pyarrow.json.ReadOptions(block_size=reassignment.MOST_BYTES + 2)
+        pyarrow.json.ReadOptions(block_size=plan_json.MOST_BYTES + 2)
     path = tmp_path / "plan.json"
     text = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
     path.write_text(text)
-    monkeypatch.setattr(reassignment, "MOST_BYTES", len(text))
+    monkeypatch.setattr(plan_json, "MOST_BYTES", len(text))
     assert read_plan(path).num_rows == 1
-    monkeypatch.setattr(reassignment, "MOST_BYTES", len(text) - 1)
+    monkeypatch.setattr(plan_json, "MOST_BYTES", len(text) - 1)
     with pytest.raises(InputError, match=f"a plan of {len(text)} bytes; right is at most"):
         read_plan(path)

@@ -15,7 +15,7 @@ from kfast.controllers.zk.broker_groups import (
     improved_hashes,
 )
 from tests.conftest import ROOT
-from tests.support.reference_groups import bucket, improved, in_group_order
+from tests.support.reference_replicas import bucket, improved, in_group_order
 
 ORDERS = {
     "scala-2.12": GroupOrder.SCALA_2_12, "scala-2.13": GroupOrder.SCALA_2_13,

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from tests.support.cases import failures, load, main, run_case, runs_without_store
+from tests.support.cases_adapters import KfastAdapter, TwinAdapter
 from tests.support.cases_format import Adapter, Case
-from tests.support.cases_kfast import KfastAdapter
-from tests.support.cases_twin import TwinAdapter
 
 EXECUTED = "controller_cases_executed.json"
 BY_HAND = "controller_cases.json"
@@ -94,10 +93,10 @@ def tampered(case: Case, path: tuple[Any, ...]) -> Case:
 @ADAPTERS
 @pytest.mark.parametrize("file", [EXECUTED, BY_HAND])
 def test_a_changed_answer_fails(shared_data, file, adapter):
-    """One expected value of each case is changed: then every case must fail."""
+    """One expected value is changed, in every fourth of the executed cases: all must fail."""
     generator = random.Random(2)
     passed = []
-    for case in load(shared_data / file):
+    for case in load(shared_data / file)[:: 4 if file == EXECUTED else 1]:
         path = generator.choice(expected_values(case))
         if not run_case(tampered(case, path), maker(adapter)):
             passed.append((case["id"], path))

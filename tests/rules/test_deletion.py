@@ -10,7 +10,7 @@ import pytest
 
 from kfast import ArgumentError, Controller, PartitionState, ReplicaState, RowError, Store, generate
 from kfast.schema import FLAG_BEING_REASSIGNED
-from kfast.state.names import Lookup
+from kfast.state.lookup import NameLookup
 from kfast.testing import invariants
 from tests.rules.test_reassignment import HALF_WAY, is_being_reassigned
 from tests.support.readings import announced, answers, lines, moves, refused, sent
@@ -246,7 +246,7 @@ def test_what_is_gone_is_not_found_and_what_is_left_is():
     for name in (names[1], names[4]):
         controller.delete_topics([name])
         controller.acknowledge_deletions()
-    fresh = Lookup(state)
+    fresh = NameLookup(state.topic, state.topic_row, state.partition)
     for topic, name in enumerate(names):
         gone = name in (names[1], names[4])
         assert state.lookup.rows_of_topic(topic).tolist() == ([] if gone else all_rows[topic])

@@ -48,12 +48,10 @@ def test_deletion_status_sees_what_all_replicas_are_in(layout):
                 + 8 * (ReplicaState.NO_ENTRY in seen)
             )
             for hint in (*range(-1, rows.size + 2), 10**9):
-                status, at = deletion.deletion_status(
-                    state.records, state.replica_state, rows, hint
-                )
+                status, at = deletion.deletion_status(state.columns, rows, hint)
                 assert status == wanted
                 assert 0 <= at <= rows.size
-                again = deletion.deletion_status(state.records, state.replica_state, rows, at)
+                again = deletion.deletion_status(state.columns, rows, at)
                 assert again == (status, at)
 
 
@@ -61,7 +59,7 @@ def test_deletion_status_of_no_replicas_is_all_successful(layout):
     """Section 6.12: all DelSuccessful, or no replicas."""
     state = read_state("partition ar isr leader epoch\n t-0 - - - -", layout=layout)
     for rows in (all_rows(state), all_rows(state)[:0]):
-        assert deletion.deletion_status(state.records, state.replica_state, rows, 0) == (4, 0)
+        assert deletion.deletion_status(state.columns, rows, 0) == (4, 0)
 
 
 def test_slots_in_state_are_assigned_slots_only(layout):
@@ -69,9 +67,7 @@ def test_slots_in_state_are_assigned_slots_only(layout):
     for generator, _, state, names in random_states(layout):
         wanted = {s for s in ReplicaState if generator.random() < 0.4}
         slots = np.full(len(names), 9, np.uint64)
-        deletion.slots_in_state(
-            state.records, state.replica_state, all_rows(state), sum(1 << s for s in wanted), slots
-        )
+        deletion.slots_in_state(state.columns, all_rows(state), sum(1 << s for s in wanted), slots)
         for row in range(len(names)):
             held = state.replica_states_of(row)
             assert ids(state, row, slots[row]) == {
@@ -92,12 +88,12 @@ def test_replicas_are_counted_and_listed_by_broker(layout):
             for b in state.broker_id.tolist()
         ]
         counts = np.zeros(state.n_brokers, np.int64)
-        deletion.count_by_broker(state.replicas, rows, slots, counts)
+        deletion.count_by_broker(state.columns, rows, slots, counts)
         assert counts.tolist() == [len(listed) for listed in wanted]
         begin = np.concatenate([[0], np.cumsum(counts)])
         place, hosted = begin[:-1].copy(), np.empty(begin[-1], np.int32)
         slot = np.empty(begin[-1], np.uint64)
-        deletion.list_by_broker(state.replicas, rows, slots, place, hosted, slot)
+        deletion.list_by_broker(state.columns, rows, slots, place, hosted, slot)
         assert list(zip(hosted.tolist(), slot.tolist(), strict=True)) == [
             pair for listed in wanted for pair in listed
         ]
@@ -108,7 +104,7 @@ def test_forget_partitions_leaves_the_states(layout):
     """Section 1.6, `remove_topic`: assignment and leadership go, everything else stays."""
     for _, _, state, names in random_states(layout):
         before, rows = state.copy(), all_rows(state)[::2].copy()
-        deletion.forget_partitions(state.records, rows)
+        deletion.forget_partitions(state.columns, rows)
         for row in range(len(names)):
             assert state.replica_states_of(row) == before.replica_states_of(row)
             assert ids(state, row, state.records["offline_dir"][row]) == ids(
@@ -139,10 +135,7 @@ def test_free_partitions_frees_what_says_nothing(layout):
     state.records["flags"][7] |= schema.FLAG_BEING_REASSIGNED
     mutators.track(state, np.array([6, 6], np.int32), state.find_brokers([1, 3]))
     before, freed = state.copy(), np.full(8, -9, np.int32)
-    n = deletion.free_partitions(
-        state.records, state.replicas, state.replica_state, state.partition,
-        all_rows(state)[:8].copy(), freed,
-    )
+    n = deletion.free_partitions(state.columns, all_rows(state)[:8].copy(), freed)
     assert freed[:n].tolist() == [0, 6]
     assert state.partition.tolist() == [-1, 1, 2, 3, 4, 5, -1, 7, 8]
     kept = [1, 2, 3, 4, 5, 7, 8]

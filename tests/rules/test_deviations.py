@@ -23,7 +23,7 @@ from kfast import (
     ReplicaStateMachine,
     Store,
 )
-from tests.support.reference_groups import bucket
+from tests.support.reference_replicas import bucket
 
 pytestmark = pytest.mark.kernels
 

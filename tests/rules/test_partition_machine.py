@@ -109,8 +109,8 @@ def test_choose_decides_on_the_stored_records(layout, strategy):
         told, (codes, unclean) = np.empty(rows.size, np.uint64), np.empty((2, rows.size), np.uint8)
         supported = state.leader_recovery_supported
         election.choose(
-            state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows, stored,
-            int(strategy), supported, unreadable, NO_RULE, codes, told, unclean,
+            state.columns, rows, stored, int(strategy), supported, unreadable, NO_RULE, codes,
+            told, unclean,
         )
         for at, p in enumerate(names):
             record = ctx.leadership[p]
@@ -142,9 +142,7 @@ def test_propose_initial_takes_all_online_replicas(layout):
     rows, names = all_rows(state), row_names(state)
     proposed = state.records.copy()
     codes, told = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint64)
-    election.propose_initial(
-        state.replicas, state.broker_status, rows, proposed, 11, codes, told
-    )
+    election.propose_initial(state.columns, rows, proposed, 11, codes, told)
     for row, p in enumerate(names):
         live = online(ctx, ctx.assignments[p].replicas, p)
         assert codes[row] == (Code.MOVED if live else Code.NO_LIVE_REPLICA)
@@ -175,10 +173,7 @@ def test_adopt_is_put_leadership(layout):
             written["controller_epoch"][at] = at % 3
             written["flags"][at] = FLAG_RECOVERY * (at % 2)
         tally = new_tally(state)
-        election.adopt(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.leader_offline, rows, written, tally[0],
-        )
+        election.adopt(state.columns, rows, written, tally[0])
         take_counters(state, tally)
         assert state.difference(state_of(ctx, layout)) is None
         assert state.preferred_imbalance_count == ctx.preferred_imbalance_count
@@ -233,10 +228,7 @@ def test_initialize_partitions_looks_at_the_leader():
 
     def call(state, threads, keep):
         tally = new_tally(state, threads)
-        partition_states.initialize_partitions(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.any_queued, state.pending, tally,
-        )
+        partition_states.initialize_partitions(state.columns, state.any_queued, tally)
         return np.empty(0, np.uint8), np.empty(0), take_counters(state, tally)
 
     state = assert_same_everywhere(ctx, call)
@@ -270,7 +262,7 @@ def test_shrink_takes_one_broker_out_of_every_isr(layout, empties):
     stored["leader"] = [c[1] for c in cases]
     slots = np.array([c[2] for c in cases], np.int32)
     write = np.full(rows.size, 2, np.uint8)
-    isr.shrink(state.replicas, rows, slots, write * 0 + empties, stored, write)
+    isr.shrink(state.columns, rows, slots, write * 0 + empties, stored, write)
     for row, (mask, leader, slot) in enumerate(cases):
         before = Record(leader, 7, tuple(members(mask)))
         wanted = removed_from_isr(before, slot)
@@ -308,10 +300,9 @@ def alter(state, row, sender=1, epoch=7, version=4, isr_ids="1,2", recovery=0, u
     slots = {b: s for s, b in enumerate(state.ids_of(row, (1 << state.n_slots) - 1))}
     codes = np.empty(1, np.uint8)
     isr.check_alterations(
-        state.records, state.replicas, state.broker_status, np.array([row], np.int32),
-        state.find_brokers([sender]), np.array([epoch], np.int32), np.array([version], np.int32),
-        np.array([mask_of(slots[b] for b in listed)], np.uint64),
-        np.array([recovery], np.uint8), np.array([unknown], np.uint8), codes,
+        state.columns, np.array([row], np.int32), state.find_brokers([sender]), np.array([epoch],
+        np.int32), np.array([version], np.int32), np.array([mask_of(slots[b] for b in listed)],
+        np.uint64), np.array([recovery], np.uint8), np.array([unknown], np.uint8), codes,
     )
     return AlterCode(int(codes[0]))
 
@@ -383,9 +374,7 @@ def test_propose_catch_up_is_what_live_leaders_ask_for(layout):
         brokers = state.broker_id[::2].tolist()
         hosted = state.replicas_on_brokers(brokers)
         joined = np.full(len(hosted), 99, np.uint64)
-        isr.propose_catch_up(
-            state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
-        )
+        isr.propose_catch_up(state.columns, hosted.rows, hosted.slots, joined)
         found = {
             row_names(state)[row]: set(state.ids_of(int(row), int(mask)))
             for row, mask in zip(hosted.rows, joined, strict=True) if mask
@@ -408,7 +397,5 @@ def test_read_only_arrays_pass_where_they_are_only_read():
         getattr(state, name).flags.writeable = False
     hosted.rows.flags.writeable = hosted.slots.flags.writeable = False
     joined = np.empty(1, np.uint64)
-    isr.propose_catch_up(
-        state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
-    )
+    isr.propose_catch_up(state.columns, hosted.rows, hosted.slots, joined)
     assert joined.tolist() == [3]

@@ -102,10 +102,7 @@ def test_check_added_wants_what_is_added_to_be_live(layout):
         lists = [generator.sample(known, generator.randint(0, 3)) for _ in rows]
         offsets, named = flat(lists)
         alive = np.full(rows.size, 9, np.uint8)
-        reassign.check_added(
-            state.records, state.replicas, state.broker_status, rows, offsets,
-            state.broker_rows(named), alive,
-        )
+        reassign.check_added(state.columns, rows, offsets, state.broker_rows(named), alive)
         wanted = [
             set(old.reassign_to(listed).adding) <= set(ctx.live)
             for old, listed in zip(
@@ -119,10 +116,7 @@ def test_check_safe_finds_what_could_fail_half_way(layout):
     """A record of this controller or an earlier one, and a topic that is not queued."""
     for _, ctx, state, names in random_states(layout):
         safe = np.full(len(names), 9, np.uint8)
-        reassign.check_safe(
-            state.records, state.topic_row, state.topic_flags, all_rows(state),
-            state.controller_epoch, safe,
-        )
+        reassign.check_safe(state.columns, all_rows(state), state.controller_epoch, safe)
         assert safe.tolist() == [
             p in ctx.leadership and ctx.leadership[p].controller_epoch <= ctx.epoch
             and not ctx.is_queued(p)
@@ -136,7 +130,7 @@ def test_check_complete_compares_targets_with_an_isr(layout):
         isrs = {p: record.isr for p, record in ctx.leadership.items()}
         complete = np.full(len(names), 9, np.uint8)
         nothing = np.empty(0, np.uint8), np.empty(0, np.uint64)
-        reassign.check_complete(state.records, all_rows(state), *nothing, complete)
+        reassign.check_complete(state.columns, all_rows(state), *nothing, complete)
         assert complete.tolist() == [is_complete(ctx.assignment(p), isrs.get(p)) for p in names]
         read = {
             p: generator.sample(a.replicas, generator.randint(0, len(a.replicas)))
@@ -145,7 +139,7 @@ def test_check_complete_compares_targets_with_an_isr(layout):
         is_stored = np.array([p in read for p in names], np.uint8)
         stored = np.array([mask(state, row, read.get(p, ())) for row, p in enumerate(names)])
         reassign.check_complete(
-            state.records, all_rows(state), is_stored, stored.astype(np.uint64), complete
+            state.columns, all_rows(state), is_stored, stored.astype(np.uint64), complete,
         )
         assert complete.tolist() == [is_complete(ctx.assignment(p), read.get(p)) for p in names]
 
@@ -175,10 +169,7 @@ def test_start_reassignments_is_reassign_to(layout):
         brokers = state.find_brokers(named)
         mutators.track(state, np.repeat(rows, np.diff(offsets)).astype(np.int32), brokers)
         dropped, tally = np.full(rows.size, 9, np.uint64), new_tally(state)
-        reassign.start_reassignments(
-            state.records, state.replicas, state.replica_state, state.topic_row,
-            state.topic_flags, rows, offsets, brokers, dropped, tally,
-        )
+        reassign.start_reassignments(state.columns, rows, offsets, brokers, dropped, tally)
         take_counters(state, tally)
         for at, (row, listed) in enumerate(zip(rows, lists, strict=True)):
             old = ctx.assignment(names[row])
@@ -198,9 +189,8 @@ def test_starting_again_changes_nothing(layout):
     before = state.copy()
     dropped = np.full(1, 9, np.uint64)
     reassign.start_reassignments(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        all_rows(state), np.array([0, 2], np.int32), state.find_brokers([3, 4]), dropped,
-        new_tally(state),
+        state.columns, all_rows(state), np.array([0, 2], np.int32), state.find_brokers([3, 4]),
+        dropped, new_tally(state),
     )
     assert dropped.tolist() == [0]
     for name in ("records", "replicas", "replica_state"):
@@ -212,10 +202,7 @@ def test_assign_targets_is_the_end(layout):
     for _, ctx, state, names in random_states(layout):
         before = state.copy()
         removed, tally = np.full(len(names), 9, np.uint64), new_tally(state)
-        reassign.assign_targets(
-            state.records, state.replicas, state.replica_state, state.topic_row,
-            state.topic_flags, all_rows(state), removed, tally,
-        )
+        reassign.assign_targets(state.columns, all_rows(state), removed, tally)
         take_counters(state, tally)
         for row, p in enumerate(names):
             old = ctx.assignment(p)
@@ -237,8 +224,7 @@ def test_touch_raises_epochs_and_tells_all(layout, separate, besides):
         codes, effects = np.full(rows.size, 99, np.uint8), np.zeros(2 * rows.size, EFFECT)
         tally = new_tally(state)
         n = reassign.touch(
-            state.records, state.replicas, state.topic_row, state.topic_flags, rows, others,
-            state.controller_epoch, separate, codes, effects, tally,
+            state.columns, rows, others, state.controller_epoch, separate, codes, effects, tally,
         )
         told, counts = [], dict.fromkeys(state.broker_id.tolist(), 0)
         for row, p in enumerate(names):
@@ -276,7 +262,7 @@ def test_touch_raises_epochs_and_tells_all(layout, separate, besides):
         assert per_broker.tolist() == [counts[b] for b in state.broker_id.tolist()]
         assert tally[0, LAYOUT["metadata"]] == np.count_nonzero(codes == Code.MOVED)
         assert reassign.touch(
-            before.records, before.replicas, before.topic_row, before.topic_flags, rows, others,
-            before.controller_epoch, separate, codes, np.zeros(0, EFFECT), new_tally(before),
+            before.columns, rows, others, before.controller_epoch, separate, codes, np.zeros(0,
+            EFFECT), new_tally(before),
         ) == 0
         assert np.array_equal(before.records, state.records)

@@ -37,7 +37,7 @@ from tests.support.kernel_calls import (
 from tests.support.random_clusters import random_context
 from tests.support.reference import CacheStore, Journal
 from tests.support.reference import ReplicaStateMachine as Twin
-from tests.support.reference_groups import in_group_order
+from tests.support.reference_replicas import in_group_order
 from tests.support.states import assert_reads, read_state
 from tests.support.twin_state import state_of
 
@@ -247,13 +247,12 @@ def test_a_deferred_shrink_leaves_the_record_alone():
 
 def start(state, threads=1, *, keep=False, reset=False, take_offline=True):
     """Call `start_replicas`; counters go to the state."""
-    counted = replica_states.count_started(state.records, state.replicas, state.broker_status)
+    counted = replica_states.count_started(state.columns)
     sizes = counted if keep else (0, 0)
     effects = [np.zeros(n, EFFECT) for n in sizes]
     tallies = new_tally(state, threads), new_tally(state, threads)
     replica_states.start_replicas(
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.broker_id, state.broker_id,
+        state.columns, state.broker_id, state.broker_id,
         previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE]),
         previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE]), state.controller_epoch, reset,
         take_offline, state.any_queued, True, *effects, *tallies,
@@ -330,6 +329,4 @@ def test_replicas_are_counted(layout):
         )
         everyone = list(ctx.assigned_replicas())
         live = sum(ctx.is_replica_online(b, p) for p, b in everyone)
-        assert replica_states.count_started(
-            state.records, state.replicas, state.broker_status
-        ) == (live, len(everyone) - live)
+        assert replica_states.count_started(state.columns) == (live, len(everyone) - live)

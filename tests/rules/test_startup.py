@@ -25,27 +25,16 @@ ONLINE = previous_mask(REPLICA_PREVIOUS[ReplicaState.ONLINE])
 OFFLINE = previous_mask(REPLICA_PREVIOUS[ReplicaState.OFFLINE])
 
 
-def columns(state):
-    """What every call begins with."""
-    return (
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline,
-    )
-
-
 def start_apart(state, take_offline, counting):
     """The machines one after the other; sums of their tallies."""
     tallies = [new_tally(state) for _ in range(3)]
     none = np.zeros(0, EFFECT)
     replica_states.start_replicas(
-        *columns(state), state.broker_id, state.broker_id, ONLINE, OFFLINE,
+        state.columns, state.broker_id, state.broker_id, ONLINE, OFFLINE,
         state.controller_epoch, True, take_offline, state.any_queued, counting, none, none,
         *tallies[:2],
     )
-    partition_states.initialize_partitions(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.any_queued, state.pending, tallies[2],
-    )
+    partition_states.initialize_partitions(state.columns, state.any_queued, tallies[2])
     return [take_counters(state, tally) for tally in tallies]
 
 
@@ -54,7 +43,7 @@ def start_together(state, take_offline, counting, threads):
     tallies = [new_tally(state, threads) for _ in range(3)]
     healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
     startup.start_machines(
-        *columns(state), state.pending, state.broker_id, OFFLINE, state.controller_epoch,
+        state.columns, state.broker_id, OFFLINE, state.controller_epoch,
         take_offline, state.any_queued, counting, *tallies, healthy, hosted,
     )
     return [take_counters(state, tally) for tally in tallies], hosted
@@ -89,7 +78,7 @@ def test_one_visit_starts_both_machines(layout, take_offline, counting):
         apart = begun.copy()
         wanted = start_apart(apart, take_offline, counting)
         counts = np.zeros((1, begun.n_brokers), np.int64)
-        startup.count_hosted(begun.records, begun.replicas, counts)
+        startup.count_hosted(begun.columns, counts)
         for threads in THREADS:
             state = begun.copy()
             found, hosted = start_together(state, take_offline, counting, threads)

@@ -14,8 +14,8 @@ import pytest
 import kfast
 from kfast.errors import InvariantError
 from kfast.kernels import census
+from kfast.state.leader_survey import survey_leaders
 from kfast.state.mutators import widen
-from kfast.state.survey import survey_leaders
 from kfast.testing.invariants import check
 from tests.rules.test_fused_events import open_cluster
 from tests.support.kernel_calls import LAYOUTS
@@ -121,7 +121,7 @@ def test_recheck_leaders_keeps_the_bits_of_rows_that_others_lead():
     every = np.arange(state.n_partitions, dtype=np.int32)
     bits = np.full_like(state.pending, ~np.uint64(0))
     counted, found = np.zeros(state.n_brokers, np.int64), np.empty(every.size, np.int32)
-    n = census.recheck_leaders(state.records, state.replicas, every, bits, counted, found)
+    n = census.recheck_leaders(state.columns, every, bits, counted, found)
     first = state.replicas[:, 0].astype(np.int64)
     led = np.flatnonzero(state.records["leader"] != first)
     assert found[:n].tolist() == rows.tolist() == led.tolist()

@@ -38,10 +38,8 @@ def test_recount_counts_by_hand(layout):
             ctx.partition_states[p] = generator.choice(list(PartitionState)[1:])
         state = state_of(ctx, layout)
         leader_offline, pending = state.new_bitmap(), state.new_bitmap()
-        offline, imbalanced, n_led, dirs, moving = census.recount(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, leader_offline, pending,
-        )
+        state.leader_offline, state.pending = leader_offline, pending
+        offline, imbalanced, n_led, dirs, moving = census.recount(state.columns)
         states = ctx.partition_states
         assert n_led == len(ctx.leadership)
         assert dirs == np.count_nonzero(state.records["offline_dir"])
@@ -54,15 +52,12 @@ def test_recount_counts_by_hand(layout):
             ctx.is_imbalanced(p) for p in ctx.leadership if not ctx.is_queued(p)
         )
         rows = np.arange(state.n_partitions, dtype=np.int32)
-        every = census.count_imbalanced(state.records, state.replicas, rows)
+        every = census.count_imbalanced(state.columns, rows)
         assert every == sum(ctx.is_imbalanced(p) for p in ctx.leadership)
         names = row_names(state)
         preferred, others = np.zeros((2, state.n_brokers), np.int64)
         led = np.empty(state.n_partitions, np.int32)
-        n = census.survey_leaders(
-            state.records, state.replicas, state.topic_row, state.topic_flags, state.any_queued,
-            preferred, others, led,
-        )
+        n = census.survey_leaders(state.columns, state.any_queued, preferred, others, led)
         first = {
             p: a.replicas[0] for p, a in ctx.assignments.items()
             if a.replicas and not ctx.is_queued(p)
@@ -84,10 +79,7 @@ def test_recount_counts_by_hand(layout):
 def digest_of(state: ClusterState, topics: np.ndarray | None = None) -> int:
     """Call the kernel; topics stand for themselves by their row unless told otherwise."""
     named = np.arange(1, state.n_topics + 1, dtype=np.uint64) if topics is None else topics
-    return digests.digest(
-        state.records, state.replicas, state.replica_state, state.broker_id, state.topic_row,
-        named, state.partition,
-    )
+    return digests.digest(state.columns, state.broker_id, named)
 
 
 def test_digest_is_the_same_in_both_layouts():
@@ -224,14 +216,11 @@ def test_take_census_marks_what_an_operator_asks(layout):
     state = read_state(MARKS, down=[4], shutting_down=[5], layout=layout)
     marks = np.full(state.n_partitions, 255, np.uint8)
     per_broker = np.zeros((state.n_brokers, 3), np.int64)
-    census.take_census(
-        state.records, state.replicas, state.broker_status, state.topic_row,
-        np.array([2], np.int32), marks, per_broker,
-    )
+    census.take_census(state.columns, np.array([2], np.int32), marks, per_broker)
     counts, counted = np.zeros(64, np.int64), np.zeros_like(per_broker)
     census.count_census(
-        state.records, state.replicas, state.broker_status, state.topic_row,
-        np.array([2], np.int32), counts, counted, np.zeros(state.n_brokers, np.int64),
+        state.columns, np.array([2], np.int32), counts, counted, np.zeros(state.n_brokers,
+        np.int64),
     )
     assigned = marks[[bool(state.assignment(row).replicas) for row in range(state.n_partitions)]]
     assert counts.tolist() == np.bincount(assigned, minlength=64).tolist()

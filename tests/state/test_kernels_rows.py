@@ -15,8 +15,8 @@ import pytest
 from kfast import schema
 from kfast.journal.effects import EFFECT
 from kfast.kernels import census, hosting, startup, tables
-from kfast.state.tables import first_slots
-from tests.support.kernel_calls import LAYOUTS, THREADS, all_rows, row_names
+from kfast.state.arrays import first_slots
+from tests.support.kernel_calls import LAYOUTS, THREADS, all_rows, columns_of, row_names
 from tests.support.random_clusters import random_context
 from tests.support.states import read_state
 from tests.support.twin_state import state_of
@@ -63,12 +63,12 @@ def test_the_hosting_index_lists_the_rows_of_each_broker(layout):
         ]
         for threads in THREADS:
             counts = np.zeros((threads, state.n_brokers), np.int64)
-            startup.count_hosted(state.records, state.replicas, counts)
+            startup.count_hosted(state.columns, counts)
             assert counts.sum(axis=0).tolist() == [len(rows) for rows in wanted]
             begin = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
             position = begin[:-1] + np.cumsum(counts, axis=0) - counts
             hosted = np.empty(begin[-1], np.int32)
-            startup.list_hosted(state.records, state.replicas, position, hosted)
+            startup.list_hosted(state.columns, position, hosted)
             assert hosted.tolist() == [row for rows in wanted for row in rows]
             assert position[-1].tolist() == begin[1:].tolist()
 
@@ -103,11 +103,10 @@ def test_rows_concerned_are_found_in_all_rows(dtype, width):
         hit = {row for row, brokers in enumerate(replicas.tolist())
                if any(0 <= b < 7 and chosen[b] for b in brokers)}
         wanted = sorted({*hit, *first, *other})
+        columns = columns_of(replicas, bits_of(first, n), bits_of(other, n))
         for threads in THREADS:
             rows = np.empty(n, np.int32)
-            found = hosting.list_concerned(
-                replicas, chosen, bits_of(first, n), bits_of(other, n), rows, threads
-            )
+            found = hosting.list_concerned(columns, chosen, rows, threads)
             assert rows[:found].tolist() == wanted
 
 
@@ -118,12 +117,11 @@ def test_select_slots_finds_the_slots_of_some_brokers(layout, assigned_only):
         chosen = np.zeros(state.n_brokers, np.uint8)
         chosen[::3] = 1
         rows, slots = all_rows(state), np.empty(state.n_partitions, np.uint64)
-        untouched = np.full_like(state.leader_offline, 0xABCD)
+        state.leader_offline[:] = 0xABCD
         n = hosting.select_slots(
-            state.records, state.replicas, state.replica_state, state.broker_status, chosen,
-            all_rows(state), assigned_only, False, untouched, rows, slots,
+            state.columns, chosen, all_rows(state), assigned_only, False, rows, slots
         )
-        assert (untouched == 0xABCD).all()
+        assert (state.leader_offline == 0xABCD).all()
         wanted = {}
         for row in range(state.n_partitions):
             last = state.records["n_replicas"][row] if assigned_only else None
@@ -144,17 +142,12 @@ def test_offline_leaders_are_looked_at_anew(layout):
         ], state.n_partitions)
         for stale in (0, ~np.uint64(0)):
             valid = bits_of(range(state.n_partitions), state.n_partitions)
-            bits = np.full_like(wanted, stale) & valid
-            hosting.select_slots(
-                state.records, state.replicas, state.replica_state, state.broker_status, chosen,
-                all_rows(state), False, True, bits, rows, slots,
-            )
-            assert np.array_equal(bits, wanted)
-            bits = np.full_like(wanted, stale) & valid
-            hosting.refresh_leader_offline(
-                state.records, state.replicas, state.broker_status, all_rows(state), bits
-            )
-            assert np.array_equal(bits, wanted)
+            state.leader_offline = np.full_like(wanted, stale) & valid
+            hosting.select_slots(state.columns, chosen, all_rows(state), False, True, rows, slots)
+            assert np.array_equal(state.leader_offline, wanted)
+            state.leader_offline = np.full_like(wanted, stale) & valid
+            hosting.refresh_leader_offline(state.columns, all_rows(state))
+            assert np.array_equal(state.leader_offline, wanted)
 
 
 @pytest.mark.parametrize("some_slots", [False, True])
@@ -169,8 +162,7 @@ def test_list_groups_lists_the_brokers_that_have_replicas_in_a_call(layout, some
             slots &= rng.integers(0, 2**8, rows.size, np.uint64)
         listed = np.empty(state.n_brokers, np.int32)
         n = hosting.list_groups(
-            state.records, state.replicas, rows, slots if some_slots else slots[:0],
-            sought.copy(), listed,
+            state.columns, rows, slots if some_slots else slots[:0], sought.copy(), listed,
         )
         wanted = {
             b for row, mask in zip(rows.tolist(), slots.tolist(), strict=True)
@@ -206,7 +198,7 @@ def test_track_gives_a_slot_until_none_is_free(layout):
     rows = np.array([0, 1, 1, 1, 1, 0, 1], np.int32)
     brokers = state.find_brokers([2, 4, 1, 2, 1, 4, 3])
     slots = np.full(7, -9, np.int32)
-    assert hosting.track(state.records, state.replicas, rows, brokers, slots) == 5
+    assert hosting.track(state.columns, rows, brokers, slots) == 5
     assert slots.tolist() == [1, 0, 1, 2, 1, -9, -9]
     assert [state.ids_of(row, 7) for row in (0, 1)] == [(1, 2, 3), (4, 1, 2)]
     assert state.records["n_slots"].tolist() == [3, 3]
@@ -219,8 +211,8 @@ def test_find_slots_is_a_look_up(layout):
         for broker in range(state.n_brokers):
             slots = np.empty(state.n_partitions, np.int32)
             hosting.find_slots(
-                state.records, state.replicas, all_rows(state),
-                np.full(state.n_partitions, broker, np.int32), slots,
+                state.columns, all_rows(state), np.full(state.n_partitions, broker, np.int32),
+                slots,
             )
             assert slots.tolist() == [
                 tracked(state, row).index(broker) if broker in tracked(state, row) else -1
@@ -232,9 +224,7 @@ def test_live_slots_are_is_replica_online(layout):
     """Section 1.5, with and without brokers that are shutting down."""
     for ctx, state in random_states(layout):
         live, up = np.empty(state.n_partitions, np.uint64), np.empty(state.n_partitions, np.uint64)
-        hosting.live_slots(
-            state.records, state.replicas, state.broker_status, all_rows(state), live, up
-        )
+        hosting.live_slots(state.columns, all_rows(state), live, up)
         for row, p in enumerate(row_names(state)):
             ids = [int(state.broker_id[b]) for b in tracked(state, row)]
             for mask, too in ((live, False), (up, True)):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.state import saving
+from kfast.state import saved_state
 from tests.support.random_clusters import random_context
 from tests.support.states import read_state
 from tests.support.twin_state import state_of
@@ -98,7 +98,7 @@ def test_a_crash_in_the_middle_leaves_the_old_state_or_none(tmp_path, monkeypatc
 
 def test_large_columns_go_to_the_disk_piece_by_piece(tmp_path, monkeypatch):
     """Pieces smaller than most columns, and not a divisor of their sizes: every byte is there."""
-    monkeypatch.setattr(saving, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(saved_state, "PIECE_BYTES", 1000)
     state = kfast.generate(brokers=12, partitions=2001, racks=3)
     kfast.Controller(state).on_controller_failover()
     state.save(tmp_path / "cluster")
@@ -108,9 +108,9 @@ def test_large_columns_go_to_the_disk_piece_by_piece(tmp_path, monkeypatch):
 SAVER = """
 import sys
 import kfast
-from kfast.state import saving
+from kfast.state import saved_state
 
-saving.PIECE_BYTES = 1000
+saved_state.PIECE_BYTES = 1000
 new = kfast.generate(brokers=3, partitions=3000)
 print("ready", flush=True)
 while True:

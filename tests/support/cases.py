@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.cases_adapters import KfastAdapter, TwinAdapter
 from tests.support.cases_format import GIVEN, Adapter, Case, Seen, UnknownError, check, load
 
 
@@ -70,13 +71,8 @@ def failures(
 
 def choose_adapter(twin: bool, no_store: bool) -> Callable[[Case], Adapter]:
     """The adapter that the command line asks for."""
-    if twin:
-        from tests.support.cases_twin import TwinAdapter
-
-        return lambda case: TwinAdapter(case, no_store)
-    from tests.support.cases_kfast import KfastAdapter
-
-    return lambda case: KfastAdapter(case, no_store)
+    adapter = TwinAdapter if twin else KfastAdapter
+    return lambda case: adapter(case, no_store)
 
 
 def main(arguments: list[str] | None = None) -> int:

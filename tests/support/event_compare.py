@@ -56,92 +56,99 @@ def group(rows: Iterable[tuple[Partition, Any]]) -> dict[Partition, list[Any]]:
     return groups
 
 
-def name(row: Row) -> Partition:
-    """The partition of a row of kfast's tables."""
-    return row["topic"], row["partition"]
+TABLES = ("transitions", "elections", "refusals", "additions", "requests",
+          "update_metadata_brokers", "update_metadata")
+"""Tables of a full journal."""
+
+METADATA = ("controller_epoch", "leader", "leader_epoch", "isr", "version", "replicas",
+            "offline_replicas")
 
 
-class TwinView:
+def rows_of_twin(journal: Journal) -> dict[str, list[Row]]:
+    """The twin's journal as rows of the tables that kfast has."""
+    requests = [
+        {**entry, "partition": p, "step": step, "kind": kind, "broker_id": b,
+         "broker_epoch": sent.broker_epochs[b]}
+        for step, sent in journal.sent
+        for kind, by_broker in (("LeaderAndIsr", sent.leader_and_isr),
+                                ("StopReplica", sent.stop_replica))
+        for b, entries in by_broker.items() for p, entry in entries.items()
+    ]
+    metadata = [
+        {**entry, "partition": p, "step": step}
+        for step, sent in journal.sent for p, entry in sent.update_metadata.items()
+    ]
+    brokers = [
+        {"step": step, "broker_id": b}
+        for step, sent in journal.sent for b in sent.update_metadata_brokers
+    ]
+    return {
+        **{table: list(getattr(journal, table)) for table in TABLES[:4]}, "requests": requests,
+        "update_metadata": metadata, "update_metadata_brokers": brokers,
+    }
+
+
+def rows_of_kfast(outcome: Any) -> dict[str, list[Row]]:
+    """Rows of an outcome's tables; a partition is its topic and number."""
+    tables = {table: getattr(outcome, table).to_pylist() for table in TABLES}
+    for rows in tables.values():
+        for row in rows:
+            if "topic" in row:
+                row["partition"] = row["topic"], row["partition"]
+    return tables
+
+
+class View:
+    """A journal as comparable tables: what it says of each partition, in order."""
+
+    def __init__(
+        self, rows: dict[str, list[Row]], apart: bool = False, profile: Profile = ZK_3_9
+    ) -> None:
+        self.rows, self.apart, self.profile = rows, apart, profile
+        rows["additions"] = [r for r in rows["additions"] if r["kind"] != "UpdateMetadata"]
+        if apart and profile.metadata_has_deleted:
+            rows["update_metadata"] = [r for r in rows["update_metadata"] if not deleted(r)]
+        self.steps = Steps(
+            ((row.get("partition"), row["step"]) for some in rows.values() for row in some), apart
+        )
+        self.tables: dict[str, Any] = {}
+
+    def table(self, which: str) -> Any:
+        """One table; made once."""
+        if which not in self.tables:
+            self.tables[which] = self._table(which, self.rows[which])
+        return self.tables[which]
+
+    def _table(self, which: str, rows: list[Row]) -> Any:
+        if which == "update_metadata_brokers":
+            return told_brokers(self.steps, [(row["step"], row["broker_id"]) for row in rows])
+        groups = group((row["partition"], self._comparable(which, row)) for row in rows)
+        return in_order(groups) if which == "requests" else groups
+
+    def _comparable(self, which: str, row: Row) -> Any:
+        step = self.steps.of(row["partition"], row["step"])
+        if which == "transitions":
+            return step, pick(row, ("broker_id", "from_state", "to_state"))
+        if which == "refusals":
+            return step, pick(row, ("broker_id", "from_state", "to_state", "code", "error"))
+        if which == "elections":
+            return step, election(row)
+        if which == "additions":
+            return step, addition(row, self.profile)
+        if which == "update_metadata":
+            return step, pick(row, METADATA)
+        head = (step, row["kind"], row["broker_id"], row["broker_epoch"])
+        return (*head, request(row["kind"], row))
+
+
+class TwinView(View):
     """The twin's journal as comparable tables."""
 
     def __init__(
         self, journal: Journal, apart: bool = False, profile: Profile = ZK_3_9
     ) -> None:
+        super().__init__(rows_of_twin(journal), apart, profile)
         self.journal = journal
-        self.apart, self.profile = apart, profile
-        self.without_deleted = apart and profile.metadata_has_deleted
-        self.tables: dict[str, Any] = {}
-        self.added = [row for row in journal.additions if row["kind"] != "UpdateMetadata"]
-        traces: list[tuple[Partition | None, int]] = [
-            (row["partition"], row["step"]) for row in (
-                *journal.transitions, *journal.elections, *journal.refusals, *self.added
-            )
-        ]
-        for step, sent in journal.sent:
-            parts = [*sent.leader_and_isr.values(), *sent.stop_replica.values()]
-            traces += [(p, step) for part in parts for p in part]
-            traces += [(p, step) for p, _ in self._metadata(sent.update_metadata)]
-            if sent.update_metadata_brokers:
-                traces.append((None, step))
-        self.steps = Steps(traces, apart)
-
-    def table(self, which: str) -> Any:
-        """One table; made once."""
-        if which not in self.tables:
-            self.tables[which] = getattr(self, which)()
-        return self.tables[which]
-
-    def _rows(self, rows: list[Row], keys: tuple[str, ...]) -> dict[Partition, list[Any]]:
-        return group(
-            (row["partition"], (self._step(row), pick(row, keys))) for row in rows
-        )
-
-    def _step(self, row: Row) -> int:
-        return self.steps.of(row["partition"], row["step"])
-
-    def transitions(self) -> dict[Partition, list[Any]]:
-        return self._rows(self.journal.transitions, ("broker_id", "from_state", "to_state"))
-
-    def refusals(self) -> dict[Partition, list[Any]]:
-        keys = ("broker_id", "from_state", "to_state", "code", "error")
-        return self._rows(self.journal.refusals, keys)
-
-    def elections(self) -> dict[Partition, list[Any]]:
-        return group(
-            (row["partition"], (self._step(row), election(row)))
-            for row in self.journal.elections
-        )
-
-    def additions(self) -> dict[Partition, list[Any]]:
-        return group(
-            (row["partition"], (self._step(row), addition(row, self.profile)))
-            for row in self.added
-        )
-
-    def requests(self) -> dict[Partition, list[Any]]:
-        rows = []
-        for step, sent in self.journal.sent:
-            for kind, part in (("LeaderAndIsr", sent.leader_and_isr),
-                               ("StopReplica", sent.stop_replica)):
-                for b, entries in part.items():
-                    for p, entry in entries.items():
-                        head = (self.steps.of(p, step), kind, b, sent.broker_epochs[b])
-                        rows.append((p, (*head, request(kind, entry))))
-        return in_order(group(rows))
-
-    def update_metadata(self) -> dict[Partition, list[Any]]:
-        return group(
-            (p, (self.steps.of(p, step), pick(entry, METADATA)))
-            for step, sent in self.journal.sent
-            for p, entry in self._metadata(sent.update_metadata)
-        )
-
-    def _metadata(self, entries: dict[Partition, Row]) -> list[tuple[Partition, Row]]:
-        return [(p, e) for p, e in entries.items() if not (self.without_deleted and deleted(e))]
-
-    def update_metadata_brokers(self) -> list[Any]:
-        told = [(step, b) for step, sent in self.journal.sent for b in sent.update_metadata_brokers]
-        return told_brokers(self.steps, told)
 
 
 def deleted(row: Row) -> bool:
@@ -157,10 +164,6 @@ def told_brokers(steps: Steps, told: list[tuple[int, int]]) -> list[Any]:
     if steps.apart:
         return sorted({b for _, b in told})
     return sorted((steps.of(None, step), b) for step, b in told)
-
-
-METADATA = ("controller_epoch", "leader", "leader_epoch", "isr", "version", "replicas",
-            "offline_replicas")
 
 
 def in_order(groups: dict[Partition, list[Any]]) -> dict[Partition, list[Any]]:
@@ -192,57 +195,9 @@ def election(row: Row) -> dict[str, Any]:
     return seen
 
 
-TABLES = ("transitions", "elections", "refusals", "additions", "requests",
-          "update_metadata_brokers", "update_metadata")
-"""Tables of a full journal."""
-
-
-class KfastView:
-    """kfast's journal as comparable tables."""
-
-    def __init__(
-        self, outcome: Any, apart: bool = False, profile: Profile = ZK_3_9
-    ) -> None:
-        self.profile = profile
-        self.rows = {table: getattr(outcome, table).to_pylist() for table in TABLES}
-        self.rows["additions"] = [
-            row for row in self.rows["additions"] if row["kind"] != "UpdateMetadata"
-        ]
-        if apart and profile.metadata_has_deleted:
-            told = self.rows["update_metadata"]
-            self.rows["update_metadata"] = [row for row in told if not deleted(row)]
-        self.steps = Steps((
-            (name(row) if "topic" in row else None, row["step"])
-            for rows in self.rows.values() for row in rows
-        ), apart)
-
-    def table(self, which: str) -> Any:
-        """One table."""
-        rows = self.rows[which]
-        if which == "update_metadata_brokers":
-            return told_brokers(self.steps, [(row["step"], row["broker_id"]) for row in rows])
-        groups = group((name(row), self._comparable(which, row)) for row in rows)
-        return in_order(groups) if which == "requests" else groups
-
-    def _comparable(self, which: str, row: Row) -> Any:
-        step = self.steps.of(name(row), row["step"])
-        if which == "transitions":
-            return step, pick(row, ("broker_id", "from_state", "to_state"))
-        if which == "refusals":
-            return step, pick(row, ("broker_id", "from_state", "to_state", "code", "error"))
-        if which == "elections":
-            return step, election(row)
-        if which == "additions":
-            return step, addition(row, self.profile)
-        if which == "update_metadata":
-            return step, pick(row, METADATA)
-        head = (step, row["kind"], row["broker_id"], row["broker_epoch"])
-        return (*head, request(row["kind"], row))
-
-
 def journals_differ(twin: TwinView, outcome: Any) -> str | None:
     """The first table, partition and row in which two journals differ."""
-    kfast = KfastView(outcome, twin.apart, twin.profile)
+    kfast = View(rows_of_kfast(outcome), twin.apart, twin.profile)
     for which in TABLES:
         wanted, found = twin.table(which), kfast.table(which)
         if wanted == found:

@@ -11,11 +11,25 @@ from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
 from kfast.controllers.zk.profiles import PARTITION_PREVIOUS, ZK_3_9, Profile, previous_mask
 from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, partition_states, replica_states
+from kfast.kernels.columns import Columns, make_columns
+from kfast.schema import record_dtype
 from tests.support.reference import Context, Partition
 from tests.support.twin_state import state_of
 
 LAYOUTS = ("narrow", "wide")
 THREADS = (1, 2, 5)
+
+
+def columns_of(
+    replicas: np.ndarray, leader_offline: np.ndarray, pending: np.ndarray
+) -> Columns:
+    """A replica matrix and both bitmaps as kernels take them; all else is empty."""
+    n = len(replicas)
+    return make_columns(
+        np.zeros(n, record_dtype(replicas.dtype == np.uint16)), replicas,
+        np.zeros(replicas.shape, np.uint8), np.zeros(1, np.uint8), np.zeros(n, np.int32),
+        np.zeros(n, np.int32), np.zeros(1, np.uint8), leader_offline, pending,
+    )
 
 
 def new_tally(state: ClusterState, threads: int = 1) -> np.ndarray:
@@ -56,12 +70,10 @@ def change_replicas(
     codes, effects = np.full(n, 255, np.uint8), np.zeros(n if keep else 0, EFFECT)
     tally = new_tally(state, threads)
     replica_states.change_replicas(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, replicas.rows, replicas.slots,
-        state.broker_id if ranks is None else ranks, each, int(target),
-        previous_mask(profile.replica_previous[target]), state.controller_epoch, defer,
-        profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True, codes,
-        effects, tally,
+        state.columns, replicas.rows, replicas.slots, state.broker_id if ranks is None else ranks,
+        each, int(target), previous_mask(profile.replica_previous[target]), state.controller_epoch,
+        defer, profile.without_leadership, profile.empties_unclean_isr, state.any_queued, True,
+        codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
@@ -74,8 +86,8 @@ def change_partitions(
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     partition_states.change_partitions(
-        state.records, state.topic_row, state.topic_flags, state.pending, rows, int(target),
-        previous_mask(PARTITION_PREVIOUS[target]), state.any_queued, codes, effects, tally,
+        state.columns, rows, int(target), previous_mask(PARTITION_PREVIOUS[target]),
+        state.any_queued, codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
@@ -92,8 +104,7 @@ def bring_online(
     codes = np.full(rows.size, 255, np.uint8)
     effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
     election.bring_online(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.leader_offline, state.pending, rows, profile.kernel_strategy(strategy),
+        state.columns, rows, profile.kernel_strategy(strategy),
         previous_mask(PARTITION_PREVIOUS[PartitionState.ONLINE]), state.controller_epoch,
         state.leader_recovery_supported and profile.marks_recovery, state.any_queued, True,
         NO_RULE, codes, effects, tally,

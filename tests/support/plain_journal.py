@@ -29,7 +29,8 @@ from kfast.journal.effects import (
 from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kfast.kernels import hosting
 from kfast.schema import Code
-from kfast.state.tables import broker_ids, first_slots, id_lists, ordered_lists
+from kfast.state.arrays import first_slots
+from kfast.state.tables import broker_ids, id_lists, ordered_lists
 
 _SUCCEEDED = np.array([c.value for c in Code if c.succeeded])
 _UNSAID = np.array([
@@ -140,9 +141,7 @@ def refusals(state, effects, step, strategy, rules):
 def offline_replicas(state, rows):
     """Assigned replicas of each row that are not online (section 5.2)."""
     live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     return id_lists(state, rows, first_slots(state.records["n_replicas"][rows]) & ~live)
 
 

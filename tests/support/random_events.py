@@ -12,16 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kfast.schema import PartitionState, ReplicaState, Strategy
 from tests.support.event import Event, created_by
 from tests.support.random_clusters import random_record, some
 from tests.support.reference import GARBAGE, Context, Partition, Record, TwinStore
 from tests.support.reference_controller import Controller
-
-if TYPE_CHECKING:
-    from tests.support.random_events import Generator
 
 WHOLE_CALL = {
     "read_states": ("throw",), "create_states": ("throw", "controller_moved"),
@@ -105,9 +102,6 @@ def faults(g: Generator, event: Event) -> list[Event]:
         "partitions": named, "times": g.random.randint(1, 2),
     })]
 
-
-if TYPE_CHECKING:
-    from tests.support.random_events import Generator
 
 NOWHERE = ("nowhere", 0)
 """A partition of a topic that never was."""

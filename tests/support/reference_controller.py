@@ -45,7 +45,7 @@ from tests.support.reference_store import (
 )
 
 from . import reference_deletion as deletion
-from . import reference_requests as reassignment
+from . import reference_reassignment as reassignment
 
 
 def take_over_epoch(ctx: Context, store: Store) -> None:

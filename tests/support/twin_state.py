@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -25,15 +26,17 @@ NO_TOPIC = {
 Layout = Literal["narrow", "wide"]
 
 
-def partitions_of(ctx: Context) -> list[Partition]:
+def partitions_of(ctx: Context, also: Collection[Partition] = ()) -> list[Partition]:
     """Every partition that the context knows something of, in order."""
-    known = {*ctx.assignments, *ctx.leadership, *ctx.partition_states}
+    known = {*also, *ctx.assignments, *ctx.leadership, *ctx.partition_states}
     known |= {p for p, _ in ctx.replica_states}
     known |= {p for listed in ctx.offline_dir_replicas.values() for p in listed}
     return sorted(known)
 
 
-def partition_rows(ctx: Context) -> dict[Partition, dict[str, Any]]:
+def partition_rows(
+    ctx: Context, also: Collection[Partition] = ()
+) -> dict[Partition, dict[str, Any]]:
     """The table of partitions; what is a set is in ascending order."""
     states: dict[Partition, dict[int, int]] = {}
     for (p, b), state in sorted(ctx.replica_states.items()):
@@ -44,7 +47,7 @@ def partition_rows(ctx: Context) -> dict[Partition, dict[str, Any]]:
             dirs.setdefault(p, []).append(b)
     return {
         p: partition_row(ctx, p, states.get(p, {}), dirs.get(p, []))
-        for p in partitions_of(ctx)
+        for p in partitions_of(ctx, also)
     }
 
 
@@ -85,7 +88,7 @@ def broker_rows(ctx: Context) -> list[dict[str, Any]]:
     ]
 
 
-def topic_rows(ctx: Context) -> list[dict[str, Any]]:
+def topic_rows(ctx: Context, also: Collection[Partition] = ()) -> list[dict[str, Any]]:
     """The table of topics."""
     known = {*ctx.all_topics, *ctx.topics_to_delete, *ctx.topics_ineligible, *ctx.topic_unclean}
     return [
@@ -96,7 +99,7 @@ def topic_rows(ctx: Context) -> list[dict[str, Any]]:
             "deletion_started": topic in ctx.topics_deletion_started,
             "ineligible": topic in ctx.topics_ineligible,
         }
-        for topic in sorted(known | {p[0] for p in partitions_of(ctx)})
+        for topic in sorted(known | {p[0] for p in partitions_of(ctx, also)})
     ]
 
 
@@ -112,20 +115,24 @@ def cluster_row(ctx: Context) -> dict[str, Any]:
     }
 
 
-def tables_of(ctx: Context) -> list[pa.Table]:
+def tables_of(ctx: Context, also: Collection[Partition] = ()) -> list[pa.Table]:
     """Brokers, topics, partitions and cluster; nothing is left to be assumed."""
     return [
         pa.Table.from_pylist(broker_rows(ctx), BROKERS_SCHEMA),
-        pa.Table.from_pylist(topic_rows(ctx), TOPICS_SCHEMA),
-        pa.Table.from_pylist(list(partition_rows(ctx).values()), PARTITIONS_SCHEMA),
+        pa.Table.from_pylist(topic_rows(ctx, also), TOPICS_SCHEMA),
+        pa.Table.from_pylist(list(partition_rows(ctx, also).values()), PARTITIONS_SCHEMA),
         pa.Table.from_pylist([cluster_row(ctx)], CLUSTER_SCHEMA),
     ]
 
 
-def state_of(ctx: Context, layout: Layout | None = None) -> ClusterState:
-    """A kfast state that says what the context says."""
+def state_of(
+    ctx: Context, layout: Layout | None = None, also: Collection[Partition] = ()
+) -> ClusterState:
+    """A kfast state that says what the context says, with empty rows for other partitions."""
     # Narrow where it fits: a damaged row may name more brokers than a narrow one holds.
-    return ClusterState.from_tables(*tables_of(ctx), layout=layout if layout == "wide" else None)
+    return ClusterState.from_tables(
+        *tables_of(ctx, also), layout=layout if layout == "wide" else None
+    )
 
 
 def store_of(ctx: Context, twin: TwinStore, state: ClusterState) -> Store:

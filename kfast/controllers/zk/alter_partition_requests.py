@@ -115,8 +115,7 @@ def _decide(
     state, store = engine.state, engine.store
     codes = np.empty(rows.size, np.uint8)
     isr.check_alterations(
-        state.records, state.replicas, state.broker_status, rows, sender, leader_epoch, version,
-        masks, recovery, unknown, codes,
+        state.columns, rows, sender, leader_epoch, version, masks, recovery, unknown, codes,
     )
     accepted = np.flatnonzero(codes == AlterCode.WRITTEN)
     proposed = state.records.take(rows[accepted])
@@ -150,8 +149,7 @@ def take(engine: ZkEngine, rows: Rows, records: npt.NDArray[Any]) -> None:
     state = engine.state
     tally = engine.journal.new_tally()
     election.adopt(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.leader_offline, rows, records, tally[0],
+        state.columns, rows, records, tally[0],
     )
     engine.journal.take_counters(tally)
     state.mark_led(rows)
@@ -188,9 +186,7 @@ def _report_each(engine: ZkEngine, hosted: Replicas) -> Outcome:
     """Every leader's request on its own, or all together where none can fail."""
     state = engine.state
     joined = np.empty(len(hosted), np.uint64)
-    isr.propose_catch_up(
-        state.records, state.replicas, state.broker_status, hosted.rows, hosted.slots, joined
-    )
+    isr.propose_catch_up(state.columns, hosted.rows, hosted.slots, joined)
     rows, masks = hosted.rows[joined != 0], joined[joined != 0]
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     codes = np.full(rows.size, AlterCode.STORE_ERROR, np.uint8)

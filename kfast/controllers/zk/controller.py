@@ -59,7 +59,7 @@ class Controller(ZkEngine):
 
     def _summary(self) -> Summary:
         _, facts = self.state._summary()
-        policy = self.partition_state_machine.decider.policy
+        policy = self.partition_state_machine.policy_runner.policy
         return f"Controller of {self.title}", {
             "not active": not self.active,
             "controller_epoch": str(self.state.controller_epoch),
@@ -112,9 +112,10 @@ class Controller(ZkEngine):
         """
         return broker_changes.on_broker_change(self, started, bounced, failed)
 
+    @all_or_nothing
     def on_broker_startup(self, broker_ids: Iterable[int] | Mapping[int, int]) -> Outcome:
         """Brokers registered: `on_broker_change(started=...)`."""
-        outcome = self.on_broker_change(started=broker_ids)
+        outcome = broker_changes.on_broker_change(self, broker_ids, (), ())
         outcome.event = "on_broker_startup"
         return outcome
 
@@ -221,17 +222,14 @@ class Controller(ZkEngine):
         return reassignment.alter_partition_reassignments(self, reassignments)
 
     @all_or_nothing
-    def reassign_partitions(
-        self, reassignments: reassignment.Reassignments, *, reassigned: int | None = None,
-    ) -> Outcome:
+    def reassign_partitions(self, reassignments: reassignment.Reassignments) -> Outcome:
         """The legacy reassignment node was created (section 6.7); no list is checked.
 
         Parameters and results as of `alter_partition_reassignments`; partitions that fail are
         removed from the node. `ArgumentError` where a list is empty, names a negative id, or is
-        null. `reassigned` are the partitions of the whole cluster that are being reassigned, where
-        the state is a part of it.
+        null.
         """
-        return reassignment.reassign_partitions(self, reassignments, reassigned=reassigned)
+        return reassignment.reassign_partitions(self, reassignments)
 
     @all_or_nothing
     def on_partition_reassignment(self, rows: npt.ArrayLike) -> Outcome:
@@ -270,7 +268,7 @@ class Controller(ZkEngine):
             Only the AdminClient may elect outside the ISR.
         without_leadership : int, optional
             Of the whole cluster, where the state is a part of it: the sum of what
-            `count_without_leadership` gives of each part for what is asked of it.
+            `count_without_leadership` gives of each part.
 
         Returns
         -------

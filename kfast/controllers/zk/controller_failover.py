@@ -17,8 +17,8 @@ from kfast.journal import Outcome
 from kfast.kernels import hosting
 from kfast.schema import PartitionState
 from kfast.state import ClusterState, mutators
+from kfast.state.arrays import first_slots
 from kfast.state.records import EMPTY_ROWS
-from kfast.state.tables import first_slots
 
 EVENT = "on_controller_failover"
 
@@ -113,7 +113,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    hosting.live_slots(state.columns, rows, live, up)
     dead = (first_slots(state.records["n_replicas"]) & ~live) != 0
     moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])

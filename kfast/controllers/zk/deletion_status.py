@@ -55,9 +55,7 @@ class DeletionHints:
     def status(self, state: ClusterState, topic: int) -> int:
         """Status of a topic row, in bits; the hint moves to a replica that is being deleted."""
         rows = state.lookup.rows_of_topic(topic)
-        status, place = kernel.deletion_status(
-            state.records, state.replica_state, rows, self._place.get(topic, 0)
-        )
+        status, place = kernel.deletion_status(state.columns, rows, self._place.get(topic, 0))
         if status & SOME_STARTED and topic not in self._row:
             # Answers come in ascending broker id: the last of them is waited for the longest.
             assigned = np.arange(state.n_slots) < state.records["n_replicas"][rows][:, None]

@@ -37,23 +37,23 @@ from kfast.state.records import Rows
 P = ParamSpec("P")
 E = TypeVar("E", bound="ZkEngine")
 
-QUEUED, REASSIGNED, IN_TURN, POLICY, FULL, EFFECTS = 1, 2, 4, 8, 16, 32
+QUEUED, REASSIGNED, IN_TURN, ELECTS, FULL, EFFECTS = 1, 2, 4, 8, 16, 32
 """What ties partitions together, or the steps of an event apart, as bits: some topic is queued for
 deletion, some partition is being reassigned, the version goes partition by partition or looks
-beyond the brokers that failed, a policy elects, the journal keeps rows or what became of each."""
+beyond the brokers that failed, a policy has partitions to elect for although no broker fails, the
+journal keeps rows or what became of each."""
 
 STEPWISE: Mapping[str, int] = {
     "on_controller_failover": EFFECTS,
-    "on_broker_startup": QUEUED | IN_TURN | POLICY,
+    "on_broker_startup": QUEUED | IN_TURN | ELECTS,
     "on_broker_failure": QUEUED | IN_TURN,
     "controlled_shutdown": QUEUED | IN_TURN | FULL,
-    "rebalance_leaders": QUEUED | IN_TURN | POLICY | FULL,
+    "elect_leaders": 0,
+    "rebalance_leaders": QUEUED | IN_TURN | FULL,
     "catch_up": QUEUED | REASSIGNED | FULL,
+    "alter_partition": REASSIGNED,
 }
-"""Events that can be fused, and what makes each go step by step."""
-
-ASKS_POLICY_FIRST = ("on_broker_failure", "controlled_shutdown")
-"""Events that, fused, ask the policy for all partitions before the first one changes."""
+"""Events that can be taken in one visit to each partition, and what makes each go step by step."""
 
 
 def all_or_nothing(
@@ -61,18 +61,18 @@ def all_or_nothing(
 ) -> Callable[Concatenate[E, P], Outcome]:
     """Make an event leave everything as it was where the policy fails.
 
-    A copy of the state is kept meanwhile; of the brokers alone, if no row changes before the policy
+    A copy of the state is made before; of the brokers alone, if no row changes before the policy
     has answered for all of them.
     """
 
     @functools.wraps(event)
     def guarded(engine: E, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
         machine = engine.partition_state_machine
-        if machine.decider.policy is None:
+        if machine.policy_runner.policy is None:
             return event(engine, *args, **kwargs)
         active, rows_change = engine.active, not engine.asks_policy_first(event.__name__)
         try:
-            with machine.decider.all_or_nothing(
+            with machine.policy_runner.all_or_nothing(
                 engine.store, engine.journal, machine.threads, rows_change=rows_change
             ):
                 return event(engine, *args, **kwargs)
@@ -106,9 +106,8 @@ class ZkEngine(Engine):
         self.partition_state_machine = PartitionStateMachine(
             state, store, journal=self.journal, threads=threads, profile=self.profile, policy=policy
         )
-        self._always = (
-            IN_TURN * (self.profile.batch_per_partition or self.profile.offlines_only_of_failed)
-            + POLICY * (policy is not None)
+        self._in_turn = IN_TURN * (
+            self.profile.batch_per_partition or self.profile.offlines_only_of_failed
         )
 
     def way_of(self, event: str) -> Way:
@@ -117,16 +116,21 @@ class ZkEngine(Engine):
             return Way.STORE
         state, journal = self.state, self.journal
         present = (
-            self._always + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
+            self._in_turn + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
             + FULL * journal.full + EFFECTS * journal.keeps_effects
         )
+        if self.partition_state_machine.policy_runner.policy is not None:
+            present += ELECTS * bool(state.n_reassigned or state.pending.any())
         return Way.STEPS if present & STEPWISE[event] else Way.FUSED
 
     def asks_policy_first(self, event: str) -> bool:
-        """Whether an event asks the policy for all partitions before it changes the first."""
+        """Whether an event changes no row before the policy has answered for all partitions.
+
+        All fused events are so, but for the first elections of a new controller.
+        """
         return (
-            event in ASKS_POLICY_FIRST and not self.state.any_offline_dir
-            and self.way_of(event) is Way.FUSED
+            event in STEPWISE and event != "on_controller_failover"
+            and not self.state.any_offline_dir and self.way_of(event) is Way.FUSED
         )
 
     def gauges(self) -> dict[str, int]:

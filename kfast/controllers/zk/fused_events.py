@@ -46,9 +46,7 @@ def start_machines(controller: ZkEngine) -> None:
     healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
     moving = profile.offlines_dead_at_startup
     startup.start_machines(
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.pending,
-        controller.replica_state_machine.rank_startup(online=False),
+        state.columns, controller.replica_state_machine.rank_startup(online=False),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), state.controller_epoch,
         moving, state.any_queued, journal.counting, online, offline, first, healthy, hosted,
     )
@@ -73,15 +71,14 @@ def fail_brokers(controller: ZkEngine, brokers: Rows) -> None:
     counts = np.zeros((threads, 8), np.int64)
     buffer = journal.new_effect_buffer(rows.size, 3, brokers.size)
     strategy = profile.kernel_strategy(Strategy.OFFLINE)
-    decider = controller.partition_state_machine.decider
-    decided = decider.decide(rows, strategy, ElectionCause.FAILED, threads)
+    policy_runner = controller.partition_state_machine.policy_runner
+    decided = policy_runner.decide(rows, strategy, ElectionCause.FAILED, threads)
     ranks = controller.replica_state_machine.rank_groups(ReplicaState.OFFLINE, brokers, rows)
     recovers = state.leader_recovery_supported and profile.marks_recovery
     valid = profile.partition_previous
     state.mark_led(rows)
     failures.fail_hosted(
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.pending, chosen, ranks,
+        state.columns, chosen, ranks,
         rows, previous_mask(valid[PartitionState.OFFLINE]),
         previous_mask(valid[PartitionState.ONLINE]),
         previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), strategy,
@@ -118,8 +115,7 @@ def start_brokers(controller: ZkEngine, brokers: Rows) -> None:
     buffer = journal.new_effect_buffer(rows.size, 2, brokers.size)
     state.mark_led(rows)
     visits.start_hosted(
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.pending, chosen,
+        state.columns, chosen,
         controller.replica_state_machine.rank_groups(ReplicaState.ONLINE, brokers, rows),
         rows, previous_mask(profile.replica_previous[ReplicaState.ONLINE]),
         previous_mask(profile.partition_previous[PartitionState.ONLINE]),
@@ -140,22 +136,20 @@ def shut_down_broker(controller: ZkEngine, broker: int) -> Rows:
     """Steps 4 to 9 of section 6.3; returns the rows that the broker still leads."""
     state, journal, profile = controller.state, controller.journal, controller.profile
     state.broker_status[broker] |= BROKER_SHUTTING_DOWN
-    rows = state.index_hosting().candidates(state, np.asarray([broker], np.int32))
+    rows = state.rows_tracking(np.asarray([broker], np.int32))
     threads = threads_for(rows.size, controller.replica_state_machine.threads)
     led, followed = journal.new_tally(threads), journal.new_tally(threads)
     counts, remaining = np.zeros((threads, 8), np.int64), np.empty(rows.size, np.int32)
     number = profile.kernel_strategy(Strategy.CONTROLLED_SHUTDOWN)
-    decider = controller.partition_state_machine.decider
-    decided = decider.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
+    policy_runner = controller.partition_state_machine.policy_runner
+    decided = policy_runner.decide(rows, number, ElectionCause.SHUT_DOWN, threads, broker=broker)
     state.mark_led(rows)
     left = visits.shut_down_hosted(
-        state.records, state.replicas, state.replica_state, state.broker_status, state.topic_row,
-        state.topic_flags, state.leader_offline, state.pending, broker, rows,
+        state.columns, broker, rows,
         previous_mask(profile.partition_previous[PartitionState.ONLINE]),
-        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]),
-        number, state.controller_epoch,
-        state.leader_recovery_supported and profile.marks_recovery, journal.counting, decided, led,
-        followed, counts, remaining,
+        previous_mask(profile.replica_previous[ReplicaState.OFFLINE]), number,
+        state.controller_epoch, state.leader_recovery_supported and profile.marks_recovery,
+        journal.counting, decided, led, followed, counts, remaining,
     )
     empty = journal.new_effects(0)
     n_led, n_followed = counts.sum(axis=0)[:2].tolist()
@@ -178,11 +172,9 @@ def _concerned(
     if brokers.size * MANY >= max(state.n_brokers, 1):
         room = np.empty(state.n_partitions, np.int32)
         threads = threads_for(room.size, controller.replica_state_machine.threads)
-        n = hosting.list_concerned(
-            state.replicas, chosen, state.leader_offline, state.pending, room, threads
-        )
+        n = hosting.list_concerned(state.columns, chosen, room, threads)
         return room[:n]
-    rows = state.index_hosting().candidates(state, brokers)
+    rows = state.rows_tracking(brokers)
     room = np.empty(rows.size + FEW, np.int32)
     n = hosting.merge_waiting(rows, state.leader_offline, state.pending, room)
     if n > room.size:
@@ -212,8 +204,7 @@ def rebalance(controller: ZkEngine, unbalanced: Rows, rows: Rows) -> list[int]:
     asked = np.zeros((threads, unbalanced.size), np.int64)
     tally = np.zeros((threads, unbalanced.size, width), np.int64)
     election.rebalance(
-        state.records, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-        state.leader_offline, state.pending, rows, step, profile.rebalances_in_isr,
+        state.columns, rows, step, profile.rebalances_in_isr,
         profile.kernel_strategy(Strategy.PREFERRED_REPLICA),
         previous_mask(profile.partition_previous[PartitionState.ONLINE]), state.controller_epoch,
         state.leader_recovery_supported and profile.marks_recovery, journal.counting, asked, tally,
@@ -235,14 +226,14 @@ def catch_up_brokers(
     Returns the rows reported, the answers, and the broker rows of the leaders that report.
     """
     state, journal, profile = controller.state, controller.journal, controller.profile
-    rows = state.index_hosting().candidates(state, brokers)
+    rows = state.rows_tracking(brokers)
     chosen = np.zeros(max(state.n_brokers, 1), np.uint8)
     chosen[brokers] = 1
     sizes, tally = np.zeros(state.n_brokers, np.int64), journal.new_tally()
     reported, codes = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint8)
     n = isr.catch_up_hosted(
-        state.records, state.replicas, state.broker_status, chosen, rows, state.leader_offline,
-        state.controller_epoch, profile.has_alter_partition, sizes, reported, codes, tally[0],
+        state.columns, chosen, rows, state.controller_epoch, profile.has_alter_partition, sizes,
+        reported, codes, tally[0],
     )
     journal.take_counters(tally)
     senders = np.flatnonzero(sizes)

@@ -32,8 +32,8 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState
+from kfast.state.leader_survey import survey_leaders
 from kfast.state.records import Rows
-from kfast.state.survey import survey_leaders
 from kfast.state.tables import broker_ids, row_keys
 
 ELECTION_TYPES = ("preferred", "unclean")
@@ -150,13 +150,12 @@ def _filter(
     return errors
 
 
-def count_without_leadership(state: ClusterState, partitions: Partitions | None = None) -> int:
+def count_without_leadership(state: ClusterState) -> int:
     """Partitions without cached leadership, of topics that are not queued: none can be elected for.
 
-    Where there is one among those asked for, or among all, an election fails as a whole
-    (`elect_leaders`).
+    Where there is one, an election of all partitions fails as a whole (`elect_leaders`).
     """
-    rows, _ = _asked(state, partitions)
+    rows, _ = _asked(state, None)
     rows = rows[~_queued(state, rows)]
     flags = state.records["flags"][rows]
     return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))
@@ -279,7 +278,7 @@ def _candidates(engine: ZkEngine, rows: Rows) -> Rows:
     """
     state, profile = engine.state, engine.profile
     live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+    hosting.live_slots(state.columns, rows, live, up)
     if profile.rebalances_in_isr:
         live &= state.records["isr"][rows]
     ready = (live & np.uint64(1)) != 0

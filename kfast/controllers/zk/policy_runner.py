@@ -141,8 +141,7 @@ class PolicyRunner:
         asked_of = state.records if records is None else records
         wanted = self.policy.wanted
         policies.decide(
-            asked_of, state.replicas, state.broker_status, state.topic_row, state.topic_flags,
-            unreadable, rows, self.policy.address,
+            state.columns, records, unreadable, rows, self.policy.address,
             self._rack_numbers() if "racks" in wanted else NO_RACKS,
             self._leaders(threads) if "led" in wanted else NO_COUNTS, int(occasion), strategy,
             broker, state.controller_epoch,
@@ -159,7 +158,7 @@ class PolicyRunner:
 
     def _count(self, threads: int) -> npt.NDArray[np.int64]:
         counts = np.zeros((threads, max(self.state.n_brokers, 1)), np.int64)
-        policies.count_led(self.state.records, counts)
+        policies.count_led(self.state.columns, counts)
         total: npt.NDArray[np.int64] = counts.sum(axis=0)
         return total
 
@@ -187,9 +186,7 @@ class PolicyRunner:
         topic = state.topic[int(state.topic_row[row])].as_py()
         where = f"policy {policy.name} on {topic}-{state.partition[row]} (row {row})"
         at, live = np.asarray([row], np.int32), np.empty(1, np.uint64)
-        hosting.live_slots(
-            state.records, state.replicas, state.broker_status, at, live, np.empty(1, np.uint64)
-        )
+        hosting.live_slots(state.columns, at, live, np.empty(1, np.uint64))
         n_replicas, n_slots = int(record["n_replicas"]), int(record["n_slots"])
         brokers = state.replicas[row, :n_slots].astype(np.int32)
         if answer == policies.raised():

@@ -49,8 +49,9 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState, Replicas, mutators
+from kfast.state.arrays import first_slots
 from kfast.state.records import EMPTY_ROWS, Rows, Slots
-from kfast.state.tables import first_slots, id_lists, ordered_lists, row_keys
+from kfast.state.tables import id_lists, ordered_lists, row_keys
 
 STOPPED = (
     ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL,
@@ -134,7 +135,7 @@ def alter_partition_reassignments(
     valid, alive = np.empty(codes.size, np.uint8), np.empty(codes.size, np.uint8)
     reassign.check_lists(asked.targets.offsets, asked.targets.broker_ids, valid)
     reassign.check_added(
-        state.records, state.replicas, state.broker_status, asked.rows, asked.targets.offsets,
+        state.columns, asked.rows, asked.targets.offsets,
         state.broker_rows(asked.targets.broker_ids), alive,
     )
     if not engine.profile.checks_added_replicas:
@@ -144,16 +145,13 @@ def alter_partition_reassignments(
     return _started(engine, event, asked, codes)
 
 
-def reassign_partitions(
-    engine: ZkEngine, reassignments: Reassignments, *, reassigned: int | None = None
-) -> Outcome:
+def reassign_partitions(engine: ZkEngine, reassignments: Reassignments) -> Outcome:
     """The legacy reassignment node was created (section 6.7); no list is checked."""
     asked = parse(engine.state, reassignments, node=True)
     event = "reassign_partitions"
     if not engine.active:
         return engine.refused(event, "NOT_CONTROLLER")
-    moving = engine.state.n_reassigned if reassigned is None else reassigned
-    if not engine.profile.cancels_reassignments and moving:
+    if not engine.profile.cancels_reassignments and engine.state.n_reassigned:
         return engine.refused(event, "REASSIGNMENT_IN_PROGRESS")
     return _started(engine, event, asked, np.zeros(asked.rows.size, np.uint8))
 
@@ -430,9 +428,7 @@ def cannot_fail(engine: ZkEngine, rows: Rows) -> Mask:
     state = engine.state
     safe = np.zeros(rows.size, np.uint8)
     if engine.store is None:
-        reassign.check_safe(
-            state.records, state.topic_row, state.topic_flags, rows, state.controller_epoch, safe
-        )
+        reassign.check_safe(state.columns, rows, state.controller_epoch, safe)
     found: Mask = safe != 0
     return found
 
@@ -463,10 +459,7 @@ def _update_assignments(engine: ZkEngine, rows: Rows, targets: Targets) -> None:
     owner = np.repeat(rows, np.diff(targets.offsets)).astype(np.int32)
     mutators.track(state, owner, brokers)
     dropped, tally = np.empty(rows.size, np.uint64), engine.journal.new_tally()
-    reassign.start_reassignments(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        rows, targets.offsets, brokers, dropped, tally,
-    )
+    reassign.start_reassignments(state.columns, rows, targets.offsets, brokers, dropped, tally)
     forget_orders(state, rows)
     engine.journal.take_counters(tally)
     stop_removed(engine, "U", rows, dropped)
@@ -491,7 +484,7 @@ def is_complete(engine: ZkEngine, rows: Rows) -> Mask:
         moving = (state.records["adding"][rows] != 0) | (state.records["removing"][rows] != 0)
         if moving.any():
             known[moving], isr[moving] = read_records(engine, rows[moving])
-    reassign.check_complete(state.records, rows, known, isr, complete)
+    reassign.check_complete(state.columns, rows, known, isr, complete)
     found: Mask = complete != 0
     return found
 
@@ -517,10 +510,7 @@ def _complete(engine: ZkEngine, rows: Rows) -> None:
     for row in rows.tolist() if store is not None or rows.size == 1 else ():
         state.unwritten_assignments.setdefault(row, state.assignment(row))
     removed, tally = np.empty(rows.size, np.uint64), engine.journal.new_tally()
-    reassign.assign_targets(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        rows, removed, tally,
-    )
+    reassign.assign_targets(state.columns, rows, removed, tally)
     forget_orders(state, rows)
     engine.journal.take_counters(tally)
     move_leaders(engine, rows)
@@ -589,10 +579,8 @@ def move_leaders(engine: ZkEngine, rows: Rows, others: Slots | None = None) -> N
         raise EventFailed("NoSuchElement")
     slots, live = np.empty(rows.size, np.int32), np.empty(rows.size, np.uint64)
     leaders = np.ascontiguousarray(state.records["leader"][rows])
-    hosting.find_slots(state.records, state.replicas, rows, leaders, slots)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.find_slots(state.columns, rows, leaders, slots)
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     place = np.where(slots < 0, 0, slots).astype(np.uint64)
     is_target = (slots >= 0) & (slots < state.records["n_replicas"][rows])
     stays = is_target & (((live >> place) & np.uint64(1)) != 0)
@@ -623,7 +611,7 @@ def touch(
     codes, tally = np.empty(rows.size, np.uint8), journal.new_tally()
     effects = journal.new_effects(2 * rows.size)
     n_effects = reassign.touch(
-        state.records, state.replicas, state.topic_row, state.topic_flags, rows,
+        state.columns, rows,
         np.empty(0, np.uint64) if others is None else others, state.controller_epoch,
         profile.touch_separates_added, codes, effects, tally,
     )
@@ -856,13 +844,10 @@ def _assign_targets_legacy(engine: ZkEngine, row: Rows, targets: tuple[int, ...]
     state.unwritten_assignments.setdefault(int(row[0]), state.assignment(int(row[0])))
     brokers = mutators.add_brokers(state, targets)
     mutators.track(state, np.repeat(row, brokers.size), brokers)
-    columns = (
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags, row
-    )
     others = np.empty(1, np.uint64)
     offsets = np.asarray([0, brokers.size], np.int32)
     state.forget_survey()
-    reassign.start_reassignments(*columns, offsets, brokers, others, tally)
-    reassign.assign_targets(*columns, others, tally)
+    reassign.start_reassignments(state.columns, row, offsets, brokers, others, tally)
+    reassign.assign_targets(state.columns, row, others, tally)
     engine.journal.take_counters(tally)
     return others

@@ -36,8 +36,8 @@ from kfast.journal.effects import EFFECT, LAYOUT
 from kfast.kernels import election, hosting, partition_states, replica_states
 from kfast.schema import Code, PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, Replicas
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows, Slots
-from kfast.state.tables import first_slots
 
 NO_SLOTS = np.empty(0, np.uint64)
 
@@ -107,15 +107,14 @@ class ReplicaStateMachine:
         valid, moving = self.profile.replica_previous, self.profile.offlines_dead_at_startup
         threads = 1 if journal.keeps_effects else self.threads
         online, offline = (
-            replica_states.count_started(state.records, state.replicas, state.broker_status)
+            replica_states.count_started(state.columns)
             if journal.keeps_effects else (0, 0)
         )
         kept = offline if moving and self.store is None else 0
         effects = np.zeros(online, EFFECT), np.zeros(kept, EFFECT)
         tallies = journal.new_tally(threads), journal.new_tally(threads)
         replica_states.start_replicas(
-            state.records, state.replicas, state.replica_state, state.broker_status,
-            state.topic_row, state.topic_flags, state.leader_offline,
+            state.columns,
             self.rank_startup(online=True) if journal.keeps_effects else state.broker_id,
             self.rank_startup(online=False),
             previous_mask(valid[ReplicaState.ONLINE]), previous_mask(valid[ReplicaState.OFFLINE]),
@@ -136,7 +135,7 @@ class ReplicaStateMachine:
         state = self.state
         rows = np.arange(state.n_partitions, dtype=np.int32)
         live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-        hosting.live_slots(state.records, state.replicas, state.broker_status, rows, live, up)
+        hosting.live_slots(state.columns, rows, live, up)
         slots = first_slots(state.records["n_replicas"]) & (live if online else ~live)
         rows = rows[slots != 0]
         return Replicas(rows, slots[rows])
@@ -214,7 +213,7 @@ class ReplicaStateMachine:
         if brokers is not None:
             sought[brokers] = 1
         found = np.empty(state.n_brokers, np.int32)
-        n = hosting.list_groups(state.records, state.replicas, rows, slots, sought, found)
+        n = hosting.list_groups(state.columns, rows, slots, sought, found)
         groups = np.sort(found[:n])
         ids = state.broker_id[groups]
         offlines_failed = target == ReplicaState.OFFLINE and brokers is not None
@@ -276,12 +275,11 @@ class ReplicaStateMachine:
         codes, effects = np.empty(n, np.uint8), journal.new_effects(n)
         tally = journal.new_tally(threads_for(n, self.threads))
         replica_states.change_replicas(
-            state.records, state.replicas, state.replica_state, state.topic_row,
-            state.topic_flags, state.leader_offline, replicas.rows, replicas.slots,
+            state.columns, replicas.rows, replicas.slots,
             *self._rank_run(target, replicas, brokers), int(target),
-            previous_mask(profile.replica_previous[target]), state.controller_epoch, False,
-            profile.without_leadership, profile.empties_unclean_isr, state.any_queued,
-            journal.counting, codes, effects, tally,
+            previous_mask(profile.replica_previous[target]),
+            state.controller_epoch, False, profile.without_leadership, profile.empties_unclean_isr,
+            state.any_queued, journal.counting, codes, effects, tally,
         )
         journal.add_step(f"replicas to {target.label}", tally, effects, replicas=True)
         return Result(codes, np.empty(0, np.bool_))
@@ -304,7 +302,7 @@ class PartitionStateMachine:
         self.store = store
         self.journal = _journal(state, journal, self.profile)
         self.threads = check_threads(threads)
-        self.decider = PolicyRunner(state, policy, self.profile)
+        self.policy_runner = PolicyRunner(state, policy, self.profile)
 
     def startup(self) -> Outcome:
         """Give every assigned partition a state, then try to bring New and Offline ones Online."""
@@ -317,10 +315,7 @@ class PartitionStateMachine:
         """Step 1 of section 3.2: states by leadership and liveness, cache only."""
         state = self.state
         tally = self.journal.new_tally(self.threads)
-        partition_states.initialize_partitions(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.any_queued, state.pending, tally,
-        )
+        partition_states.initialize_partitions(state.columns, state.any_queued, tally)
         empty = self.journal.new_effects(0)
         self.journal.add_step("partition states at startup", tally, empty, replicas=False)
 
@@ -337,7 +332,7 @@ class PartitionStateMachine:
 
     def _all_or_nothing(self) -> contextlib.AbstractContextManager[None]:
         """A call by itself, outside an event: a rule that fails leaves everything as it was."""
-        return self.decider.all_or_nothing(self.store, self.journal, self.threads)
+        return self.policy_runner.all_or_nothing(self.store, self.journal, self.threads)
 
     def trigger_online(self, topics: Sequence[str] | None = None) -> Result:
         """`trigger_online` of section 3.2, as a step of an event."""
@@ -399,7 +394,7 @@ class PartitionStateMachine:
         number = profile.kernel_strategy(strategy)
         if self.store is not None and target == PartitionState.ONLINE:
             return store_machines.bring_online(
-                state, self.store, journal, rows, strategy, self.decider
+                state, self.store, journal, rows, strategy, self.policy_runner
             )
         codes, effects = np.empty(rows.size, np.uint8), journal.new_effects(rows.size)
         threads = threads_for(rows.size, self.threads)
@@ -407,16 +402,13 @@ class PartitionStateMachine:
         previous = previous_mask(profile.partition_previous[target])
         if target != PartitionState.ONLINE:
             partition_states.change_partitions(
-                state.records, state.topic_row, state.topic_flags, state.pending, rows,
-                int(target), previous, state.any_queued, codes, effects, tally,
+                state.columns, rows, int(target), previous, state.any_queued, codes, effects, tally,
             )
             journal.add_step(f"partitions to {target.label}", tally, effects, replicas=False)
             return Result(codes, np.zeros(rows.size, np.bool_))
-        decided = self.decider.decide(rows, number, ElectionCause.LISTED, threads)
+        decided = self.policy_runner.decide(rows, number, ElectionCause.LISTED, threads)
         election.bring_online(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.leader_offline, state.pending, rows,
-            number, previous, state.controller_epoch,
+            state.columns, rows, number, previous, state.controller_epoch,
             state.leader_recovery_supported and profile.marks_recovery, state.any_queued,
             journal.counting, decided, codes, effects, tally,
         )

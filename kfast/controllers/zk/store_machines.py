@@ -45,8 +45,8 @@ from kfast.schema import (
     Strategy,
 )
 from kfast.state import ClusterState, Replicas
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows
-from kfast.state.tables import first_slots
 
 _IN_RESULT = np.array([
     code not in (Code.ILLEGAL_STATE, Code.INITIALIZED, Code.NO_LIVE_REPLICA, Code.NODE_EXISTS,
@@ -113,13 +113,13 @@ class StoreSession:
 
     def __init__(
         self, state: ClusterState, store: Store, tally: Tally, profile: Profile = ZK_3_9,
-        decider: PolicyRunner | None = None,
+        policy_runner: PolicyRunner | None = None,
     ) -> None:
         self.state = state
         self.store = store
         self.tally = tally
         self.profile = profile
-        self.decider = decider
+        self.policy_runner = policy_runner
         self.effects: list[Effects] = []
 
     def tell(self, effects: Effects) -> None:
@@ -169,10 +169,7 @@ class StoreSession:
         """Take records into the cache, under this controller's epoch (`put_leadership`)."""
         state = self.state
         written["controller_epoch"] = state.controller_epoch
-        election.adopt(
-            state.records, state.replicas, state.broker_status, state.topic_row,
-            state.topic_flags, state.leader_offline, rows, written, self.tally[0],
-        )
+        election.adopt(state.columns, rows, written, self.tally[0])
 
     def read(self, rows: Rows, *, strict: bool = False) -> tuple[Codes, npt.NDArray[Any]]:
         """Read records and classify the answers: MOVED where the record can be decided on.
@@ -221,12 +218,12 @@ Mask = npt.NDArray[np.bool_]
 
 def bring_online(
     state: ClusterState, store: Store, journal: Journal, rows: Rows, strategy: Strategy | None,
-    decider: PolicyRunner,
+    policy_runner: PolicyRunner,
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (section 3.4)."""
-    profile = decider.profile
+    profile = policy_runner.profile
     store.make_known(rows)
-    session = StoreSession(state, store, journal.new_tally(), profile, decider)
+    session = StoreSession(state, store, journal.new_tally(), profile, policy_runner)
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
     states[missing] = PartitionState.NON_EXISTENT
@@ -280,8 +277,7 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
     proposed = state.records.take(rows)
     codes, recipients = np.empty(rows.size, np.uint8), np.empty(rows.size, np.uint64)
     election.propose_initial(
-        state.replicas, state.broker_status, rows, proposed, state.controller_epoch, codes,
-        recipients,
+        state.columns, rows, proposed, state.controller_epoch, codes, recipients
     )
     effects = session.begin(rows, -1, np.full(rows.size, PartitionState.NEW), PartitionState.ONLINE)
     chosen = codes == Code.MOVED
@@ -377,13 +373,13 @@ def _elect_once(
         unclean = np.empty(usable.size, np.uint8)
         proposed = stored[usable]
         number, unreadable = profile.kernel_strategy(strategy), session.store.unreadable_topics()
-        decided = NOT_DECIDED if session.decider is None else session.decider.decide(
+        decided = NOT_DECIDED if session.policy_runner is None else session.policy_runner.decide(
             rows[usable], number, ElectionCause.STORED, records=proposed, unreadable=unreadable
         )
         election.choose(
-            state.replicas, state.broker_status, state.topic_row, state.topic_flags, rows[usable],
-            proposed, number, state.leader_recovery_supported and profile.marks_recovery,
-            unreadable, decided, chosen, told, unclean,
+            state.columns, rows[usable], proposed, number,
+            state.leader_recovery_supported and profile.marks_recovery, unreadable, decided,
+            chosen, told, unclean,
         )
         session.tally[0, LAYOUT["unclean"]] += int(unclean.sum())
         try:
@@ -475,15 +471,12 @@ def _change_group(session: StoreSession, rows: Rows, broker: int, codes: Codes) 
     """Section 2.5 for the replicas of one broker."""
     state = session.state
     slots = np.empty(rows.size, np.int32)
-    hosting.find_slots(
-        state.records, state.replicas, rows, np.full(rows.size, broker, np.int32), slots
-    )
+    hosting.find_slots(state.columns, rows, np.full(rows.size, broker, np.int32), slots)
     before = state.replica_state[rows, slots].copy()
     effects = np.zeros(rows.size, EFFECT)
     scratch = np.zeros((1, session.tally.shape[1]), np.int64)
     replica_states.change_replicas(
-        state.records, state.replicas, state.replica_state, state.topic_row, state.topic_flags,
-        state.leader_offline, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
+        state.columns, rows, np.uint64(1) << slots.astype(np.uint64), state.broker_id,
         False, int(ReplicaState.OFFLINE),
         previous_mask(session.profile.replica_previous[ReplicaState.OFFLINE]),
         state.controller_epoch, True, session.profile.without_leadership, False, state.any_queued,
@@ -538,7 +531,7 @@ def _shrink_once(
     usable = answer == Code.MOVED
     answer[(answer == Code.NO_RECORD) & session.is_queued(rows)] = Code.DROPPED
     write = np.zeros(rows.size, np.uint8)
-    isr.shrink(session.state.replicas, rows, slots, _may_empty(session, rows), stored, write)
+    isr.shrink(session.state.columns, rows, slots, _may_empty(session, rows), stored, write)
     retry = session.write(rows, stored, answer, usable & (write != 0))
     if session.profile.caches_lost_writes and retry.any():
         lost = stored[retry]
@@ -585,7 +578,7 @@ def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     """One replica to NewReplica; returns its code."""
     state = session.state
     slot = np.empty(1, np.int32)
-    hosting.find_slots(state.records, state.replicas, row, broker, slot)
+    hosting.find_slots(state.columns, row, broker, slot)
     before = int(state.replica_state[row, slot][0]) or int(ReplicaState.NON_EXISTENT)
     state.replica_state[row, slot] = before
     effect = session.begin(row, broker, np.asarray([before]), ReplicaState.NEW)

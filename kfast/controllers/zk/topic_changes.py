@@ -20,7 +20,7 @@ from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.kernels import deletion
 from kfast.schema import PartitionState, ReplicaState, Strategy
-from kfast.state import ClusterState, adding, mutators
+from kfast.state import ClusterState, mutators, partition_rows
 from kfast.state.records import Rows
 
 TOPIC_CONFIGS: Mapping[str, Callable[[str, object], int]] = {
@@ -186,11 +186,11 @@ def set_assignments(state: ClusterState, new: pa.Table) -> Rows:
     if not new.num_rows:
         return np.empty(0, np.int32)
     named = new.column("topic").combine_chunks().dictionary_encode()
-    topics = adding.add_topics(state, named.dictionary.to_pylist())
+    topics = partition_rows.add_topics(state, named.dictionary.to_pylist())
     state.topic_flags[topics] |= schema.TOPIC_EXISTS
     numbers = new.column("partition").to_numpy().astype(np.int32)
-    rows = adding.add_rows(state, topics[named.indices.to_numpy()], numbers)
-    adding.assign(state, rows, new.column("replicas").combine_chunks())
+    rows = partition_rows.add_rows(state, topics[named.indices.to_numpy()], numbers)
+    state.set_assignments(rows, new.column("replicas").combine_chunks())
     return rows
 
 
@@ -203,7 +203,7 @@ def remove_topics(engine: ZkEngine, topics: Rows) -> None:
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     rows = np.sort(np.concatenate(parts))
     state.forget_survey()
-    state.n_led -= deletion.forget_partitions(state.records, rows)
+    state.n_led -= deletion.forget_partitions(state.columns, rows)
     for row in [r for r in state.unwritten_assignments if state.topic_row[r] in topics]:
         del state.unwritten_assignments[row]
     state.topic_flags[topics] &= schema.TOPIC_UNCLEAN | schema.TOPIC_INELIGIBLE

@@ -30,9 +30,9 @@ from kfast.journal import Outcome
 from kfast.kernels import deletion as kernel
 from kfast.kernels import hosting
 from kfast.schema import PartitionState, ReplicaState
-from kfast.state import ClusterState, Replicas, freeing, mutators
+from kfast.state import ClusterState, Replicas, mutators, partition_rows
+from kfast.state.arrays import first_slots
 from kfast.state.records import Rows
-from kfast.state.tables import first_slots
 
 GONE = f"replicas to {ReplicaState.NON_EXISTENT.label}"
 
@@ -156,13 +156,11 @@ def _by_broker(
 ) -> tuple[Rows, npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
     """Some replicas broker by broker: rows, slots, where each part begins."""
     counts = np.zeros(state.n_brokers, np.int64)
-    kernel.count_by_broker(state.replicas, found.rows, found.slots, counts)
+    kernel.count_by_broker(state.columns, found.rows, found.slots, counts)
     begin = np.zeros(state.n_brokers + 1, np.int64)
     np.cumsum(counts, out=begin[1:])
     hosted, slots = np.empty(int(begin[-1]), np.int32), np.empty(int(begin[-1]), np.uint64)
-    kernel.list_by_broker(
-        state.replicas, found.rows, found.slots, begin[:-1].copy(), hosted, slots
-    )
+    kernel.list_by_broker(state.columns, found.rows, found.slots, begin[:-1].copy(), hosted, slots)
     return hosted, slots, begin
 
 
@@ -296,13 +294,11 @@ def _take_partitions_away(engine: ZkEngine, rows: Rows) -> None:
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
     """Replicas that are online and not deleted yet, and those that are not online."""
     live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(
-        state.records, state.replicas, state.broker_status, rows, live, np.empty_like(live)
-    )
+    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
     assigned = first_slots(state.records["n_replicas"][rows])
     deleted = np.empty(rows.size, np.uint64)
     kernel.slots_in_state(
-        state.records, state.replica_state, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
+        state.columns, rows, 1 << ReplicaState.DELETION_SUCCESSFUL, deleted
     )
     online = live & assigned & ~deleted
     offline = assigned & ~live
@@ -325,7 +321,7 @@ def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
     state.topic_min_insync_replicas[topics] = -1
     mutators.refresh_unclean(state)
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
-    freeing.free(state, np.sort(np.concatenate(parts)))
+    partition_rows.free(state, np.sort(np.concatenate(parts)))
     for topic in topics.tolist():
         engine.deletion_hints.forget(topic)
 
@@ -373,7 +369,7 @@ def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.boo
 def in_state(state: ClusterState, rows: Rows, wanted: ReplicaState) -> Replicas:
     """Assigned replicas of some rows that are in a state."""
     slots = np.empty(rows.size, np.uint64)
-    kernel.slots_in_state(state.records, state.replica_state, rows, 1 << wanted, slots)
+    kernel.slots_in_state(state.columns, rows, 1 << wanted, slots)
     return choose(rows, slots, slots != 0)
 
 

@@ -1,8 +1,10 @@
 """Plans of `kafka-reassign-partitions`: JSON of version 1, alone or within the tool's output.
 
 A plan says which brokers hold which partition, in order, and nothing else; directories of logs are
-checked and left out. Where a text has several plans, the first is read: `--generate` and
-`--execute` print the current assignment first.
+checked and left out. `read_reassignment` takes it for what a cluster is: of several plans in a text
+the first, for `--generate` and `--execute` print the current assignment first. `read_plan` takes it
+for a request: of `--generate` the proposed plan, of `--execute` the current assignment, which the
+tool prints to be saved for a rollback.
 
 Source: docs/formats.md, section "Reassignment plans"; Kafka 3.9,
 ReassignPartitionsCommand.java, `parsePartitionReassignmentData`.
@@ -10,6 +12,7 @@ ReassignPartitionsCommand.java, `parsePartitionReassignmentData`.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated, BinaryIO
 
@@ -21,12 +24,14 @@ import pyarrow.json
 from msgspec import Meta, Struct
 
 from kfast.errors import ArgumentError, InputError
-from kfast.io.columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
-from kfast.io.tables import SourceTables
-from kfast.io.text import line_of, quote
+from kfast.io.file_kinds import check_plan, json_part, recognise
+from kfast.io.files import check_utf8, line_of, load, quote
+from kfast.io.source_tables import SourceTables
+from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
 from kfast.kernels.brackets import document_end
+from kfast.schema import PLAN
 
-__all__ = ["json_part", "read_reassignment", "write_reassignment"]
+__all__ = ["read_plan", "read_reassignment", "write_reassignment"]
 
 _PLAN = pa.schema([
     ("version", pa.int64()),
@@ -39,6 +44,8 @@ MOST_BYTES = 2**31 - 2
 """Bytes of a plan at most: Arrow reads a document as one block, whose size is an int32."""
 _RIGHT = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
 _OBJECT = re.compile(rb'^[ \t]*(?=\{\s*")', re.M)
+_PROPOSED = re.compile(rb"^Proposed partition reassignment configuration\s*^(?=[ \t]*\{)", re.M)
+_NEEDED = "right is a plan of kafka-reassign-partitions, in JSON"
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -54,12 +61,6 @@ class _Partition(Struct, gc=False):
 class _Plan(Struct):
     partitions: Annotated[list[_Partition], Meta(min_length=1)]
     version: int = 1
-
-
-def json_part(data: bytes, start: int) -> bytes:
-    """The JSON document that begins at a byte, without the prose that may follow it."""
-    end = document_end(data, start)
-    return data[start : end if end >= 0 else None]
 
 
 def _count_documents(data: bytes, at: int) -> int:
@@ -165,6 +166,53 @@ def _refuse_log_dirs(where: str, rows: pa.StructArray) -> None:
             f"{where}: partitions[{row}] ({found['topic']}-{found['partition']}) has"
             f" {len(found['log_dirs'])} log_dirs for {len(found['replicas'])} replicas; right is"
             " one for each"
+        )
+
+
+def read_plan(path: str | os.PathLike[str]) -> pa.Table:
+    """Read a reassignment plan: what `kfast.execute_plan` takes.
+
+    Parameters
+    ----------
+    path : path
+        The file; `-` is standard input.
+
+    Returns
+    -------
+    pa.Table
+        topic, partition, replicas: a row per partition, in the order of the plan.
+
+    Raises
+    ------
+    InputError
+        The file is no plan, holds several, or names a partition twice.
+    """
+    name, data, (kind, start) = load(path, recognise)
+    if kind in ("arrow", "parquet"):
+        raise InputError(f"{name}: is {kind.capitalize()}; {_NEEDED}")
+    if kind == "describe":
+        raise InputError(f"{name}: is {kind} text, which says how a cluster is; {_NEEDED}")
+    check_utf8(name, data)
+    check_plan(name, data, start)
+    proposed = _PROPOSED.search(data)
+    found = read_reassignment(name, data, proposed.end() if proposed else start)
+    if found.notes:
+        raise InputError(f"{found.notes[0].rpartition(';')[0]}; right is a file with one")
+    _refuse_twice(f"{name} line {line_of(data, start)}", found.partitions)
+    return PLAN.table({name: found.partitions[name] for name in PLAN.schema.names})
+
+
+def _refuse_twice(where: str, plan: pa.Table) -> None:
+    """A partition may stand in a plan once."""
+    topics = plan["topic"].combine_chunks()
+    keys = topics.indices.to_numpy().astype(np.int64) << 32 | plan["partition"].to_numpy()
+    order = np.argsort(keys, kind="stable")
+    twice = np.flatnonzero(np.diff(keys[order]) == 0)
+    if twice.size:
+        row = plan.slice(int(order[twice[0] + 1]), 1).to_pylist()[0]
+        raise InputError(
+            f"{where}: partition {row['topic']}-{row['partition']} stands twice in the plan; right"
+            " is once"
         )
 
 

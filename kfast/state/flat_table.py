@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,9 @@ from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
 from kfast.schema import Column
-from kfast.state import freeing
+from kfast.state.arrays import StateArrays
+from kfast.state.partition_rows import present_topics, without_free_rows
 from kfast.state.records import Rows
-
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
 
 MOST_SLOTS = 8
 """Slots that a flat table has at most: their states are the digits of an int32."""
@@ -79,15 +77,15 @@ ORDER = ("leader", "leader_epoch", "version", "controller_epoch", "isr", "states
 """Columns that every partition has, as the kernels take them."""
 
 
-def place_topics(state: ClusterState) -> tuple[pa.StringArray, Rows | None]:
+def place_topics(state: StateArrays) -> tuple[pa.StringArray, Rows | None]:
     """Names of the topics that say anything, and the place of each topic row; None where all do."""
-    present = freeing.present_topics(state)
+    present = present_topics(state)
     if present.all():
         return state.topic, None
     return state.topic.filter(pa.array(present)), np.cumsum(present, dtype=np.int32) - np.int32(1)
 
 
-def _topics(state: ClusterState, start: int, stop: int) -> pa.DictionaryArray:
+def _topics(state: StateArrays, start: int, stop: int) -> pa.DictionaryArray:
     """Names of the topics of some rows; of a part of the rows, the dictionary is that part."""
     (names, place), rows = place_topics(state), state.topic_row[start:stop]
     rows = rows if place is None else place[rows]
@@ -131,15 +129,21 @@ def is_flat(table: pa.Table | pa.Schema | None) -> bool:
     return f"{SLOT.name}0" in names and "replicas" not in names
 
 
-def can_be_flat(state: ClusterState) -> bool:
+def is_plain(table: pa.Table) -> bool:
+    """Whether a flat table has all columns that it must have, and no null."""
+    names = flat_schema(table.column_names).names
+    return set(REQUIRED) <= set(names) and not any(table[name].null_count for name in names)
+
+
+def can_be_flat(state: StateArrays) -> bool:
     """Whether a flat table can hold this state: at most 8 slots, lists in the order of slots."""
     return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
 
 
 def list_columns(
-    state: ClusterState, start: int, stop: int, room: Arena
+    state: StateArrays, start: int, stop: int, arena: Arena
 ) -> tuple[dict[str, Rows], int]:
-    """Columns of slots and those of `ORDER`, of some rows, in a room's memory.
+    """Columns of slots and those of `ORDER`, of some rows, in a arena's memory.
 
     Returns
     -------
@@ -149,7 +153,7 @@ def list_columns(
     """
     part = slice(start, stop)
     names = [*(f"{SLOT.name}{slot}" for slot in range(state.n_slots)), *ORDER]
-    columns = {name: room.array(f"column {name}", (stop - start,), np.int32) for name in names}
+    columns = {name: arena.array(f"column {name}", (stop - start,), np.int32) for name in names}
     made = list(columns.values())
     odd = kernel.list_rows(
         made[: state.n_slots], state.records[part], state.replicas[part],
@@ -158,7 +162,7 @@ def list_columns(
     return columns, odd
 
 
-def list_some(state: ClusterState, start: int, stop: int, odd: int) -> dict[str, Rows]:
+def list_some(state: StateArrays, start: int, stop: int, odd: int) -> dict[str, Rows]:
     """Those columns of `SOME` whose bit is set, of some rows."""
     return {
         column.name: state.records[column.name][start:stop].astype(np.int32)
@@ -167,7 +171,7 @@ def list_some(state: ClusterState, start: int, stop: int, odd: int) -> dict[str,
 
 
 def to_flat(
-    state: ClusterState, start: int = 0, stop: int | None = None, *, room: Arena | None = None
+    state: StateArrays, start: int = 0, stop: int | None = None, *, arena: Arena | None = None
 ) -> pa.Table:
     """Some rows of the table of partitions, in the flat form.
 
@@ -175,7 +179,7 @@ def to_flat(
     ----------
     start, stop : int
         Partition rows; by default all. A state with free rows is given whole.
-    room : Arena, optional
+    arena : Arena, optional
         Memory for the columns.
 
     Raises
@@ -192,7 +196,7 @@ def to_flat(
         )
     state = without_free_rows(state)
     last = state.n_partitions if stop is None else stop
-    made, odd = list_columns(state, start, last, Arena() if room is None else room)
+    made, odd = list_columns(state, start, last, Arena() if arena is None else arena)
     topic = _topics(state, start, last)
     columns: dict[str, Any] = {"topic": topic, "partition": state.partition[start:last]}
     columns |= made | list_some(state, start, last, odd)
@@ -201,24 +205,16 @@ def to_flat(
     return pa.table([pa.array(values) for values in columns.values()], schema=kinds)
 
 
-def without_free_rows(state: ClusterState) -> ClusterState:
-    """The state itself, or a compacted copy where it has free rows."""
-    if state.free_rows.size:
-        state = state.copy()
-        state.compact()
-    return state
+def allocate(state: StateArrays, n: int, n_slots: int, narrow: bool, arena: Arena) -> None:
+    """Make arena that is filled later, all of it."""
+    state.topic_row = arena.array("topic_row", (n,), np.int32)
+    state.partition = arena.array("partition", (n,), np.int32)
+    state.records = arena.array("records", (n,), schema.record_dtype(narrow))
+    state.replicas = arena.array("replicas", (n, n_slots), schema.broker_dtype(narrow))
+    state.replica_state = arena.array("replica_state", (n, n_slots), np.uint8)
 
 
-def allocate(state: ClusterState, n: int, n_slots: int, narrow: bool, room: Arena) -> None:
-    """Make room that is filled later, all of it."""
-    state.topic_row = room.array("topic_row", (n,), np.int32)
-    state.partition = room.array("partition", (n,), np.int32)
-    state.records = room.array("records", (n,), schema.record_dtype(narrow))
-    state.replicas = room.array("replicas", (n, n_slots), schema.broker_dtype(narrow))
-    state.replica_state = room.array("replica_state", (n, n_slots), np.uint8)
-
-
-def place_brokers(state: ClusterState) -> Rows | None:
+def place_brokers(state: StateArrays) -> Rows | None:
     """The broker row of each id, -1 for none; None where ids are too large for that."""
     ids = state.broker_id
     if not ids.size or int(ids[-1]) >= MOST_IDS:
@@ -228,7 +224,7 @@ def place_brokers(state: ClusterState) -> Rows | None:
     return place
 
 
-def fill_some(state: ClusterState, start: int, columns: Mapping[str, Rows], place: Rows) -> bool:
+def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place: Rows) -> bool:
     """Fill records, replicas and states of some rows of an allocated state.
 
     Parameters

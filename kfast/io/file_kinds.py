@@ -8,10 +8,10 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kfast.errors import InputError
-from kfast.io.reassignment import json_part
-from kfast.io.text import LOOK_BYTES, line_of, quote
+from kfast.io.files import LOOK_BYTES, line_of, quote
+from kfast.kernels.brackets import document_end
 
-__all__ = ["check_plan", "recognise"]
+__all__ = ["check_plan", "json_part", "recognise"]
 
 READS = (
     "the output of kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
@@ -149,6 +149,12 @@ def recognise(name: str, head: bytes) -> tuple[str, int]:
     raise InputError(
         f"{name}: is not recognised{where}, it begins with {quote(first)}; kfast reads {READS}"
     )
+
+
+def json_part(data: bytes, start: int) -> bytes:
+    """The JSON document that begins at a byte, without the prose that may follow it."""
+    end = document_end(data, start)
+    return data[start : end if end >= 0 else None]
 
 
 def check_plan(name: str, data: bytes, start: int) -> None:

@@ -22,7 +22,7 @@ class ListColumn:
     values: Rows
 
 
-class Columns:
+class TableColumns:
     """The columns of one table, each with its default where the table does not say.
 
     Parameters

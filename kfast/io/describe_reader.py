@@ -11,7 +11,6 @@ Source: docs/formats.md, section "Describe text"; Kafka 4.1, TopicCommand.java, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -19,113 +18,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.errors import InputError
-from kfast.io import damage, describe_notes
-from kfast.io.describe_records import Parsed
-from kfast.io.tables import SourceTables
+from kfast.io import describe_errors, describe_notes
+from kfast.io.describe_parser import Parsed, Progress, parse
+from kfast.io.source_tables import SourceTables
 from kfast.kernels import describe as kernel
-from kfast.kernels.describe import Key, Trouble
-from kfast.kernels.unwrap import unwrap
+from kfast.kernels.describe import Key
 
-__all__ = ["MAX_VALUES", "Progress", "parse", "read_describe"]
+__all__ = ["read_describe"]
 
 BrokerIds: TypeAlias = npt.NDArray[np.int32]
-Progress = Callable[[int, int], None]
-"""Called with the bytes that are done and the bytes there are."""
-
-MAX_VALUES = 2**31 - 1
-"""A text may have this many lines and broker ids together: Arrow's lists count in int32."""
-
-_CHUNK = 1 << 23
-_N_LISTS = 5
 _MARKED = 1 << 16
 """Broker ids below this are told apart by marking them, so many at a time."""
 _ID = 2**32 - 1
 """The bits of a broker id that is packed with the row of a partition."""
 _ID_LENGTH = 22
 _ZERO_ID = "A" * _ID_LENGTH
-_PLACES = (
-    "header_topic", "last_topic", "last_keys", "every_keys", "unknown_at", "cut_line", "elr_line",
-    "outside_row", "stale_row",
-)
-
-# The structs of `kernels/describe.pxd`; the kernel refuses an array of another layout.
-CURSOR = np.dtype(
-    [
-        *((name, np.int64) for name in ("at", "line", "n_topics", "n_partitions")),
-        ("n_values", np.int64, (_N_LISTS,)),
-        *((name, np.int64) for name in ("header_topic", "last_topic", "last_was", "last_keys")),
-        *((name, np.int64) for name in ("every_keys", "any_keys", "lower_case", "n_prose")),
-        *((name, np.int64) for name in ("prose_at", "prose_line", "unknown_at", "cut_line")),
-        *((name, np.int64) for name in ("elr_line", "n_elr", "n_outside", "outside_row")),
-        *((name, np.int64) for name in ("n_stale", "stale_row")),
-        *((name, np.int64) for name in ("maybe_wrapped", "bad_at", "bad_line_at", "other_line")),
-    ]
-)
-TOPIC = np.dtype(
-    [
-        *((name, np.int64) for name in ("name_at", "topic_id_at")),
-        *((name, np.int32) for name in ("name_length", "first_line", "header_line", "count")),
-        *((name, np.int32) for name in ("factor", "lines", "highest", "fewest", "most")),
-        ("min_insync_replicas", np.int32),
-        *((name, np.int8) for name in ("unclean", "marked")),
-    ],
-    align=True,
-)
-PARTITION = np.dtype(
-    [(name, np.int32) for name in ("topic", "partition", "leader", "line", "keys")]
-)
-
-
-def _parse_once(text: bytes, joined: tuple[int, int], progress: Progress | None) -> Parsed:
-    """Run the kernel over a text, chunk by chunk, until its end or until something is wrong."""
-    lines, commas, _ = kernel.survey(text)
-    lines += 1
-    cursor = np.zeros(1, CURSOR)
-    for name in _PLACES:
-        cursor[name] = -1
-    table = np.zeros(1 << max(4, (2 * lines).bit_length()), np.int32)
-    topics = np.empty(lines, TOPIC)
-    partitions = np.empty(lines, PARTITION)
-    offsets = np.empty((_N_LISTS, lines + 1), np.int32)
-    offsets[:, 0] = 0
-    values = np.empty((_N_LISTS, commas + lines), np.int32)
-    trouble, key = Trouble.FINE, Key.NO_KEY
-    while trouble == Trouble.FINE and cursor["at"][0] < len(text):
-        stop = int(cursor["at"][0]) + _CHUNK
-        trouble, key = kernel.parse(text, stop, cursor, table, topics, partitions, offsets, values)
-        if progress is not None:
-            progress(min(int(cursor["at"][0]), len(text)), len(text))
-    return Parsed(
-        text,
-        cursor[0],
-        topics[: int(cursor["n_topics"][0])],
-        partitions[: int(cursor["n_partitions"][0])],
-        offsets,
-        values,
-        trouble,
-        key,
-        joined,
-    )
-
-
-def parse(name: str, text: bytes, progress: Progress | None = None) -> Parsed:
-    """Parse a text; where something is wrong or looks wrapped, join wrapped lines and try again."""
-    if len(text) > MAX_VALUES and sum(kernel.survey(text)[:2]) > MAX_VALUES:
-        raise InputError(f"{name}: has more than {MAX_VALUES} broker ids and lines; split it")
-    found = _parse_once(text, (0, 0), progress)
-    if found.trouble == Trouble.FINE and not found.cursor["maybe_wrapped"]:
-        return found
-    buffer = np.empty(len(text) + text.count(b"\n") + 1, np.uint8)
-    length, n_joined, first = unwrap(text, buffer)
-    if n_joined == 0:
-        return found
-    again = _parse_once(buffer[:length].tobytes(), (n_joined, first), progress)
-    if again.trouble == Trouble.FINE:
-        return again
-    if found.trouble == Trouble.FINE or found.cursor["line"] >= again.cursor["line"]:
-        return found
-    return again
 
 
 def read_describe(name: str, text: bytes, progress: Progress | None = None) -> SourceTables:
@@ -146,7 +53,7 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
         A line is damaged, the text is cut off, or it holds two dumps. The message says where.
     """
     parsed = parse(name, text, progress)
-    damage.check(name, parsed)
+    describe_errors.check(name, parsed)
     names = _names(parsed)
     brokers, down, unknown = _brokers(parsed)
     return SourceTables(

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -19,11 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.errors import InputError
+from kfast.state.arrays import StateArrays
 from kfast.state.hosting import HostingIndex
 from kfast.state.records import Assignment
-
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
 
 FORMAT = 1
 """Rises when a saved state of an earlier kfast can no longer be opened."""
@@ -82,7 +80,7 @@ class _Saved(msgspec.Struct):
     reassignment_targets: list[_Target] = []
 
 
-def save(state: ClusterState, directory: str | os.PathLike[str]) -> None:
+def save(state: StateArrays, directory: str | os.PathLike[str]) -> None:
     """Write the whole state to a directory, which is replaced; or leave it as it was."""
     place = Path(directory)
     if place.exists() and not (place / "state.json").is_file() and (
@@ -109,10 +107,11 @@ def save(state: ClusterState, directory: str | os.PathLike[str]) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _write(state: ClusterState, directory: Path) -> None:
+def _write(state: StateArrays, directory: Path) -> None:
     arrays = {name: getattr(state, name) for name in COLUMNS}
     index = state.index_hosting()
-    index = HostingIndex(state) if index.appended or not index.is_made else index
+    if index.appended or not index.is_made:
+        index = HostingIndex(state.columns, state.n_brokers)
     arrays |= {f"index_{name}": getattr(index, name) for name in INDEX_COLUMNS}
     for name, values in arrays.items():
         with (directory / f"{name}.npy").open("wb") as file:
@@ -174,19 +173,9 @@ def _sync(directory: Path) -> None:
         os.close(handle)
 
 
-def open(directory: str | os.PathLike[str]) -> ClusterState:
-    """Open a saved cluster: its columns are mapped, read-only, and shared between processes.
-
-    A `Controller` refuses it; `copy()` gives one that can be changed.
-
-    Raises
-    ------
-    InputError
-        The directory holds no saved state, one of another version of kfast, or a damaged one.
-    """
-    from kfast.state.cluster import ClusterState
-
-    state, place = ClusterState(), Path(directory)
+def load(state: StateArrays, directory: str | os.PathLike[str]) -> None:
+    """Fill an empty state with what a directory holds; see `kfast.open`."""
+    place = Path(directory)
     try:
         saved = msgspec.json.decode((place / "state.json").read_bytes(), type=_Saved)
     except OSError as error:
@@ -212,7 +201,6 @@ def open(directory: str | os.PathLike[str]) -> ClusterState:
     }
     state.reassignment_targets = {t.row: tuple(t.broker_ids) for t in saved.reassignment_targets}
     state._index = HostingIndex.of(arrays["index_begin"], arrays["index_hosted"])
-    return state
 
 
 def _map(place: Path, name: str, size: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -6,8 +6,8 @@ What a table does not say gets Kafka's default, and every default is listed in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,53 +16,133 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.errors import ArgumentError, InputError
+from kfast.kernels import census
 from kfast.kernels import tables as kernels
 from kfast.schema import PartitionState
-from kfast.state import mutators
-from kfast.state.columns import Columns, ListColumn, absent_names, ids_to_rows
+from kfast.state import flat_table, mutators
+from kfast.state.arrays import StateArrays
 from kfast.state.records import Rows
+from kfast.state.table_columns import ListColumn, TableColumns, absent_names, ids_to_rows
 
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
+Small = tuple[TableColumns, TableColumns, TableColumns]
+"""Tables of the cluster, the topics and the brokers."""
 
 LISTS = ("replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids")
 ALL_REGISTERED = "no brokers are given: every broker that a partition names is registered"
 LEADERS_ASSUMED = "the leader of"
 """What is assumed where a source names no leaders begins with these words."""
 
-FLAG_REGISTERED, FLAG_SHUTTING_DOWN = 1, 2
 MARKED = 1 << 20
 """Broker ids below this are found by marking, this many at a time, others by sorting."""
 
 
 def load(
-    state: ClusterState, brokers: pa.Table | None, topics: pa.Table | None,
+    state: StateArrays, brokers: pa.Table | None, topics: pa.Table | None,
     partitions: pa.Table | None, cluster: pa.Table | None, source: str | None,
-    notes: Sequence[str], layout: str | None,
-) -> ClusterState:
-    """Fill an empty state from tables; see `ClusterState.from_tables`."""
-    said: list[str] = list(notes)
-    rows = Columns(partitions, schema.PARTITIONS_SCHEMA, "partitions", source)
-    settings = Columns(cluster, schema.CLUSTER_SCHEMA, "cluster", source)
-    load_cluster(state, settings)
-    load_topics(state, Columns(topics, schema.TOPICS_SCHEMA, "topics", source), rows)
-    report_defaults(state, settings, said)
-    lists = _read_lists(rows, said)
-    leader_ids = _read_leaders(rows, lists["replicas"], said)
-    load_brokers(
-        state, Columns(brokers, schema.BROKERS_SCHEMA, "brokers", source),
-        [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0]], said,
+    notes: Sequence[str] = (), layout: str | None = None, arena: flat_table.Arena | None = None,
+) -> None:
+    """Fill an empty state from tables; see `ClusterState.from_tables`.
+
+    Flat partitions that are as kfast writes them (rows in order, brokers listed, nothing null) are
+    filled in as they are; the arrays then lie in `arena`, and are overwritten by the next that do.
+    Others are turned into the form with lists, which is taken or refused.
+    """
+    small = (
+        TableColumns(cluster, schema.CLUSTER_SCHEMA, "cluster", source),
+        TableColumns(topics, schema.TOPICS_SCHEMA, "topics", source),
+        TableColumns(brokers, schema.BROKERS_SCHEMA, "brokers", source),
     )
+    _load_cluster(state, small[0])
+    assumptions = list(notes)
+    if partitions is not None and flat_table.is_flat(partitions):
+        if brokers is not None and flat_table.is_plain(partitions) and load_flat(
+            state, small, partitions, source, assumptions, layout, arena or flat_table.Arena()
+        ):
+            return
+        partitions, assumptions = flat_table.to_lists(partitions, source), list(notes)
+    _load_lists(state, small, partitions, source, assumptions, layout)
+
+
+def load_flat(
+    state: StateArrays, small: Small, table: pa.Table, source: str | None, assumptions: list[str],
+    layout: str | None, arena: flat_table.Arena,
+) -> bool:
+    """Fill in a flat table without nulls; False where it is not as kfast writes it."""
+    settings, topics, brokers = small
+    wanted = flat_table.flat_schema(table.column_names)
+    rows = TableColumns(table, wanted, "partitions", source)
+    topic = rows.dictionary("topic")
+    columns = {name: rows.integers(name, 0) for name in wanted.names if name != "topic"}
+    columns["topic"] = topic.indices.to_numpy(zero_copy_only=False)
+    place_of_topic = _load_topics(state, topics, topic.dictionary)
+    _report_defaults(state, settings, assumptions)
+    _load_brokers(state, brokers, [], assumptions)
+    n_slots = flat_table.count_slots(table.column_names, source)
+    flat_table.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout), arena)
+    place = flat_table.place_brokers(state)
+    if place is None or not _fill_flat(state, columns, place, place_of_topic):
+        return False
+    _finish(state, assumptions)
+    return True
+
+
+def _fill_flat(
+    state: StateArrays, columns: Mapping[str, npt.NDArray[Any]], place: Rows,
+    place_of_topic: Rows | None,
+) -> bool:
+    """Fill and count all rows, each while it is in the cache; False where they cannot be."""
+    counts = np.zeros(5, np.int64)
+    state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
+    for start in range(0, state.n_partitions, flat_table.BLOCK_ROWS):
+        part = slice(start, start + flat_table.BLOCK_ROWS)
+        block = {
+            name: np.ascontiguousarray(column[part], np.int32) for name, column in columns.items()
+        }
+        topic = block["topic"]
+        if place_of_topic is not None:
+            # Arrow does not look at the places in a damaged file's dictionary of topics.
+            if not 0 <= topic.min() <= topic.max() < place_of_topic.size:
+                return False
+            topic = place_of_topic[topic]
+        state.topic_row[part] = topic
+        state.partition[part] = block["partition"]
+        if not flat_table.fill_some(state, start, block, place):
+            return False
+        counts += census.recount(state.columns.part(start, start + topic.size))
+    state.take_counts(counts.tolist())
+    return True
+
+
+def _load_lists(
+    state: StateArrays, small: Small, table: pa.Table | None, source: str | None,
+    assumptions: list[str], layout: str | None,
+) -> None:
+    """Fill in a table of partitions with lists."""
+    settings, topics, brokers = small
+    rows = TableColumns(table, schema.PARTITIONS_SCHEMA, "partitions", source)
+    topic = rows.dictionary("topic")
+    place = _load_topics(state, topics, topic.dictionary)
+    rows.refuse_nulls("topic")
+    named: Rows = np.array(topic.indices, np.int32)
+    state.topic_row = named if place is None else place[named]
+    _report_defaults(state, settings, assumptions)
+    lists = _read_lists(rows, assumptions)
+    leader_ids = _read_leaders(rows, lists["replicas"], assumptions)
+    ids = [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0]]
+    _load_brokers(state, brokers, ids, assumptions)
     _load_partitions(state, rows, lists, leader_ids, layout)
-    _report_unassigned(state, rows, said)
-    state.assumptions = tuple(said)
+    _report_unassigned(state, rows, assumptions)
+    _finish(state, assumptions)
+    state.recount()
+
+
+def _finish(state: StateArrays, assumptions: list[str]) -> None:
+    state.assumptions = tuple(assumptions)
     mutators.refresh_unclean(state)
     mutators.note_queued(state)
-    state.recount()
-    return state
 
 
-def load_cluster(state: ClusterState, table: Columns) -> None:
+def _load_cluster(state: StateArrays, table: TableColumns) -> None:
     """Fill in the settings."""
     for column in schema.CLUSTER:
         value = table.scalar(column.name)
@@ -70,7 +150,7 @@ def load_cluster(state: ClusterState, table: Columns) -> None:
             setattr(state, column.name, value)
 
 
-def report_defaults(state: ClusterState, table: Columns, assumptions: list[str]) -> None:
+def _report_defaults(state: StateArrays, table: TableColumns, assumptions: list[str]) -> None:
     """Say which settings of the brokers are not given, and for how many topics that matters."""
     given = {setting: table.scalar(column) is not None for setting, column in (
         ("min.insync.replicas", "default_min_insync_replicas"),
@@ -81,7 +161,7 @@ def report_defaults(state: ClusterState, table: Columns, assumptions: list[str])
     ]
 
 
-def default_sentences(state: ClusterState) -> dict[str, str]:
+def default_sentences(state: StateArrays) -> dict[str, str]:
     """For each setting that some topics leave to the brokers, that Kafka's default is taken."""
     sentences = {}
     for setting, default, own in (
@@ -102,16 +182,7 @@ def default_sentences(state: ClusterState) -> dict[str, str]:
     return sentences
 
 
-def load_topics(state: ClusterState, table: Columns, rows: Columns) -> None:
-    """Fill in the topics: those of their table, then those that only partitions name."""
-    encoded = rows.dictionary("topic")
-    place = name_topics(state, table, encoded.dictionary)
-    rows.refuse_nulls("topic")
-    named: Rows = np.array(encoded.indices, np.int32)
-    state.topic_row = named if place is None else place[named]
-
-
-def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> Rows | None:
+def _load_topics(state: StateArrays, table: TableColumns, named: pa.StringArray) -> Rows | None:
     """Fill in the topics of their table, then those that partitions name besides.
 
     Returns
@@ -142,18 +213,18 @@ def name_topics(state: ClusterState, table: Columns, named: pa.StringArray) -> R
     return None if same else np.asarray(pc.index_in(named, value_set=state.topic), np.int32)
 
 
-def _read_lists(rows: Columns, said: list[str]) -> dict[str, ListColumn]:
+def _read_lists(rows: TableColumns, assumptions: list[str]) -> dict[str, ListColumn]:
     lists = {name: rows.list_column(name) for name in LISTS}
     missing = rows.n_null("isr") if rows.given("isr") else rows.n_rows
     if missing:
-        said.append(
+        assumptions.append(
             f"the ISR of {missing} partitions is not given: all assigned replicas are taken"
         )
         lists["isr"] = rows.list_column("isr", otherwise="replicas")
     return lists
 
 
-def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
+def _read_leaders(rows: TableColumns, replicas: ListColumn, assumptions: list[str]) -> Rows:
     leaders = rows.integers("leader", schema.NO_LEADER).copy()
     unknown = ~rows.valid("leader")
     if unknown.any():
@@ -161,7 +232,7 @@ def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
         some = replicas.offsets[1:] > replicas.offsets[:-1]
         first[some] = replicas.values[replicas.offsets[:-1][some]]
         leaders[unknown] = first[unknown]
-        said.append(
+        assumptions.append(
             f"{LEADERS_ASSUMED} {int(unknown.sum())} partitions is not given: "
             "the first assigned replica is taken"
         )
@@ -174,8 +245,8 @@ def _read_leaders(rows: Columns, replicas: ListColumn, said: list[str]) -> Rows:
     return leaders
 
 
-def load_brokers(
-    state: ClusterState, table: Columns, named: list[Rows], said: list[str]
+def _load_brokers(
+    state: StateArrays, table: TableColumns, named: list[Rows], assumptions: list[str]
 ) -> None:
     """Fill in the brokers: those of their table, then those that only partitions name."""
     ids = table.integers("broker_id", -1)
@@ -191,16 +262,16 @@ def load_brokers(
     ).to_numpy(zero_copy_only=False)
     if table.table is None:
         if appearing.size:
-            said.append(ALL_REGISTERED)
+            assumptions.append(ALL_REGISTERED)
     elif appearing.size:
         shown = ", ".join(map(str, appearing[:8].tolist()))
-        said.append(f"brokers named by partitions but not listed are not registered: {shown}"
+        assumptions.append(f"brokers named by partitions but not listed are not registered: {shown}"
                     + (f" and {appearing.size - 8} more" if appearing.size > 8 else ""))
     everyone = np.concatenate([listed, appearing.astype(np.int32)])
     order = np.argsort(everyone, kind="stable")
     present = np.full(everyone.size, 1 if table.table is None else 0, np.uint8)
-    status = FLAG_REGISTERED * table.integers("registered", 1)
-    status |= FLAG_SHUTTING_DOWN * table.integers("shutting_down", 0)
+    status = schema.BROKER_REGISTERED * table.integers("registered", 1)
+    status |= schema.BROKER_SHUTTING_DOWN * table.integers("shutting_down", 0)
     present[: listed.size] = status
     epoch = np.zeros(everyone.size, np.int64)
     epoch[: listed.size] = table.integers("epoch", 0)
@@ -222,7 +293,7 @@ def _distinct(values: Rows) -> Rows:
 
 
 def _load_partitions(
-    state: ClusterState, rows: Columns, lists: dict[str, ListColumn], leader_ids: Rows,
+    state: StateArrays, rows: TableColumns, lists: dict[str, ListColumn], leader_ids: Rows,
     layout: str | None,
 ) -> None:
     state.partition = rows.integers("partition", -1).copy()
@@ -239,7 +310,7 @@ def _load_partitions(
     present = [at for at, name in enumerate(LISTS) if lists[name].values.size]
     offsets, values = _stack(state, [lists[LISTS[at]] for at in present], rows.n_rows)
     n_slots = _count_slots(state, rows, present, offsets, values, leaders)
-    _allocate(state, rows.n_rows, n_slots, is_narrow(state, n_slots, layout))
+    _allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout))
     state.records["leader"] = leaders
     _fill_records(state, rows)
     states = rows.list_values("replica_states", np.int8)
@@ -251,7 +322,7 @@ def _load_partitions(
     _note_orders(state, lists)
 
 
-def _check_states(state: ClusterState, rows: Columns, brokers: ListColumn) -> None:
+def _check_states(state: StateArrays, rows: TableColumns, brokers: ListColumn) -> None:
     """Refuse a partition that has more or fewer replica states than brokers for them."""
     states = np.diff(rows.list_column("replica_states").offsets)
     named = np.diff(brokers.offsets)
@@ -265,7 +336,7 @@ def _check_states(state: ClusterState, rows: Columns, brokers: ListColumn) -> No
 
 
 def _stack(
-    state: ClusterState, columns: list[ListColumn], n: int
+    state: StateArrays, columns: list[ListColumn], n: int
 ) -> tuple[npt.NDArray[np.int32], Rows]:
     """Offsets (L, n+1) into one array of broker rows, for the list columns that say something."""
     offsets = np.empty((len(columns), n + 1), np.int32)
@@ -278,7 +349,7 @@ def _stack(
     return offsets, values
 
 
-def _note_orders(state: ClusterState, lists: dict[str, ListColumn]) -> None:
+def _note_orders(state: StateArrays, lists: dict[str, ListColumn]) -> None:
     for name in ("adding", "removing"):
         given = lists[name]
         for row in np.flatnonzero(np.diff(given.offsets) > 1).tolist():
@@ -286,7 +357,7 @@ def _note_orders(state: ClusterState, lists: dict[str, ListColumn]) -> None:
             mutators.note_order(state, name, row, ids.tolist())
 
 
-def _check_keys(state: ClusterState, rows: Columns) -> None:
+def _check_keys(state: StateArrays, rows: TableColumns) -> None:
     rows.refuse_nulls("partition")
     negative = np.flatnonzero(state.partition < 0)
     if negative.size:
@@ -306,12 +377,12 @@ def _check_keys(state: ClusterState, rows: Columns) -> None:
             )
 
 
-def _label(state: ClusterState, row: int) -> str:
+def _label(state: StateArrays, row: int) -> str:
     return f"{state.topic[int(state.topic_row[row])].as_py()}-{state.partition[row]}"
 
 
 def _count_slots(
-    state: ClusterState, rows: Columns, present: list[int], offsets: npt.NDArray[np.int32],
+    state: StateArrays, rows: TableColumns, present: list[int], offsets: npt.NDArray[np.int32],
     values: Rows, leaders: Rows,
 ) -> int:
     counts = np.zeros(rows.n_rows, np.uint8)
@@ -333,7 +404,7 @@ def _count_slots(
     return max(int(counts.max()) if counts.size else 1, 1)
 
 
-def is_narrow(state: ClusterState, n_slots: int, layout: str | None) -> bool:
+def _is_narrow(state: StateArrays, n_slots: int, layout: str | None) -> bool:
     """Which layout holds the state: the narrow one where it fits, unless another is asked for."""
     if layout not in (None, "narrow", "wide"):
         raise ArgumentError(f"layout {layout!r} is unknown; allowed: 'narrow', 'wide'")
@@ -346,14 +417,14 @@ def is_narrow(state: ClusterState, n_slots: int, layout: str | None) -> bool:
     return fits and layout != "wide"
 
 
-def _allocate(state: ClusterState, n: int, n_slots: int, narrow: bool) -> None:
+def _allocate(state: StateArrays, n: int, n_slots: int, narrow: bool) -> None:
     null = schema.NARROW_BROKERS if narrow else -1
     state.records = np.zeros(n, schema.record_dtype(narrow))
     state.replicas = np.full((n, n_slots), null, schema.broker_dtype(narrow))
     state.replica_state = np.zeros((n, n_slots), np.uint8)
 
 
-def _fill_records(state: ClusterState, rows: Columns) -> None:
+def _fill_records(state: StateArrays, rows: TableColumns) -> None:
     for name in ("leader_epoch", "version", "controller_epoch"):
         state.records[name] = rows.integers(name, 0)
     state.records["partition_state"] = rows.integers(
@@ -362,8 +433,8 @@ def _fill_records(state: ClusterState, rows: Columns) -> None:
     assigned = rows.valid("replicas")
     led = assigned | rows.valid("leader")
     if rows.given("has_leadership"):
-        said = rows.integers("has_leadership", -1)
-        led = np.where(said < 0, led, said > 0)
+        assumptions = rows.integers("has_leadership", -1)
+        led = np.where(assumptions < 0, led, assumptions > 0)
     flags = state.records["flags"]
     for bit, holds in (
         (schema.FLAG_ASSIGNED, assigned),
@@ -374,7 +445,7 @@ def _fill_records(state: ClusterState, rows: Columns) -> None:
         flags[holds] |= bit
 
 
-def _report_unassigned(state: ClusterState, rows: Columns, said: list[str]) -> None:
+def _report_unassigned(state: StateArrays, rows: TableColumns, assumptions: list[str]) -> None:
     isr: npt.NDArray[Any] = state.records["isr"].astype(np.uint64)
     beyond = isr >> state.records["n_replicas"].astype(np.uint64)
     beyond[state.records["n_replicas"] >= schema.MAX_SLOTS] = 0
@@ -382,28 +453,28 @@ def _report_unassigned(state: ClusterState, rows: Columns, said: list[str]) -> N
     for row in found[:8].tolist():
         n = int(state.records["n_replicas"][row])
         names = state.ids_of(row, int(isr[row]) >> n << n)
-        said.append(
+        assumptions.append(
             f"{rows.where(row)}: the ISR of {_label(state, row)} names "
             f"{', '.join(map(str, names))}, which is not assigned; kept"
         )
     if found.size > 8:
-        said.append(
+        assumptions.append(
             f"{found.size - 8} more partitions have ISR members that are not assigned; kept"
         )
 
 
-def fresh(
-    state: ClusterState, broker_id: Rows, rack: pa.StringArray | None, topic: pa.StringArray,
+def load_assignment(
+    state: StateArrays, broker_id: Rows, rack: pa.StringArray | None, topic: pa.StringArray,
     topic_row: Rows, partition: Rows, replicas: npt.NDArray[Any],
     topic_min_insync_replicas: Rows | None,
     topic_unclean_leader_election: npt.NDArray[np.int8] | None,
-) -> ClusterState:
+) -> None:
     """Fill an empty state from an assignment; see `ClusterState.from_assignment`."""
     n, rf = replicas.shape
     n_topics = len(topic)
     state.broker_id = broker_id
     state.rack = pa.nulls(broker_id.size, pa.string()) if rack is None else rack
-    state.broker_status = np.full(broker_id.size, FLAG_REGISTERED, np.uint8)
+    state.broker_status = np.full(broker_id.size, schema.BROKER_REGISTERED, np.uint8)
     state.broker_epoch = np.zeros(broker_id.size, np.int64)
     state.topic, state.topic_id = topic, pa.nulls(n_topics, pa.string())
     state.topic_flags = np.full(max(n_topics, 1), schema.TOPIC_EXISTS, np.uint8)
@@ -427,4 +498,3 @@ def fresh(
     mutators.refresh_unclean(state)
     state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
     state.n_led = n
-    return state

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from kfast import arguments, schema
 from kfast.arguments import config_boolean, config_count
 from kfast.errors import ArgumentError
-from kfast.io.text import some
+from kfast.io.files import some
+from kfast.state.arrays import how_to_add
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.flat import SLOT, count_slots, is_flat
-from kfast.state.loading import LISTS
-from kfast.state.queries import how_to_add
+from kfast.state.flat_table import SLOT, count_slots, is_flat
+from kfast.state.from_tables import LISTS
 
 __all__ = [
     "SourceTables",

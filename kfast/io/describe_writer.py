@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.io.columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
+from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
 
 __all__ = ["write_describe"]
 

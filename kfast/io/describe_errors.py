@@ -7,8 +7,8 @@ import re
 import numpy as np
 
 from kfast.errors import InputError
-from kfast.io.describe_records import Parsed
-from kfast.io.text import quote
+from kfast.io.describe_parser import Parsed
+from kfast.io.files import quote
 from kfast.kernels.describe import Key, Trouble
 
 __all__ = ["check"]

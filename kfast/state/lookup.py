@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,28 +14,25 @@ from kfast.arguments import partition_keys
 from kfast.errors import ArgumentError
 from kfast.state.records import Rows
 
-if TYPE_CHECKING:
-    from kfast.state.cluster import ClusterState
 
-
-class Lookup:
+class NameLookup:
     """Sorted keys of a cluster's partitions; made anew when rows are added."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self.topic = state.topic
+    def __init__(self, topic: pa.StringArray, topic_row: Rows, partition: Rows) -> None:
+        self.topic = topic
         self.gone: npt.NDArray[np.bool_] | None = None
-        keys = state.topic_row.astype(np.int64)
+        keys = topic_row.astype(np.int64)
         keys <<= 32
-        keys |= state.partition
-        if not state.free_rows.size and (keys[:-1] < keys[1:]).all():
+        keys |= partition
+        if (partition >= 0).all() and (keys[:-1] < keys[1:]).all():
             # Topic after topic, as nearly all clusters are: there is nothing to sort.
             self.order, self.keys = np.arange(keys.size, dtype=np.int32), keys
             return
         order = np.argsort(keys, kind="stable").astype(np.int32)
-        self.order = order[state.partition[order] >= 0]
+        self.order = order[partition[order] >= 0]
         self.keys = keys[self.order]
 
-    def without(self, rows: Rows) -> Lookup:
+    def without(self, rows: Rows) -> NameLookup:
         """Make one in which some rows are not found; states that share this one keep it."""
         other = copying.copy(self)
         size = int(self.order.max(initial=-1)) + 1 if self.gone is None else self.gone.size
