@@ -22,7 +22,10 @@ KILLED = """
 import json, os, signal, sys
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 import kfast.cli.output as output
+from kfast.cli.app import commands
 from kfast_command import main
+for name in commands.places:
+    commands.get_command(None, name)
 for args in json.loads(sys.argv[1]):
     if not (child := os.fork()):
         sys.argv[1:] = args
@@ -140,7 +143,7 @@ def run_killed(*commands, script=KILLED):
     """Run commands in processes that are killed while they write."""
     done = subprocess.run(
         [sys.executable, "-c", script, json.dumps([[*map(str, args)] for args in commands])],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )
     assert done.stdout.split() == [str(-signal.SIGKILL)] * len(commands), done.stderr
 
