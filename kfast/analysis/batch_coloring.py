@@ -96,9 +96,9 @@ class Limits:
         inside = members >= 0
         owner = np.repeat(np.arange(self.most.size), np.diff(self.begin))
         sizes = np.bincount(owner[inside], minlength=self.most.size)
-        kept = sizes > self.most
-        begin = np.concatenate(([0], np.cumsum(sizes[kept]))).astype(np.int64)
-        return Limits.of(begin, members[inside & kept[owner]], self.most[kept], chosen.size)
+        binding = sizes > self.most
+        begin = np.concatenate(([0], np.cumsum(sizes[binding]))).astype(np.int64)
+        return Limits.of(begin, members[inside & binding[owner]], self.most[binding], chosen.size)
 
 
 def find_batches(
@@ -136,10 +136,10 @@ def find_batches(
     numbers = np.unique(groups) if apart else np.zeros(1, np.int32)
     for number in numbers.tolist() if n else []:
         chosen = np.flatnonzero((groups == number) | (not apart)).astype(np.int32)
-        found = _solve(limits.within(chosen, n), groups[chosen], max(work // numbers.size, 1))
-        batch[chosen] = total + found.batch
-        total += found.n_batches
-        bound += found.lower_bound
+        batches = _solve(limits.within(chosen, n), groups[chosen], max(work // numbers.size, 1))
+        batch[chosen] = total + batches.batch
+        total += batches.n_batches
+        bound += batches.lower_bound
     return Batches(batch, total, bound)
 
 
@@ -158,14 +158,14 @@ def _solve(limits: Limits, groups: Rows, work: int) -> Batches:
         chosen = np.flatnonzero(label == part).astype(np.int32)
         if chosen.size == 1:
             break
-        whole = chosen.size == n
-        inside = limits if whole else limits.within(chosen, n)
-        found = _Part(inside, bits if whole else _cut(bits, chosen), groups[chosen]).solve(
-            bound, work * chosen.size // n
-        )
-        batch[chosen] = found.batch
-        n_batches = max(n_batches, found.n_batches)
-        bound = max(bound, found.lower_bound)
+        if chosen.size == n:
+            component = _Component(limits, bits, groups)
+        else:
+            component = _Component(limits.within(chosen, n), _cut(bits, chosen), groups[chosen])
+        batches = component.solve(bound, work * chosen.size // n)
+        batch[chosen] = batches.batch
+        n_batches = max(n_batches, batches.n_batches)
+        bound = max(bound, batches.lower_bound)
     return Batches(batch, n_batches, bound)
 
 
@@ -175,13 +175,13 @@ def _essential(limits: Limits, bits: npt.NDArray[np.uint64], n_brokers: int) -> 
     bounds.list_apart(bits, pairs)
     needed = np.empty(limits.most.size, np.uint8)
     bounds.find_needed(limits.begin, limits.members, limits.most, bits, needed)
-    kept = needed.astype(np.bool_)
+    is_needed = needed.astype(np.bool_)
     sizes = np.diff(limits.begin)
-    begin = np.concatenate(([0], np.cumsum(np.r_[np.full(pairs.size // 2, 2), sizes[kept]])))
+    begin = np.concatenate(([0], np.cumsum(np.r_[np.full(pairs.size // 2, 2), sizes[is_needed]])))
     return Limits.of(
         begin.astype(np.int64),
-        np.concatenate((pairs, limits.members[np.repeat(kept, sizes)])),
-        np.concatenate((np.ones(pairs.size // 2, np.int32), limits.most[kept])),
+        np.concatenate((pairs, limits.members[np.repeat(is_needed, sizes)])),
+        np.concatenate((np.ones(pairs.size // 2, np.int32), limits.most[is_needed])),
         n_brokers,
     )
 
@@ -196,7 +196,7 @@ def _cut(bits: npt.NDArray[np.uint64], chosen: Rows) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(packed)
 
 
-class _Part:
+class _Component:
     """Connected brokers, and what is known of their batches."""
 
     def __init__(self, limits: Limits, bits: npt.NDArray[np.uint64], groups: Rows) -> None:
@@ -236,23 +236,23 @@ class _Part:
         by_cost = np.argsort(-self.cost, kind="stable").astype(np.int32)
         width = self.n
         for order in (np.empty(0, np.int32), by_group, by_cost):
-            room = self.scratch(width)
-            used = kernel.fill_batches(*self.limits.arrays, self.cost, order, *room)
+            scratch = self.scratch(width)
+            used = kernel.fill_batches(*self.limits.arrays, self.cost, order, *scratch)
             if used < best.max() + 1:
-                best = room[0]
+                best = scratch[0]
         return best
 
-    def bound(self, at_least: int, found: int) -> int:
+    def bound(self, at_least: int, n_batches: int) -> int:
         """No fewer batches are possible."""
         sizes = np.diff(self.limits.begin)
         bound = max(at_least, int((-(-sizes // self.limits.most)).max(initial=1)))
         scratch = np.empty((1, self.bits.shape[1]), np.uint64)
         tried = CLIQUES if self.n <= BOUNDED_BROKERS else FEW_CLIQUES
         for broker in np.argsort(-self.cost, kind="stable")[:tried].tolist():
-            if bound >= found:
+            if bound >= n_batches:
                 return bound
             bound = max(bound, bounds.grow_clique(self.bits, broker, scratch))
-        if bound < found and self.n <= BOUNDED_BROKERS:
+        if bound < n_batches and self.n <= BOUNDED_BROKERS:
             largest = np.empty(self.n, np.int32)
             bounds.largest_batches(
                 *self.limits.arrays, self.bits, np.empty_like(self.bits),
@@ -267,13 +267,13 @@ class _Part:
         smallest = int(np.argmin(np.bincount(batch)))
         start = np.where(batch > smallest, batch - 1, batch).astype(np.int32)
         start[batch == smallest] = -1
-        room = self.scratch(width)
-        excess = kernel.place_all(*self.limits.arrays, start, *room)
+        scratch = self.scratch(width)
+        excess = kernel.place_all(*self.limits.arrays, start, *scratch)
         until = np.zeros((self.n, width), np.int64)
         memory = np.array([excess, 0, excess, SEED], np.int64)
         while memory[0] > 0 and work > 0:
-            given = min(SLICE, work)
-            work -= given - kernel.search_fewer(
-                *self.limits.arrays, self.cost, *room, until, memory, given
+            budget = min(SLICE, work)
+            work -= budget - kernel.search_fewer(
+                *self.limits.arrays, self.cost, *scratch, until, memory, budget
             )
-        return (room[0], work) if memory[0] == 0 else (None, 0)
+        return (scratch[0], work) if memory[0] == 0 else (None, 0)

@@ -77,11 +77,11 @@ class Impact:
         # A reassignment moved slots, so members are compared by their brokers.
         lost = before.isr.astype(np.uint64)
         for slot in range(before.replicas.shape[1]):
-            kept = np.zeros(lost.size, np.bool_)
+            stays = np.zeros(lost.size, np.bool_)
             for other in range(after.replicas.shape[1]):
                 in_sync = ((after.isr >> after.isr.dtype.type(other)) & 1) != 0
-                kept |= in_sync & (before.replicas[:, slot] == after.replicas[:, other])
-            lost[kept] &= ~(np.uint64(1) << np.uint64(slot))
+                stays |= in_sync & (before.replicas[:, slot] == after.replicas[:, other])
+            lost[stays] &= ~(np.uint64(1) << np.uint64(slot))
         return np.asarray(lost, np.bool_)
 
     def newly(self, metric: str) -> Flags:

@@ -151,13 +151,13 @@ def mean_lost(sets: Sets, brokers: int, down: int) -> float:
 
 def if_random(sets: Sets, brokers: int, down: int) -> float:
     """Chance that some set is lost if every partition had brokers of its own choosing."""
-    kept = 0.0
+    log_safe = 0.0
     for (size, threshold), partitions in sets.kinds.items():
         one = float(tail(brokers, size, down, threshold))
         if one == 1.0:
             return 1.0
-        kept += partitions * log1p(-one)
-    return 0.0 - expm1(kept)
+        log_safe += partitions * log1p(-one)
+    return 0.0 - expm1(log_safe)
 
 
 def any_lost(
@@ -186,9 +186,9 @@ def count_exactly(sets: Sets, brokers: int, down: int) -> Fraction | None:
     left = brokers - alone.size
     total = comb(brokers, down)
     several = [
-        kept
+        rest
         for size, listed in sorted(parts.items())
-        if size > 1 and (kept := listed[~np.isin(listed, alone).any(axis=1)]).size
+        if size > 1 and (rest := listed[~np.isin(listed, alone).any(axis=1)]).size
     ]
     n_sets = sum(len(listed) for listed in several)
     if not several:
@@ -196,12 +196,12 @@ def count_exactly(sets: Sets, brokers: int, down: int) -> Fraction | None:
     elif all(listed.shape[1] == down for listed in several):
         safe = comb(left, down) - n_sets
     else:
-        found = _count_safe(several, left, down)
-        if found is None and n_sets <= INCLUDED_SETS:
-            found = _include_and_exclude(several, left, down)
-        if found is None:
+        n_safe = _count_safe(several, left, down)
+        if n_safe is None and n_sets <= INCLUDED_SETS:
+            n_safe = _include_and_exclude(several, left, down)
+        if n_safe is None:
             return None
-        safe = found
+        safe = n_safe
     return 1 - Fraction(safe, total)
 
 
@@ -220,7 +220,7 @@ def _minimal(sets: Sets, down: int) -> dict[int, Rows] | None:
         listed = sets.members[begin[:, None] + np.arange(m)]
         ways = np.array(list(combinations(range(m), t)))
         parts.setdefault(t, []).append(listed[:, ways].reshape(-1, t))
-    return {t: _distinct(np.concatenate(some)) for t, some in parts.items()}
+    return {t: _distinct(np.concatenate(lists)) for t, lists in parts.items()}
 
 
 def _distinct(rows: Rows) -> Rows:
@@ -269,8 +269,8 @@ def _include_and_exclude(several: list[Rows], left: int, down: int) -> int:
     groups = [frozenset(row) for listed in several for row in listed.tolist()]
     safe = 0
     for size in range(len(groups) + 1):
-        for some in combinations(groups, size):
-            union = len(frozenset().union(*some))
+        for chosen in combinations(groups, size):
+            union = len(frozenset().union(*chosen))
             if union <= down:
                 safe += (-1) ** size * comb(left - union, down - union)
     return safe

@@ -124,8 +124,8 @@ def take_isr_margins(state: ClusterState) -> IsrMargins:
 
 def assigned_rows(state: ClusterState) -> npt.NDArray[np.bool_]:
     """(P,) whether each partition row has an assignment."""
-    found: npt.NDArray[np.bool_] = (state.records["flags"] & FLAG_ASSIGNED) != 0
-    return found
+    assigned: npt.NDArray[np.bool_] = (state.records["flags"] & FLAG_ASSIGNED) != 0
+    return assigned
 
 
 def assigned_masks(margins: IsrMargins) -> Slots:

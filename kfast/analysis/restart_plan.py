@@ -225,17 +225,17 @@ def restart_plan(
     sets, spare = readiness.sets, readiness.spare
     most = spare - readiness.isr_margin
     most[most < 1] = MAX_SLOTS if ignore_unsatisfiable else 1
-    found = find_batches(
+    batches = find_batches(
         sets.begin, place[sets.members], most, racks, apart=by_rack, work=work
     )
     batch = np.full(state.n_brokers, -1, np.int32)
-    batch[live] = found.batch
-    harm = np.empty((found.n_batches, 2), np.int64)
+    batch[live] = batches.batch
+    harm = np.empty((batches.n_batches, 2), np.int64)
     kernel.count_harm(sets.begin, sets.members, spare, sets.partitions, batch, harm)
-    order = _order(found.batch, harm, racks if by_rack else np.zeros_like(racks))
-    batch[live] = np.argsort(order).astype(np.int32)[found.batch]
+    order = _order(batches.batch, harm, racks if by_rack else np.zeros_like(racks))
+    batch[live] = np.argsort(order).astype(np.int32)[batches.batch]
     return RestartPlan(
-        readiness, by_rack, batch, harm[order], found.lower_bound, seconds_per_broker
+        readiness, by_rack, batch, harm[order], batches.lower_bound, seconds_per_broker
     )
 
 

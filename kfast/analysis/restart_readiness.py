@@ -145,9 +145,9 @@ class Readiness:
         spare = margins.spare - self.isr_margin
         return self._table(np.flatnonzero((members > 0) & (spare < members)))
 
-    def _table(self, found: npt.NDArray[np.intp]) -> pa.Table:
+    def _table(self, chosen: npt.NDArray[np.intp]) -> pa.Table:
         state, margins = self.state, self.margins
-        rows = found.astype(np.int32)
+        rows = chosen.astype(np.int32)
         in_sync = margins.in_sync[rows].astype(np.int32)
         needed = margins.needed[rows].astype(np.int32)
         return READINESS_PARTITIONS.table(

@@ -184,17 +184,17 @@ def delete_topics(
     failing = check_brokers(state, broker_ids)
     run = WhatIf(state, journal=journal, threads=threads, profile=profile, frees_rows=True)
     marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
-    others = np.setdiff1d(marked, rows)
+    earlier = np.setdiff1d(marked, rows)
     outcome = run.record(run.controller.delete_topics(names))
-    requested = np.concatenate([rows, others])
+    requested = np.concatenate([rows, earlier])
     told = _per_broker(run.state, _rows_of(run.state, requested), ReplicaState.DELETION_STARTED)
     run.fail(failing)
     run.record(run.controller.acknowledge_deletions())
     run.measure()
     waiting = _rows_of(run.state, requested[run.state.topic_queued_for_deletion[requested]])
     notes = list(outcome.notes)
-    if others.size:
-        notes.append(f"topics that were marked for deletion already: {others.size}")
+    if earlier.size:
+        notes.append(f"topics that were marked for deletion already: {earlier.size}")
     return Deletion(
         run.controller.title, failing, run.state, tuple(notes), run.start, run.before, run.census,
         _topic_table(run.before.state, run.state, requested), told,
@@ -208,12 +208,12 @@ def _rows_of(state: ClusterState, topics: Rows) -> Rows:
     return np.concatenate([*parts, np.empty(0, np.int32)]).astype(np.int32)
 
 
-def _per_broker(state: ClusterState, rows: Rows, wanted: ReplicaState | None = None) -> Counts:
+def _per_broker(state: ClusterState, rows: Rows, in_state: ReplicaState | None = None) -> Counts:
     """(B,) assigned replicas of some partitions, or those of them in a state."""
     n = state.records["n_replicas"][rows]
     chosen = np.arange(state.n_slots) < n[:, np.newaxis]
-    if wanted is not None:
-        chosen &= state.replica_state[rows] == wanted
+    if in_state is not None:
+        chosen &= state.replica_state[rows] == in_state
     return np.bincount(state.replicas[rows][chosen], minlength=state.n_brokers).astype(np.int64)
 
 

@@ -16,56 +16,32 @@ from kfast.cli.exits import TRACEBACK, Commands, check_streams, end_unwritten, r
 __all__ = ["COMMANDS", "commands", "main"]
 
 COMMANDS = {
-    "convert": (
-        "kfast.cli.files", "convert",
-        "Convert the cluster of INPUT to another format, in OUTPUT.",
-    ),
-    "delete": (
-        "kfast.cli.cluster", "delete",
-        "Check whether topics can be deleted, and see what their deletion does.",
-    ),
-    "fail": (
-        "kfast.cli.cluster", "fail",
-        "Fail brokers or racks, and see what goes offline, refuses acks=all, and moves.",
-    ),
-    "generate": (
-        "kfast.cli.files", "generate_command",
-        "Generate a cluster of any size, and write it to a file.",
-    ),
-    "pipeline": (
-        "kfast.cli.pipeline", "pipeline_command",
-        "Keep tables, sweeps, summaries and alerts of many exports up to date.",
-    ),
-    "reassign": (
-        "kfast.cli.cluster", "reassign",
-        "Check whether a reassignment plan is safe, and see what it moves.",
-    ),
-    "replay": (
-        "kfast.cli.replay", "replay_command",
-        "Replay the logs of real controllers, and see what happened and what does not agree.",
-    ),
-    "restart": (
-        "kfast.cli.planning", "restart_command",
-        "Find out which brokers may be restarted now, and in which batches all may.",
-    ),
-    "risk": (
-        "kfast.cli.planning", "risk_command",
-        "Measure how far failures reach, and how likely they are to take partitions offline.",
-    ),
-    "schema": (
-        "kfast.cli.files", "schema_command",
-        "List every column of a cluster's tables: its types, its null and its meaning.",
-    ),
-    "show": (
-        "kfast.cli.cluster", "show",
-        "Show a cluster as it is: what is offline, refuses acks=all or is under-replicated.",
-    ),
-    "sweep": (
-        "kfast.cli.sweep", "sweep_command",
-        "Sweep over many failures, and see the worst and what makes them so.",
-    ),
+    "convert": ("files", "convert",
+        "Convert the cluster of INPUT to another format, in OUTPUT."),
+    "delete": ("cluster", "delete",
+        "Check whether topics can be deleted, and see what their deletion does."),
+    "fail": ("cluster", "fail",
+        "Fail brokers or racks, and see what goes offline, refuses acks=all, and moves."),
+    "generate": ("files", "generate_command",
+        "Generate a cluster of any size, and write it to a file."),
+    "pipeline": ("pipeline", "pipeline_command",
+        "Keep tables, sweeps, summaries and alerts of many exports up to date."),
+    "reassign": ("cluster", "reassign",
+        "Check whether a reassignment plan is safe, and see what it moves."),
+    "replay": ("replay", "replay_command",
+        "Replay the logs of real controllers, and see what happened and what does not agree."),
+    "restart": ("planning", "restart_command",
+        "Find out which brokers may be restarted now, and in which batches all may."),
+    "risk": ("planning", "risk_command",
+        "Measure how far failures reach, and how likely they are to take partitions offline."),
+    "schema": ("files", "schema_command",
+        "List every column of a cluster's tables: its types, its null and its meaning."),
+    "show": ("cluster", "show",
+        "Show a cluster as it is: what is offline, refuses acks=all or is under-replicated."),
+    "sweep": ("sweep", "sweep_command",
+        "Sweep over many failures, and see the worst and what makes them so."),
 }
-"""Of each command the module, its name there, and the first sentence of its help."""
+"""Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 
 
 @click.group(

@@ -82,7 +82,7 @@ class Commands(click.Group):
         """Load a command."""
         if cmd_name not in self.commands and cmd_name in self.places:
             module, name, _ = self.places[cmd_name]
-            command = getattr(import_module(module), name)
+            command = getattr(import_module(f"kfast.cli.{module}"), name)
             _keep_lines(command)
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
@@ -90,7 +90,7 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, and load none of them."""
         listed = click.Group(
-            commands=[click.Command(name, help=said) for name, (*_, said) in self.places.items()]
+            commands=[click.Command(name, help=text) for name, (*_, text) in self.places.items()]
         )
         listed.format_commands(ctx, formatter)
 
@@ -108,7 +108,8 @@ class Commands(click.Group):
             click.echo("\nInterrupted." if sys.stderr.isatty() else "Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            _leave_broken_pipe()
+            _discard_output()
+            ctx.exit(BROKEN_PIPE)
         except OSError as error:
             unnamed = "standard output: " if error.errno in CANNOT_WRITE else ""
             where = f"{error.filename}: " if error.filename else unnamed
@@ -117,9 +118,9 @@ class Commands(click.Group):
 
 
 def end_unwritten(error: OSError) -> NoReturn:
-    """End where help or a version cannot be written; Python must not flush it once more."""
+    """End where help or a version cannot be written."""
     click.echo(f"Error: standard output: {error.strerror or error}", err=True)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _discard_output()
     sys.exit(BAD_INPUT)
 
 
@@ -128,11 +129,9 @@ def _keep_lines(command: click.Command) -> None:
     command.help = (command.help or "").replace("\\b\n", "\b\n")
 
 
-def _leave_broken_pipe() -> NoReturn:
-    """End quietly when nobody reads on; Python must not flush standard output once more."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, sys.stdout.fileno())
-    raise click.exceptions.Exit(BROKEN_PIPE)
+def _discard_output() -> None:
+    """Let what Python has not flushed yet go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report_fault(

@@ -36,9 +36,9 @@ LOCAL_SETTINGS = {"spark.python.unix.domain.socket.enabled": "true"}
 """Unless the configuration has others: what halves the cost of a task."""
 
 CONNECT_PORT = 15002
-KNOCK_SECONDS = 10
+CONNECT_SECONDS = 10
 
-_TOLD = re.compile(r"(\w+\.)*\w*(Error|Exception): ")
+_ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception): ")
 
 
 class SweepConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,23 +82,24 @@ def pipeline_command(config: Path) -> None:
       kfast pipeline bench_data/pipeline.toml
       spark-submit --master yarn kfast_command.py pipeline pipeline.toml
     """
-    asked = read_config(config)
+    configuration = read_config(config)
     from kfast.spark.pipeline import find_exports, run_pipeline
 
     try:
-        where = _place(config.parent, "exports", asked.exports)
-        job = _job(asked, config.parent)
+        where = _place(config.parent, "exports", configuration.exports)
+        job = _job(configuration, config.parent)
         find_exports(where, job)
     except (ArgumentError, click.BadParameter) as error:
         raise InputError(f"{config}: {error}") from error
-    with _session(asked.spark) as spark:
-        done = run_pipeline(spark, where, job, tasks=asked.spark.tasks).to_pylist()
+    with _session(configuration.spark) as spark:
+        done = run_pipeline(spark, where, job, tasks=configuration.spark.tasks).to_pylist()
     errors = [row for row in done if row["error"] is not None]
     alerts = [row for row in done if row["alerts"]]
     fresh = sum(row["fresh"] for row in done)
+    results = _place(config.parent, "output", configuration.output)
     click.echo(shown_lines(
         f"{len(done)} exports, {fresh} of them new; {len(errors)} cannot be read; "
-        f"{len(alerts)} have alerts; results in {_place(config.parent, 'output', asked.output)}"
+        f"{len(alerts)} have alerts; results in {results}"
     ))
     for row in alerts:
         for alert in row["alerts"]:
@@ -125,18 +126,18 @@ def read_config(path: Path) -> Config:
         raise InputError(f"{path}: {error}") from error
 
 
-def _job(asked: Config, folder: Path) -> Job:
+def _job(configuration: Config, folder: Path) -> Job:
     from kfast.spark.fleets import ExportReader
     from kfast.spark.pipeline import Alert, Job, Sweep
 
     conditions_of = condition_on(SWEEP_COUNTS)
     sweeps = []
-    for sweep in asked.sweep:
+    for sweep in configuration.sweep:
         conditions = [one for text in sweep.fail_on for one in conditions_of(text)]
         alerts = tuple(Alert(c.text, c.metric, c.compare, c.limit) for c in conditions)
         sweeps.append(Sweep(sweep.name, (sweep.scenarios, sweep.arguments), alerts))
-    exports = ExportReader(asked.defaults, asked.brokers_name)
-    output = _place(folder, "output", asked.output)
+    exports = ExportReader(configuration.defaults, configuration.brokers_name)
+    output = _place(folder, "output", configuration.output)
     return Job(exports, tuple(sweeps), str(output.absolute()))
 
 
@@ -151,36 +152,36 @@ def _place(folder: Path, name: str, text: str) -> Path:
 
 
 @contextmanager
-def _session(asked: SparkConfig) -> Iterator[SparkSession]:
+def _session(configuration: SparkConfig) -> Iterator[SparkSession]:
     """A session that is stopped in the end; what Spark cannot do is told in a line."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    if asked.remote is None and SUBMITTED not in os.environ:
+    if configuration.remote is None and SUBMITTED not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
-    if asked.remote is not None:
-        _knock(asked.remote)
-        builder = builder.remote(asked.remote)
-    own = LOCAL_SETTINGS if asked.remote is None else {}
-    for name, value in {**own, **asked.settings}.items():
+    if configuration.remote is not None:
+        _check_remote(configuration.remote)
+        builder = builder.remote(configuration.remote)
+    own = LOCAL_SETTINGS if configuration.remote is None else {}
+    for name, value in {**own, **configuration.settings}.items():
         builder = builder.config(name, value)
     try:
         spark: SparkSession = builder.getOrCreate()
     except PySparkException as error:
         raise InputError(
-            f"Spark did not start: {_gist(error)}\nA local session needs Java 17 or newer, on the"
-            " PATH or in JAVA_HOME: apt-get install openjdk-17-jre-headless"
+            f"Spark did not start: {_last_error(error)}\nA local session needs Java 17 or newer, on"
+            " the PATH or in JAVA_HOME: apt-get install openjdk-17-jre-headless"
         ) from error
     try:
         yield spark
     except PySparkException as error:
-        raise InputError(f"the job failed in Spark: {_gist(error)}") from error
+        raise InputError(f"the job failed in Spark: {_last_error(error)}") from error
     finally:
         spark.stop()
 
 
-def _knock(remote: str) -> None:
+def _check_remote(remote: str) -> None:
     """Refuse a server that nobody answers for: Spark itself would try for ten minutes."""
     if not remote.startswith(("sc://", "local")) or remote.startswith("localhost"):
         raise InputError(f"remote is {remote!r}; right is sc://HOST, sc://HOST:PORT or local[N]")
@@ -188,13 +189,13 @@ def _knock(remote: str) -> None:
     if url.scheme != "sc" or url.hostname is None or getproxies():
         return
     try:
-        socket.create_connection((url.hostname, url.port or CONNECT_PORT), KNOCK_SECONDS).close()
+        socket.create_connection((url.hostname, url.port or CONNECT_PORT), CONNECT_SECONDS).close()
     except OSError as error:
         raise InputError(f"{remote}: no Spark Connect server answers: {error}") from error
 
 
-def _gist(error: Exception) -> str:
+def _last_error(error: Exception) -> str:
     """The line that says what happened: of a worker's traceback the last."""
     lines = [line for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip()]
-    told = [line for line in lines if _TOLD.match(line)]
-    return (told or lines or [type(error).__name__])[-1].strip()
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines or [type(error).__name__])[-1].strip()

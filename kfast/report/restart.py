@@ -113,9 +113,9 @@ def _remedies(
 ) -> Iterator[Document]:
     """What, all of it together, would allow the restart, and for how many partitions."""
     for cause, remedy in SETTINGS.items():
-        some = forbidding.filter(pc.equal(forbidding["cause"], cause))
-        if some.num_rows:
-            yield from remedy(ready, some)
+        partitions = forbidding.filter(pc.equal(forbidding["cause"], cause))
+        if partitions.num_rows:
+            yield from remedy(ready, partitions)
     yield from _complete_isr(state, forbidding)
     members = [len(set(isr).intersection(brokers)) for isr in forbidding["isr"].to_pylist()]
     several = sum(n > 1 for n in members)
@@ -127,43 +127,42 @@ def _remedies(
         }
 
 
-def _remedy(cause: str, some: pa.Table, text: str) -> Document:
-    return {"cause": cause, "partitions": some.num_rows, "remedy": text}
+def _remedy(cause: str, partitions: pa.Table, text: str) -> Document:
+    return {"cause": cause, "partitions": partitions.num_rows, "remedy": text}
 
 
-def _more_replicas(_ready: Readiness, some: pa.Table) -> Iterator[Document]:
+def _more_replicas(_ready: Readiness, partitions: pa.Table) -> Iterator[Document]:
     yield _remedy(
-        "replication_factor", some,
-        f"give {_topics(some)} a second replica (kafka-reassign-partitions), or leave out what has "
-        "one replica and goes offline meanwhile: --ignore-rf1",
+        "replication_factor", partitions,
+        f"give {_topics(partitions)} a second replica (kafka-reassign-partitions), or leave out "
+        "what has one replica and goes offline meanwhile: --ignore-rf1",
     )
 
 
-def _smaller_min_isr(ready: Readiness, some: pa.Table) -> Iterator[Document]:
+def _smaller_min_isr(ready: Readiness, partitions: pa.Table) -> Iterator[Document]:
     """A smaller setting, or more replicas; one remedy for each setting and number of replicas."""
-    factor = pc.cast(pc.list_value_length(some["replicas"]), pa.int64())
-    some = some.append_column("factor", factor)
-    kinds = some.group_by(["set_by", "min_insync_replicas", "factor"], use_threads=False)
-    for kind in kinds.aggregate([]).to_pylist():
-        chosen = some.filter(pc.and_(
-            pc.and_(pc.equal(some["set_by"], kind["set_by"]), pc.equal(factor, kind["factor"])),
-            pc.equal(some["min_insync_replicas"], kind["min_insync_replicas"]),
-        ))
-        highest = kind["factor"] - 1 - ready.isr_margin
+    kinds: dict[tuple[str, int, int], list[int]] = {}
+    columns = partitions.select(["set_by", "min_insync_replicas", "replicas"])
+    values = zip(*columns.to_pydict().values(), strict=True)
+    for at, (set_by, setting, replicas) in enumerate(values):
+        kinds.setdefault((set_by, setting, len(replicas)), []).append(at)
+    for (set_by, setting, factor), rows in kinds.items():
+        chosen = partitions.take(rows)
+        highest = factor - 1 - ready.isr_margin
         whose = _topics(chosen)
-        if kind["set_by"] == "brokers":
-            whose = f"{whose} (the brokers' default says {kind['min_insync_replicas']})"
-        more = f"{kind['min_insync_replicas'] + 1 + ready.isr_margin} replicas"
+        if set_by == "brokers":
+            whose = f"{whose} (the brokers' default says {setting})"
+        more = f"{setting + 1 + ready.isr_margin} replicas"
         lower = f"set min.insync.replicas of {whose} to {highest}, or give each partition {more}"
         yield _remedy(
             "min_insync_replicas", chosen, lower if highest > 0 else f"give {whose} {more}"
         )
 
 
-def _smaller_margin(_ready: Readiness, some: pa.Table) -> Iterator[Document]:
-    factor = pc.list_value_length(some["replicas"])
-    largest = pc.min(pc.subtract(factor, some["min_isr"])).as_py() - 1
-    yield _remedy("isr_margin", some, f"ask for less to spare: --isr-margin {largest}")
+def _smaller_margin(_ready: Readiness, partitions: pa.Table) -> Iterator[Document]:
+    factor = pc.list_value_length(partitions["replicas"])
+    largest = pc.min(pc.subtract(factor, partitions["min_isr"])).as_py() - 1
+    yield _remedy("isr_margin", partitions, f"ask for less to spare: --isr-margin {largest}")
 
 
 def _complete_isr(state: ClusterState, forbidding: pa.Table) -> Iterator[Document]:
@@ -185,9 +184,9 @@ SETTINGS = {
 """What to change where an ISR is no larger than what it needs even when it is complete."""
 
 
-def _topics(some: pa.Table) -> str:
+def _topics(partitions: pa.Table) -> str:
     """The first topics of some partitions in a sentence, and how many more there are."""
-    topics = some["topic"].unique().to_pylist()
+    topics = partitions["topic"].unique().to_pylist()
     names = first_names(topics, MOST_TOPICS, "topic")
     return f"topic{'' if len(topics) == 1 else 's'} {names}"
 

@@ -158,9 +158,9 @@ class Combinations(Scenarios):
         for place in range(k):
             size = k - place
             counts = np.array([_comb(c, size) for c in range(n)], np.int64)
-            found = np.searchsorted(counts, rank, side="right") - 1
-            rank = rank - counts[found]
-            chosen[:, place] = n - 1 - found
+            element = np.searchsorted(counts, rank, side="right") - 1
+            rank = rank - counts[element]
+            chosen[:, place] = n - 1 - element
         return _uniform(self.candidates[chosen])
 
 

@@ -166,14 +166,14 @@ def check_counts(counts: Collection[str] | None) -> tuple[str, ...]:
 
 def words_of(vectors: str | None) -> int:
     """Words of 64 bits in the vectors that an argument or the environment asks for."""
-    asked = vectors or os.environ.get(VECTORS_VARIABLE) or None
+    name = vectors or os.environ.get(VECTORS_VARIABLE) or None
     widest = kernel.widest()
-    if asked is None:
+    if name is None:
         return widest
-    here = [name for name, words in VECTORS.items() if words <= widest]
-    if asked not in here:
-        raise ArgumentError(f"vectors is {asked!r}; this machine has {', '.join(here)}")
-    return VECTORS[asked]
+    here = [kind for kind, words in VECTORS.items() if words <= widest]
+    if name not in here:
+        raise ArgumentError(f"vectors is {name!r}; this machine has {', '.join(here)}")
+    return VECTORS[name]
 
 
 def _ranges(scenarios: Scenarios) -> Iterator[tuple[int, int]]:

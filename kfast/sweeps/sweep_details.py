@@ -58,13 +58,13 @@ def sweep_partitions(
         As `kfast.sweep`.
     """
     plan, words = checked(state, scenarios, threads, vectors)
-    found = count_partitions(plan, scenarios, words, threads)
+    counts = count_partitions(plan, scenarios, words, threads)
     order = np.argsort(plan.rows)
     return SWEEP_PARTITIONS.table(
         key_columns(plan.cluster, plan.rows[order])
         | {
-            "scenarios_offline": pa.array(found[0, order]),
-            "scenarios_under_min_isr": pa.array(found[1, order]),
+            "scenarios_offline": pa.array(counts[0, order]),
+            "scenarios_under_min_isr": pa.array(counts[1, order]),
         }
     )
 
@@ -83,7 +83,8 @@ def count_partitions(
             new_tile(plan.n_brokers, words), counts,
         )
 
-    return _shared(count, scenarios, threads if plan.n_partitions else 0, (2, plan.n_partitions))
+    n = plan.n_partitions
+    return _count_in_threads(count, scenarios, threads if n else 0, (2, n))
 
 
 def sweep_brokers(
@@ -129,7 +130,7 @@ def count_leaders(
         offsets, down = scenarios.down(start, stop)
         heirs.lead(offsets, down, words, begin[:-1], histogram)
 
-    return _shared(count, scenarios, threads if heirs.led.size else 0, (int(begin[-1]),))
+    return _count_in_threads(count, scenarios, threads if heirs.led.size else 0, (int(begin[-1]),))
 
 
 def load_table(
@@ -150,18 +151,18 @@ def load_table(
 def _load(histogram: Counts) -> dict[str, int | float | None]:
     """What a histogram of leaders says: index l, the scenarios with l leaders."""
     up = int(histogram.sum())
-    found: dict[str, int | float | None] = {"scenarios_up": up}
+    row: dict[str, int | float | None] = dict.fromkeys(c.name for c in SWEEP_BROKERS.columns[3:])
+    row["scenarios_up"] = up
     if not up:
-        names = ("leaders_mean", "leaders_most", "leaders_p50", "leaders_p95", "leaders_p99")
-        return found | dict.fromkeys(names)
+        return row
     total = int((histogram * np.arange(histogram.size)).sum())
-    found["leaders_mean"] = total / up
-    found["leaders_most"] = int(np.flatnonzero(histogram)[-1])
+    row["leaders_mean"] = total / up
+    row["leaders_most"] = int(np.flatnonzero(histogram)[-1])
     ends = np.cumsum(histogram)
     for share in PERCENTILES:
         needed = -(-up * round(share * 100) // 100)
-        found[f"leaders_p{round(share * 100)}"] = int(np.searchsorted(ends, needed))
-    return found
+        row[f"leaders_p{round(share * 100)}"] = int(np.searchsorted(ends, needed))
+    return row
 
 
 def checked(
@@ -175,7 +176,7 @@ def checked(
     return plan, words
 
 
-def _shared(
+def _count_in_threads(
     count: Callable[[int, int, Counts], None],
     scenarios: Scenarios,
     threads: int,

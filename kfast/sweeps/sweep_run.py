@@ -143,16 +143,16 @@ def sweep_reader(
     Arguments and errors are those of `sweep`; errors are raised before the work starts.
     """
     check_same_brokers(state, scenarios)
-    asked = check_counts(counts)
+    names = check_counts(counts)
     words = words_of(vectors)
     if method is not None and method not in SWEEP_METHODS:
         raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
     threads = check_threads(threads)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
-    batches = SweepWork.of(plan, scenarios, asked, words, method).batches(
+    batches = SweepWork.of(plan, scenarios, names, words, method).batches(
         scenarios, threads, progress
     )
-    return pa.RecordBatchReader.from_batches(sweep_schema(asked), batches)
+    return pa.RecordBatchReader.from_batches(sweep_schema(names), batches)
 
 
 def check_same_brokers(state: Source, scenarios: Scenarios) -> None:

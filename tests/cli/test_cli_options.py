@@ -8,16 +8,15 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 import kfast
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.cli.app import commands
 from kfast.cli.options import ListType
+from tests.support.cli_run import ROOT, answer, run
 
 pytestmark = pytest.mark.kernels
 
-REAL = Path(__file__).resolve().parents[2] / "bench_data" / "describe.txt"
 DESCRIBE = """\
 Topic: orders\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2
 \tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3
@@ -36,18 +35,6 @@ def cluster(tmp_path):
     path = tmp_path / "describe.txt"
     path.write_text(DESCRIBE)
     return str(path)
-
-
-def run(*args, code=0):
-    """Run a command; check its exit code; give what it printed on each stream."""
-    found = CliRunner().invoke(commands, [str(arg) for arg in args])
-    assert found.exit_code == code, (found.stdout, found.stderr, found.exception)
-    return found
-
-
-def answer(*args, code=0):
-    """What a command answers as JSON."""
-    return json.loads(run(*args, "--format", "json", code=code).stdout)
 
 
 def all_options():
@@ -107,24 +94,9 @@ def test_all_brokers_of_all_lists_fail(cluster, form):
     assert document["summary"] == found.summary
 
 
-def test_a_range_of_brokers_fails(cluster):
-    assert answer("fail", cluster, "--brokers", "2-4")["scenario"]["brokers"] == [2, 3, 4]
-
-
 def test_all_topics_of_all_lists_are_deleted(cluster):
     document = answer("delete", cluster, "--topics", "orders", "--topics", "logs")
     assert document["verdict"][0] == "SAFE: 2 topics are deleted."
-
-
-@pytest.mark.parametrize(("text", "words"), [
-    ("1,,2", "has an empty item"),
-    ("4-2", "is not a range of brokers"),
-    ("0-99999999", "at most 65536"),
-    ("-1", "is not a broker id"),
-    ("1.5", "is not a broker id"),
-])
-def test_lists_that_are_none(cluster, text, words):
-    assert words in " ".join(run("fail", cluster, "--brokers", text, code=2).stderr.split())
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -150,15 +122,6 @@ def test_a_condition_is_tested_after_each_step(cluster):
     found = run("fail", cluster, "--brokers", "4", "--then", "5", "--then-start", "5",
                 "--fail-on", "offline>0", code=4)
     assert found.stderr.splitlines() == ["--fail-on offline>0 holds after step 2: offline is 2"]
-
-
-@pytest.mark.parametrize(("steps", "words"), [
-    (("--then", "1"), "broker 1"),
-    (("--then-start", "2"), "broker 2"),
-    (("--then", "99"), "broker 99 is unknown"),
-])
-def test_steps_that_cannot_be_are_refused_first(cluster, steps, words):
-    assert words in run("fail", cluster, "--brokers", "1", *steps, code=2).stderr
 
 
 # --- settings ------------------------------------------------------------------------------------
@@ -210,35 +173,6 @@ def test_what_is_assumed_of_settings_is_true_after_they_are_overridden(cluster):
     default, override = [note for note in notes if note.startswith("unclean")]
     assert default.endswith("is taken for 1 of 3 topics; the others have their own value")
     assert override.endswith("is true for 2 topics matching '[ol].*', as this question sets it")
-
-
-def test_a_default_is_given_once(cluster):
-    twice = ("--default", "min.insync.replicas=2", "--default", "min.insync.replicas=3")
-    assert "is given as 2 and as 3" in run("show", cluster, *twice, code=2).stderr
-
-
-@pytest.mark.parametrize("args", [
-    ("show", "{}", "--brokers-file", ""), ("show", "{}", "-o", ""), ("convert", "{}", ""),
-    ("sweep", "{}", "--scenarios", ""), ("show", ""), ("reassign", "{}", "--plan", ""),
-])
-def test_an_empty_name_is_no_file(cluster, args):
-    """It is no name for the current folder."""
-    found = CliRunner().invoke(commands, [arg.format(cluster) for arg in args])
-    assert found.exit_code in (2, 3)
-    assert "name of the" in found.stderr
-
-
-@pytest.mark.parametrize(("setting", "words"), [
-    ("min.insync.replicas=2", "is not REGEX:NAME=VALUE"),
-    ("(:min.insync.replicas=2", "is not a regular expression"),
-    ("order:min.insync.replicas=2", "no topic's whole name matches"),
-    ("a{99999999999999999999}:min.insync.replicas=2", "is not a regular expression"),
-    (".*:min.insync.replicas=0", "min.insync.replicas"),
-    (".*:retention.ms=1", "retention.ms"),
-    (".*:unclean.leader.election.enable=perhaps", "perhaps"),
-])
-def test_settings_that_cannot_be(cluster, setting, words):
-    assert words in run("fail", cluster, "--brokers", "1", "--set", setting, code=2).stderr
 
 
 # --- lists of partitions, brokers that are added -------------------------------------------------
@@ -374,7 +308,7 @@ def test_a_verdict_says_what_it_is_without(tmp_path):
     assert answer("show", path)["verdict"][-1] == (
         f"{path} is partial: kafka-topics printed no line for 1 partition of 1 topic: this "
         "answer is without them.")
-    verdict = answer("show", REAL.with_name("plan.json"))["verdict"]
+    verdict = answer("show", ROOT / "bench_data" / "plan.json")["verdict"]
     assert verdict[-1].startswith("Leaders are not given and assumed")
 
 

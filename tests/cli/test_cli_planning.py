@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import kfast
 from kfast import generate
 from kfast.analysis.restart_readiness import CAUSES
-from kfast.cli.app import commands
 from kfast.report.restart import PLAN_METRICS, READINESS_METRICS
 from kfast.report.risk import RISK_COUNTS
 from kfast.report.wording import broker_ranges, percent
 from kfast.schema import RISK_METRICS
-from tests.cli.test_cli import answer, cluster, racks, run
-from tests.cli.test_cli_process import KFAST, ROOT, heed_interrupts, run_on_terminal
 from tests.style.test_readme import blocks
+from tests.support.cli_run import KFAST, ROOT, answer, check_page, heed_interrupts, run
 
 pytestmark = pytest.mark.kernels
-__all__ = ["cluster", "racks"]
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("restart", "risk")}
 
 
@@ -131,48 +125,12 @@ def test_files_have_full_results(many, tmp_path):
     assert pq.read_table(out).to_pylist() == found.pairs.to_pylist()
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("restart", "{}", "--isr-margin", "-1"), "--isr-margin"),
-    (("restart", "{}", "--by-rack"), "without a rack"),
-    (("restart", "{}", "--broker", "1", "--by-rack"), "--by-rack goes without --broker"),
-    (("restart", "{}", "--broker", "1", "--fail-on", "batches>1"), "batches>1 goes without"),
-    (("restart", "{}", "--fail-on", "forbidding>1"), "forbidding>1 goes with --broker"),
-    (("restart", "{}", "--broker", "1", "--table", "batches"), "no table batches"),
-    (("restart", "{}", "--broker", "9"), "broker 9 is unknown"),
-    (("restart", "{}", "--ignore-topics", "("), "is not a regular expression"),
-    (("restart", "{}", "--ignore-topics", "order"), "no topic's whole name matches 'order'"),
-    (("restart", "{}", "--seconds-per-broker", "-1"), "--seconds-per-broker"),
-    (("restart", "{}", "--table", "partitions", "-o", "/no/such/x.csv"), "the folder of"),
-    (("restart", "{}", "--fail-on", "offline>0"), "metric 'offline' is unknown"),
-    (("risk", "{}", "--down", "9"), "has 3 live brokers, so at most 3 can fail"),
-    (("risk", "{}", "--down", "x"), "'x' is not a number of brokers"),
-    (("risk", "{}", "--random", "0"), "--random"),
-])
-def test_what_is_refused(cluster, arguments, words):
-    """With code 2, before any work, in one line."""
-    found = run(*(arg.format(cluster) for arg in arguments), code=2)
-    assert words in " ".join(found.stderr.split())
-    assert found.stdout == ""
-
-
 def test_conditions_end_with_code_4(cluster):
     """On either command; what holds is said."""
     found = run("restart", cluster, "--fail-on", "may_not_restart>0", code=4)
     assert "may_not_restart is 2" in found.stderr
     run("risk", cluster, "--fail-on", "broker_offline_if_clean>0", code=4)
     run("risk", cluster, "--fail-on", "copysets>99")
-
-
-def test_nothing_is_wider_than_the_terminal(many):
-    """80 columns: no line is longer, no number is cut off, and the exit code is 0."""
-    for arguments in (("restart", many, "--seconds-per-broker", "90"),
-                      ("risk", many, "--top", "3", "--down", "3,14", "--random", "300")):
-        shown, code = run_on_terminal(*arguments)
-        assert code == 0
-        lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in shown.split("\r\n")]
-        printed = lines[lines.index("") :]
-        assert max(map(len, printed)) <= 80
-        assert "…" not in "".join(printed)
 
 
 def test_ctrl_c_ends_a_plan(tmp_path):
@@ -208,12 +166,7 @@ def test_the_pages_show_what_the_commands_print(page, monkeypatch):
     shown_blocks = blocks(PAGES[page], "console")
     assert shown_blocks
     for block in shown_blocks:
-        command, shown = block.split("\n", 1)
-        program, *args = shlex.split(command.removeprefix("$ "))
-        assert program == "kfast"
-        printed = CliRunner().invoke(commands, args).stdout
-        pattern = "(.*\n)*".join(re.escape(part) for part in shown.split("...\n"))
-        assert re.fullmatch(pattern, printed), printed
+        check_page(block)
 
 
 def test_the_pages_have_every_metric_and_cause():
@@ -222,4 +175,3 @@ def test_the_pages_have_every_metric_and_cause():
                          ("risk", (RISK_COUNTS, RISK_METRICS))):
         for name, meaning in (item for table in tables for item in table.items()):
             assert f"| `{name}` | {meaning} |" in PAGES[page], name
-    assert Path(ROOT, "docs", "restart.md").is_file()

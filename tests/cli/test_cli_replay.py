@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import json
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -15,14 +14,12 @@ import pytest
 import kfast
 from kfast.report.replay import REPLAY_METRICS
 from kfast.schema import FACTS, OUTAGES, TIMELINE
-from tests.cli.test_cli import answer, run
-from tests.cli.test_cli_process import ESCAPE, run_on_terminal
-from tests.cli.test_cli_process import run as run_process
+from tests.style.test_readme import blocks
+from tests.support.cli_run import ROOT, answer, check_page, run
 from tests.support.replay_story import CONTROLLER_LOG, OF_ANY_RELEASE, STATE_CHANGE_LOG, write_logs
 
 pytestmark = pytest.mark.kernels
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "replay.md").read_text()
 ELECTED = "with state LeaderAndIsr(leader=3, leaderEpoch=2,"
 CONDITION_HOLDS = 4
@@ -45,11 +42,6 @@ def wrong(incident):
     lines[number] = lines[number].replace("leaderEpoch=2,", "leaderEpoch=7,")
     path.write_text("".join(lines))
     return number + 1
-
-
-def blocks(language):
-    """Texts of the page's fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_replay_answers_what_the_library_says(incident):
@@ -202,51 +194,27 @@ def test_a_release_that_cannot_be_told_asks_for_a_profile(tmp_path):
     assert (document["profile"], document["summary"]["contradicted"]) == ("zk-2.4", 0)
 
 
-def test_a_terminal_of_80_columns_is_enough(tmp_path, incident):
-    """No line is longer than the terminal is wide, and nothing is cut."""
-    shown, code = run_on_terminal("replay", str(tmp_path / incident))
-    assert code == 0, shown
-    lines = [line.rstrip() for line in ESCAPE.sub("", shown).replace("\r", "\n").splitlines()]
-    assert max(map(len, lines)) <= 80
-    assert any(line.endswith("solo-0") for line in lines)
-    assert "…" not in shown
-
-
-def test_as_a_process(tmp_path, incident, wrong):
-    """Data on standard output, all else on the other stream, and the exit code."""
-    found = run_process("replay", tmp_path / incident, "--format", "json")
-    assert found.returncode == CONDITION_HOLDS, found.stderr
-    assert json.loads(found.stdout)["summary"]["contradicted"] > 0
-    assert "--fail-on contradicted>0 holds" in found.stderr
-    assert "Traceback" not in found.stderr
-
-
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A folder in which the page's commands run as at the top of the tree, and leave nothing."""
     (tmp_path / "bench_data").symlink_to(ROOT / "bench_data")
     monkeypatch.chdir(tmp_path)
-    for commands in blocks("sh"):
+    for commands in blocks(PAGE, "sh"):
         subprocess.run(["sh", "-e"], input=commands, text=True, check=True)
 
 
 @pytest.mark.usefixtures("checkout")
-@pytest.mark.parametrize("block", blocks("console"), ids=lambda b: b.splitlines()[0][2:])
+@pytest.mark.parametrize("block", blocks(PAGE, "console"), ids=lambda b: b.splitlines()[0][2:])
 def test_the_page_shows_what_the_command_prints(block):
     """A line of three dots stands for any lines."""
-    command, shown = block.split("\n", 1)
-    program, *args = shlex.split(command.removeprefix("$ "))
-    assert program == "kfast"
-    code = CONDITION_HOLDS if "Contradictions" in shown else 0
-    printed = run(*args, code=code).stdout
-    pattern = "(.*\n)*".join(re.escape(part) for part in shown.split("...\n"))
-    assert re.fullmatch(pattern, printed), printed
+    check_page(block, CONDITION_HOLDS if "Contradictions" in block else 0)
 
 
 @pytest.mark.usefixtures("checkout")
 def test_the_page_shows_what_python_answers():
     """Every `>>>` line of the page, in one session."""
-    session = doctest.DocTestParser().get_doctest("\n".join(blocks("pycon")), {}, "page", None, 0)
+    examples = "\n".join(blocks(PAGE, "pycon"))
+    session = doctest.DocTestParser().get_doctest(examples, {}, "page", None, 0)
     assert len(session.examples) > 4
     assert doctest.DocTestRunner().run(session).failed == 0
 

@@ -5,30 +5,27 @@ from __future__ import annotations
 import io
 import json
 import re
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 from pyarrow import dataset
 
 import kfast
 from kfast.cli import sweep as command
-from kfast.cli.app import commands
 from kfast.controllers.zk.profiles import PROFILES
 from kfast.report import writing
+from tests.support.cli_run import ROOT
+from tests.support.cli_run import run as run_command
 
-DATA = Path(__file__).resolve().parents[2] / "bench_data"
+DATA = ROOT / "bench_data"
 CLUSTER = (str(DATA / "describe.txt"), "--brokers-file", str(DATA / "brokers.csv"))
 
 
 def run(*arguments, code=0):
     """Run `kfast sweep` on the cluster in bench_data."""
-    result = CliRunner().invoke(commands, ["sweep", *CLUSTER, *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result
+    return run_command("sweep", *CLUSTER, *arguments, code=code)
 
 
 @pytest.fixture(scope="module")
@@ -155,23 +152,6 @@ def test_a_condition_ends_with_its_exit_code():
     said = run("--every", 1, "--fail-on", "offline>0", code=4).stderr
     assert "--fail-on offline>0 holds: offline is 1" in said
     run("--every", 1, "--fail-on", "offline>1")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "give one kind of failures"),
-        (("--each-rack", "--every", 1), "give one kind of failures"),
-        (("--random", 5, "--down", "1,2"), "goes with one of --down K and --probability P"),
-        (("--random", 5), "goes with one of --down K and --probability P"),
-        (("--every", 1, "--down", 3), "goes with one of --down K and --probability P"),
-        (("--every", 13), "k is 13; 12 brokers are registered"),
-        (("--every", 1, "-o", "rows.html"), "ends in .html, which is not written here"),
-        (("--every", 1, "--from", 14), "the last scenario is 12"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(arguments, message):
-    assert message in " ".join(run(*arguments, code=2).stderr.replace("│", " ").split())
 
 
 def test_a_sweep_that_goes_on_compares_with_the_baseline_too():

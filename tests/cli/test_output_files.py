@@ -13,19 +13,26 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 from kfast.cli.app import commands
-from tests.cli.test_cli_process import ROOT
+from tests.support.cli_run import ROOT, run
 
 DESCRIBE = str(ROOT / "bench_data" / "describe.txt")
 KILLED = """
-import os, signal
+import json, os, signal, sys
 os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+import kfast.cli.output as output
+from kfast.cli.app import commands
 from kfast_command import main
-main()
+for name in commands.places:
+    commands.get_command(None, name)
+for args in json.loads(sys.argv[1]):
+    if not (child := os.fork()):
+        sys.argv[1:] = args
+        main()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-"""kfast, killed when all is written and the file is to take its place."""
+"""Runs commands, each of which is killed when all is written and the file is to take its place."""
 
 WRITERS = {
     "show": ("show", DESCRIBE),
@@ -38,13 +45,6 @@ WRITERS = {
     "replay": ("replay", str(ROOT / "bench_data" / "incident")),
 }
 ENDINGS = (".txt", ".json", ".csv", ".parquet", ".arrow")
-
-
-def run(*args, code=0):
-    """Run a command; check its exit code; give what it printed on each stream."""
-    found = CliRunner().invoke(commands, [str(arg) for arg in args])
-    assert found.exit_code == code, (found.stdout, found.stderr, found.exception)
-    return found
 
 
 def rows_of(path):
@@ -139,53 +139,56 @@ def test_a_cluster_is_not_written_under_the_ending_of_another_format(tmp_path):
 # --- whole or not at all -------------------------------------------------------------------------
 
 
-def run_killed(*args):
+def run_killed(*commands, script=KILLED):
+    """Run commands in processes that are killed while they write."""
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, *map(str, args)], cwd=ROOT, capture_output=True, timeout=60,
-        check=False,
+        [sys.executable, "-c", script, json.dumps([[*map(str, args)] for args in commands])],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(commands), done.stderr
 
 
-@pytest.mark.parametrize(("name", "ending"), [
-    *((name, ".parquet") for name in WRITERS),
-    *(("fail", ending) for ending in ENDINGS if ending != ".parquet"), ("sweep", ".csv"),
-    ("sweep", ".arrow"),
-])
-def test_a_writer_that_is_killed_leaves_the_old_file(name, ending, tmp_path):
-    """`sweep` left an unreadable file under the final name."""
-    path = tmp_path / f"x{ending}"
-    one_table = ("--table", "scenarios") if name == "sweep" else ()
-    one_table = ("--table", "topics") if (name, ending) == ("fail", ".csv") else one_table
-    path.write_bytes(b"old")
-    run_killed(*WRITERS[name], *one_table, "-o", path)
-    assert path.read_bytes() == b"old"
-
-
-@pytest.mark.parametrize("ending", [".arrow", ".parquet", ".txt"])
-def test_a_cluster_that_is_being_written_is_killed(ending, tmp_path):
-    """`convert`, `generate` and `kfast.write` go the same way."""
-    for args in (("convert", DESCRIBE), ("generate", "--brokers", "3", "--partitions", "9", "-o")):
-        path = tmp_path / f"{args[0]}{ending}"
-        run_killed(*args, path)
-        assert not path.exists()
+def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path):
+    """Of every command and in every form; `sweep` left an unreadable file under the final name."""
+    written = [*((name, ".parquet") for name in WRITERS), *(("fail", end) for end in ENDINGS),
+               ("sweep", ".csv"), ("sweep", ".arrow")]
+    paths = [tmp_path / f"{number}{ending}" for number, (_, ending) in enumerate(written)]
+    for path in paths:
         path.write_bytes(b"old")
-        run_killed(*args, path)
-        assert path.read_bytes() == b"old"
+    tables = {("fail", ".csv"): ("--table", "topics")}
+    run_killed(*(
+        (*WRITERS[name], *tables.get((name, ending), ("--table", "scenarios") * (name == "sweep")),
+         "-o", path)
+        for path, (name, ending) in zip(paths, written, strict=True)
+    ))
+    assert {path.read_bytes() for path in paths} == {b"old"}
+
+
+def test_a_cluster_that_is_being_written_is_killed(tmp_path):
+    """`convert`, `generate` and `kfast.write` go the same way."""
+    made = ("generate", "--brokers", "3", "--partitions", "9", "-o")
+    writers = [(*args, tmp_path / f"{args[0]}{ending}") for ending in (".arrow", ".parquet", ".txt")
+               for args in (("convert", DESCRIBE), made)]
+    run_killed(*writers)
+    assert not any(path.exists() for *_, path in writers)
+    for *_, path in writers:
+        path.write_bytes(b"old")
+    run_killed(*writers)
+    assert {path.read_bytes() for *_, path in writers} == {b"old"}
 
 
 def test_a_sweep_that_is_killed_between_rows_leaves_the_old_file(tmp_path):
     """Some scenarios are written, the next ones are not."""
     path = tmp_path / "x.parquet"
     path.write_bytes(b"old")
-    script = KILLED.replace("os.fsync = lambda _:", (
-        "import kfast.cli.output as output\n"
+    kill = "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+    killed_later = KILLED.replace(kill, "").replace("for args in", (
         "write, n = output.RowWriter.write, []\n"
-        "output.RowWriter.write = lambda *a: write(*a) if not n.append(1) and len(n) < 3 else"))
-    done = subprocess.run(
-        [sys.executable, "-c", script, "sweep", DESCRIBE, "--random", "200000", "--down", "3", "-o",
-         str(path)], cwd=ROOT, capture_output=True, timeout=60, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+        "output.RowWriter.write = lambda *a: (write(*a) if not n.append(1) and len(n) < 3\n"
+        "                                     else os.kill(os.getpid(), signal.SIGKILL))\n"
+        "for args in"))
+    run_killed(("sweep", DESCRIBE, "--random", 200_000, "--down", 3, "-o", path),
+               script=killed_later)
     assert path.read_bytes() == b"old"
 
 

@@ -22,7 +22,7 @@ from kfast.cli.exits import shown_lines
 from kfast.report import writing
 from kfast.report.tables import TableColumn, TextTable, text_column
 from kfast.state.display import escape_control
-from tests.cli.test_cli_process import ESCAPE, ROOT, run_on_terminal
+from tests.support.cli_run import ESCAPE, ROOT, run_on_terminal
 
 PIECES = (
     "\x1b]0;title\x07", "\x1b[31m", "\x1b[2J", "\x9b31m", "\x00", "\x08", "\x7f", "\r", "\t",
@@ -228,6 +228,11 @@ COMMANDS = {
     "risk": ("risk", "{}"),
     "reassign": ("reassign", "{}", "--plan", "bench_data/plan.json", "--verbose"),
     "delete": ("delete", "{}", "--topics", "orders.events"),
+    "explain": ("fail", "{}", "--brokers", "104", "--explain", "legacy-imports-6"),
+    "times": ("restart", "{}", "--seconds-per-broker", "90"),
+    "chances": ("risk", "{}", "--top", "3", "--down", "3,5", "--random", "300"),
+    "pending": ("reassign", "{}", "--plan", "bench_data/plan.json", "--pending"),
+    "waiting": ("delete", "{}", "--topics", "scratch,clicks.audit", "--brokers", "101,102"),
     "replay": ("replay", "bench_data/incident"),
     "schema": ("schema",),
 }
