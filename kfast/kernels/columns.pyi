@@ -2,14 +2,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 ARRAYS: tuple[str, ...]
 
+@disjoint_base
 class Columns:
     def part(self, start: int, stop: int) -> Columns: ...
     def holds(self, values: dict[str, Any]) -> bool: ...
 
+@disjoint_base
 class NarrowColumns(Columns): ...
+@disjoint_base
 class WideColumns(Columns): ...
 
 def make_columns(

@@ -17,14 +17,14 @@ def rebalance(
     columns: Columns, rules: Rules, rows: _Array, step: _Array, asked: _Array, tally: _Array,
 ) -> None: ...
 def choose(
-    columns: Columns, rules: Rules, rows: _Array, stored: _Array, strategy: int,
+    columns: Columns, rules: Rules, rows: _Array, stored_records: _Array, strategy: int,
     lookup_failed: _Array, decided: _Array, choices: _Array,
 ) -> None: ...
 def propose_initial(
-    columns: Columns, rows: _Array, proposed: _Array, controller_epoch: int, codes: _Array,
-    recipients: _Array,
+    columns: Columns, rows: _Array, proposed_records: _Array, controller_epoch: int,
+    codes: _Array, recipients: _Array,
 ) -> None: ...
-def adopt(columns: Columns, rows: _Array, written: _Array, tally: _Array) -> None: ...
+def adopt(columns: Columns, rows: _Array, written_records: _Array, tally: _Array) -> None: ...
 def choose_one(
     strategy: int, assigned: int, target: int, isr: int, live: int, up: int, shutting_down: int,
     unclean: bool,

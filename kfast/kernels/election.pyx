@@ -53,6 +53,7 @@ from kfast.kernels.slots cimport (
     chunk_start,
     first_slots,
     is_imbalanced,
+    is_live,
     kfast_prefetch,
     leader_is_online,
     liveness_of,
@@ -132,7 +133,6 @@ def rebalance(
     cdef RuleSet values = rules.values
     cdef Py_ssize_t i, row
     cdef int t, k
-    cdef uint64_t ready
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
             row = rows[min(i + AHEAD, rows.shape[0] - 1)]
@@ -143,10 +143,9 @@ def rebalance(
             k = step[replicas[width * row]]
             if k < 0 or not topic_flags[topic_row[row]] & TOPIC_EXISTS:
                 continue
-            ready = liveness_of(&records[row], &replicas[width * row], broker_status).live
-            if values.rebalances_in_isr:
-                ready = ready & records[row].isr
-            if ready & 1:
+            if is_live(&records[row], &replicas[width * row], broker_status, 0) and (
+                records[row].isr & 1 or not values.rebalances_in_isr
+            ):
                 asked[t, k] += 1
                 bring_one_online(
                     &records[row], &replicas[width * row], broker_status, row, &topic_row[row],

@@ -10,7 +10,8 @@ from kfast.kernels.rules import Rules
 _Array: TypeAlias = npt.NDArray[Any]
 
 def shrink(
-    columns: Columns, rows: _Array, slots: _Array, may_empty: _Array, stored: _Array, write: _Array,
+    columns: Columns, rows: _Array, slots: _Array, may_empty: _Array,
+    stored_records: _Array, write: _Array,
 ) -> None: ...
 def check_alterations(
     columns: Columns, rows: _Array, sender: _Array, leader_epoch: _Array, version: _Array,

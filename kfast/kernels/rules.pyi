@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from typing_extensions import disjoint_base
+
+@disjoint_base
 class Rules:
     def __init__(
         self, partition_previous: Sequence[int], replica_previous: Sequence[int],

@@ -227,6 +227,16 @@ cdef inline Liveness liveness_of(
     return seen
 
 
+cdef inline bint is_live(
+    const record_t* record, const broker_t* brokers, const uint8_t* status, int s
+) noexcept nogil:
+    """Bit s of `liveness_of(...).live`, where no other is asked for."""
+    return (
+        status[brokers[s]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        and not (record.offline_dir >> s) & 1
+    )
+
+
 cdef inline bint leader_is_online(
     const record_t* record, const broker_t* brokers, uint64_t live
 ) noexcept nogil:
