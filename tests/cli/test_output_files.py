@@ -197,9 +197,10 @@ def test_a_sweep_that_is_killed_between_rows_leaves_the_old_file(tmp_path):
 
 def run_shell(line):
     """A line of a shell, with `kfast` for this Python's."""
+    command = f'kfast() {{ "{sys.executable}" -m kfast "$@"; }}\n{line}'
     return subprocess.run(
-        ["/bin/sh", "-c", line.replace("kfast", f"{sys.executable} -m kfast")], cwd=ROOT,
-        capture_output=True, text=True, timeout=60, check=False,
+        ["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60,
+        check=False,
     )
 
 

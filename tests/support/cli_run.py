@@ -81,6 +81,7 @@ def run_on_terminal(*args, columns=80, **variables):
     """Run kfast on a terminal; what it shows there, and its exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
+        heed_interrupts()
         size = struct.pack("HHHH", 50, columns, 0, 0)
         fcntl.ioctl(1, termios.TIOCSWINSZ, size)
         os.chdir(ROOT)
