@@ -1,6 +1,6 @@
 """What the events that visit each partition once have in common."""
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,

@@ -65,7 +65,7 @@ def recount(
     Returns how many partitions are offline, imbalanced, with leadership, with an offline directory,
     and being reassigned.
     """
-    columns.check_writable()
+    columns.check_bitmaps()
     cdef Py_ssize_t width = columns.width
     cdef const uint8_t* broker_status = columns.broker_status
     cdef const int32_t* topic_row = columns.topic_row

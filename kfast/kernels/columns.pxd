@@ -4,7 +4,7 @@
 works on either layout takes `columns_t`: the two layouts are all that is compiled.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
 
 from kfast.kernels.slots cimport NarrowRecord, WideRecord
 
@@ -32,10 +32,12 @@ cdef class Columns:
     """Slots of a row of the replica matrix."""
     cdef bint is_narrow
     cdef bint is_writable
+    cdef bint has_bitmaps
+    """Both, and they may be written."""
     cdef object arrays
 
     cdef int check_writable(self) except -1
-    cdef int check_tally(self, Py_ssize_t cells) except -1
+    cdef int check_bitmaps(self) except -1
 
 
 cdef class NarrowColumns(Columns):

@@ -7,7 +7,7 @@ does.
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
 
-from kfast.kernels.slots cimport TALLY_BROKERS, NarrowRecord, WideRecord
+from kfast.kernels.slots cimport NarrowRecord, WideRecord
 
 ARRAYS = (
     "records", "replicas", "replica_state", "broker_status", "topic_row", "partition",
@@ -19,10 +19,13 @@ ARRAYS = (
 cdef class Columns:
     """The columns of one state; made by `make_columns`."""
 
+    def __init__(self):
+        raise TypeError("columns are made by make_columns")
+
     def holds(self, dict values):
         """Whether the arrays among some values by name are still those that are held here."""
         cdef Py_ssize_t i
-        for i in range(9):
+        for i in range(len(ARRAYS)):
             if values.get(ARRAYS[i]) is not (<tuple> self.arrays)[i]:
                 return False
         return True
@@ -51,10 +54,10 @@ cdef class Columns:
             raise ValueError("the columns are read-only, or without bitmaps")
         return 0
 
-    cdef int check_tally(self, Py_ssize_t cells) except -1:
-        """Raise where a tally has no place for each broker."""
-        if cells != TALLY_BROKERS + 2 * self.n_brokers:
-            raise ValueError(f"a tally of {cells} cells is not one of {self.n_brokers} brokers")
+    cdef int check_bitmaps(self) except -1:
+        """Raise where there are no bitmaps, or none that may be written."""
+        if not self.has_bitmaps:
+            raise ValueError("the columns are without bitmaps, or these are read-only")
         return 0
 
 
@@ -104,16 +107,21 @@ cdef int fill(
     if topic_flags.shape[0]:
         columns.topic_flags = <uint8_t*> &topic_flags[0]
     columns.arrays = arrays
-    columns.is_writable = arrays[7] is not None and arrays[8] is not None
-    for array in arrays[:7]:
+    *others, leader_offline, pending = arrays
+    columns.has_bitmaps = (
+        leader_offline is not None and leader_offline.flags.writeable
+        and pending is not None and pending.flags.writeable
+    )
+    columns.is_writable = columns.has_bitmaps
+    for array in others:
         columns.is_writable = columns.is_writable and array.flags.writeable
-    if columns.is_writable:
-        columns.is_writable = arrays[7].flags.writeable and arrays[8].flags.writeable
-        bitmap = arrays[7]
+    if leader_offline is not None:
+        bitmap = leader_offline
         if bitmap.shape[0] < columns.n_words:
             raise ValueError("leader_offline is shorter than the records")
         columns.leader_offline = <uint64_t*> &bitmap[0]
-        bitmap = arrays[8]
+    if pending is not None:
+        bitmap = pending
         if bitmap.shape[0] < columns.n_words:
             raise ValueError("pending is shorter than the records")
         columns.pending = <uint64_t*> &bitmap[0]

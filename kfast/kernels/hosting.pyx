@@ -292,6 +292,7 @@ def list_concerned(
     Reads all rows, in order, which is faster than the hosting index where many are concerned.
     Returns how many there are.
     """
+    columns.check_bitmaps()
     cdef Py_ssize_t width = columns.width
     cdef uint64_t* leader_offline = columns.leader_offline
     cdef uint64_t* pending = columns.pending

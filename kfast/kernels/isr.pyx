@@ -7,7 +7,6 @@ Source: docs/controller.md, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachi
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfast.kernels.bring_online cimport write_isr
-from kfast.kernels.bring_online cimport write_isr
 from kfast.kernels.columns cimport columns_t
 from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
     NarrowColumns,  # no-cython-lint

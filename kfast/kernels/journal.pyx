@@ -240,6 +240,8 @@ def fill_columns(
     cdef Column filled[MOST_COLUMNS]
     cdef int k, n_columns = <int> len(columns)
     cdef const uint8_t* of = &requests[0] if requests.shape[0] else NULL
+    if n_columns > MOST_COLUMNS:
+        raise ValueError(f"{n_columns} columns, of at most {MOST_COLUMNS}")
     if not m:
         return [0] * n_columns
     for k in range(n_columns):

@@ -11,6 +11,7 @@ tasks share goes to each.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -94,12 +95,25 @@ class ExportReader:
         add_defaults(SourceTables("", schema.PARTITIONS_SCHEMA.empty_table()), self.defaults)
         return replace(self, defaults=dict(self.defaults))
 
+    def brokers_file(self, name: str) -> Path | None:
+        """The file beside an export that says where its brokers are."""
+        beside = Path(name).parent / self.brokers_name
+        return beside if beside.is_file() else None
+
     def read(self, name: str) -> ClusterState:
         """Read one export."""
-        beside = Path(name).parent / self.brokers_name
-        return read(
-            name, brokers_file=beside if beside.is_file() else None, defaults=self.defaults
-        )
+        return read(name, brokers_file=self.brokers_file(name), defaults=self.defaults)
+
+    def digest(self, name: str) -> str:
+        """Digest of the bytes of an export and its brokers: several tasks must read the same."""
+        parts = []
+        for path in filter(None, (Path(name), self.brokers_file(name))):
+            try:
+                with path.open("rb") as file:
+                    parts.append(hashlib.file_digest(file, "sha256").hexdigest())
+            except OSError as error:
+                raise InputError(f"{path} could be read, and then not any more: {error}") from error
+        return " ".join(parts)
 
     def read_content(
         self, name: str, content: bytes | None, brokers: bytes | None
@@ -193,8 +207,9 @@ def fleet(
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
     shares = _share_units({name: estimate_partitions(name) for name in files}, scenarios, tasks)
-    stamps = {name: _stamp(name) for share in shares for name, _, parts in share if parts > 1}
-    run = partial(_count_share, work, shares, stamps)
+    shared = {name for share in shares for name, _, parts in share if parts > 1}
+    digests = {name: reader.digest(name) for name in shared}
+    run = partial(_count_share, work, shares, digests)
     return run_tasks(spark, len(shares), run, fleet_schema(names))
 
 
@@ -324,23 +339,14 @@ def _estimate(content: Column) -> Column:
 # --- what a task does --------------------------------------------------------------------------
 
 
-def _stamp(name: str) -> tuple[int, int]:
-    """Size and time of a file: what several tasks read must be the same for all of them."""
-    try:
-        status = Path(name).stat()
-    except OSError as error:
-        raise InputError(f"{name} could be read, and then not any more: {error}") from error
-    return status.st_size, status.st_mtime_ns
-
-
 def _count_share(
-    work: _Work, shares: list[list[Unit]], stamps: Mapping[str, tuple[int, int]], task: int
+    work: _Work, shares: list[list[Unit]], digests: Mapping[str, str], task: int
 ) -> Iterator[pa.RecordBatch]:
     """Rows of the files of a task."""
     for unit in shares[task]:
         name = unit[0]
         yield from _count(work, unit, partial(work.reader.read, name))
-        if name in stamps and _stamp(name) != stamps[name]:
+        if name in digests and work.reader.digest(name) != digests[name]:
             raise InputError(f"{name} changed while tasks read it; ask again")
 
 

@@ -30,7 +30,7 @@ from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile, open_contr
 from kfast.errors import ArgumentError, InputError, InvariantError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
-from kfast.schema import SHARDED_BROKERS, SHARDED_COUNTS
+from kfast.schema import PREFERRED_LEADERS, SHARDED_COUNTS
 from kfast.spark.dataset import (
     CLUSTER_FILE,
     FLAT,
@@ -48,7 +48,7 @@ from kfast.spark.sharded_tasks import (
     EventCall,
     Run,
     ShardSums,
-    add_preferred,
+    add_by_broker,
     look_ahead,
     run_share,
 )
@@ -321,7 +321,8 @@ def _add_event(spark: SparkSession, run: Run, event: EventCall, rules: Profile) 
             without_leadership = sum(part.without_leadership for part in counts)
             event = replace(event, without_leadership=without_leadership)
         else:
-            event = replace(event, counts=add_preferred([part.preferred for part in counts]))
+            preferred = [part.preferred for part in counts]
+            event = replace(event, counts=add_by_broker(preferred, PREFERRED_LEADERS.schema))
             if not rules.rebalances_while_reassigning:
                 event = replace(event, reassigned=sum(part.reassigned for part in counts))
     return replace(run, events=(*run.events, event))
@@ -377,7 +378,6 @@ def _put_together(
     common.unclean_elections = digest.unclean_elections
     full = run.journal == "full" and bool(run.events)
     folder = Path(run.folder)
-    loads = (pa.array(column.copy()) for column in sums.per_broker.T)
     rows = [(*key, sums.counts[key]) for key in sorted(sums.counts)]
     counts = SHARDED_COUNTS.schema
     outcome = ShardedOutcome(
@@ -387,7 +387,7 @@ def _put_together(
         pa.Table.from_pylist([dict(zip(counts.names, row, strict=True)) for row in rows], counts),
         errors,
         tuple(event.counts for event in run.events if event.counts is not None),
-        pa.table([pa.array(common.broker_id), *loads], schema=SHARDED_BROKERS.schema),
+        sums.per_broker,
         str(folder / "state"),
         spark.read.parquet(str(folder / "transitions")) if full else None,
         spark.read.parquet(str(folder / "elections")) if full else None,

@@ -36,6 +36,7 @@ from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
 from kfast.schema import (
     PREFERRED_LEADERS,
+    SHARDED_BROKERS,
     SHARDED_ELECTIONS,
     SHARDED_REQUESTS,
     SHARDED_TRANSITIONS,
@@ -59,7 +60,7 @@ from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
-    "ELECT", "REBALANCE", "REQUESTS", "EventCall", "Run", "add_preferred", "look_ahead",
+    "ELECT", "REBALANCE", "REQUESTS", "EventCall", "Run", "add_by_broker", "look_ahead",
     "run_share",
 ]
 
@@ -182,15 +183,15 @@ def look_ahead(run: Run, task: int) -> ShardCounts:
     for _, controller in run.open_shards(task, "off", Arena()):
         counts.groups += [(at, event.call(controller)[1]) for at, event in enumerate(run.events)]
         state = controller.state
-        counts.preferred = add_preferred([counts.preferred, count_preferred(state)])
+        preferred = [counts.preferred, count_preferred(state)]
+        counts.preferred = add_by_broker(preferred, PREFERRED_LEADERS.schema)
         counts.reassigned += count_reassigned(state)
         counts.without_leadership += count_without_leadership(state)
     return counts
 
 
-def add_preferred(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of `count_preferred` in one."""
-    schema = PREFERRED_LEADERS.schema
+def add_by_broker(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Tables of counts by broker in one; a shard may name brokers that others do not."""
     summed = pa.concat_tables(table.cast(schema) for table in tables).group_by("broker_id")
     columns = [(name, "sum") for name in schema.names[1:]]
     return summed.aggregate(columns).rename_columns(schema.names).cast(schema).sort_by("broker_id")
@@ -205,7 +206,7 @@ class ShardSums:
 
     Attributes
     ----------
-    per_broker : (B, 3) int64
+    per_broker : pa.Table
         Leaders, replicas and replicas in sync of each broker.
     topics : dict of int to bytes
         Of each shard, digests of the names of its topics.
@@ -221,7 +222,7 @@ class ShardSums:
     digests: list[DigestParts] = field(default_factory=list)
     census: Counter[str] = field(default_factory=Counter)
     counts: Counter[tuple[int, str, str, str]] = field(default_factory=Counter)
-    per_broker: np.ndarray = field(default_factory=lambda: np.zeros((1, 3), np.int64))
+    per_broker: pa.Table = field(default_factory=SHARDED_BROKERS.schema.empty_table)
     topics: dict[int, bytes] = field(default_factory=dict)
     errors: set[tuple[int, str | None]] = field(default_factory=set)
     deleting: set[int] = field(default_factory=set)
@@ -233,7 +234,9 @@ class ShardSums:
         self.digests += other.digests
         self.census.update(other.census)
         self.counts.update(other.counts)
-        self.per_broker = self.per_broker + other.per_broker
+        self.per_broker = add_by_broker(
+            [self.per_broker, other.per_broker], SHARDED_BROKERS.schema
+        )
         self.topics |= other.topics
         self.errors |= other.errors
         self.deleting |= other.deleting
@@ -298,7 +301,9 @@ def _finish(
             part.add(start, min(start + BLOCK_ROWS, n))
     sums.partitions += n
     sums.census.update(census.counts)
-    sums.per_broker = sums.per_broker + census.per_broker
+    loads = [pa.array(state.broker_id), *(pa.array(part.copy()) for part in census.per_broker.T)]
+    load = pa.table(loads, schema=SHARDED_BROKERS.schema)
+    sums.per_broker = add_by_broker([sums.per_broker, load], SHARDED_BROKERS.schema)
     sums.digests.append(digest.parts())
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)

@@ -210,10 +210,10 @@ def sweep_partitions(
         )
     order = np.argsort(plan.rows).astype(np.int32)
     names = pa.table(key_columns(plan.cluster, plan.rows[order]))
-    blocks = names.combine_chunks().to_batches(max_chunksize=BLOCK_PARTITIONS)
-    name, named = send(spark, (without_cluster(plan), order)), send(spark, blocks)
+    name, named = send(spark, (without_cluster(plan), order)), send(spark, _one_batch(names))
     run = partial(_count_partitions, name, scenarios, vectors, BLOCK_PARTITIONS, tasks)
-    return _added(spark, tasks, run, partial(_partition_rows, named), SWEEP_PARTITIONS)
+    rows = partial(_partition_rows, named, BLOCK_PARTITIONS)
+    return _added(spark, tasks, run, rows, SWEEP_PARTITIONS)
 
 
 def sweep_brokers(
@@ -254,10 +254,9 @@ def sweep_brokers(
         "registered": pa.array(plan.registered),
         "size": pa.array(np.diff(order.room())),
     })
-    blocks = names.combine_chunks().to_batches(max_chunksize=BLOCK_BROKERS)
-    name, named = send(spark, order), send(spark, blocks)
+    name, named = send(spark, order), send(spark, _one_batch(names))
     run = partial(_count_leaders, name, scenarios, vectors, BLOCK_BROKERS, tasks)
-    return _added(spark, tasks, run, partial(_broker_rows, named), SWEEP_BROKERS)
+    return _added(spark, tasks, run, partial(_broker_rows, named, BLOCK_BROKERS), SWEEP_BROKERS)
 
 
 def _prepare(
@@ -395,18 +394,24 @@ def _padded(total: Counts, size: int) -> Counts:
     return np.pad(total, (0, size - total.size)) if size > total.size else total
 
 
-def _partition_rows(named: str, block: int, total: Counts) -> pa.Table:
+def _one_batch(names: pa.Table) -> pa.RecordBatch:
+    """A table as one batch, for workers to slice: slices cannot be sent without all of it."""
+    columns = [column.combine_chunks() for column in names.columns]
+    return pa.record_batch(columns, schema=names.schema)
+
+
+def _partition_rows(named: str, size: int, block: int, total: Counts) -> pa.Table:
     """Name the counts of a block of partitions."""
-    names = open_sent(named)[block]
+    names = open_sent(named).slice(block * size, size)
     offline, under = _padded(total, 2 * names.num_rows).reshape(2, -1)
     return SWEEP_PARTITIONS.table(columns_of(names) | {
         "scenarios_offline": pa.array(offline), "scenarios_under_min_isr": pa.array(under),
     })
 
 
-def _broker_rows(named: str, block: int, total: Counts) -> pa.Table:
+def _broker_rows(named: str, size: int, block: int, total: Counts) -> pa.Table:
     """Name the counts of a block of brokers."""
-    names = open_sent(named)[block]
+    names = open_sent(named).slice(block * size, size)
     begin = np.concatenate([[0], np.cumsum(names.column("size").to_numpy())]).tolist()
     counts = _padded(total, begin[-1])
     return load_table(

@@ -462,5 +462,3 @@ def how_to_add(broker_id: int) -> str:
         "a broker that an export does not name comes by a brokers file, or by add_brokers"
         f" (--add-brokers {broker_id}:rack=RACK)"
     )
-
-

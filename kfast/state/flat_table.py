@@ -153,7 +153,7 @@ def to_flat(
 
 
 def allocate(state: StateArrays, n: int, n_slots: int, narrow: bool, arena: Arena) -> None:
-    """Make arena that is filled later, all of it."""
+    """Take the columns of n partitions from the arena; every place is filled later."""
     state.topic_row = arena.array("topic_row", (n,), np.int32)
     state.partition = arena.array("partition", (n,), np.int32)
     state.records = arena.array("records", (n,), schema.record_dtype(narrow))

@@ -40,7 +40,6 @@ LEADERS_ASSUMED = "the leader of"
 """What is assumed where a source names no leaders begins with these words."""
 
 
-
 def load(
     state: StateArrays, brokers: pa.Table | None, topics: pa.Table | None,
     partitions: pa.Table | None, cluster: pa.Table | None, source: str | None,
@@ -428,8 +427,8 @@ def _fill_records(state: StateArrays, rows: TableColumns) -> None:
     assigned = rows.valid("replicas")
     led = assigned | rows.valid("leader")
     if rows.given("has_leadership"):
-        assumptions = rows.integers("has_leadership", -1)
-        led = np.where(assumptions < 0, led, assumptions > 0)
+        stated = rows.integers("has_leadership", -1)
+        led = np.where(stated < 0, led, stated > 0)
     flags = state.records["flags"]
     for bit, holds in (
         (schema.FLAG_ASSIGNED, assigned),
@@ -481,8 +480,10 @@ def load_assignment(
         np.full(n_topics, -1, np.int8) if topic_unclean_leader_election is None
         else topic_unclean_leader_election
     )
-    state.topic_row, state.partition = topic_row, partition
-    state.replicas = np.ascontiguousarray(replicas)
+    # Events write into the columns: what the caller may only read is copied.
+    state.topic_row, state.partition, state.replicas = (
+        np.require(array, requirements=["C", "W"]) for array in (topic_row, partition, replicas)
+    )
     state.replica_state = np.zeros((n, rf), np.uint8)
     state.records = np.zeros(n, schema.record_dtype(replicas.dtype == np.uint16))
     state.records["leader"] = replicas[:, 0]

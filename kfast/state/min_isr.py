@@ -5,7 +5,8 @@ replicas needs no more than it has. A partition with fewer live ISR members is *
 
 The values are computed here, the comparison is made where the live members are counted: `mark_of`
 of `kernels/census.pyx` for a cluster as it is, `decide` of `kernels/sweep_rules.h` for scenarios,
-and `Failures.lost` of `analysis/failure_groups.py` for the partitions that a group takes down.
+`IsrMargins.under_min_isr` of `analysis/replica_sets.py` for restarts, and `Risk.lost` of
+`analysis/copyset_risk.py` for the partitions that a group of brokers takes down.
 
 Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """

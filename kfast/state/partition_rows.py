@@ -81,6 +81,8 @@ def _append_rows(state: StateArrays, topic_rows: Rows, partitions: Rows) -> None
         bits, old = state.new_bitmap(), getattr(state, name)
         bits[: old.size] = old
         setattr(state, name, bits)
+
+
 def free(state: StateArrays, rows: Rows) -> None:
     """Free those of some rows of which nothing is left."""
     freed = np.empty(rows.size, np.int32)

@@ -264,5 +264,3 @@ class Listed(Scenarios):
     def _down(self, start: int, stop: int) -> Down:
         offsets = self.begin[start : stop + 1]
         return offsets - offsets[0], self.member[int(offsets[0]) : int(offsets[-1])]
-
-

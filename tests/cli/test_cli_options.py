@@ -94,6 +94,10 @@ def test_all_brokers_of_all_lists_fail(cluster, form):
     assert document["summary"] == found.summary
 
 
+def test_a_range_has_both_its_ends(cluster):
+    assert sorted(answer("fail", cluster, "--brokers", "1-3")["scenario"]["brokers"]) == [1, 2, 3]
+
+
 def test_all_topics_of_all_lists_are_deleted(cluster):
     document = answer("delete", cluster, "--topics", "orders", "--topics", "logs")
     assert document["verdict"][0] == "SAFE: 2 topics are deleted."

@@ -100,14 +100,19 @@ def test_a_shared_export_that_changes_is_an_error(tmp_path):
     kfast.write(kfast.generate(brokers=6, partitions=50, seed=1), name)
     reader = fleets.ExportReader({}, "brokers.csv")
     work = fleets._Work(reader, "every_broker", ("offline",), None)
-    shares, stamps = [[(name, part, 3)] for part in range(3)], {name: fleets._stamp(name)}
+    shares, digests = [[(name, part, 3)] for part in range(3)], {name: reader.digest(name)}
 
     def count(task):
-        return [row for batch in fleets._count_share(work, shares, stamps, task)
+        return [row for batch in fleets._count_share(work, shares, digests, task)
                 for row in batch.to_pylist()]
 
     assert [row["scenario"] for task in range(3) for row in count(task)] == list(range(7))
     kfast.write(kfast.generate(brokers=6, partitions=50, seed=2), name)
+    for task in range(3):
+        with pytest.raises(kfast.InputError, match=r"one\.arrow changed while tasks read it"):
+            count(task)
+    kfast.write(kfast.generate(brokers=6, partitions=50, seed=1), name)
+    (tmp_path / "brokers.csv").write_text("broker_id,rack\n" + "0,a\n1,b\n2,a\n3,b\n4,a\n5,b\n")
     for task in range(3):
         with pytest.raises(kfast.InputError, match=r"one\.arrow changed while tasks read it"):
             count(task)

@@ -107,6 +107,21 @@ def test_partitions_and_brokers_are_counted_as_on_one_machine(spark, cluster, mo
     assert loads["leaders_mean"].null_count == 1
 
 
+def test_what_tasks_are_sent_grows_with_the_cluster(monkeypatch):
+    """Names of partitions went to workers as slices, each of which took all names with it."""
+    from kfast.spark import sweeps
+
+    sent = []
+    monkeypatch.setattr(sweeps, "send", lambda _, content: sent.append(content))
+    monkeypatch.setattr(sweeps, "_added", lambda *_: None)
+    state = kfast.generate(brokers=6, partitions=3 * sweeps.BLOCK_PARTITIONS)
+    sweeps.sweep_partitions(None, state, kfast.every_broker(state), tasks=1)
+    names = sent[-1]
+    buffers = []
+    pickle.dumps(names, protocol=5, buffer_callback=buffers.append)
+    assert sum(buffer.raw().nbytes for buffer in buffers) < 1.1 * names.nbytes
+
+
 def test_details_of_no_scenario_and_of_no_partition_are_there(spark, cluster):
     none = kfast.every_broker(cluster).slice(0, 0)
     wanted = kfast.sweep_brokers(cluster, none)

@@ -1,10 +1,14 @@
 """`ClusterState.columns`: what kernels take is never an array that the state has replaced."""
 
+import copy
+import pickle
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.kernels import census, hosting
+from kfast.kernels import census, columns, hosting
 from kfast.kernels.columns import ARRAYS, make_columns
 from kfast.state.mutators import grow_slots, widen
 
@@ -74,3 +78,46 @@ def test_kernels_that_write_refuse_what_is_read_only():
     arrays = arrays_of(kfast.generate(brokers=5, partitions=70, seed=1))
     with pytest.raises(ValueError, match="without bitmaps"):
         hosting.refresh_leader_offline(make_columns(*arrays[:7]), rows)
+
+
+def test_columns_are_not_made_by_their_class():
+    """They would hold no array: a kernel would read from nowhere."""
+    for kind in (columns.NarrowColumns, columns.WideColumns):
+        with pytest.raises(TypeError, match="made by make_columns"):
+            kind()
+
+
+def test_an_assignment_of_read_only_arrays_is_copied():
+    """Arrow gives such arrays; events write into them."""
+    topic_row, partition = np.zeros(4, np.int32), np.arange(4, dtype=np.int32)
+    replicas = np.array([[0, 1], [1, 2], [2, 0], [0, 2]], np.uint16)
+    for array in (topic_row, partition, replicas):
+        array.flags.writeable = False
+    state = kfast.ClusterState.from_assignment(
+        broker_id=np.arange(3, dtype=np.int32), rack=None, topic=pa.array(["t"]),
+        topic_row=topic_row, partition=partition, replicas=replicas,
+    )
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    assert controller.on_broker_failure([0]).counts.leaders_moved == 2
+
+
+def test_a_state_that_was_opened_is_counted_afresh(tmp_path):
+    """Its columns are read-only, the bitmaps are new: both are as they were."""
+    state = kfast.generate(brokers=5, partitions=70, seed=1)
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([0, 1, 2, 3, 4])
+    state.save(tmp_path / "saved")
+    opened = kfast.open(tmp_path / "saved")
+    opened.recount()
+    assert opened.list_marked(opened.pending).size == 70
+    assert opened.digest() == state.digest()
+
+
+def test_a_controller_is_copied_and_pickled_after_an_event():
+    """The rules that kernels were given are not part of it."""
+    controller = kfast.Controller(kfast.generate(brokers=5, partitions=70, seed=1))
+    controller.on_controller_failover()
+    wanted = copy.deepcopy(controller).on_broker_failure([1]).counts
+    assert pickle.loads(pickle.dumps(controller)).on_broker_failure([1]).counts == wanted

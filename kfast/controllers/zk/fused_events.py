@@ -46,7 +46,8 @@ def start_machines(engine: ZkEngine) -> None:
     threads = threads_for(state.n_partitions, engine.replica_state_machine.threads)
     tallies = journal.new_tallies(3, threads)
     online, offline, first = tallies
-    healthy, hosted = (np.zeros((threads, state.n_brokers), np.int64) for _ in range(2))
+    n_brokers = max(state.n_brokers, 1)  # as many as a tally has places for
+    healthy, hosted = (np.zeros((threads, n_brokers), np.int64) for _ in range(2))
     startup.start_machines(
         state.columns, profile.rules(state, counting=journal.counting),
         engine.replica_state_machine.rank_startup(online=False), tallies, healthy, hosted,
@@ -56,7 +57,7 @@ def start_machines(engine: ZkEngine) -> None:
     _add_replicas(engine, ReplicaState.ONLINE, online, empty)
     if profile.offlines_dead_at_startup:
         _add_replicas(engine, ReplicaState.OFFLINE, offline, empty)
-    state.index_hosting(hosted)
+    state.index_hosting(hosted[:, : state.n_brokers])
     journal.add_step("partition states at startup", first, empty, replicas=False)
 
 

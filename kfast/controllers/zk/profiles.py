@@ -16,6 +16,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 from kfast.arguments import shown
 from kfast.controllers.zk.broker_groups import GroupOrder
@@ -207,6 +208,9 @@ class Profile:
             state.controller_epoch, state.leader_recovery_supported and self.marks_recovery,
             state.any_queued, counting, asks_store,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_rules"}
 
     @functools.cached_property
     def _rules(self) -> Rules:

@@ -654,7 +654,7 @@ def _raise_stored(engine: ZkEngine, store: Store, row: Rows) -> npt.NDArray[Any]
     journal = engine.journal
     retry = True
     while retry:
-        session = StoreSession(engine.state, store, row, journal.new_tally(), engine.profile)
+        session = StoreSession(engine.state, store, row, journal, engine.profile)
         codes, stored = session.read(row)
         if codes[0] == Code.MOVED:
             stored["leader_epoch"] += 1

@@ -119,14 +119,14 @@ class StoreSession:
     """One call of a machine with a store: what it counts and what became of each target."""
 
     def __init__(
-        self, state: ClusterState, store: Store, rows: Rows, tally: Tally, profile: Profile,
+        self, state: ClusterState, store: Store, rows: Rows, journal: Journal, profile: Profile,
         policy_runner: PolicyRunner | None = None,
     ) -> None:
         # Neither broker rows nor slots move within the call.
         store.track_brokers(rows)
         self.state = state
         self.store = store
-        self.tally = tally
+        self.tally: Tally = journal.new_tally()
         self.profile = profile
         self.policy_runner = policy_runner
         self.effects: list[Effects] = []
@@ -226,7 +226,7 @@ def bring_online(
 ) -> Result:
     """`PartitionStateMachine.run` to Online with a store (section 3.4)."""
     profile = policy_runner.profile
-    session = StoreSession(state, store, rows, journal.new_tally(), profile, policy_runner)
+    session = StoreSession(state, store, rows, journal, profile, policy_runner)
     states = state.records["partition_state"]
     missing = rows[states[rows] == PartitionState.NO_ENTRY]
     states[missing] = PartitionState.NON_EXISTENT
@@ -427,7 +427,7 @@ def take_offline(
     profile: Profile,
 ) -> Result:
     """Replicas to OfflineReplica with a store: broker groups one by one, by rank (section 2.3)."""
-    session = StoreSession(state, store, replicas.rows, journal.new_tally(), profile)
+    session = StoreSession(state, store, replicas.rows, journal, profile)
     rows, brokers = targets(state, replicas, ranks)
     codes = np.full(rows.size, Code.NOT_ASKED, np.uint8)
     failure: Code | None = None
@@ -555,7 +555,7 @@ def start_new(
 
     What LeaderAndIsr says comes from the store, what UpdateMetadata says from the cache.
     """
-    session = StoreSession(state, store, replicas.rows, journal.new_tally(), profile)
+    session = StoreSession(state, store, replicas.rows, journal, profile)
     rows, brokers = targets(state, replicas, state.broker_id)
     codes = np.empty(rows.size, np.uint8)
     for at in _groups(brokers, state.broker_id, True):
