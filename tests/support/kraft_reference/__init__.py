@@ -1,6 +1,6 @@
 """Kafka's KRaft controller again, in plain Python: records, state, every event.
 
-It is written from the KRaft specification, and knows nothing of kfast.
+It follows docs/kraft.md, and knows nothing of kfast.
 
 - `versions`: what differs between releases, and what a metadata version switches on.
 - `hash_orders`: hash tables whose order decides which partition comes first.

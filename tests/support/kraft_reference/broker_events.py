@@ -2,7 +2,7 @@
 
 Each function answers the records of one event; they are applied after all of them were made.
 
-Source: KRaft specification, sections 5 and 6; Kafka 4.1, ClusterControlManager.java,
+Source: docs/kraft.md, sections 5 and 6; Kafka 4.1, ClusterControlManager.java,
 ReplicationControlManager.java.
 """
 

@@ -1,6 +1,6 @@
 """The active controller: one method an event, which decides, then applies what it wrote.
 
-Source: KRaft specification, sections 2, 6, 7 and 8; Kafka 4.1, QuorumController.java,
+Source: docs/kraft.md, sections 2, 6, 7 and 8; Kafka 4.1, QuorumController.java,
 `ControllerWriteEvent`.
 """
 

@@ -1,6 +1,6 @@
 """Orders of Kafka's and Java's hash tables: they decide which partition comes first.
 
-Source: KRaft specification, section 9; server-common, BaseHashTable.java; Java's HashMap and
+Source: docs/kraft.md, section 9; server-common, BaseHashTable.java; Java's HashMap and
 ConcurrentHashMap.
 """
 

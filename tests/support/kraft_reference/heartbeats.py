@@ -1,6 +1,6 @@
 """Soft state of the active controller: sessions and heartbeat states, which no log has.
 
-Source: KRaft specification, sections 1.3, 2 (`hb_register`), 6.4, 6.5 and 9.4; Kafka 4.1,
+Source: docs/kraft.md, sections 1.3, 2 (`hb_register`), 6.4, 6.5 and 9.4; Kafka 4.1,
 BrokerHeartbeatManager.java, BrokerHeartbeatTracker.java.
 """
 

@@ -1,6 +1,6 @@
 """Indexes that the controller keeps beside the partitions; they decide what it visits, and when.
 
-Source: KRaft specification, sections 1.2, 9.1 and 9.3.
+Source: docs/kraft.md, sections 1.2, 9.1 and 9.3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Build the record that changes one partition: reassignment, ELR, election, epochs.
 
-Source: KRaft specification, sections 3 and 4; Kafka 4.1, PartitionChangeBuilder.java,
+Source: docs/kraft.md, sections 3 and 4; Kafka 4.1, PartitionChangeBuilder.java,
 PartitionReassignmentReplicas.java, PartitionReassignmentRevert.java.
 """
 

@@ -1,6 +1,6 @@
 """What is asked of partitions: AlterPartition, elections, reassignments, directories, and tasks.
 
-Source: KRaft specification, section 7; Kafka 4.1, ReplicationControlManager.java.
+Source: docs/kraft.md, section 7; Kafka 4.1, ReplicationControlManager.java.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A field that is None is absent from the record, which then leaves the value as it is.
 
-Source: KRaft specification, sections 2 and 12.2; Kafka 4.1, metadata/src/main/resources/common/
+Source: docs/kraft.md, sections 2 and 12.2; Kafka 4.1, metadata/src/main/resources/common/
 metadata/*.json, in whose order the fields stand.
 """
 

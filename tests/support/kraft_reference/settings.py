@@ -1,6 +1,6 @@
 """Configurations and features.
 
-Source: KRaft specification, sections 8.3 and 8.4; Kafka 4.1, ConfigurationControlManager.java,
+Source: docs/kraft.md, sections 8.3 and 8.4; Kafka 4.1, ConfigurationControlManager.java,
 FeatureControlManager.java.
 """
 

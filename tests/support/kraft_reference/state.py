@@ -1,6 +1,6 @@
 """What the metadata log says: registrations, topics, configurations, features, and `replay`.
 
-Source: KRaft specification, sections 1 and 2; Kafka 4.1, ClusterControlManager.java,
+Source: docs/kraft.md, sections 1 and 2; Kafka 4.1, ClusterControlManager.java,
 ReplicationControlManager.java, ConfigurationControlManager.java, FeatureControlManager.java, their
 methods `replay`.
 """

@@ -1,6 +1,6 @@
 """Topics come, grow and go.
 
-Source: KRaft specification, sections 8.1 and 8.2; Kafka 4.1, ReplicationControlManager.java.
+Source: docs/kraft.md, sections 8.1 and 8.2; Kafka 4.1, ReplicationControlManager.java.
 """
 
 from __future__ import annotations

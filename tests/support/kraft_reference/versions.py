@@ -1,6 +1,6 @@
 """What differs between releases of Kafka, and what a metadata version switches on.
 
-Source: KRaft specification, sections 1.4 and 11; the classes named beside each field.
+Source: docs/kraft.md, sections 1.4 and 11; the classes named beside each field.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Release:
 
     Source: ClusterControlManager.java, `registerBroker`, `brokerShutdownHandler`."""
     sessions_by_epoch: bool
-    """Whether a session belongs to a broker epoch, in a hash table (4.0), or to a broker, in a
+    """Whether a session belongs to a broker epoch, in a hash table, or to a broker, in a
     list of the unfenced ones by last contact. Source: BrokerHeartbeatTracker.java."""
     session_hash_is_record: bool
     """Hash of `BrokerIdAndEpoch`: a Java record's from 4.2 (section 9.4)."""
