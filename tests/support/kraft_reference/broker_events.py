@@ -207,7 +207,10 @@ def check_features(state: ClusterState, request: BrokerRegistrationRequest) -> N
             raise ApiError("UNSUPPORTED_VERSION")
     if METADATA_VERSION not in ranges:
         raise ApiError("INVALID_REGISTRATION")
-    if any(level != 0 and name not in ranges for name, level in finalized.items()):
+    listed = not state.release.amends_registrations or all(
+        level == 0 or name in ranges for name, level in finalized.items()
+    )
+    if not listed:
         raise ApiError("UNSUPPORTED_VERSION")
 
 
@@ -222,6 +225,8 @@ def register_broker(
     is_new = existing is None or existing.incarnation_id != request.incarnation_id
     if existing is not None and is_new and heartbeats.has_valid_session(broker, existing.epoch):
         raise ApiError("DUPLICATE_BROKER_REGISTRATION")
+    if is_new and not state.release.amends_registrations:
+        heartbeats.remove(broker)
     with_dirs = state.metadata_version.is_directory_assignment_supported
     if with_dirs:
         check_log_dirs(state, request)
@@ -247,14 +252,19 @@ def _registration_record(
 ) -> RegisterBrokerRecord:
     """The same incarnation keeps its epoch, and whether it is fenced or shutting down."""
     version = state.metadata_version
+    recorded = version.is_in_controlled_shutdown_state_supported
+    shutting_down = amended is not None and amended.in_controlled_shutdown
+    epoch = new_broker_epoch
+    if amended is not None and state.release.amends_registrations:
+        epoch = amended.epoch
     return RegisterBrokerRecord(
         version=version.register_broker_record_version,
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
-        broker_epoch=new_broker_epoch if amended is None else amended.epoch,
+        broker_epoch=epoch,
         rack=request.rack,
         fenced=True if amended is None else amended.fenced,
-        in_controlled_shutdown=amended is not None and amended.in_controlled_shutdown,
+        in_controlled_shutdown=shutting_down if recorded else None,
         log_dirs=request.log_dirs if version.is_directory_assignment_supported else (),
         features=request.features,
     )
@@ -287,7 +297,8 @@ def process_broker_heartbeat(
 ) -> tuple[Records, BrokerHeartbeatReply]:
     """Section 6.4, steps 1 to 7; step 8 comes after the records were applied."""
     heartbeats, broker = state.active_heartbeats, request.broker_id
-    heartbeats.contact(broker, request.broker_epoch)
+    if state.release.sessions_by_epoch:
+        heartbeats.contact(broker, request.broker_epoch)
     registration_offset = state.registration_offsets.get(broker)
     if registration_offset is None:
         raise ApiError("STALE_BROKER_EPOCH")

@@ -136,11 +136,17 @@ class QuorumController:
     # ------------------------------------------------------------------------------ the partitions
 
     def alter_partition(
-        self, broker: int, broker_epoch: int, wanted: list[AlterPartitionData]
+        self,
+        broker: int,
+        broker_epoch: int,
+        wanted: list[AlterPartitionData],
+        with_topic_ids: bool = True,
     ) -> Outcome[list[AlterPartitionReply]]:
-        """Section 7.1."""
+        """Section 7.1; requests of version 0 and 1 have no topic ids."""
         return self._run(
-            lambda: partition_requests.alter_partition(self.state, broker, broker_epoch, wanted)
+            lambda: partition_requests.alter_partition(
+                self.state, broker, broker_epoch, wanted, with_topic_ids
+            )
         )
 
     def elect_leaders(

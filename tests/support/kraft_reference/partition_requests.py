@@ -228,19 +228,20 @@ def maybe_balance_partition_leaders(
     records: Records = []
     for place in state.imbalanced:
         if len(records) >= max_elections:
-            break
+            return records, True
         record = PartitionChangeBuilder(
             state, place, state.partition(place), election=Election.PREFERRED
         ).build()
         if record is not None:
             records.append(record)
-    return records, len(records) >= max_elections
+    is_full = len(records) >= max_elections
+    return records, is_full and state.release.full_balance_is_called_again
 
 
 def maybe_elect_unclean_leaders(state: ClusterState, max_elections: int) -> tuple[Records, bool]:
     """Section 7.5: unclean elections for leaderless partitions of topics that allow them.
 
-    Source: `maybeElectUncleanLeaders`; before 4.0 there was no such task.
+    Source: `maybeElectUncleanLeaders`; before 3.9 there was no such task.
     """
     records: Records = []
     if not state.release.unclean_election_task:

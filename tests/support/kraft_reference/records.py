@@ -54,7 +54,7 @@ class RegisterBrokerRecord:
     broker_epoch: int
     rack: str | None = None
     fenced: bool = True
-    in_controlled_shutdown: bool = False
+    in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] = ()
     features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: NO_FEATURES)
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
@@ -86,8 +86,8 @@ class FenceBrokerRecord:
     """A broker is fenced; written below metadata version 3.3-IV2."""
 
     version: int
-    broker_id: int
-    broker_epoch: int
+    id: int
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class UnfenceBrokerRecord:
     """A broker is unfenced; written below metadata version 3.3-IV2."""
 
     version: int
-    broker_id: int
-    broker_epoch: int
+    id: int
+    epoch: int
 
 
 @dataclass(frozen=True)

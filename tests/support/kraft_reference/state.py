@@ -56,7 +56,6 @@ from tests.support.kraft_reference.versions import (
     MIN_ISR,
     UNCLEAN,
     MetadataVersion,
-    MinIsrLimit,
     Release,
 )
 
@@ -290,13 +289,12 @@ class ClusterState:
         first = topic.partitions.get(0)
         if first is None:
             raise FaultError(f"topic {topic.name} has no partition 0")
-        limit = len(first.replicas)
-        if self.release.min_isr_limit is MinIsrLimit.REPLICATION_FACTOR:
-            limit -= len(first.adding)
-        return min(int(self.topic_config(topic.name, MIN_ISR)), limit)
+        return min(int(self.topic_config(topic.name, MIN_ISR)), len(first.replicas))
 
     def unclean(self, topic: Topic) -> bool:
-        """Whether unclean election is enabled for a topic (section 1.5)."""
+        """Whether unclean election is enabled for a topic (section 1.5, section 11 for 3.x)."""
+        if not self.release.unclean_by_configuration:
+            return False
         return self.topic_config(topic.name, UNCLEAN).lower() == "true"
 
     # ------------------------------------------------------------------------------------- records
@@ -331,7 +329,7 @@ class ClusterState:
                 incarnation_id=record.incarnation_id,
                 rack=record.rack,
                 fenced=record.fenced,
-                in_controlled_shutdown=record.in_controlled_shutdown,
+                in_controlled_shutdown=bool(record.in_controlled_shutdown),
                 directories=tuple(sorted(record.log_dirs)),
                 features=record.features,
                 cordoned=record.cordoned_log_dirs or (),
@@ -373,12 +371,12 @@ class ClusterState:
 
     def _replay_fence_broker(self, record: FenceBrokerRecord) -> None:
         self._replay_registration_change(
-            BrokerRegistrationChangeRecord(0, record.broker_id, record.broker_epoch, FENCE)
+            BrokerRegistrationChangeRecord(0, record.id, record.epoch, FENCE)
         )
 
     def _replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
         self._replay_registration_change(
-            BrokerRegistrationChangeRecord(0, record.broker_id, record.broker_epoch, UNFENCE)
+            BrokerRegistrationChangeRecord(0, record.id, record.epoch, UNFENCE)
         )
 
     def _replay_topic(self, record: TopicRecord) -> None:

@@ -37,13 +37,6 @@ class LastKnownLeader(Enum):
     LOST_LEADER = "with a leader that is lost"
 
 
-class MinIsrLimit(Enum):
-    """What limits `min_isr` (section 1.5)."""
-
-    REPLICATION_FACTOR = "replicas of partition 0 without those being added"
-    REPLICAS = "replicas of partition 0"
-
-
 class ShrinkBump(Enum):
     """When a smaller ISR raises the leader epoch (section 3, step 7)."""
 
@@ -71,6 +64,13 @@ class Release:
     """Whether AlterPartitionReassignments knows `AllowReplicationFactorChange` (KIP-860)."""
     elr_in_assign_replicas_to_dirs: bool
     """ReplicationControlManager.java, `handleAssignReplicasToDirs`."""
+    unclean_by_configuration: bool
+    """Before 3.9 `unclean.leader.election.enable` has no effect.
+
+    Source: ConfigurationControlManager.java, `uncleanLeaderElectionEnabledForTopic`."""
+    amends_registrations: bool
+    """Whether the same incarnation keeps its epoch when it registers again, and a feature that is
+    not listed counts as 0-0. Source: ClusterControlManager.java, `registerBroker` of 3.9."""
     restart_leaves_isrs: bool
     """Whether a new incarnation is taken out of the ISRs it is still in.
 
@@ -83,19 +83,19 @@ class Release:
     fenced_have_sessions_on_activation: bool
     """ClusterControlManager.java, `activate`."""
     unclean_election_task: bool
-    """ReplicationControlManager.java, `maybeElectUncleanLeaders` (KIP-966)."""
+    """ReplicationControlManager.java, `maybeElectUncleanLeaders`, which came with 3.9."""
+    full_balance_is_called_again: bool
+    """Whether a full pass asks to be called again though nothing may be left, as from 3.9.
+
+    Source: ReplicationControlManager.java, `maybeBalancePartitionLeaders`."""
     shrink_bump: ShrinkBump
     """MetadataVersion.java, `isLeaderEpochBumpRequiredOnIsrShrink`."""
     shrink_bump_by_target: bool
     """Before 3.8 the shrink is seen in the target ISR, even one that is not recorded."""
-    min_isr_limit: MinIsrLimit
-    """ReplicationControlManager.java, `getTopicEffectiveMinIsr`."""
     max_partitions_per_create: int | None
     """ReplicationControlManager.java, `validateTotalNumberOfPartitions`."""
     topic_id_partition_offset: int
     """What the hash of TopicIdPartition adds: `Objects.hash` up to 4.0 (section 9.1)."""
-    topic_ids_in_alter_partition: bool = True
-    """AlterPartition version 2 and newer. Source: AlterPartitionRequest.json."""
 
 
 _KRAFT_41 = Release(
@@ -108,14 +108,16 @@ _KRAFT_41 = Release(
     last_known_leader_must_be_acceptable=True,
     refuses_rf_change=True,
     elr_in_assign_replicas_to_dirs=False,
+    unclean_by_configuration=True,
+    amends_registrations=True,
     restart_leaves_isrs=True,
     sessions_by_epoch=True,
     session_hash_is_record=False,
     fenced_have_sessions_on_activation=False,
     unclean_election_task=True,
+    full_balance_is_called_again=True,
     shrink_bump=ShrinkBump.OLD_METADATA,
     shrink_bump_by_target=False,
-    min_isr_limit=MinIsrLimit.REPLICAS,
     max_partitions_per_create=10_000,
     topic_id_partition_offset=0,
 )
@@ -147,17 +149,23 @@ _KRAFT_39 = replace(
     elr=False,
     restart_leaves_isrs=False,
     sessions_by_epoch=False,
-    unclean_election_task=False,
     max_partitions_per_create=None,
 )
-_KRAFT_38 = replace(_KRAFT_39, name="kraft-3.8", latest_metadata_version=20)
+_KRAFT_38 = replace(
+    _KRAFT_39,
+    name="kraft-3.8",
+    latest_metadata_version=20,
+    unclean_by_configuration=False,
+    amends_registrations=False,
+    unclean_election_task=False,
+    full_balance_is_called_again=False,
+)
 _KRAFT_37 = replace(
     _KRAFT_38,
     name="kraft-3.7",
     latest_metadata_version=19,
     completion=Completion.ADDING,
     shrink_bump_by_target=True,
-    min_isr_limit=MinIsrLimit.REPLICATION_FACTOR,
 )
 _KRAFT_36 = replace(_KRAFT_37, name="kraft-3.6", latest_metadata_version=14)
 _KRAFT_35 = replace(
