@@ -56,7 +56,9 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] = ()
-    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: NO_FEATURES)
+    features: Mapping[str, tuple[int, int]] = field(
+        default_factory=lambda: NO_FEATURES, hash=False
+    )
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
 
 
