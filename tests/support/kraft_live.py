@@ -281,7 +281,9 @@ class LivePrediction:
         topic = self.state.topics[added[0].topic_id]
         assignments = [record.replicas for record in added]
         count = len(topic.partitions) + len(added)
-        return topics.create_partitions(self.state, topic.name, count, assignments)
+        out = Records()
+        topics.create_partitions(self.state, topic.name, count, assignments, out)
+        return out
 
     def _deleteTopics(self, operation: Operation) -> Records:  # noqa: N802
         ids = [r.topic_id for r in operation.records if isinstance(r, RemoveTopicRecord)]

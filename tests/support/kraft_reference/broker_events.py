@@ -252,8 +252,9 @@ def _registration_record(
 ) -> RegisterBrokerRecord:
     """The same incarnation keeps its epoch, and whether it is fenced or shutting down."""
     version = state.metadata_version
+    kept = amended if state.release.registers_again_as_it_was else None
     recorded = version.is_in_controlled_shutdown_state_supported
-    shutting_down = amended is not None and amended.in_controlled_shutdown
+    shutting_down = kept is not None and kept.in_controlled_shutdown
     epoch = new_broker_epoch
     if amended is not None and state.release.amends_registrations:
         epoch = amended.epoch
@@ -263,7 +264,7 @@ def _registration_record(
         incarnation_id=request.incarnation_id,
         broker_epoch=epoch,
         rack=request.rack,
-        fenced=True if amended is None else amended.fenced,
+        fenced=True if kept is None else kept.fenced,
         in_controlled_shutdown=shutting_down if recorded else None,
         log_dirs=request.log_dirs if version.is_directory_assignment_supported else (),
         features=request.features,

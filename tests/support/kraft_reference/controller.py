@@ -28,15 +28,16 @@ from tests.support.kraft_reference.partition_requests import (
     AlterPartitionReply,
     ReassignablePartition,
 )
-from tests.support.kraft_reference.records import ApiError, Brokers, MetadataRecord
+from tests.support.kraft_reference.records import (
+    MAX_RECORDS_PER_USER_OP,
+    ApiError,
+    Brokers,
+    MetadataRecord,
+)
 from tests.support.kraft_reference.state import ClusterState
 from tests.support.kraft_reference.versions import RELEASES
 
 T = TypeVar("T")
-
-MAX_RECORDS_PER_USER_OP = 10_000
-"""QuorumController.java: an operation of a user that would write more is refused as a whole."""
-
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
@@ -74,12 +75,13 @@ class QuorumController:
         self.next_offset += 1
 
     def _run(
-        self, decide: Callable[[], tuple[Records, T]], most_records: int | None = None
+        self, decide: Callable[[], tuple[Records, T]], is_user_op: bool = False
     ) -> Outcome[T]:
         """Decide on the state before the event, then apply all records."""
         try:
             records, response = decide()
-            if most_records is not None and len(records) > most_records:
+            limited = is_user_op and self.state.release.limits_records
+            if limited and len(records) > MAX_RECORDS_PER_USER_OP:
                 raise ApiError("POLICY_VIOLATION")
         except ApiError as error:
             return Outcome(error=error.code)
@@ -130,7 +132,7 @@ class QuorumController:
         """Section 6.8."""
         return self._run(
             lambda: (broker_events.unregister_broker(self.state, broker), None),
-            MAX_RECORDS_PER_USER_OP,
+            is_user_op=True,
         )
 
     # ------------------------------------------------------------------------------ the partitions
@@ -155,7 +157,7 @@ class QuorumController:
         """Section 7.2."""
         return self._run(
             lambda: partition_requests.elect_leaders(self.state, election_type, partitions),
-            MAX_RECORDS_PER_USER_OP,
+            is_user_op=True,
         )
 
     def alter_partition_reassignments(
@@ -165,8 +167,7 @@ class QuorumController:
         return self._run(
             lambda: partition_requests.alter_partition_reassignments(
                 self.state, targets, allow_rf_change
-            ),
-            MAX_RECORDS_PER_USER_OP,
+            )
         )
 
     def assign_replicas_to_dirs(
@@ -201,7 +202,7 @@ class QuorumController:
         """Section 8.1."""
         return self._run(
             lambda: topics.create_topics(self.state, wanted, validate_only),
-            MAX_RECORDS_PER_USER_OP,
+            is_user_op=True,
         )
 
     def create_partitions(
@@ -209,14 +210,13 @@ class QuorumController:
     ) -> Outcome[dict[str, str]]:
         """Section 8.2: topic, number of partitions, replicas of those in addition."""
         return self._run(
-            lambda: topics.create_partitions_of_topics(self.state, wanted),
-            MAX_RECORDS_PER_USER_OP,
+            lambda: topics.create_partitions_of_topics(self.state, wanted)
         )
 
     def delete_topics(self, topic_ids: list[Uuid]) -> Outcome[dict[Uuid, str]]:
         """Section 8.2."""
         return self._run(
-            lambda: topics.delete_topics(self.state, topic_ids), MAX_RECORDS_PER_USER_OP
+            lambda: topics.delete_topics(self.state, topic_ids)
         )
 
     def incremental_alter_configs(
@@ -225,7 +225,7 @@ class QuorumController:
         """Section 8.3."""
         return self._run(
             lambda: settings.incremental_alter_configs(self.state, changes),
-            MAX_RECORDS_PER_USER_OP,
+            is_user_op=True,
         )
 
     def update_features(
@@ -234,5 +234,5 @@ class QuorumController:
         """Section 8.4."""
         return self._run(
             lambda: settings.update_features(self.state, updates, directions or {}),
-            MAX_RECORDS_PER_USER_OP,
+            is_user_op=True,
         )

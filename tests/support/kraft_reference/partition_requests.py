@@ -28,6 +28,7 @@ from tests.support.kraft_reference.records import (
     Brokers,
     FaultError,
     PartitionChangeRecord,
+    UserRecords,
 )
 from tests.support.kraft_reference.state import BrokerRegistration, ClusterState, Topic
 from tests.support.kraft_reference.state import PartitionRegistration as Partition
@@ -274,20 +275,19 @@ def alter_partition_reassignments(
 
     Source: `alterPartitionReassignments`.
     """
-    records: Records = []
+    records = UserRecords(state.release.limits_records)
     codes = []
     refuses = state.release.refuses_rf_change and not allow_rf_change
     for target in targets:
         try:
             record = _reassign(state, target, refuses)
+            if record is not None:
+                records.append(record)
+            codes.append("NONE")
         except ApiError as error:
             codes.append(error.code)
         except FaultError:
             codes.append("UNKNOWN_SERVER_ERROR")
-        else:
-            codes.append("NONE")
-            if record is not None:
-                records.append(record)
     return records, codes
 
 

@@ -33,6 +33,9 @@ UNASSIGNED = Uuid(0, 1)
 LOST = Uuid(0, 2)
 """Directories that are none. Source: DirectoryId.java."""
 
+MAX_RECORDS_PER_USER_OP = 10_000
+"""No operation of a user writes more. Source: QuorumController.java."""
+
 NO_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 Brokers = tuple[int, ...]
@@ -200,6 +203,26 @@ MetadataRecord = (
 )
 
 
+class UserRecords(list[MetadataRecord]):
+    """Records of an operation of a user; one too many is an unexpected exception.
+
+    Where Kafka catches those, an item fails with UNKNOWN_SERVER_ERROR and what was added before
+    stays; elsewhere the operation fails as a whole with POLICY_VIOLATION.
+
+    Source: BoundedList.java; section 7.5.
+    """
+
+    def __init__(self, limited: bool) -> None:
+        super().__init__()
+        self.limited = limited
+
+    def append(self, record: MetadataRecord) -> None:
+        """Add a record if there is room for it."""
+        if self.limited and len(self) >= MAX_RECORDS_PER_USER_OP:
+            raise TooManyRecordsError
+        super().append(record)
+
+
 class ApiError(Exception):
     """A request, or a part of it, is refused with this error code of Kafka's."""
 
@@ -210,3 +233,7 @@ class ApiError(Exception):
 
 class FaultError(Exception):
     """An unexpected exception inside Kafka: the active controller resigns."""
+
+
+class TooManyRecordsError(FaultError):
+    """An operation of a user would write too many records."""

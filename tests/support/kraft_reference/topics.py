@@ -19,7 +19,9 @@ from tests.support.kraft_reference.records import (
     MetadataRecord,
     PartitionRecord,
     RemoveTopicRecord,
+    TooManyRecordsError,
     TopicRecord,
+    UserRecords,
 )
 from tests.support.kraft_reference.settings import clear_elr_records
 from tests.support.kraft_reference.state import ClusterState
@@ -167,12 +169,14 @@ def create_topics(
             codes[topic.name] = "NONE"
         except ApiError as error:
             codes[topic.name] = error.code
+    if state.release.topic_configs_first:
+        records.sort(key=lambda record: not isinstance(record, ConfigRecord))
     return [] if validate_only else records, codes
 
 
 def create_partitions(
-    state: ClusterState, name: str, count: int, assignments: list[Brokers]
-) -> Records:
+    state: ClusterState, name: str, count: int, assignments: list[Brokers], records: Records
+) -> None:
     """Partitions that a topic gets in addition. Source: section 8.2; `createPartitions`.
 
     Their factor is that of the partition which comes first in the controller's table.
@@ -186,26 +190,28 @@ def create_partitions(
     if len(assignments) != count - present:
         raise ApiError("INVALID_REPLICA_ASSIGNMENT")
     factor = len(next(topic.partitions.values()).replicas)
-    records: Records = []
-    for number, replicas in enumerate(assignments, start=present):
+    isrs = []
+    for replicas in assignments:
         check_manual_assignment(state, replicas, factor)
-        isr = initial_isr(state, replicas)
+        isrs.append(initial_isr(state, replicas))
+    for number, (replicas, isr) in enumerate(zip(assignments, isrs, strict=True), start=present):
         records.append(partition_record(state, topic.id, number, replicas, isr))
-    return records
 
 
 def create_partitions_of_topics(
     state: ClusterState, wanted: list[tuple[str, int, list[Brokers]]]
 ) -> tuple[Records, dict[str, str]]:
     """Section 8.2: a code for each topic; what is wrong with one leaves the others alone."""
-    records: Records = []
+    records = UserRecords(state.release.limits_records)
     codes: dict[str, str] = {}
     for name, count, assignments in wanted:
         try:
-            records += create_partitions(state, name, count, assignments)
+            create_partitions(state, name, count, assignments, records)
             codes[name] = "NONE"
         except ApiError as error:
             codes[name] = error.code
+        except TooManyRecordsError:
+            codes[name] = "UNKNOWN_SERVER_ERROR"
     return records, codes
 
 
@@ -213,12 +219,16 @@ def delete_topics(
     state: ClusterState, topic_ids: list[Uuid]
 ) -> tuple[Records, dict[Uuid, str]]:
     """One record a topic; nothing waits for brokers (section 8.2). Source: `deleteTopics`."""
-    records: Records = []
+    records = UserRecords(state.release.limits_records)
     codes = {}
     for topic_id in topic_ids:
-        if topic_id in state.topics:
+        try:
+            if topic_id not in state.topics:
+                raise ApiError("UNKNOWN_TOPIC_ID")
             records.append(RemoveTopicRecord(0, topic_id))
             codes[topic_id] = "NONE"
-        else:
-            codes[topic_id] = "UNKNOWN_TOPIC_ID"
+        except ApiError as error:
+            codes[topic_id] = error.code
+        except TooManyRecordsError:
+            codes[topic_id] = "UNKNOWN_SERVER_ERROR"
     return records, codes

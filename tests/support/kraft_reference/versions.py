@@ -71,6 +71,9 @@ class Release:
     amends_registrations: bool
     """Whether the same incarnation keeps its epoch when it registers again, and a feature that is
     not listed counts as 0-0. Source: ClusterControlManager.java, `registerBroker` of 3.9."""
+    registers_again_as_it_was: bool
+    """Whether the same incarnation stays unfenced, or in controlled shutdown, when it registers
+    again; before 3.7 it is fenced. Source: ClusterControlManager.java, `registerBroker`."""
     restart_leaves_isrs: bool
     """Whether a new incarnation is taken out of the ISRs it is still in.
 
@@ -94,6 +97,12 @@ class Release:
     """Before 3.8 the shrink is seen in the target ISR, even one that is not recorded."""
     max_partitions_per_create: int | None
     """ReplicationControlManager.java, `validateTotalNumberOfPartitions`."""
+    limits_records: bool
+    """Whether an operation of a user writes at most 10 000 records. Source: BoundedList.java."""
+    topic_configs_first: bool
+    """Whether CreateTopics writes the configurations of all topics before the first topic.
+
+    Source: ReplicationControlManager.java, `createTopics`."""
     topic_id_partition_offset: int
     """What the hash of TopicIdPartition adds: `Objects.hash` up to 4.0 (section 9.1)."""
 
@@ -110,6 +119,7 @@ _KRAFT_41 = Release(
     elr_in_assign_replicas_to_dirs=False,
     unclean_by_configuration=True,
     amends_registrations=True,
+    registers_again_as_it_was=True,
     restart_leaves_isrs=True,
     sessions_by_epoch=True,
     session_hash_is_record=False,
@@ -119,6 +129,8 @@ _KRAFT_41 = Release(
     shrink_bump=ShrinkBump.OLD_METADATA,
     shrink_bump_by_target=False,
     max_partitions_per_create=10_000,
+    limits_records=True,
+    topic_configs_first=False,
     topic_id_partition_offset=0,
 )
 _KRAFT_40 = replace(
@@ -167,15 +179,21 @@ _KRAFT_37 = replace(
     completion=Completion.ADDING,
     shrink_bump_by_target=True,
 )
-_KRAFT_36 = replace(_KRAFT_37, name="kraft-3.6", latest_metadata_version=14)
+_KRAFT_36 = replace(
+    _KRAFT_37, name="kraft-3.6", latest_metadata_version=14, registers_again_as_it_was=False
+)
 _KRAFT_35 = replace(
     _KRAFT_36,
     name="kraft-3.5",
     latest_metadata_version=11,
     shrink_bump=ShrinkBump.ALWAYS,
 )
-_KRAFT_34 = replace(_KRAFT_35, name="kraft-3.4", latest_metadata_version=8)
-_KRAFT_33 = replace(_KRAFT_34, name="kraft-3.3", latest_metadata_version=7)
+_KRAFT_34 = replace(
+    _KRAFT_35, name="kraft-3.4", latest_metadata_version=8, limits_records=False
+)
+_KRAFT_33 = replace(
+    _KRAFT_34, name="kraft-3.3", latest_metadata_version=7, topic_configs_first=True
+)
 
 RELEASES: Mapping[str, Release] = {
     release.name: release
