@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,18 @@ def test_every_event_is_answered_as_kafka_did(cases):
         wrong += [f"{case['id']}: {text}" for text in differences]
     assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:10]])
     assert (len(cases), equal) == (N_CASES, N_EVENTS)
+
+
+def test_older_releases_are_answered_as_kafka_did():
+    """Sequences of the same form that Kafka 3.7.2, 3.8.1 and 3.9.1 answered, ELR unknown to them.
+
+    Each tells its release from 4.0.
+    """
+    older = list(load(Path(__file__).parent.parent / "support" / "data" / "kraft_older.jsonl.gz"))
+    wrong = [f"{case['id']}: {text}" for case in older for text in run_case(case)[1]]
+    assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:10]])
+    assert Counter(case["kafka"] for case in older) == {"3.7.2": 16, "3.8.1": 16, "3.9.1": 16}
+    assert all(run_case({**case, "profile": "kraft-4.0"})[1] for case in older)
 
 
 def planted(value, rng):

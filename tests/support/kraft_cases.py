@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import gzip
 import json
 import re
 import sys
@@ -459,7 +460,10 @@ def run_case(case: Json) -> tuple[int, list[str]]:
 
 def load(path: Path) -> Iterator[Json]:
     """The cases of a file, or one of each of its lines."""
-    if path.suffix == ".jsonl":
+    if path.name.endswith(".jsonl.gz"):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+    elif path.suffix == ".jsonl":
         with path.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
     else:

@@ -19,6 +19,7 @@ SCATTER = -7046029254386353131
 TREEIFY_THRESHOLD = 8
 UNTREEIFY_THRESHOLD = 6
 MIN_TREEIFY_CAPACITY = 64
+LEAST_TREE = 4
 
 
 class Uuid(NamedTuple):
@@ -187,8 +188,8 @@ class Bucket(Generic[K]):
 class ConcurrentTable(Generic[K]):
     """Java's ConcurrentHashMap of times, as far as its order goes.
 
-    A tree that loses keys becomes a list again somewhere between 2 and 6 of them, as its shape
-    says; here it does at 4.
+    A tree that loses keys becomes a list again with 2 to 8 of them, as its shape says; here it
+    does with 4. That can be seen only if keys then come back.
 
     Source: section 9.4; ConcurrentHashMap.java, `putVal`, `treeifyBin`, `tryPresize`, `transfer`.
     """
@@ -232,7 +233,7 @@ class ConcurrentTable(Generic[K]):
         """Remove a key; the table never shrinks."""
         bucket = self._bucket(key)
         bucket.keys.remove(key)
-        bucket.is_tree = bucket.is_tree and len(bucket.keys) > 4
+        bucket.is_tree = bucket.is_tree and len(bucket.keys) > LEAST_TREE
         del self.times[key]
 
     def _double(self) -> None:
