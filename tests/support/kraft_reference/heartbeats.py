@@ -94,6 +94,8 @@ class Heartbeats:
 
     def state(self, broker: int) -> HeartbeatState:
         """The heartbeat state of a registered broker."""
+        if not self.release.forgets_metadata_offset:
+            return self.states.setdefault(broker, HeartbeatState(fenced=True))
         if broker not in self.states:
             raise FaultError(f"broker {broker} has no heartbeat state")
         return self.states[broker]
@@ -108,6 +110,8 @@ class Heartbeats:
             self.states[broker] = HeartbeatState(fenced)
         elif self.states[broker].fenced != fenced:
             metadata_offset = self.states[broker].metadata_offset
+        elif not self.release.forgets_metadata_offset:
+            return
         self.touch(broker, fenced, metadata_offset)
 
     def touch(self, broker: int, fenced: bool, metadata_offset: int) -> None:
@@ -139,8 +143,7 @@ class Heartbeats:
         if self.release.sessions_by_epoch:
             self.sessions.touch(broker, epoch, self.now_ms)
         elif broker in self.states:
-            self.last_contact_ms.pop(broker, None)
-            self.last_contact_ms[broker] = self.now_ms
+            self.touch(broker, self.states[broker].fenced, self.states[broker].metadata_offset)
 
     def has_valid_session(self, broker: int, epoch: int) -> bool:
         """Whether another incarnation of this broker is still alive.

@@ -124,16 +124,20 @@ def manual_partitions(state: ClusterState, topic: CreatableTopic) -> Records:
     return [partitions[number] for number in sorted(partitions)]
 
 
-def create_topic(state: ClusterState, topic: CreatableTopic) -> Records:
-    """Records of one topic: Topic, its Configs, ClearElr, its Partitions (section 8.1)."""
+def topic_config_records(state: ClusterState, topic: CreatableTopic) -> Records:
+    """Configurations of a new topic, if its name and they are good (section 8.1)."""
     error = name_error(state, topic.name)
     if error is not None:
         raise ApiError(error)
-    configs = [
+    if None in topic.configs.values():
+        raise ApiError("INVALID_CONFIG")
+    return [
         ConfigRecord(0, TOPIC, topic.name, name, value) for name, value in topic.configs.items()
     ]
-    if any(record.value is None for record in configs):
-        raise ApiError("INVALID_CONFIG")
+
+
+def create_topic(state: ClusterState, topic: CreatableTopic, configs: Records) -> Records:
+    """Records of one topic: Topic, its Configs, ClearElr, its Partitions (section 8.1)."""
     if topic.assignments:
         partitions = manual_partitions(state, topic)
     elif topic.replication_factor < -1 or topic.replication_factor == 0:
@@ -155,23 +159,28 @@ def create_topics(
 ) -> tuple[Records, dict[str, str]]:
     """Section 8.1: a code for each topic, and the records of the good ones.
 
+    Kafka 3.3 writes the configurations first, even of topics that it then refuses.
+
     Source: `createTopics`.
     """
     most = state.release.max_partitions_per_create
     wanted = sum(len(topic.assignments) or max(topic.num_partitions, 1) for topic in topics)
     if most is not None and wanted > most:
         raise ApiError("POLICY_VIOLATION")
+    first: Records = []
     records: Records = []
     codes: dict[str, str] = {}
     for topic in topics:
         try:
-            records += create_topic(state, topic)
+            configs = topic_config_records(state, topic)
+            if state.release.topic_configs_first:
+                first += configs
+                configs = []
+            records += create_topic(state, topic, configs)
             codes[topic.name] = "NONE"
         except ApiError as error:
             codes[topic.name] = error.code
-    if state.release.topic_configs_first:
-        records.sort(key=lambda record: not isinstance(record, ConfigRecord))
-    return [] if validate_only else records, codes
+    return [] if validate_only else first + records, codes
 
 
 def create_partitions(

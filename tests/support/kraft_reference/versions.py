@@ -78,6 +78,11 @@ class Release:
     """Whether a new incarnation is taken out of the ISRs it is still in.
 
     Source: ClusterControlManager.java, `registerBroker`, `brokerShutdownHandler`."""
+    forgets_metadata_offset: bool
+    """Whether a record that leaves `fenced` as it is resets the metadata offset and, in 3.x, is a
+    contact; before 3.7 it does nothing, and a missing heartbeat state counts as fenced.
+
+    Source: BrokerHeartbeatManager.java, `register`, `touch`."""
     sessions_by_epoch: bool
     """Whether a session belongs to a broker epoch, in a hash table, or to a broker, in a
     list of the unfenced ones by last contact. Source: BrokerHeartbeatTracker.java."""
@@ -121,6 +126,7 @@ _KRAFT_41 = Release(
     amends_registrations=True,
     registers_again_as_it_was=True,
     restart_leaves_isrs=True,
+    forgets_metadata_offset=True,
     sessions_by_epoch=True,
     session_hash_is_record=False,
     fenced_have_sessions_on_activation=False,
@@ -180,7 +186,11 @@ _KRAFT_37 = replace(
     shrink_bump_by_target=True,
 )
 _KRAFT_36 = replace(
-    _KRAFT_37, name="kraft-3.6", latest_metadata_version=14, registers_again_as_it_was=False
+    _KRAFT_37,
+    name="kraft-3.6",
+    latest_metadata_version=14,
+    registers_again_as_it_was=False,
+    forgets_metadata_offset=False,
 )
 _KRAFT_35 = replace(
     _KRAFT_36,
