@@ -57,30 +57,34 @@ def lines_of(path: Path) -> Iterator[Json]:
         yield from map(json.loads, lines)
 
 
+def snake_case(name: str) -> str:
+    """A name of Kafka's as Python writes it."""
+    return re.sub(r"(?<=[a-z])[A-Z]", lambda match: f"_{match[0]}", name).lower()
+
+
 def parse_record(row: Json) -> MetadataRecord | None:
     """A record of the dump; None for one that holds no state of the cluster."""
-    name = "".join(word.title() for word in row["type"].split("_"))
-    kind = getattr(records, name, None)
+    kind = getattr(records, "".join(word.title() for word in row["type"].split("_")), None)
     if kind is None:
         return None
     values: Json = {}
     known = {item.name for item in dataclasses.fields(kind)}
     for key, value in row["data"].items():
-        snake = re.sub(r"(?<=[a-z])[A-Z]", lambda match: f"_{match[0]}", key).lower()
-        if snake not in known:
+        name = snake_case(key)
+        if name not in known:
             continue
-        if snake in UUIDS:
+        if name in UUIDS:
             value = topic_id_of(value)
-        elif snake in UUID_LISTS:
+        elif name in UUID_LISTS:
             value = tuple(map(topic_id_of, value))
-        elif snake == "features":
+        elif name == "features":
             value = {
                 f["name"]: (f["minSupportedVersion"], f["maxSupportedVersion"]) for f in value
             }
         elif isinstance(value, list):
             value = tuple(value)
-        values[snake] = value
-    if name == "PartitionRecord":
+        values[name] = value
+    if kind is PartitionRecord:
         values.setdefault("leader_recovery_state", 0)
     record: MetadataRecord = kind(version=row["version"], **values)
     return record
@@ -128,7 +132,7 @@ class LivePrediction:
 
     def compare(self, operation: Operation, in_order: bool) -> None:
         """Predict an operation and compare; adopt what nothing predicts."""
-        predict = getattr(self, f"_{operation.name}", None)
+        predict = getattr(self, f"_{snake_case(operation.name)}", None)
         if predict is None or not operation.records:
             self.counts["adopted"] += len(operation.records)
             return
@@ -149,7 +153,7 @@ class LivePrediction:
             r for r in operation.records if isinstance(r, BrokerRegistrationChangeRecord)
         )
 
-    def _processBrokerHeartbeat(self, operation: Operation) -> Records:  # noqa: N802
+    def _process_broker_heartbeat(self, operation: Operation) -> Records:
         """The change of the registration says which of the three steps it was."""
         change, out = self._broker_changed(operation), Records()
         if change.in_controlled_shutdown:
@@ -161,14 +165,14 @@ class LivePrediction:
         step(self.state, change.broker_id, out)
         return out
 
-    def _maybeFenceStaleBroker(self, operation: Operation) -> Records:  # noqa: N802
+    def _maybe_fence_stale_broker(self, operation: Operation) -> Records:
         out = Records()
         broker_events.handle_broker_fenced(
             self.state, self._broker_changed(operation).broker_id, out
         )
         return out
 
-    def _registerBroker(self, operation: Operation) -> Records:  # noqa: N802
+    def _register_broker(self, operation: Operation) -> Records:
         """Clean is a restart after a controlled shutdown: then the broker knew its epoch."""
         wanted = operation.records[-1]
         assert isinstance(wanted, RegisterBrokerRecord)
@@ -187,12 +191,12 @@ class LivePrediction:
         )
         return broker_events.register_broker(self.state, request, operation.first)[0]
 
-    def _unregisterBroker(self, operation: Operation) -> Records:  # noqa: N802
+    def _unregister_broker(self, operation: Operation) -> Records:
         wanted = operation.records[-1]
         assert isinstance(wanted, UnregisterBrokerRecord)
         return broker_events.unregister_broker(self.state, wanted.broker_id)
 
-    def _alterPartition(self, operation: Operation) -> Records:  # noqa: N802
+    def _alter_partition(self, operation: Operation) -> Records:
         """The ISR is the leader's wish; those that a finished reassignment removes were in it."""
         out = Records()
         for record in operation.records:
@@ -217,11 +221,11 @@ class LivePrediction:
             )[0]
         return out
 
-    def _electLeaders(self, _operation: Operation) -> Records:  # noqa: N802
+    def _elect_leaders(self, _operation: Operation) -> Records:
         """Those of this log that write something are preferred ones, of all partitions."""
         return partition_requests.elect_leaders(self.state, PREFERRED, None)[0]
 
-    def _alterPartitionReassignments(self, operation: Operation) -> Records:  # noqa: N802
+    def _alter_partition_reassignments(self, operation: Operation) -> Records:
         targets = []
         for record in operation.records:
             assert isinstance(record, PartitionChangeRecord)
@@ -239,7 +243,7 @@ class LivePrediction:
             )
         return partition_requests.alter_partition_reassignments(self.state, targets)[0]
 
-    def _assignReplicasToDirs(self, operation: Operation) -> Records:  # noqa: N802
+    def _assign_replicas_to_dirs(self, operation: Operation) -> Records:
         """The broker whose directories change tells where its replicas lie."""
         assignments: list[tuple[int, tuple[Uuid, Uuid, int]]] = []
         for record in operation.records:
@@ -261,7 +265,7 @@ class LivePrediction:
             self.state, broker, self.state.brokers[broker].epoch, [a for _, a in assignments]
         )[0]
 
-    def _createTopics(self, operation: Operation) -> Records:  # noqa: N802
+    def _create_topics(self, operation: Operation) -> Records:
         """Assignments and configurations are asked for, or drawn; the rest follows."""
         wanted = []
         for topic in (r for r in operation.records if isinstance(r, TopicRecord)):
@@ -276,7 +280,7 @@ class LivePrediction:
             wanted.append(topics.CreatableTopic(topic.name, topic.topic_id, assignments, configs))
         return topics.create_topics(self.state, wanted)[0]
 
-    def _createPartitions(self, operation: Operation) -> Records:  # noqa: N802
+    def _create_partitions(self, operation: Operation) -> Records:
         added = [r for r in operation.records if isinstance(r, PartitionRecord)]
         topic = self.state.topics[added[0].topic_id]
         assignments = [record.replicas for record in added]
@@ -285,11 +289,11 @@ class LivePrediction:
         topics.create_partitions(self.state, topic.name, count, assignments, out)
         return out
 
-    def _deleteTopics(self, operation: Operation) -> Records:  # noqa: N802
+    def _delete_topics(self, operation: Operation) -> Records:
         ids = [r.topic_id for r in operation.records if isinstance(r, RemoveTopicRecord)]
         return topics.delete_topics(self.state, ids)[0]
 
-    def _incrementalAlterConfigs(self, operation: Operation) -> Records:  # noqa: N802
+    def _incremental_alter_configs(self, operation: Operation) -> Records:
         configs: Records = [r for r in operation.records if isinstance(r, ConfigRecord)]
         return configs + clear_elr_records(self.state, configs)
 
