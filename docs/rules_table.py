@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.style.citations import RULES, anchor_of, headings, prose, rules_cited
+from tests.style.citations import RULES, anchor_of, headings, home_page, prose, rules_cited
 from tests.style.places import SOURCES, name_of
 
 PAGE = Path(__file__).resolve().parent / "rules.md"
@@ -39,6 +39,7 @@ def cited_by_file() -> dict[str, set[str]]:
     return {
         name_of(path): {section for text in prose(path) for section in rules_cited(text)}
         for path in SOURCES
+        if home_page(path) in (None, RULES)
     }
 
 

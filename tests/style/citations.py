@@ -8,8 +8,9 @@ import re
 from tests.style.places import ROOT
 
 RULES = ROOT / "docs" / "controller.md"
-NUMBER = r"[1-9](?:\.\d{1,2})?"
-DOTTED = r"[1-9]\.\d{1,2}"
+KRAFT_RULES = ROOT / "docs" / "kraft.md"
+NUMBER = r"[1-9]\d?(?:\.\d{1,2})?"
+DOTTED = r"[1-9]\d?\.\d{1,2}"
 NUMBERS = rf"{NUMBER}(?:(?:, |,? and | to ){NUMBER})*(?![\w%])"
 CITED = re.compile(rf'(?:(docs/\w+\.md), |\d{{4}}, )?\b[Ss]ections? ({NUMBERS}|"[^"]+")')
 
@@ -44,7 +45,7 @@ def sections(page):
         number = re.match(rf"({NUMBER})\.? ", heading)
         if number:
             found[number[1]] = text
-            found[number[1][0]] += text
+            found[number[1].partition(".")[0]] += text
     return found
 
 
@@ -57,6 +58,14 @@ def anchor_of(heading):
 def anchors(page):
     """What links to a page's headings end with."""
     return {anchor_of(heading) for heading in headings(page)}
+
+
+@functools.cache
+def home_page(path):
+    """The page of rules that the head of a source names first, and cites without naming it."""
+    head = next(iter(prose(path)), "")
+    named = {page: head.find(f"docs/{page.name}") for page in (RULES, KRAFT_RULES)}
+    return min((page for page in named if named[page] >= 0), key=named.get, default=None)
 
 
 def citations(text):

@@ -1,7 +1,7 @@
 """Every reference can be followed: sections that sources cite, links, files that pages name.
 
-"section 2.4" means docs/controller.md, which the head of the file names; another page stands before
-its section: docs/formats.md, section "Describe text".
+"section 2.4" means docs/controller.md or docs/kraft.md, whichever the head of the file names first;
+another page stands before its section: docs/formats.md, section "Describe text".
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ import shlex
 from pathlib import Path
 
 from docs import rules_table
-from tests.style.citations import DOTTED, NUMBER, RULES, anchors, citations, prose, sections
+from tests.style.citations import (
+    DOTTED,
+    NUMBER,
+    RULES,
+    anchors,
+    citations,
+    home_page,
+    prose,
+    sections,
+)
 from tests.style.places import FOLDERS, PAGES, ROOT, SOURCES, assert_none, name_of
 
 MADE = [
@@ -31,19 +40,20 @@ ELSEWHERE = {"growth.md"}
 def test_every_section_that_a_source_cites_is_there():
     """And so are the steps, the rows and the names that it cites of a section."""
 
-    def missing(text):
+    def missing(text, home):
         for page, section in citations(text):
-            if section not in sections(ROOT / page if page else RULES):
+            if section not in sections(ROOT / page if page else home):
                 yield section
         for before, number, other, name, step in PART.findall(text):
-            body = sections(RULES)[number or other]
+            body = sections(home)[number or other]
             wanted = rf"^ *{step}\. |- {step}:|\| {step} \|" if step else rf"\b{before or name}\b"
             if not re.search(wanted, body, re.MULTILINE):
                 yield f"section {number or other}, {step or before or name}"
 
     assert_none(
         f"{name_of(path)}: {what}: {text}"
-        for path in SOURCES for text in prose(path) for what in missing(text)
+        for path in SOURCES for text in prose(path)
+        for what in missing(text, home_page(path) or RULES)
     )
 
 
@@ -55,12 +65,12 @@ def test_the_rules_refer_to_sections_that_are_there():
 
 
 def test_a_source_says_whose_sections_it_cites():
-    """A section without a page is one of docs/controller.md, and the head of the file says so."""
+    """A section without a page is one of the page of rules that the head of the file names."""
     assert_none(
-        f"{name_of(path)}: the head does not name {name_of(RULES)}: {text}"
+        f"{name_of(path)}: the head names no page of rules: {text}"
         for path in SOURCES
         for text in prose(path)
-        if name_of(RULES) not in prose(path)[0] and any(page is None for page, _ in citations(text))
+        if home_page(path) is None and any(page is None for page, _ in citations(text))
     )
 
 

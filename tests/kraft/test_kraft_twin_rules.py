@@ -1,0 +1,231 @@
+"""What surprises about a KRaft cluster, each as the twin does it; and rules that no case reaches.
+
+Source: docs/kraft.md, sections 3, 6, 7 and 8; Kafka 4.1, PartitionChangeBuilder.java.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kraft_reference.broker_events import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+)
+from tests.support.kraft_reference.controller import QuorumController
+from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
+from tests.support.kraft_reference.partition_change import PartitionChangeBuilder
+from tests.support.kraft_reference.partition_requests import (
+    UNCLEAN,
+    AlterPartitionData,
+    ReassignablePartition,
+)
+from tests.support.kraft_reference.records import (
+    BROKER,
+    RECOVERING,
+    ConfigRecord,
+    FeatureLevelRecord,
+)
+from tests.support.kraft_reference.settings import ConfigChange
+from tests.support.kraft_reference.topics import CreatableTopic
+from tests.support.kraft_reference.versions import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MIN_ISR,
+    RELEASES,
+    supported_features,
+)
+
+TOPIC_ID = Uuid(7, 7)
+P = TopicIdPartition(TOPIC_ID, 0)
+
+
+def register(controller, broker, incarnation, previous_epoch=-1):
+    """Register a broker."""
+    features = supported_features(controller.state.release)
+    outcome = controller.register_broker(BrokerRegistrationRequest(
+        broker, Uuid(broker, incarnation), features, (Uuid(broker + 100, 1),),
+        previous_broker_epoch=previous_epoch,
+    ))
+    assert outcome.error is None
+    return outcome
+
+
+def heartbeat(controller, broker, **wishes):
+    """Send a heartbeat of a registered broker that knows all metadata."""
+    epoch = controller.state.brokers[broker].epoch
+    offset = controller.next_offset - 1
+    return controller.process_broker_heartbeat(
+        BrokerHeartbeatRequest(broker, epoch, offset, **wishes)
+    )
+
+
+def kill(controller, broker):
+    """Let a broker vanish: its session expires."""
+    others = [b for b in controller.state.brokers
+              if b != broker and not controller.state.brokers[b].fenced]
+    controller.advance_time(9001, others)
+    assert controller.maybe_fence_stale_broker().records
+
+
+def cluster(replicas, *, release="kraft-4.1", elr=True, min_isr=2):
+    """A controller with these brokers unfenced, and one partition on them."""
+    level = RELEASES[release].latest_metadata_version
+    records = [FeatureLevelRecord(0, METADATA_VERSION, level)]
+    if elr:
+        records.append(FeatureLevelRecord(0, ELR_VERSION, 1))
+        records.append(ConfigRecord(0, BROKER, "", MIN_ISR, str(min_isr)))
+    controller = QuorumController(release, records=records)
+    for broker in replicas:
+        register(controller, broker, 1)
+        heartbeat(controller, broker)
+    created = controller.create_topics([CreatableTopic("t", TOPIC_ID, [(0, replicas)])])
+    assert created.response == {"t": "NONE"}
+    return controller
+
+
+def partition(controller):
+    """State of the partition: leader, ISR, ELR, last known leader."""
+    p = controller.state.partition(P)
+    return p.leader, p.isr, p.elr, p.last_known_elr
+
+
+def test_brokers_that_vanish_leave_the_isr_for_the_elr():
+    """Below min ISR the members become eligible; the last one leaves an empty ISR."""
+    controller = cluster((1, 2, 3))
+    kill(controller, 1)
+    assert partition(controller) == (2, (2, 3), (), ())
+    kill(controller, 2)
+    assert partition(controller) == (3, (3,), (2,), ())
+    kill(controller, 3)
+    assert partition(controller) == (-1, (), (2, 3), (3,))
+    heartbeat(controller, 2)
+    assert partition(controller) == (2, (2,), (3,), ())
+    assert controller.state.partition(P).recovery != RECOVERING
+
+
+def test_a_change_of_min_isr_leaves_a_partition_offline():
+    """It clears the ELR and elects nobody, nor does a broker that returns; an administrator may."""
+    controller = cluster((1, 2))
+    kill(controller, 1)
+    kill(controller, 2)
+    assert partition(controller) == (-1, (), (1, 2), (2,))
+    change = ConfigChange(BROKER, "", ((MIN_ISR, "set", "1"),))
+    assert len(controller.incremental_alter_configs([change]).records) == 2
+    assert partition(controller) == (-1, (), (), ())
+    heartbeat(controller, 1)
+    heartbeat(controller, 2)
+    assert partition(controller) == (-1, (), (), ())
+    controller.elect_leaders(UNCLEAN, None)
+    assert partition(controller) == (1, (1,), (), ())
+    assert controller.state.partition(P).recovery == RECOVERING
+
+
+def test_one_replica_comes_back_as_unclean_after_a_crash():
+    """Registering empties the ELR; the last known leader is elected, whatever is allowed."""
+    controller = cluster((1,))
+    kill(controller, 1)
+    assert partition(controller) == (-1, (), (1,), (1,))
+    register(controller, 1, 2)
+    assert partition(controller) == (-1, (), (), (1,))
+    heartbeat(controller, 1)
+    assert partition(controller) == (1, (1,), (), ())
+    assert controller.state.partition(P).recovery == RECOVERING
+
+
+def test_one_replica_comes_back_cleanly_after_an_orderly_stop():
+    """A broker that knows the epoch of its last registration keeps its place in the ELR."""
+    controller = cluster((1,))
+    epoch = controller.state.brokers[1].epoch
+    assert heartbeat(controller, 1, want_shut_down=True).response.in_controlled_shutdown
+    kill(controller, 1)
+    register(controller, 1, 2, previous_epoch=epoch)
+    heartbeat(controller, 1)
+    assert partition(controller) == (1, (1,), (), ())
+    assert controller.state.partition(P).recovery != RECOVERING
+
+
+def test_without_elr_the_isr_keeps_its_last_member():
+    """And nobody else is elected."""
+    controller = cluster((1, 2), elr=False)
+    kill(controller, 1)
+    kill(controller, 2)
+    assert partition(controller) == (-1, (2,), (), ())
+    heartbeat(controller, 1)
+    assert partition(controller) == (-1, (2,), (), ())
+
+
+@pytest.mark.parametrize(
+    ("release", "adding"),
+    [("kraft-3.7", ()), ("kraft-3.8", (3,)), ("kraft-4.1", (3,)), ("kraft-4.3", ())],
+)
+def test_a_dead_replica_that_stays_blocks_the_end_of_a_reassignment(release, adding):
+    """From 3.8 to 4.2 all that remain must be in sync; otherwise all that are added."""
+    controller = cluster((1, 2), release=release, elr=False)
+    register(controller, 3, 1)
+    heartbeat(controller, 3)
+    kill(controller, 2)
+    controller.alter_partition_reassignments([ReassignablePartition("t", 0, (1, 2, 3))])
+    p = controller.state.partition(P)
+    joined = AlterPartitionData(TOPIC_ID, 0, p.leader_epoch, p.partition_epoch, ((1, -1), (3, -1)))
+    outcome = controller.alter_partition(1, controller.state.brokers[1].epoch, [joined])
+    assert outcome.response[0].error == "NONE"
+    assert controller.state.partition(P).adding == adding
+
+
+def test_the_true_last_known_elr():
+    """The mode that only Kafka's unit tests switch on: those that left ISR and ELR uncleanly."""
+    controller = cluster((1, 2, 3), min_isr=3)
+    state = controller.state
+    builder = PartitionChangeBuilder(
+        state, P, state.partition(P), isr=(1,), uncleanly_shut_down=(2,),
+        use_last_known_leader=False,
+    )
+    record = builder.build()
+    assert record.eligible_leader_replicas == (3,)
+    assert record.last_known_elr == (2,)
+
+
+def test_alter_partition_without_topic_ids_has_codes_of_its_own():
+    """Versions 0 and 1 of the request, up to 3.9."""
+    controller = cluster((1, 2), release="kraft-3.9", elr=False)
+    kill(controller, 2)
+    epoch = controller.state.brokers[1].epoch
+    wanted = [
+        AlterPartitionData(TOPIC_ID, 0, 0, 1, ((1, -1), (2, -1))),
+        AlterPartitionData(Uuid(8, 8), 0, 0, 1, ((1, -1),)),
+    ]
+    for with_ids, codes in (
+        (True, ["INELIGIBLE_REPLICA", "UNKNOWN_TOPIC_ID"]),
+        (False, ["OPERATION_NOT_ATTEMPTED", "UNKNOWN_TOPIC_OR_PARTITION"]),
+    ):
+        outcome = controller.alter_partition(1, epoch, wanted, with_ids)
+        assert [reply.error for reply in outcome.response] == codes
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (CreatableTopic("u", TOPIC_ID, replication_factor=0), "INVALID_REPLICATION_FACTOR"),
+        (CreatableTopic("u", TOPIC_ID, num_partitions=0), "INVALID_PARTITIONS"),
+        (CreatableTopic("u", TOPIC_ID, [(0, (1,)), (0, (2,))]), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("u", TOPIC_ID, [(1, (1,))]), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("u", TOPIC_ID, [(0, (9,))]), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("t", TOPIC_ID, [(0, (9,))], {"a": None}), "TOPIC_ALREADY_EXISTS"),
+        (CreatableTopic("a b", TOPIC_ID, [(0, (1,))]), "INVALID_TOPIC_EXCEPTION"),
+    ],
+)
+def test_topics_that_cannot_be_created(topic, code):
+    """The first refusal that applies."""
+    outcome = cluster((1, 2)).create_topics([topic])
+    assert (outcome.records, outcome.response) == ([], {topic.name: code})
+
+
+def test_an_operation_of_a_user_writes_ten_thousand_records():
+    """What is created in one request has a limit of its own."""
+    controller = cluster((1, 2))
+    wanted = CreatableTopic("u", Uuid(8, 8), [(number, (1,)) for number in range(10_001)])
+    assert controller.create_topics([wanted]).error == "POLICY_VIOLATION"
+    outcome = controller.create_partitions([("t", 10_002, [(1, 2)] * 10_001)])
+    assert outcome.response == {"t": "UNKNOWN_SERVER_ERROR"}
+    assert len(outcome.records) == 10_000
+    assert len(controller.state.topics[TOPIC_ID].partitions) == 10_001

@@ -1,0 +1,210 @@
+"""Configurations and features.
+
+Source: docs/kraft.md, sections 8.3 and 8.4; Kafka 4.1, ConfigurationControlManager.java,
+FeatureControlManager.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.support.kraft_reference.records import (
+    BROKER,
+    TOPIC,
+    ApiError,
+    ClearElrRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+)
+from tests.support.kraft_reference.state import DEFAULTS, ClusterState
+from tests.support.kraft_reference.versions import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MIN_ISR,
+    MetadataVersion,
+    metadata_changed,
+    supported_features,
+)
+
+Records = list[MetadataRecord]
+
+LIST_DEFAULTS = {(TOPIC, "cleanup.policy"): "delete"}
+"""Keys whose values are lists, and what they start from: of all, the one that tests append to."""
+
+MOST_CONFIG_CHARACTERS = 32767
+
+
+@dataclass(frozen=True)
+class ConfigChange:
+    """What is asked for one resource: key, operation (set, delete, append, subtract), value."""
+
+    resource_type: int
+    resource_name: str
+    ops: tuple[tuple[str, str, str | None], ...]
+
+
+def clear_elr_records(state: ClusterState, configs: Sequence[MetadataRecord]) -> Records:
+    """With ELR on, every record of min.insync.replicas clears ELRs: a topic's, or all.
+
+    Source: section 8.3; `createClearElrRecordsAsNeeded`.
+    """
+    if not state.elr_on:
+        return []
+    return [
+        ClearElrRecord(0, record.resource_name if record.resource_type == TOPIC else "")
+        for record in configs
+        if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+    ]
+
+
+def changed_value(
+    change: ConfigChange, key: str, operation: str, value: str | None, current: str | None
+) -> str | None:
+    """The value after one operation. Source: `incrementalAlterConfigResource`, `getParts`."""
+    if operation == "set":
+        return value
+    if operation == "delete":
+        return None
+    if (change.resource_type, key) not in LIST_DEFAULTS:
+        raise ApiError("INVALID_CONFIG")
+    if current is None:
+        current = LIST_DEFAULTS[change.resource_type, key]
+    parts = [part for part in current.split(",") if part]
+    for part in (value or "").split(","):
+        if operation == "append" and part not in parts:
+            parts.append(part)
+        elif operation == "subtract" and part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def check_config_record(state: ClusterState, record: ConfigRecord) -> None:
+    """With ELR on, min.insync.replicas belongs to the cluster. Source: `validateAlterConfig`."""
+    of_cluster = record.resource_type == BROKER and record.resource_name == ""
+    of_broker = record.resource_type == BROKER and not of_cluster
+    is_min_isr = state.elr_on and record.name == MIN_ISR
+    if is_min_isr and (of_broker or (of_cluster and record.value is None)):
+        raise ApiError("INVALID_CONFIG")
+    if record.value is not None and len(record.value) > MOST_CONFIG_CHARACTERS:
+        raise ApiError("INVALID_CONFIG")
+
+
+def check_resource(state: ClusterState, change: ConfigChange) -> None:
+    """The topic, broker or controller must be there. Source: ControllerServer's checker."""
+    if change.resource_type == TOPIC:
+        if change.resource_name not in state.topics_by_name:
+            raise ApiError("UNKNOWN_TOPIC_OR_PARTITION")
+    elif change.resource_name != "":
+        node = int(change.resource_name)
+        if node not in state.brokers and node != state.controller_id:
+            raise ApiError("BROKER_ID_NOT_REGISTERED")
+
+
+def alter_config_resource(state: ClusterState, change: ConfigChange) -> list[ConfigRecord]:
+    """Records of one resource; one bad key fails it. Source: `incrementalAlterConfigResource`.
+
+    A broker's value that stays the same is written again, so that brokers reload it (KAFKA-14136).
+    """
+    records = []
+    resource = (change.resource_type, change.resource_name)
+    for key, operation, value in change.ops:
+        current = state.configs.get(resource, {}).get(key)
+        changed = changed_value(change, key, operation, value, current)
+        if changed != current or change.resource_type == BROKER:
+            records.append(
+                ConfigRecord(0, change.resource_type, change.resource_name, key, changed)
+            )
+    for record in records:
+        check_config_record(state, record)
+    check_resource(state, change)
+    return records
+
+
+def incremental_alter_configs(
+    state: ClusterState, changes: list[ConfigChange]
+) -> tuple[Records, list[str]]:
+    """Section 8.3: records of the good resources, then ClearElr; no election is run.
+
+    Source: `incrementalAlterConfigs`.
+    """
+    records: Records = []
+    codes = []
+    for change in changes:
+        try:
+            records += alter_config_resource(state, change)
+            codes.append("NONE")
+        except ApiError as error:
+            codes.append(error.code)
+    return records + clear_elr_records(state, records), codes
+
+
+# ---------------------------------------------------------------------------------------- features
+
+
+def is_supported(state: ClusterState, name: str, level: int) -> bool:
+    """Whether this controller and every registered broker support a level.
+
+    Source: FeatureControlManager.java, `reasonNotSupported`.
+    """
+    ranges = [supported_features(state.release)]
+    ranges += [dict(registration.features) for registration in state.brokers.values()]
+    bounds = [features.get(name, (0, 0)) for features in ranges]
+    return all(lowest <= level <= highest for lowest, highest in bounds)
+
+
+def check_feature(
+    state: ClusterState, name: str, level: int, direction: str, proposed: Mapping[str, int]
+) -> None:
+    """Section 8.4. Source: FeatureControlManager.java, `updateFeature`, `updateMetadataVersion`."""
+    current = state.features.get(name, 0)
+    wrong = (
+        level < 0
+        or not is_supported(state, name, level)
+        or (level < current and direction == "upgrade")
+        or (level > current and direction != "upgrade")
+    )
+    if name == METADATA_VERSION:
+        wrong = wrong or (level < current and metadata_changed(current, level))
+    elif name not in supported_features(state.release):
+        wrong = True
+    elif name == ELR_VERSION and level > 0:
+        wrong = wrong or not MetadataVersion(proposed[METADATA_VERSION]).is_elr_supported
+    if wrong:
+        raise ApiError("INVALID_UPDATE_VERSION")
+
+
+def elr_safety_records(state: ClusterState) -> Records:
+    """With ELR, min.insync.replicas is the cluster's: it gets one, brokers lose theirs.
+
+    Source: ConfigurationControlManager.java, `maybeGenerateElrSafetyRecords`.
+    """
+    records: Records = []
+    if MIN_ISR not in state.configs.get((BROKER, ""), {}):
+        value = state.static_config.get(MIN_ISR, DEFAULTS[MIN_ISR])
+        records.append(ConfigRecord(0, BROKER, "", MIN_ISR, value))
+    for broker in state.brokers_with_configs:
+        if MIN_ISR in state.configs[BROKER, str(broker)]:
+            records.append(ConfigRecord(0, BROKER, str(broker), MIN_ISR, None))
+    return records
+
+
+def update_features(
+    state: ClusterState, updates: Mapping[str, int], directions: Mapping[str, str]
+) -> tuple[Records, str]:
+    """Section 8.4: all levels, or none. Source: ConfigurationControlManager.java, `updateFeatures`.
+
+    `directions` says `safe_downgrade` or `unsafe_downgrade`; what it leaves out is an upgrade.
+    """
+    proposed = {**state.features, **updates}
+    records: Records = []
+    try:
+        for name, level in updates.items():
+            check_feature(state, name, level, directions.get(name, "upgrade"), proposed)
+            records.append(FeatureLevelRecord(0, name, level))
+    except ApiError as error:
+        return [], error.code
+    if updates.get(ELR_VERSION, 0) > 0:
+        records = elr_safety_records(state) + records
+    return records, "NONE"
