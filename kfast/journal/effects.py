@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.journal.memory import empty
 from kfast.kernels import journal as kernels
 from kfast.schema import KIND_LEADER_AND_ISR, KIND_METADATA, KIND_STOP, Code, Strategy
+from kfast.state import ClusterState
+from kfast.state.arrow_views import empty
 from kfast.state.records import Rows, Slots
-
-if TYPE_CHECKING:
-    from kfast.state import ClusterState
 
 Effects = npt.NDArray[Any]
 Column = npt.NDArray[Any]

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.journal.effects import KEYS, KIND_ADDS, EffectTable, JournalRules
-from kfast.journal.memory import empty
 from kfast.journal.outcome import KINDS, LEADER_AND_ISR, STOP_REPLICA
 from kfast.kernels import journal as kernels
 from kfast.schema import (
@@ -35,7 +34,7 @@ from kfast.schema import (
     PartitionState,
     Strategy,
 )
-from kfast.state.arrow_views import names_at
+from kfast.state.arrow_views import empty, names_at
 from kfast.state.records import EMPTY_ROWS, Rows
 
 ArrowColumn: TypeAlias = pa.Array | pa.ChunkedArray

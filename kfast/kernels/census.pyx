@@ -222,6 +222,18 @@ cdef inline uint8_t mark_of(
     return mark
 
 
+cdef inline bint has_three_in_sync(
+    const record_t* record, const broker_t* brokers, const uint8_t* status
+) noexcept nogil:
+    """Whether a partition is as nearly all are: three live replicas in sync, the first leads."""
+    return (
+        record.n_slots == 3 and record.isr == 7
+        and is_as_most(record, brokers, status) and record.n_replicas == 3
+        and status[brokers[1]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        and status[brokers[2]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+    )
+
+
 def take_census(
     columns_t columns,
     const int32_t[::1] min_isr,  # IN   (T,)    min.insync.replicas in force
@@ -248,6 +260,13 @@ def take_census(
             marks[row] = 0
             if not records[row].flags & FLAG_ASSIGNED:
                 continue
+            if has_three_in_sync(&records[row], &replicas[width * row], broker_status):
+                marks[row] = (3 <= min_isr[topic_row[row]]) << 2
+                per_broker[replicas[width * row], 0] += 1
+                for s in range(3):
+                    per_broker[replicas[width * row + s], 1] += 1
+                    per_broker[replicas[width * row + s], 2] += 1
+                continue
             live = liveness_of(&records[row], &replicas[width * row], broker_status).live
             marks[row] = mark_of(
                 &records[row], &replicas[width * row], live, min_isr[topic_row[row]]
@@ -257,69 +276,3 @@ def take_census(
             for s in range(records[row].n_replicas):
                 per_broker[replicas[width * row + s], 1] += 1
                 per_broker[replicas[width * row + s], 2] += (records[row].isr & live) >> s & 1
-
-
-cdef inline bint has_three_in_sync(
-    const record_t* record, const broker_t* brokers, const uint8_t* status
-) noexcept nogil:
-    """Whether a partition is as nearly all are: three live replicas in sync, the first leads."""
-    return (
-        record.n_slots == 3 and record.isr == 7
-        and is_as_most(record, brokers, status) and record.n_replicas == 3
-        and status[brokers[1]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
-        and status[brokers[2]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
-    )
-
-
-def count_census(
-    columns_t columns,
-    const int32_t[::1] min_isr,  # IN      (T,)    min.insync.replicas in force
-    int64_t[::1] counts,         # IN OUT  (64,)   partitions by their mark
-    int64_t[:, ::1] per_broker,  # IN OUT  (B, 3)  leaders, replicas, replicas in sync
-    int64_t[::1] missing,        # IN OUT  (B,)    replicas not in sync
-):
-    """What `take_census` finds, where only the counts are asked for.
-
-    Nearly every partition has all its replicas live and in sync; of such a one nothing is counted
-    but its brokers.
-    """
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
-    cdef uint64_t live, assigned
-    cdef int s, n
-    cdef uint8_t mark
-    with nogil:
-        for row in range(columns.n_partitions):
-            if not records[row].flags & FLAG_ASSIGNED:
-                continue
-            n = records[row].n_replicas
-            if has_three_in_sync(&records[row], &replicas[width * row], broker_status):
-                counts[(3 <= min_isr[topic_row[row]]) << 2] += 1
-                per_broker[replicas[width * row], 0] += 1
-                per_broker[replicas[width * row], 1] += 1
-                per_broker[replicas[width * row + 1], 1] += 1
-                per_broker[replicas[width * row + 2], 1] += 1
-                continue
-            assigned = first_slots(n)
-            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
-            if live == assigned and records[row].isr == assigned and n and (
-                records[row].flags & FLAG_HAS_LEADERSHIP and not records[row].adding
-            ) and records[row].leader == <int32_t> replicas[width * row]:
-                mark = (n <= min_isr[topic_row[row]]) << 2
-            else:
-                mark = mark_of(&records[row], &replicas[width * row], live, min_isr[topic_row[row]])
-            counts[mark] += 1
-            if not mark & 1:
-                per_broker[records[row].leader, 0] += 1
-            for s in range(n):
-                per_broker[replicas[width * row + s], 1] += 1
-            live &= records[row].isr
-            if live & assigned != assigned:
-                for s in range(n):
-                    missing[replicas[width * row + s]] += not live >> s & 1
-        for s in range(missing.shape[0]):
-            per_broker[s, 2] = per_broker[s, 1] - missing[s]

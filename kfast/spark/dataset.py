@@ -35,7 +35,7 @@ from kfast.kernels import digests
 from kfast.spark.paths import find_files, find_roots, folder_with, share_files
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
-from kfast.state.flat_table import Arena, can_be_flat, is_flat, to_flat
+from kfast.state.flat_table import can_be_flat, is_flat, to_flat
 from kfast.state.partition_rows import present_topics
 from kfast.state.tables import small_tables
 
@@ -342,9 +342,9 @@ def split(
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
     lists = None if flat else state.to_tables().partitions
-    arena, files = Arena(), []
+    files = []
     for number, (start, stop, first, last) in enumerate(_pieces(state, shards)):
-        part = to_flat(state, start, stop, arena=arena) if lists is None else lists[start:stop]
+        part = to_flat(state, start, stop) if lists is None else lists[start:stop]
         tables = SourceTables("", part, topics[first:last], brokers, cluster)
         files.append(str(root / f"shard-{number:06}.parquet"))
         with writing(files[-1], durable=False) as file:

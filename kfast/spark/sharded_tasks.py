@@ -46,15 +46,9 @@ from kfast.schema import (
 )
 from kfast.spark.dataset import FLAT, Dataset, check_token, digest_names
 from kfast.state import ClusterState
-from kfast.state.census import CensusSums
-from kfast.state.compare import DigestParts, RowDigest
-from kfast.state.flat_table import (
-    BLOCK_ROWS,
-    Arena,
-    can_be_flat,
-    place_topics,
-    to_flat,
-)
+from kfast.state.census import count_marks, mark_partitions
+from kfast.state.compare import DigestParts, digest_parts
+from kfast.state.flat_table import can_be_flat, place_topics, to_flat
 from kfast.state.from_tables import load
 from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
@@ -139,19 +133,16 @@ class Run:
             return 0
         return settings["unclean_elections"][0].as_py() or 0
 
-    def open_shards(
-        self, task: int, journal: str, arena: Arena
-    ) -> Iterator[tuple[int, Controller]]:
+    def open_shards(self, task: int, journal: str) -> Iterator[tuple[int, Controller]]:
         """Number and controller of each shard of a task.
 
-        A shard has its rows, with the brokers and settings of the whole cluster. A flat one lies in
-        the arena, and the next one overwrites it.
+        A shard has its rows, with the brokers and settings of the whole cluster.
         """
         for number in self.dataset.shares[task]:
             tables = gather(self.dataset.files[number])
             common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
             state = ClusterState()
-            load(state, *common, source=tables.source, arena=arena)
+            load(state, *common, source=tables.source)
             state.scan_hosting()
             yield number, open_controller(state, journal=journal, profile=self.profile)
 
@@ -180,7 +171,7 @@ class ShardCounts:
 def look_ahead(run: Run, task: int) -> ShardCounts:
     """Let the events happen in some shards, write nothing, and count."""
     counts = ShardCounts([], PREFERRED_LEADERS.schema.empty_table())
-    for _, controller in run.open_shards(task, "off", Arena()):
+    for _, controller in run.open_shards(task, "off"):
         counts.groups += [(at, event.call(controller)[1]) for at, event in enumerate(run.events)]
         state = controller.state
         preferred = [counts.preferred, count_preferred(state)]
@@ -245,17 +236,17 @@ class ShardSums:
 
 def run_share(run: Run, task: int) -> ShardSums:
     """Let the events happen in some shards, write what becomes of them, and sum it up."""
-    sums, arena, folder = ShardSums(), Arena(), Path(run.folder)
+    sums, folder = ShardSums(), Path(run.folder)
     requests: list[pa.Table] = []
     actions: dict[str, int] = {}
     written: list[Path] = []
-    for number, controller in run.open_shards(task, run.journal, arena):
+    for number, controller in run.open_shards(task, run.journal):
         _run_shard(run, number, controller, sums, requests, actions)
         state = without_free_rows(controller.state)
         names, _ = place_topics(state)
         sums.topics[number] = digest_names(names).tobytes()
         written.append(folder / "state" / f"shard-{number:06}.parquet")
-        _finish(state, sums, run.form, written[-1], arena)
+        _finish(state, sums, run.form, written[-1])
         _give_back(written[-2:])
     joined = join_requests(requests, list(actions))
     _write(folder / "requests" / f"task-{task:06}.parquet", joined)
@@ -290,24 +281,18 @@ def _run_shard(
     check_token(run.folder, run.token)
 
 
-def _finish(
-    state: ClusterState, sums: ShardSums, form: str, path: Path, arena: Arena
-) -> None:
-    """Sum up a shard's state, visiting its rows while they are in the cache, and write it."""
-    n = state.n_partitions
-    census, digest = CensusSums(state), RowDigest(state)
-    for start in range(0, n, BLOCK_ROWS):
-        for part in (census, digest):
-            part.add(start, min(start + BLOCK_ROWS, n))
-    sums.partitions += n
-    sums.census.update(census.counts)
-    loads = [pa.array(state.broker_id), *(pa.array(part.copy()) for part in census.per_broker.T)]
+def _finish(state: ClusterState, sums: ShardSums, form: str, path: Path) -> None:
+    """Sum up a shard's state, and write it."""
+    sums.partitions += state.n_partitions
+    marks, per_broker = mark_partitions(state)
+    sums.census.update(count_marks(marks))
+    loads = [pa.array(state.broker_id), *(pa.array(part.copy()) for part in per_broker.T)]
     load = pa.table(loads, schema=SHARDED_BROKERS.schema)
     sums.per_broker = add_by_broker([sums.per_broker, load], SHARDED_BROKERS.schema)
-    sums.digests.append(digest.parts())
+    sums.digests.append(digest_parts(state))
     brokers, topics, cluster = small_tables(state)
     flat = form == FLAT and can_be_flat(state)
-    partitions = to_flat(state, arena=arena) if flat else state.to_tables().partitions
+    partitions = to_flat(state) if flat else state.to_tables().partitions
     tables = SourceTables("", partitions, topics, brokers, cluster)
     with writing(path, durable=False) as file:
         (write_flat if flat else write_parquet)(tables, file)

@@ -1,4 +1,4 @@
-"""Arrow arrays over the memory of numpy arrays, made without pandas; and names by number.
+"""Arrow arrays over the memory of numpy arrays, made without pandas; numpy arrays in Arrow's pool.
 
 `pa.array` asks whether it is given something of pandas, and so imports pandas where it is there:
 0.2 s of a process that has no other use for it.
@@ -6,19 +6,33 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["MOST_BYTES", "names_at", "view"]
+__all__ = ["MOST_BYTES", "empty", "names_at", "view"]
 
 MOST_BYTES = 2**31 - 1
 """Bytes of the texts of one Arrow array, whose offsets have 32 bits."""
 
 LONGEST_NAME = 249
 """Characters of a topic's name, at most."""
+
+
+def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Make an array whose values are not defined, in memory of Arrow's pool.
+
+    The pool keeps the pages of arrays that are gone for the next ones. The first touch of a new
+    page takes longer than to fill it: the system clears it, or asks its host for one.
+    """
+    kind = np.dtype(dtype)
+    n_bytes = math.prod(shape if isinstance(shape, tuple) else (shape,)) * kind.itemsize
+    if not n_bytes:
+        return np.empty(shape, kind)
+    return np.frombuffer(pa.allocate_buffer(n_bytes), np.uint8).view(kind).reshape(shape)
 
 
 def view(values: npt.NDArray[Any]) -> pa.Array:

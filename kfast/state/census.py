@@ -35,9 +35,10 @@ from kfast.state.tables import broker_ids, id_lists, row_keys
 __all__ = [
     "CENSUS_METRICS",
     "Census",
-    "CensusSums",
     "Flags",
+    "count_marks",
     "key_columns",
+    "mark_partitions",
     "partition_table",
     "take_census",
     "topic_table",
@@ -99,7 +100,7 @@ class Census:
     @property
     def counts(self) -> dict[str, int]:
         """How many partitions each metric holds for."""
-        return {name: int(self.flags(name).sum()) for name in CENSUS_METRICS}
+        return count_marks(self.marks)
 
     @property
     def topics(self) -> pa.Table:
@@ -153,14 +154,7 @@ def take_census(state: ClusterState) -> Census:
     offline partition counts as under min ISR, never as at it.
     """
     check_instance("state", state, ClusterState)
-    marks = np.empty(state.n_partitions, np.uint8)
-    per_broker = np.zeros((state.n_brokers, 3), np.int64)
-    kernel.take_census(
-        state.columns, min_insync_replicas(state),
-        marks,
-        per_broker,
-    )
-    _settle(marks)
+    marks, per_broker = mark_partitions(state)
     return Census(
         state,
         marks,
@@ -173,44 +167,23 @@ def take_census(state: ClusterState) -> Census:
     )
 
 
-class CensusSums:
-    """`counts` and `per_broker` of a census, some rows at a time and without marks: 3 times faster.
-
-    Attributes
-    ----------
-    per_broker : (B, 3) int64
-        As in `Census`, over the rows so far.
-    """
-
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
-        self._min_isr = min_insync_replicas(state)
-        self._marks = np.zeros(64, np.int64)
-        self._missing = np.zeros(state.n_brokers, np.int64)
-        self.per_broker = np.zeros((state.n_brokers, 3), np.int64)
-
-    def add(self, start: int, stop: int) -> None:
-        """Count rows."""
-        kernel.count_census(
-            self._state.columns.part(start, stop), self._min_isr, self._marks, self.per_broker,
-            self._missing,
-        )
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many partitions each metric holds for, of the rows so far."""
-        marks = np.arange(64, dtype=np.uint8)
-        _settle(marks)
-        return {
-            name: int(self._marks @ (marks >> bit & 1).astype(np.int64))
-            for bit, name in enumerate(CENSUS_METRICS)
-        }
-
-
-def _settle(marks: Marks) -> None:
-    """Count offline partitions as under min ISR, never as at it."""
+def mark_partitions(state: ClusterState) -> tuple[Marks, npt.NDArray[np.int64]]:
+    """`marks` and `per_broker` of a census."""
+    marks = np.empty(state.n_partitions, np.uint8)
+    per_broker = np.zeros((state.n_brokers, 3), np.int64)
+    kernel.take_census(state.columns, min_insync_replicas(state), marks, per_broker)
     offline = (marks & _OFFLINE) != 0
     marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
+    return marks, per_broker
+
+
+def count_marks(marks: Marks) -> dict[str, int]:
+    """How many partitions each metric holds for."""
+    counts = np.bincount(marks, minlength=1 << len(CENSUS_METRICS))
+    values = np.arange(counts.size)
+    return {
+        name: int(counts @ (values >> bit & 1)) for bit, name in enumerate(CENSUS_METRICS)
+    }
 
 
 def topic_table(

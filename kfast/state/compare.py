@@ -149,30 +149,22 @@ def join_digests(parts: Sequence[DigestParts], unclean_before: int = 0) -> Diges
     )
 
 
-class RowDigest:
-    """The part of a digest that is a sum over partitions, some rows at a time."""
-
-    def __init__(self, state: StateArrays) -> None:
-        self._state = state
-        self._broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
-        self.topics = _digest_names(state)
-        self.total = 0
-
-    def add(self, start: int, stop: int) -> None:
-        """Take rows into account."""
-        columns = self._state.columns.part(start, stop)
-        self.total += int(digests.digest(columns, self._broker_id, self.topics))
-
-    def parts(self) -> DigestParts:
-        """Digest of a state all of whose rows were taken into account."""
-        return _parts(self._state, self.topics, self.total & (1 << 64) - 1)
-
-
 def digest_parts(state: StateArrays) -> DigestParts:
     """What `ClusterState.digest` is made of."""
-    rows = RowDigest(state)
-    rows.add(0, state.n_partitions)
-    return rows.parts()
+    broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
+    topics = _digest_names(state)
+    partitions = int(digests.digest(state.columns, broker_id, topics))
+    known = state.registered | state.shutting_down
+    brokers = (
+        state.broker_id[known].astype("<i4").tobytes()
+        + state.broker_status[: state.n_brokers][known].tobytes()
+        + state.broker_epoch[known].astype("<i8").tobytes()
+    )
+    return DigestParts(
+        partitions, _digest_topics(state, topics), brokers,
+        (state.controller_id, state.controller_epoch, state.epoch_store_version),
+        state.offline_partition_count, state.preferred_imbalance_count, state.unclean_elections,
+    )
 
 
 def _digest_names(state: StateArrays) -> np.ndarray:
@@ -185,20 +177,6 @@ def _digest_names(state: StateArrays) -> np.ndarray:
         data = np.frombuffer(buffers[2] or b"\0", np.uint8)
         digests.digest_bytes(offsets, data, topics[: state.n_topics])
     return topics
-
-
-def _parts(state: StateArrays, topics: np.ndarray, partitions: int) -> DigestParts:
-    known = state.registered | state.shutting_down
-    brokers = (
-        state.broker_id[known].astype("<i4").tobytes()
-        + state.broker_status[: state.n_brokers][known].tobytes()
-        + state.broker_epoch[known].astype("<i8").tobytes()
-    )
-    return DigestParts(
-        partitions, _digest_topics(state, topics), brokers,
-        (state.controller_id, state.controller_epoch, state.epoch_store_version),
-        state.offline_partition_count, state.preferred_imbalance_count, state.unclean_elections,
-    )
 
 
 def _digest_topics(state: StateArrays, names: np.ndarray) -> int:

@@ -7,7 +7,6 @@ are masks here too. What only few partitions have stands in columns that a table
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +19,12 @@ from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
 from kfast.state.arrays import StateArrays
+from kfast.state.arrow_views import empty
 from kfast.state.partition_rows import present_topics, without_free_rows
 from kfast.state.records import Rows
 
 MOST_SLOTS = 8
 """Slots that a flat table has at most: their states are the digits of an int32."""
-
-BLOCK_ROWS = 1 << 15
-"""Rows that are worked on while they are in the cache; a multiple of 64, as bitmaps need."""
 
 SLOT = "replica_"
 """What precedes the number of a slot in the name of its column: a broker id, -1 for none; assigned
@@ -64,24 +61,6 @@ def _topics(state: StateArrays, start: int, stop: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(rows - np.int32(first)), names)
 
 
-class Arena:
-    """Memory that one table after the other uses; what was made in it before is overwritten.
-
-    New memory costs more than what is done with it: the system clears it page by page.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, npt.NDArray[Any]] = {}
-
-    def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array to be filled, in the memory that the last one of this name had."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        kept = self._kept.get(name)
-        if kept is None or kept.size < size:
-            self._kept[name] = kept = np.empty(size, np.uint8)
-        return kept[:size].view(dtype).reshape(shape)
-
-
 def flat_schema(names: Sequence[str]) -> pa.Schema:
     """Arrow schema of a flat table that has these columns; others are left out."""
     known = {"partition", *ALWAYS, *SOME, *(f"{SLOT}{s}" for s in range(MOST_SLOTS))}
@@ -108,17 +87,13 @@ def can_be_flat(state: StateArrays) -> bool:
     return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
 
 
-def to_flat(
-    state: StateArrays, start: int = 0, stop: int | None = None, *, arena: Arena | None = None
-) -> pa.Table:
+def to_flat(state: StateArrays, start: int = 0, stop: int | None = None) -> pa.Table:
     """Some rows of the table of partitions, in the flat form.
 
     Parameters
     ----------
     start, stop : int
         Partition rows; by default all. A state with free rows is given whole.
-    arena : Arena, optional
-        Memory for the columns.
 
     Raises
     ------
@@ -134,9 +109,9 @@ def to_flat(
         )
     state = without_free_rows(state)
     last = state.n_partitions if stop is None else stop
-    part, arena = slice(start, last), Arena() if arena is None else arena
+    part = slice(start, last)
     names = [*(f"{SLOT}{slot}" for slot in range(state.n_slots)), *ALWAYS]
-    listed = [arena.array(f"column {name}", (last - start,), np.int32) for name in names]
+    listed = [empty(last - start, np.int32) for _ in names]
     odd = kernel.list_rows(
         listed[: state.n_slots], state.records[part], state.replicas[part],
         state.replica_state[part], state.broker_id, *listed[state.n_slots :],
@@ -152,22 +127,21 @@ def to_flat(
     return pa.table([pa.array(values) for values in columns.values()], schema=kinds)
 
 
-def allocate(state: StateArrays, n: int, n_slots: int, narrow: bool, arena: Arena) -> None:
-    """Take the columns of n partitions from the arena; every place is filled later."""
-    state.topic_row = arena.array("topic_row", (n,), np.int32)
-    state.partition = arena.array("partition", (n,), np.int32)
-    state.records = arena.array("records", (n,), schema.record_dtype(narrow))
-    state.replicas = arena.array("replicas", (n, n_slots), schema.broker_dtype(narrow))
-    state.replica_state = arena.array("replica_state", (n, n_slots), np.uint8)
+def allocate(state: StateArrays, n: int, n_slots: int, narrow: bool) -> None:
+    """Make the columns of n partitions; every place is filled later."""
+    state.topic_row, state.partition = empty(n, np.int32), empty(n, np.int32)
+    state.records = empty(n, schema.record_dtype(narrow))
+    state.replicas = empty((n, n_slots), schema.broker_dtype(narrow))
+    state.replica_state = empty((n, n_slots), np.uint8)
 
 
-def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place: Rows) -> bool:
-    """Fill records, replicas and states of some rows of an allocated state.
+def fill_columns(state: StateArrays, columns: Mapping[str, Rows], place: Rows) -> bool:
+    """Fill records, replicas and states of an allocated state.
 
     Parameters
     ----------
-    start : int
-        The first of them; topics and partitions are there already, those of the rows before too.
+    state : StateArrays
+        Topics and partitions are there already.
     columns : mapping of str to (n,) int32
         Of a flat table.
     place : (n,) int32
@@ -180,29 +154,25 @@ def fill_some(state: StateArrays, start: int, columns: Mapping[str, Rows], place
         brokers only, and nothing contradicts. Where it is False, the form with lists can say what
         is wrong, or take it.
     """
-    n = columns[ALWAYS[0]].size
-    part = slice(start, start + n)
-    topic_row, partition = state.topic_row[part], state.partition[part]
     slots = [columns[f"{SLOT}{slot}"] for slot in range(state.n_slots)]
-    given = [columns[name] for name in ALWAYS]
-    where = [state.records[part], state.replicas[part], state.replica_state[part]]
-    if kernel.fill_rows(slots, *[topic_row, partition, *given, place, *where]) >= 0:
+    arrays = [
+        state.topic_row, state.partition, *(columns[name] for name in ALWAYS), place,
+        state.records, state.replicas, state.replica_state,
+    ]
+    if kernel.fill_rows(slots, *arrays) >= 0:
         return False
-    if start and n:
-        before = int(state.topic_row[start - 1]), int(state.partition[start - 1])
-        if (int(topic_row[0]), int(partition[0])) <= before:
-            return False
     # Topics ascend, so that the first and the last tell whether all are known.
-    if n and not 0 <= topic_row[0] <= topic_row[-1] < state.n_topics:
+    topics = state.topic_row
+    if topics.size and not 0 <= topics[0] <= topics[-1] < state.n_topics:
         return False
     if not any(name in columns for name in SOME):
         return True
-    nothing = np.empty(0, np.int32)
-    odd = [columns.get(name, nothing) for name in SOME]
-    if kernel.fill_odd(*[*odd, state.records[part]]) >= 0:
+    missing = np.empty(0, np.int32)
+    optional = [*(columns.get(name, missing) for name in SOME), state.records]
+    if kernel.fill_odd(*optional) >= 0:
         return False
     # An ISR beyond the assignment is kept, and said: the form with lists does that.
-    return not (state.records["isr"][part] >> state.records["n_replicas"][part]).any()
+    return not (state.records["isr"] >> state.records["n_replicas"]).any()
 
 
 def count_slots(names: Sequence[str], source: str | None = None) -> int:

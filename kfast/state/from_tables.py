@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.errors import ArgumentError, InputError
-from kfast.kernels import census
 from kfast.kernels import tables as kernels
 from kfast.schema import PartitionState
 from kfast.state import flat_table, mutators
@@ -43,13 +42,12 @@ LEADERS_ASSUMED = "the leader of"
 def load(
     state: StateArrays, brokers: pa.Table | None, topics: pa.Table | None,
     partitions: pa.Table | None, cluster: pa.Table | None, source: str | None,
-    notes: Sequence[str] = (), layout: str | None = None, arena: flat_table.Arena | None = None,
+    notes: Sequence[str] = (), layout: str | None = None,
 ) -> None:
     """Fill an empty state from tables; see `ClusterState.from_tables`.
 
     Flat partitions that are as kfast writes them (rows in order, brokers listed, nothing null) are
-    filled in as they are; the arrays then lie in `arena`, and are overwritten by the next that do.
-    Others are turned into the form with lists, which is taken or refused.
+    filled in as they are. Others are turned into the form with lists, which is taken or refused.
     """
     small = (
         TableColumns(cluster, schema.CLUSTER_SCHEMA, "cluster", source),
@@ -60,7 +58,7 @@ def load(
     assumptions = list(notes)
     if partitions is not None and flat_table.is_flat(partitions):
         if brokers is not None and flat_table.is_plain(partitions) and load_flat(
-            state, small, partitions, source, assumptions, layout, arena or flat_table.Arena()
+            state, small, partitions, source, assumptions, layout
         ):
             return
         partitions, assumptions = flat_table.to_lists(partitions, source), list(notes)
@@ -69,7 +67,7 @@ def load(
 
 def load_flat(
     state: StateArrays, small: Small, table: pa.Table, source: str | None, assumptions: list[str],
-    layout: str | None, arena: flat_table.Arena,
+    layout: str | None,
 ) -> bool:
     """Fill in a flat table without nulls; False where it is not as kfast writes it."""
     settings, topics, brokers = small
@@ -82,11 +80,12 @@ def load_flat(
     _report_defaults(state, settings, assumptions)
     _load_brokers(state, brokers, [], assumptions)
     n_slots = flat_table.count_slots(table.column_names, source)
-    flat_table.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout), arena)
+    flat_table.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout))
     place = place_brokers(state.broker_id)
     if place is None or not _fill_flat(state, columns, place, place_of_topic):
         return False
     _finish(state, assumptions)
+    state.recount()
     return True
 
 
@@ -94,27 +93,16 @@ def _fill_flat(
     state: StateArrays, columns: Mapping[str, npt.NDArray[Any]], place: Rows,
     place_of_topic: Rows | None,
 ) -> bool:
-    """Fill and count all rows, each while it is in the cache; False where they cannot be."""
-    counts = np.zeros(5, np.int64)
-    state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
-    for start in range(0, state.n_partitions, flat_table.BLOCK_ROWS):
-        part = slice(start, start + flat_table.BLOCK_ROWS)
-        block = {
-            name: np.ascontiguousarray(column[part], np.int32) for name, column in columns.items()
-        }
-        topic = block["topic"]
-        if place_of_topic is not None:
-            # Arrow does not look at the places in a damaged file's dictionary of topics.
-            if not 0 <= topic.min() <= topic.max() < place_of_topic.size:
-                return False
-            topic = place_of_topic[topic]
-        state.topic_row[part] = topic
-        state.partition[part] = block["partition"]
-        if not flat_table.fill_some(state, start, block, place):
+    """Fill all rows; False where they cannot be."""
+    flat = {name: np.ascontiguousarray(column, np.int32) for name, column in columns.items()}
+    topic = flat["topic"]
+    if place_of_topic is not None and topic.size:
+        # Arrow does not look at the places in a damaged file's dictionary of topics.
+        if not 0 <= topic.min() <= topic.max() < place_of_topic.size:
             return False
-        counts += census.recount(state.columns.part(start, start + topic.size))
-    state.take_counts(counts.tolist())
-    return True
+        topic = place_of_topic[topic]
+    state.topic_row[:], state.partition[:] = topic, flat["partition"]
+    return flat_table.fill_columns(state, flat, place)
 
 
 def _load_lists(

@@ -12,7 +12,7 @@ from kfast import schema
 from kfast.kernels import tables as kernels
 from kfast.state.arrays import StateArrays, first_slots
 from kfast.state.arrow_views import names_at
-from kfast.state.flat_table import Arena, to_flat
+from kfast.state.flat_table import to_flat
 from kfast.state.partition_rows import present_topics, used_rows
 from kfast.state.records import Rows, Tables
 
@@ -121,11 +121,9 @@ def partitions_table(state: StateArrays, start: int = 0, stop: int | None = None
     return schema.PARTITIONS_TABLE.table(columns)
 
 
-def to_tables(
-    state: StateArrays, *, flat: bool = False, arena: Arena | None = None
-) -> Tables:
-    """See `ClusterState.to_tables`; `arena` is memory for the columns of the flat form."""
-    partitions = to_flat(state, arena=arena) if flat else partitions_table(state)
+def to_tables(state: StateArrays, *, flat: bool = False) -> Tables:
+    """See `ClusterState.to_tables`."""
+    partitions = to_flat(state) if flat else partitions_table(state)
     brokers, topics, cluster = small_tables(state)
     return Tables(brokers, topics, partitions, cluster)
 

@@ -211,3 +211,24 @@ def test_names_of_too_many_bytes_come_in_pieces(monkeypatch):
     found = arrow_views.names_at(names, numbers)
     assert found.num_chunks == 300
     assert found.combine_chunks() == pa.chunked_array([wanted]).combine_chunks()
+
+
+def test_tables_outlive_later_events():
+    """Later events of the same size write into memory of no table that is still there."""
+    state = kfast.generate(brokers=6, partitions=150_000, replication_factor=3, racks=3, seed=1)
+    kfast.Controller(state).on_controller_failover()
+    first = kfast.Controller(state.copy(), journal="full").on_broker_failure([0, 3]).tables
+    copies = {name: copied(table) for name, table in first.items()}
+    for _ in range(2):
+        outcome = kfast.Controller(state.copy(), journal="full").on_broker_failure([0, 3])
+        assert all(copies[name].equals(table) for name, table in outcome.tables.items())
+        del outcome
+    assert all(copies[name].equals(table) for name, table in first.items())
+
+
+def copied(table):
+    """The same in memory of its own."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
