@@ -1,4 +1,4 @@
-"""Engine: what all controllers share - a state, a journal, how an event ends, which way it takes.
+"""Engine: what all controllers share - a state, a journal, how an event runs and how it ends.
 
 Source: docs/controller.md, section 6.0.
 """
@@ -12,11 +12,11 @@ from kfast.journal import Journal, Outcome
 from kfast.schema import Code
 from kfast.state import ClusterState
 
-__all__ = ["ControllerMoved", "Engine", "EventFailed", "Way"]
+__all__ = ["ControllerMoved", "Engine", "EventFailed", "ExecutionMode"]
 
 
-class Way(Enum):
-    """How the steps of an event are taken; the outcome is the same."""
+class ExecutionMode(Enum):
+    """How the steps of an event are executed; the outcome is the same."""
 
     STEPS = "each step on all rows before the next"
     FUSED = "all steps on one partition before the next"
@@ -60,7 +60,10 @@ class Engine:
         self.active = True
 
     def attempt(self, event: str, steps: Callable[[], None]) -> Outcome:
-        """Take the steps of an event; what they raise ends it (section 6.0)."""
+        """Execute the steps of an event, and make its outcome; what they raise ends it.
+
+        Source: section 6.0.
+        """
         if not self.active:
             return self.refused(event, "NOT_CONTROLLER")
         try:

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from kfast import arguments
 from kfast.errors import ArgumentError, InputError
-from kfast.io.files import Source, check_utf8, load, name_of, quote, some
-from kfast.io.source_tables import SourceTables, brokers_of, registered, settle
+from kfast.io.files import Source, abbreviate, check_utf8, load, name_of, quote
+from kfast.io.source_tables import SourceTables, brokers_of, forget_presumed, registered
 from kfast.state.from_tables import ALL_REGISTERED
 
 __all__ = ["add_brokers_file", "add_new_brokers", "parse_brokers", "read_brokers_file"]
@@ -107,9 +107,11 @@ def add_brokers_file(tables: SourceTables, path: Source) -> SourceTables:
     if tables.brokers is None and not known.keys() <= decided:
         notes.append(ALL_REGISTERED)
     if missing := sorted(known.keys() - listed.keys()):
-        notes.append(f"brokers that {name_of(path)} does not list have no rack: {some(missing)}")
+        ids = abbreviate(missing)
+        notes.append(f"brokers that {name_of(path)} does not list have no rack: {ids}")
     if added := sorted(listed.keys() - known.keys()):
-        notes.append(f"brokers that only {name_of(path)} lists hold no replica: {some(added)}")
+        ids = abbreviate(added)
+        notes.append(f"brokers that only {name_of(path)} lists hold no replica: {ids}")
     for broker, row in listed.items():
         ours = known.setdefault(broker, {"broker_id": broker, "registered": True})
         ours["rack"] = row["rack"] if row["rack"] is not None else ours.get("rack")
@@ -121,7 +123,7 @@ def add_brokers_file(tables: SourceTables, path: Source) -> SourceTables:
     columns = {
         name: pa.array([row.get(name) for row in rows], kind) for name, kind in fields.items()
     }
-    tables = settle(tables, decided)
+    tables = forget_presumed(tables, decided)
     return replace(tables, brokers=pa.table(columns), notes=tuple(notes))
 
 
@@ -152,7 +154,7 @@ def add_new_brokers(tables: SourceTables, brokers: Mapping[int, str | None]) -> 
     named = sorted(set(ids) & set(listed["broker_id"].to_pylist()))
     if named:
         raise ArgumentError(
-            f"add_brokers: broker {some(named)} appears in {tables.source} already; right are"
+            f"add_brokers: broker {abbreviate(named)} appears in {tables.source} already; right are"
             " brokers that do not, and a brokers file (brokers_file, --brokers-file) for the racks"
             " of those that do"
         )
@@ -164,7 +166,7 @@ def add_new_brokers(tables: SourceTables, brokers: Mapping[int, str | None]) -> 
         f"{broker} ({'no rack' if rack is None else f'rack {rack}'})"
         for broker, rack in zip(ids, racks, strict=True)
     ]
-    notes.append(f"brokers added, which hold no replica: {some(places)}")
+    notes.append(f"brokers added, which hold no replica: {abbreviate(places)}")
     together = pa.concat_tables([listed, added], promote_options="default")
     return replace(tables, brokers=together, notes=tuple(notes))
 

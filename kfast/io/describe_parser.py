@@ -56,6 +56,7 @@ PARTITION = np.dtype(
     [(name, np.int32) for name in ("topic", "partition", "leader", "line", "keys")]
 )
 
+
 @dataclass(frozen=True)
 class Parsed:
     """What the kernel found in a text.

@@ -85,14 +85,14 @@ def _words(
 def _topics(parsed: Parsed, names: pa.StringArray) -> pa.Table:
     """The topics table: what the headers say."""
     topics = parsed.topics
-    said = topics["topic_id_at"] >= 0
-    lengths = np.where(said, _ID_LENGTH, 0).astype(np.int32)
-    ids = _words(parsed.text, np.where(said, topics["topic_id_at"], 0), lengths)
-    said &= ~np.asarray(pc.equal(ids, _ZERO_ID))
+    has_id = topics["topic_id_at"] >= 0
+    lengths = np.where(has_id, _ID_LENGTH, 0).astype(np.int32)
+    ids = _words(parsed.text, np.where(has_id, topics["topic_id_at"], 0), lengths)
+    has_id &= ~np.asarray(pc.equal(ids, _ZERO_ID))
     unclean, min_isr = topics["unclean"], topics["min_insync_replicas"]
     columns = {
         "topic": names,
-        "topic_id": pc.if_else(pa.array(said), ids, None),
+        "topic_id": pc.if_else(pa.array(has_id), ids, None),
         "unclean_leader_election": pa.array(unclean == 1, mask=unclean < 0),
         "min_insync_replicas": pa.array(min_isr, mask=min_isr < 0),
     }

@@ -72,9 +72,9 @@ def _headers(
     lowest = partitions.take(pa.array(starts))
     factor[indices[starts]] = _lengths(lowest, "replicas") - _lengths(lowest, "adding")
     topic_id = _column(topics, "topic_id", pa.string())
-    said = pc.fill_null(pc.greater(pc.binary_length(topic_id), 0), False)
+    has_id = pc.fill_null(pc.greater(pc.binary_length(topic_id), 0), False)
     id_text = pc.if_else(
-        said, pc.binary_join_element_wise("\tTopicId: ", pc.fill_null(topic_id, ""), ""), ""
+        has_id, pc.binary_join_element_wise("\tTopicId: ", pc.fill_null(topic_id, ""), ""), ""
     )
     min_isr = _column(topics, "min_insync_replicas", pa.int32())
     unclean = _column(topics, "unclean_leader_election", pa.bool_())

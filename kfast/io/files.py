@@ -23,12 +23,12 @@ from kfast.errors import ArgumentError, InputError
 __all__ = [
     "LOOK_BYTES",
     "Source",
+    "abbreviate",
     "check_utf8",
     "line_of",
     "load",
     "name_of",
     "quote",
-    "some",
     "writing",
 ]
 
@@ -96,14 +96,14 @@ def _read(
     head = _first_bytes(file)
     codec = next((_PACKED[magic] for magic in _PACKED if head.startswith(magic)), None)
     if codec is None:
-        kind = _look(name, head, recognise)
+        kind = _recognise_head(name, head, recognise)
         data = _all_bytes(file, head)
     else:
         packed = pa.BufferReader(_all_bytes(file, head))
         try:
             with pa.CompressedInputStream(packed, codec) as stream:
                 head = _first_bytes(stream)
-                kind = _look(name, head, recognise)
+                kind = _recognise_head(name, head, recognise)
                 data = b"".join([head, *iter(partial(stream.read, _CHUNK), b"")])
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{name}: damaged {codec} file: {error}") from error
@@ -126,7 +126,7 @@ def _all_bytes(file: BinaryIO | io.FileIO, head: bytes) -> bytes:
     return file.read() or b""
 
 
-def _look(name: str, head: bytes, recognise: Callable[[str, bytes], Kind]) -> Kind:
+def _recognise_head(name: str, head: bytes, recognise: Callable[[str, bytes], Kind]) -> Kind:
     """Say what a file is by its first bytes."""
     if not head.removeprefix(codecs.BOM_UTF8).strip():
         found = "is empty" if len(head) < LOOK_BYTES else f"begins with {LOOK_BYTES} blanks"
@@ -163,7 +163,7 @@ def quote(text: str | bytes) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
 
 
-def some(items: list[int] | list[str], most: int = 10) -> str:
+def abbreviate(items: list[int] | list[str], most: int = 10) -> str:
     """Name items in a sentence; those beyond the first few are only counted."""
     shown = ", ".join(str(item) for item in items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"

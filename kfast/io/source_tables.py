@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kfast import arguments, schema
 from kfast.arguments import config_boolean, config_count
 from kfast.errors import ArgumentError
-from kfast.io.files import some
+from kfast.io.files import abbreviate
 from kfast.state.arrays import how_to_add
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.flat_table import SLOT, count_slots, is_flat
@@ -24,18 +24,19 @@ __all__ = [
     "add_defaults",
     "brokers_of",
     "cast_columns",
+    "forget_presumed",
     "mark_up",
     "note_presumed",
     "registered",
     "set_column",
-    "settle",
 ]
 
-_DEFAULTS: dict[str, tuple[str, type]] = {
-    "min.insync.replicas": ("default_min_insync_replicas", int),
-    "unclean.leader.election.enable": ("default_unclean_leader_election", bool),
-    "delete.topic.enable": ("delete_topic_enabled", bool),
+_DEFAULTS: dict[str, tuple[str, Callable[[str, object], int]]] = {
+    "min.insync.replicas": ("default_min_insync_replicas", config_count),
+    "unclean.leader.election.enable": ("default_unclean_leader_election", config_boolean),
+    "delete.topic.enable": ("delete_topic_enabled", config_boolean),
 }
+"""Settings of the brokers: the column of each, and what reads its value."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,10 @@ def note_presumed(tables: SourceTables) -> SourceTables:
 
 
 def _brokers(ids: Collection[int]) -> str:
-    return f"broker{'' if len(ids) == 1 else 's'} {some(list(ids))}"
+    return f"broker{'' if len(ids) == 1 else 's'} {abbreviate(list(ids))}"
 
 
-def settle(tables: SourceTables, brokers: Collection[int]) -> SourceTables:
+def forget_presumed(tables: SourceTables, brokers: Collection[int]) -> SourceTables:
     """Presume nothing of some brokers any more: a caller has said whether they are up."""
     down, up = (
         tuple(broker for broker in presumed if broker not in brokers)
@@ -169,8 +170,8 @@ def add_defaults(tables: SourceTables, defaults: Mapping[str, object] | None) ->
             raise ArgumentError(
                 f"default {name!r} is not one that kfast uses; these are: {', '.join(_DEFAULTS)}"
             )
-        column, kind = _DEFAULTS[name]
-        cell = (config_boolean if kind is bool else config_count)(f"default {name}", value)
+        column, parse = _DEFAULTS[name]
+        cell = parse(f"default {name}", value)
         values = pa.array([cell], schema.CLUSTER_SCHEMA.field(column).type)
         cluster = set_column(cluster, column, values)
     return replace(tables, cluster=cluster)
@@ -191,11 +192,11 @@ def mark_up(tables: SourceTables, up: Iterable[int]) -> SourceTables:
     unknown = np.setdiff1d(wanted, ids).tolist()
     if unknown:
         raise ArgumentError(
-            f"up: broker {some(unknown)} does not appear in {tables.source};"
-            f" those that do are {some(np.sort(ids).tolist())}; {how_to_add(unknown[0])}"
+            f"up: broker {abbreviate(unknown)} does not appear in {tables.source};"
+            f" those that do are {abbreviate(np.sort(ids).tolist())}; {how_to_add(unknown[0])}"
         )
     if tables.brokers is None:
         return tables
     values = pa.array(registered(tables.brokers) | np.isin(ids, wanted))
-    tables = settle(tables, set(wanted.tolist()))
+    tables = forget_presumed(tables, set(wanted.tolist()))
     return replace(tables, brokers=set_column(tables.brokers, "registered", values))

@@ -154,7 +154,7 @@ def effect_table(state: ClusterState, effects: Effects) -> EffectTable:
     return EffectTable(
         effects, replicas, keys, offline, codes[0], codes[1], all_kinds, reassigning,
         np.append(state.broker_id, np.int32(-1)), state.broker_epoch[: state.n_brokers].copy(),
-        state.registered.copy(), state.topic, dict(state.odd_orders),
+        state.registered.copy(), state.topic, dict(state.list_orders),
     )
 
 

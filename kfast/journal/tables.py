@@ -36,6 +36,7 @@ from kfast.schema import (
 )
 from kfast.state.arrow_views import empty, names_at
 from kfast.state.records import EMPTY_ROWS, Rows
+from kfast.state.tables import restore_orders
 
 ArrowColumn: TypeAlias = pa.Array | pa.ChunkedArray
 Columns: TypeAlias = dict[str, ArrowColumn]
@@ -214,7 +215,8 @@ class Part:
                 kind = result.schema.field(name).type.to_pandas_dtype()
                 columns[name] = numbers(values.view(kind), self._valid(name))
             else:
-                self._restore_order(name, offsets, values)
+                orders, rows = self.effects.list_orders, self.effects.field("partition_row")
+                restore_orders(orders, name, rows[self.places], offsets, values)
                 columns[name] = lists(offsets, values, self._valid(name))
         return pa.table([columns[name] for name in result.schema.names], schema=result.schema)
 
@@ -251,20 +253,6 @@ class Part:
         if source.in_stop is not None:
             valid |= self.requests == STOP_REPLICA
         return _nulls(valid)
-
-    def _restore_order(self, column: str, offsets: Rows, values: Rows) -> None:
-        """Put lists into the order they were given in, where it is not that of the slots."""
-        orders = {
-            row: order for (of, row), order in self.effects.list_orders.items() if of == column
-        }
-        if not orders:
-            return
-        rows = self.effects.field("partition_row")[self.places]
-        for at in np.flatnonzero(np.isin(rows, list(orders))).tolist():
-            order = orders[int(rows[at])]
-            part = values[offsets[at] : offsets[at + 1]].tolist()
-            part.sort(key=lambda b: order.index(b) if b in order else len(order))
-            values[offsets[at] : offsets[at + 1]] = part
 
 
 # --- what changed -------------------------------------------------------------------------------

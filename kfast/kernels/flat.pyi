@@ -12,7 +12,7 @@ def fill_rows(
     leader_epoch: _Array, version: _Array, controller_epoch: _Array, isr: _Array,
     states: _Array, place: _Array, records: _Array, replicas: _Array, replica_state: _Array,
 ) -> int: ...
-def fill_odd(
+def fill_optional(
     n_replicas: _Array, flags: _Array, adding: _Array, removing: _Array, offline_dir: _Array,
     records: _Array,
 ) -> int: ...

@@ -197,7 +197,7 @@ def fill_rows(
     return wrong
 
 
-def fill_odd(
+def fill_optional(
     const int32_t[::1] n_replicas,   # IN      (P,) or (0,)  assigned replicas; empty: all slots
     const int32_t[::1] flags,        # IN      (P,) or (0,)  empty: assigned, with leadership
     const int32_t[::1] adding,       # IN      (P,) or (0,)  mask; empty: none

@@ -166,7 +166,7 @@ def propose_catch_up(
 def catch_up_hosted(
     columns_t columns,
     Rules rules not None,
-    const uint8_t[::1] chosen,      # IN      (B,)    1: the broker caught up
+    const uint8_t[::1] chosen,      # IN      (B+1,)  1: the broker caught up
     const int32_t[::1] candidates,  # IN      (n,)    rows that may track one, ascending
     int64_t[::1] sizes,             # IN OUT  (B,)    partitions that each leader reports
     int32_t[::1] rows,              # OUT     (n,)    rows that are reported, ascending

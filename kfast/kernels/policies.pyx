@@ -45,7 +45,7 @@ from kfast.kernels.slots cimport (
     slot_of,
 )
 
-# What is about to happen to the rows; `policy.ElectionCause`.
+# What is about to happen to the rows; `policy_runner.ElectionCause`.
 cdef enum:
     LISTED = 0
     STORED = 1
@@ -229,7 +229,7 @@ def decide(
     uintptr_t address,                 # the rule, a `rule_t`
     const int32_t[::1] rack,           # IN   (B,)    rack of each broker; or (0,)
     const int64_t[::1] led,            # IN   (B,)    partitions led at the start; or (0,)
-    int occasion,                      # `policy.ElectionCause`
+    int occasion,                      # `policy_runner.ElectionCause`
     int strategy,                      # `Profile.kernel_strategy`
     int32_t broker,                    # SHUT_DOWN: row of the broker
     int controller_epoch,

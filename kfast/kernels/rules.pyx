@@ -1,6 +1,6 @@
 """What kernels are told of the version that is simulated, and of the state besides its columns.
 
-`Profile.rules` makes them; the names are those of `Profile`.
+`Profile.rules` makes them; the switches have the names of `Profile`, some of them shortened.
 """
 
 

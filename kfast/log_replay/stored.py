@@ -83,7 +83,7 @@ def _set(simulation: Simulation, row: int, record: Leadership) -> None:
 def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     """Lend the controller a store while it handles an event, if the event may need one."""
     own = simulation.controller
-    moves = not own.profile.touch_is_cached and (
+    moves = not own.profile.epoch_bump_is_cached and (
         event.kind in MOVING or bool(simulation.state.reassignment_targets)
     )
     if not (simulation.unread or moves):

@@ -55,8 +55,8 @@ FLAT, LISTS = "parquet-flat", "parquet"
 
 FOLDERS = ("state", "requests", "transitions", "elections")
 LOCK = ".lock"
-TOKEN = ".turn"
-"""File with a random number: of the run that may write here."""
+TOKEN, OLD_TOKEN = ".token", ".turn"
+"""File with a random number: of the run that may write here; its name in earlier versions."""
 
 TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 48 << 20
 """Size of the files that a task is given, about: seconds of work, which flat files take less of."""
@@ -440,7 +440,7 @@ def _check_own(root: Path) -> None:
     """Refuse a folder that holds anything but what runs leave there."""
     if root.exists() and not root.is_dir():
         raise ArgumentError(f"output {root} is a file; a folder is needed")
-    known = (*FOLDERS, LOCK, TOKEN)
+    known = (*FOLDERS, LOCK, TOKEN, OLD_TOKEN)
     strange = [p.name for p in root.iterdir() if p.name not in known] if root.is_dir() else []
     if strange:
         raise ArgumentError(f"output {root} holds something else: {', '.join(sorted(strange)[:5])}")

@@ -24,11 +24,7 @@ import pyarrow.parquet as pq
 
 from kfast.controllers import Controller, open_controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
-from kfast.controllers.zk.leader_election import (
-    count_preferred,
-    count_reassigned,
-    count_without_leadership,
-)
+from kfast.controllers.zk.leader_election import count_preferred, count_without_leadership
 from kfast.io import SourceTables, gather
 from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
@@ -176,7 +172,7 @@ def look_ahead(run: Run, task: int) -> ShardCounts:
         state = controller.state
         preferred = [counts.preferred, count_preferred(state)]
         counts.preferred = add_by_broker(preferred, PREFERRED_LEADERS.schema)
-        counts.reassigned += count_reassigned(state)
+        counts.reassigned += state.n_reassigned
         counts.without_leadership += count_without_leadership(state)
     return counts
 

@@ -89,7 +89,7 @@ class StateArrays:
         self.any_offline_dir = False
         self.n_reassigned = 0
         self.n_led = 0
-        self.odd_orders: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.list_orders: dict[tuple[str, int], tuple[int, ...]] = {}
         self.free_rows: Rows = np.empty(0, np.int32)
         self.unwritten_assignments: dict[int, Assignment] = {}
         self.reassignment_targets: dict[int, tuple[int, ...]] = {}
@@ -105,7 +105,7 @@ class StateArrays:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(other, name, value.copy())
-        other.odd_orders = dict(self.odd_orders)
+        other.list_orders = dict(self.list_orders)
         other.unwritten_assignments = dict(self.unwritten_assignments)
         other.reassignment_targets = dict(self.reassignment_targets)
         other.survey = other._columns = None
@@ -366,7 +366,7 @@ class StateArrays:
     def _ordered_ids(self, row: int, name: str) -> tuple[int, ...]:
         """Ids of an adding or removing list, in the order it was given."""
         ids = self.ids_of(row, int(self.records[name][row]))
-        order = self.odd_orders.get((name, row), ())
+        order = self.list_orders.get((name, row), ())
         return tuple(sorted(ids, key=lambda b: order.index(b) if b in order else len(order)))
 
     def leadership(self, row: int) -> Leadership | None:

@@ -84,7 +84,7 @@ def is_plain(table: pa.Table) -> bool:
 
 def can_be_flat(state: StateArrays) -> bool:
     """Whether a flat table can hold this state: at most 8 slots, lists in the order of slots."""
-    return state.n_slots <= MOST_SLOTS and not state.odd_orders and state.n_brokers > 0
+    return state.n_slots <= MOST_SLOTS and not state.list_orders and state.n_brokers > 0
 
 
 def to_flat(state: StateArrays, start: int = 0, stop: int | None = None) -> pa.Table:
@@ -169,7 +169,7 @@ def fill_columns(state: StateArrays, columns: Mapping[str, Rows], place: Rows) -
         return True
     missing = np.empty(0, np.int32)
     optional = [*(columns.get(name, missing) for name in SOME), state.records]
-    if kernel.fill_odd(*optional) >= 0:
+    if kernel.fill_optional(*optional) >= 0:
         return False
     # An ISR beyond the assignment is kept, and said: the form with lists does that.
     return not (state.records["isr"] >> state.records["n_replicas"]).any()

@@ -69,6 +69,12 @@ class NameLookup:
         rows[topic_rows < 0] = -1
         return rows
 
+    def rows_of_table(self, table: pa.Table) -> Rows:
+        """Partition rows of the columns topic and partition of a table; -1 where one is unknown."""
+        named = table.column("topic").combine_chunks().dictionary_encode()
+        topics = self.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
+        return self.rows(topics, table.column("partition").to_numpy())
+
     def partitions(self, partitions: Iterable[tuple[str, int]]) -> Rows:
         """Rows of (topic, partition) pairs; `ArgumentError` where one is unknown."""
         names, numbers = partition_keys("partitions", partitions)

@@ -3,10 +3,11 @@
 `min.insync.replicas` of the topic, or else the brokers' default; a partition with fewer assigned
 replicas needs no more than it has. A partition with fewer live ISR members is *under min ISR*.
 
-The values are computed here, the comparison is made where the live members are counted: `mark_of`
-of `kernels/census.pyx` for a cluster as it is, `decide` of `kernels/sweep_rules.h` for scenarios,
-`IsrMargins.under_min_isr` of `analysis/replica_sets.py` for restarts, and `Risk.lost` of
-`analysis/copyset_risk.py` for the partitions that a group of brokers takes down.
+The values are computed here, and so is the comparison wherever live members are counted in Python:
+for restarts (`IsrMargins` of `analysis/replica_sets.py`), and for the partitions that a group of
+brokers takes down (`Risk.lost` of `analysis/copyset_risk.py`). Kernels that count them compare at
+once: `mark_of` of `kernels/census.pyx` for a cluster as it is, `decide` of `kernels/sweep_rules.h`
+for scenarios.
 
 Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """
@@ -19,7 +20,9 @@ import numpy.typing as npt
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 
-__all__ = ["is_topic_min_isr", "min_insync_replicas", "partition_min_isr"]
+__all__ = [
+    "is_topic_min_isr", "is_under_min_isr", "min_insync_replicas", "partition_min_isr",
+]
 
 
 def min_insync_replicas(state: ClusterState) -> Rows:
@@ -40,3 +43,11 @@ def partition_min_isr(state: ClusterState, rows: Rows) -> Rows:
     setting = min_insync_replicas(state)[state.topic_row[rows]]
     needed: Rows = np.minimum(setting, state.records["n_replicas"][rows]).astype(np.int32)
     return needed
+
+
+def is_under_min_isr(
+    in_sync: npt.NDArray[np.integer], needed: npt.NDArray[np.integer]
+) -> npt.NDArray[np.bool_]:
+    """(n,) whether partitions with so many live ISR members are under the min ISR in force."""
+    under: npt.NDArray[np.bool_] = in_sync < needed
+    return under

@@ -103,9 +103,9 @@ def note_order(state: StateArrays, name: str, row: int, broker_ids: Sequence[int
     """
     in_slots = state.ids_of(row, int(state.records[name][row]))
     if tuple(broker_ids) == in_slots:
-        state.odd_orders.pop((name, row), None)
+        state.list_orders.pop((name, row), None)
     else:
-        state.odd_orders[name, row] = tuple(broker_ids)
+        state.list_orders[name, row] = tuple(broker_ids)
 
 
 def flag_topics(state: StateArrays, rows: Rows, flag: int, value: bool = True) -> None:

@@ -89,8 +89,8 @@ def free(state: StateArrays, rows: Rows) -> None:
     state.forget_survey()
     n = deletion.free_partitions(state.columns, rows, freed)
     state.free_rows = np.concatenate([state.free_rows, freed[:n]])
-    for key in [key for key in state.odd_orders if state.partition[key[1]] == NO_PARTITION]:
-        del state.odd_orders[key]
+    for key in [key for key in state.list_orders if state.partition[key[1]] == NO_PARTITION]:
+        del state.list_orders[key]
     if state._lookup is not None:
         state._lookup = state._lookup.without(freed[:n])
 
@@ -138,9 +138,9 @@ def compact(state: StateArrays) -> Rows:
     state.topic_flags = state.topic_flags[topics]
     state.topic_unclean_leader_election = state.topic_unclean_leader_election[topics]
     state.topic_min_insync_replicas = state.topic_min_insync_replicas[topics]
-    state.odd_orders = {
+    state.list_orders = {
         (field, int(np.searchsorted(kept, row))): ids
-        for (field, row), ids in state.odd_orders.items()
+        for (field, row), ids in state.list_orders.items()
     }
     state.unwritten_assignments = {
         int(np.searchsorted(kept, row)): ids for row, ids in state.unwritten_assignments.items()

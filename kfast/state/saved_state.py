@@ -44,7 +44,7 @@ SCALARS = (
 )
 
 
-class _Odd(msgspec.Struct):
+class _ListOrder(msgspec.Struct):
     """An adding or removing list whose order is not that of the slots."""
 
     field: str
@@ -75,7 +75,7 @@ class _Saved(msgspec.Struct):
     sizes: dict[str, list[int]]
     scalars: dict[str, int | bool]
     assumptions: list[str]
-    odd_orders: list[_Odd]
+    list_orders: list[_ListOrder] = msgspec.field(name="odd_orders")
     unwritten_assignments: list[_Unwritten]
     reassignment_targets: list[_Target] = []
 
@@ -127,7 +127,7 @@ def _write(state: StateArrays, directory: Path) -> None:
         {name: list(values.shape) for name, values in arrays.items()},
         {name: getattr(state, name) for name in SCALARS},
         list(state.assumptions),
-        [_Odd(field, row, list(ids)) for (field, row), ids in state.odd_orders.items()],
+        [_ListOrder(field, row, list(ids)) for (field, row), ids in state.list_orders.items()],
         [
             _Unwritten(row, list(a.replicas), list(a.adding), list(a.removing))
             for row, a in state.unwritten_assignments.items()
@@ -194,7 +194,7 @@ def load(state: StateArrays, directory: str | os.PathLike[str]) -> None:
     for name in SCALARS:
         setattr(state, name, saved.scalars[name])
     state.assumptions = tuple(saved.assumptions)
-    state.odd_orders = {(odd.field, odd.row): tuple(odd.broker_ids) for odd in saved.odd_orders}
+    state.list_orders = {(o.field, o.row): tuple(o.broker_ids) for o in saved.list_orders}
     state.unwritten_assignments = {
         a.row: Assignment(tuple(a.replicas), tuple(a.adding), tuple(a.removing))
         for a in saved.unwritten_assignments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,25 @@ def ordered_lists(
 ) -> pa.ListArray:
     """`id_lists` of adding or removing slots, in the order the list was given in."""
     lists = id_lists(state, rows, masks, valid)
-    odd = {row: order for (field, row), order in state.odd_orders.items() if field == name}
-    if not odd:
+    if not state.list_orders:
         return lists
-    offsets, values = lists.offsets.to_numpy(), lists.values.to_numpy().copy()
-    for at in np.flatnonzero(np.isin(rows, list(odd))).tolist():
-        order = odd[int(rows[at])]
+    values = lists.values.to_numpy().copy()
+    restore_orders(state.list_orders, name, rows, lists.offsets.to_numpy(), values)
+    mask = None if valid is None or valid.all() else pa.array(~valid)
+    return pa.ListArray.from_arrays(lists.offsets, pa.array(values), mask=mask)
+
+
+def restore_orders(
+    list_orders: Mapping[tuple[str, int], tuple[int, ...]], name: str, rows: Rows, offsets: Rows,
+    values: Rows,
+) -> None:
+    """Put adding or removing lists into the order they were given in, if not that of the slots."""
+    orders = {row: order for (field, row), order in list_orders.items() if field == name}
+    for at in np.flatnonzero(np.isin(rows, list(orders))).tolist() if orders else ():
+        order = orders[int(rows[at])]
         part = values[offsets[at] : offsets[at + 1]].tolist()
         part.sort(key=lambda b: order.index(b) if b in order else len(order))
         values[offsets[at] : offsets[at + 1]] = part
-    mask = None if valid is None or valid.all() else pa.array(~valid)
-    return pa.ListArray.from_arrays(lists.offsets, pa.array(values), mask=mask)
 
 
 def broker_ids(state: StateArrays, rows: npt.NDArray[Any]) -> Rows:

@@ -95,7 +95,7 @@ def check_step(
     deletion_is_not_retried_under_way(before, after, outcome)
     deletion_follows_offline(outcome)
     metadata_goes_with_leadership(outcome)
-    if store is not None and version.touch_is_cached:
+    if store is not None and version.epoch_bump_is_cached:
         cache_equals_store(after, store, outcome)
 
 

@@ -106,7 +106,7 @@ def test_a_flat_table_says_what_the_lists_say(layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_state_comes_back_from_a_flat_table(layout, monkeypatch):
-    """By `fill_rows` and `fill_odd` where rows are in order, else by way of lists."""
+    """By `fill_rows` and `fill_optional` where rows are in order, else by way of lists."""
     ways = []
     for state in clusters(layout):
         table = flat_table.to_flat(state)
@@ -167,13 +167,13 @@ def test_what_a_flat_table_may_not_say_is_left_to_lists(name, row, value, monkey
     [("n_replicas", 4), ("flags", 16), ("adding", 8), ("removing", -1), ("offline_dir", 8)],
 )
 def test_columns_of_few_partitions_are_checked_too(name, value):
-    """`fill_odd` names the first row whose mask or number is beyond its slots."""
+    """`fill_optional` names the first row whose mask or number is beyond its slots."""
     state = read_state(GOOD)
     given = {name: np.empty(0, np.int32) for name in flat_table.SOME}
     given[name] = np.array([0, 0, 0], np.int32)
-    assert kernel.fill_odd(*given.values(), state.copy().records) == -1
+    assert kernel.fill_optional(*given.values(), state.copy().records) == -1
     given[name][1] = value
-    assert kernel.fill_odd(*given.values(), state.copy().records) == 1
+    assert kernel.fill_optional(*given.values(), state.copy().records) == 1
 
 
 def test_a_flat_file_is_read_as_any_other(tmp_path):

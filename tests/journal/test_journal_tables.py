@@ -18,10 +18,9 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast import journal
-from kfast.controllers.engine import Way
+from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk.engine import ZkEngine
-from kfast.journal import tables
+from kfast.journal import journal, tables
 from kfast.journal.effects import EFFECT
 from kfast.journal.tables import SCHEMAS, request_counts
 from kfast.kernels import census
@@ -55,7 +54,7 @@ class Witness:
             self.steps += [step for step in steps if step not in self.steps]
             return make_table(name, steps, announced)
 
-        monkeypatch.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
+        monkeypatch.setattr(ZkEngine, "way_of", lambda engine, event: ExecutionMode.STEPS)
         monkeypatch.setattr(journal, "effect_table", watched_effect_table)
         monkeypatch.setattr(journal, "make_table", watched_make)
 

@@ -63,7 +63,7 @@ class Comparison:
         self.step(self.source.failover())
         for _ in range(events):
             event = self.source.next()
-            cached = self.twin.ctx.profile.touch_is_cached
+            cached = self.twin.ctx.profile.epoch_bump_is_cached
             if cached or event.name not in NOT_BEFORE_2_4:
                 self.step(event)
         return self

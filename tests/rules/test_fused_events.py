@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 import kfast
-from kfast.controllers.engine import Way
+from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import profiles, state_machines
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.schema import TOPIC_UNCLEAN
@@ -50,7 +50,7 @@ def stepwise(monkeypatch, seed, layout, **options):
     """The state and the outcomes of `failures` where every step is taken on all rows at once."""
     state = open_cluster(seed, layout)
     with monkeypatch.context() as patched:
-        patched.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
+        patched.setattr(ZkEngine, "way_of", lambda engine, event: ExecutionMode.STEPS)
         return state, failures(state, seed, **options)
 
 
@@ -120,7 +120,7 @@ def test_many_rows_in_one_visit_are_as_step_by_step(
     with monkeypatch.context() as patched:
         for failed in (range(0, brokers - 1, 3), [1], [b for b in range(brokers - 1) if b % 3]):
             outcome = fused.on_broker_failure([b for b in failed if together.registered[b]])
-            patched.setattr(ZkEngine, "way_of", lambda engine, event: Way.STEPS)
+            patched.setattr(ZkEngine, "way_of", lambda engine, event: ExecutionMode.STEPS)
             stepwise = kfast.Controller(apart)
             other = stepwise.on_broker_failure([b for b in failed if apart.registered[b]])
             patched.undo()

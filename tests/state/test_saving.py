@@ -33,7 +33,7 @@ def test_a_saved_state_is_the_same_when_opened(tmp_path, seed):
     opened = kfast.open(tmp_path / "cluster")
     assert opened.difference(state) is None
     assert opened.digest() == state.digest()
-    assert opened.odd_orders == state.odd_orders
+    assert opened.list_orders == state.list_orders
     assert opened.assumptions == state.assumptions
 
 

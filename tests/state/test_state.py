@@ -172,7 +172,7 @@ def test_hand_made_lists_keep_their_order():
     assert state.assignment(0) == Assignment((1, 2, 3, 4), (4, 2), (3, 1))
     state.set_assignment(0, [1, 2, 3, 4], adding=[2, 4])
     assert state.assignment(0) == Assignment((1, 2, 3, 4), (2, 4))
-    assert not state.odd_orders
+    assert not state.list_orders
 
 
 def test_assignments_reassign_as_kafkas_do():

@@ -49,7 +49,7 @@ class LogWriter:
         self.state = state
         profile = find_profile(PROFILES[version])
         # Without a store of its own no controller shows what is stored and not yet cached.
-        store = None if profile.touch_is_cached else Store(state)
+        store = None if profile.epoch_bump_is_cached else Store(state)
         self.controller = Controller(state, store=store, journal="full", profile=profile)
         self.words = Wording(version)
         self.trace = not self.words.since("2.8") if trace is None else trace

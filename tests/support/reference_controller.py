@@ -264,7 +264,9 @@ def write_isrs(ctx: Context, store: Store, request: AlterRequest) -> list[Partit
     return [
         p
         for p, wanted in request.records.items()
-        if store.write_isr(p, wanted.isr, wanted.version if ctx.profile.touch_is_cached else None)
+        if store.write_isr(
+            p, wanted.isr, wanted.version if ctx.profile.epoch_bump_is_cached else None
+        )
     ]
 
 

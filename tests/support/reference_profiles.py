@@ -92,9 +92,9 @@ class Profile:
     """Since 2.4: an API, assignments with adding and removing, override and cancel."""
     checks_added_replicas: bool = True
     """Since 2.5: added replicas must be live."""
-    touch_separates_added: bool = True
+    epoch_bump_separates_added: bool = True
     """Since 2.7: the epoch bump says is_new to the added replicas."""
-    touch_is_cached: bool = True
+    epoch_bump_is_cached: bool = True
     """Since 2.4: the bumped record is cached."""
     deletes_partitions_at_start: bool = True
     """Since 2.1: partitions vanish when deletion starts, not when it ends."""
@@ -107,7 +107,7 @@ ZK_2_4 = replace(
     ZK_3_9, name="zk-2.4", group_order="scala-2.12", marks_recovery=False,
     tells_starting_of_queued=True, announces_unless_elected=False, rebalances_in_isr=False,
     rebalances_while_reassigning=False, has_alter_partition=False, checks_added_replicas=False,
-    touch_separates_added=False, batches_deletions=False,
+    epoch_bump_separates_added=False, batches_deletions=False,
 )
 ZK_2_0 = replace(
     ZK_2_4, name="zk-2.0", ineligible_from_offline=False, offlines_dead_at_startup=False,
@@ -115,7 +115,7 @@ ZK_2_0 = replace(
     shutdown_among_live=True, guards_writes=False, empty_metadata_is_all=True,
     has_broker_epochs=False, tells_starting_apart=False, shutdown_skips_queued=False,
     has_admin_elections=False, filters_elections=False, cancels_reassignments=False,
-    touch_is_cached=False, deletes_partitions_at_start=False,
+    epoch_bump_is_cached=False, deletes_partitions_at_start=False,
 )
 ZK_1_1 = replace(ZK_2_0, name="zk-1.1", metadata_has_deleted=True)
 ZK_1_0 = replace(

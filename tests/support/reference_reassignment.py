@@ -45,12 +45,12 @@ def touch(
     record = raise_epoch(core, p)
     while record is None:
         record = raise_epoch(core, p)
-    if core.ctx.profile.touch_is_cached or isinstance(core.store, CacheStore):
+    if core.ctx.profile.epoch_bump_is_cached or isinstance(core.store, CacheStore):
         core.ctx.put_leadership(p, record)
     written = record
 
     def fill(batch: RequestBatch) -> None:
-        if core.ctx.profile.touch_separates_added:
+        if core.ctx.profile.epoch_bump_separates_added:
             batch.add_leader_and_isr(assignment.origin, p, written, assignment, is_new=False)
             batch.add_leader_and_isr(assignment.adding, p, written, assignment, is_new=True)
         else:

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from kfast import arguments, schema
 from kfast.arguments import MAX_LONG
-from kfast.controllers.engine import ControllerMoved, EventFailed, Way
+from kfast.controllers.engine import ControllerMoved, EventFailed, ExecutionMode
 from kfast.controllers.zk import fused_events
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.profiles import UNSUPPORTED
-from kfast.controllers.zk.reassignment import cannot_fail, complete_reassigned
+from kfast.controllers.zk.reassignment import cannot_fail, complete_reassignments
 from kfast.controllers.zk.store import CallFailed, StoreAnswer
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
@@ -65,7 +65,7 @@ def alter_partition(
     known = codes != AlterCode.UNKNOWN_TOPIC_OR_PARTITION
     engine.send_update_metadata(ANNOUNCEMENT, state.registered, np.sort(reported[known]))
     done = _succeeded(reported, codes)
-    outcome = engine.attempt(event, lambda: complete_reassigned(engine, done))
+    outcome = engine.attempt(event, lambda: complete_reassignments(engine, done))
     outcome.alter_codes = codes
     return outcome
 
@@ -89,10 +89,8 @@ def _masks(
     """Slots of the proposed ISRs, and how many brokers of each nobody knows; at most 255."""
     offsets = np.zeros(rows.size + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    at = np.searchsorted(state.broker_id, ids)
-    known = at < state.n_brokers
-    known[known] = state.broker_id[at[known]] == ids[known]
-    brokers = np.where(known, at, -1).astype(np.int32)
+    brokers = state.broker_rows(ids)
+    known = brokers >= 0
     owner = np.repeat(rows, np.diff(offsets)).astype(np.int32)
     mutators.track(state, owner[known], brokers[known])
     masks, marked = np.zeros(rows.size, np.uint64), np.zeros(rows.size, np.uint8)
@@ -121,7 +119,7 @@ def _decide(
     if store is None:
         proposed["version"] += 1
         proposed["controller_epoch"] = state.controller_epoch
-        take(engine, rows[accepted], proposed)
+        put_leadership(engine, rows[accepted], proposed)
         return codes
     try:
         answers, _ = store.update_states(rows[accepted], proposed)
@@ -134,7 +132,7 @@ def _decide(
     return codes
 
 
-def take(engine: ZkEngine, rows: Rows, records: npt.NDArray[Any]) -> None:
+def put_leadership(engine: ZkEngine, rows: Rows, records: npt.NDArray[Any]) -> None:
     """Put records into the cache as they are (`put_leadership` of section 1.6)."""
     state = engine.state
     tally = engine.journal.new_tally()
@@ -154,7 +152,7 @@ def reload_records(engine: ZkEngine, rows: Rows) -> None:
     if (answers == StoreAnswer.ERROR).any():
         raise CallFailed("read_states failed")
     readable = answers == StoreAnswer.OK
-    take(engine, rows[readable], stored[readable])
+    put_leadership(engine, rows[readable], stored[readable])
 
 
 def catch_up(engine: ZkEngine, broker_ids: Iterable[int]) -> Outcome:
@@ -163,7 +161,7 @@ def catch_up(engine: ZkEngine, broker_ids: Iterable[int]) -> Outcome:
     brokers = state.find_brokers(broker_ids)
     if not engine.active:
         return engine.refused("catch_up", "NOT_CONTROLLER")
-    if engine.way_of("catch_up") is Way.FUSED:
+    if engine.way_of("catch_up") is ExecutionMode.FUSED:
         altered, answers, senders = fused_events.catch_up_brokers(engine, brokers)
         outcome = engine.journal.finish("catch_up")
         outcome.alter_codes, outcome.altered = answers, altered
@@ -194,7 +192,7 @@ def _report_each(engine: ZkEngine, hosted: Replicas) -> Outcome:
             announced.extend(leaders[at[0]] for at in senders)
             done = _succeeded(rows, codes)
             if cannot_fail(engine, done).all():
-                complete_reassigned(engine, done)
+                complete_reassignments(engine, done)
                 return
             for at in senders:
                 _complete(engine, rows[at], codes[at], errors)
@@ -239,7 +237,7 @@ def _complete(
 ) -> None:
     """Finish the reassignments that one leader's request completes; an error ends its event."""
     try:
-        complete_reassigned(engine, _succeeded(rows, codes))
+        complete_reassignments(engine, _succeeded(rows, codes))
     except EventFailed as failed:
         errors.append(failed.error)
 
@@ -266,9 +264,9 @@ def _write_isrs(
     proposed["isr"] = masks
     if store is None:
         proposed["version"] += 1
-        take(engine, rows, proposed)
+        put_leadership(engine, rows, proposed)
         return np.full(rows.size, AlterCode.WRITTEN, np.uint8)
-    if not engine.profile.touch_is_cached:
+    if not engine.profile.epoch_bump_is_cached:
         # LeaderAndIsr told the leader of an epoch that the controller itself has not cached.
         store.track_brokers(rows)
         proposed["version"] = store.versions(rows)
@@ -289,4 +287,4 @@ def on_isr_change_notification(engine: ZkEngine, rows: npt.ArrayLike) -> Outcome
     except CallFailed:
         return engine.refused(event, "UNKNOWN_SERVER_ERROR")
     engine.send_update_metadata(ANNOUNCEMENT, state.registered, reported)
-    return engine.attempt(event, lambda: complete_reassigned(engine, reported))
+    return engine.attempt(event, lambda: complete_reassignments(engine, reported))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import arguments, schema
-from kfast.controllers.engine import Way
+from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import controller_context, fused_events, reassignment, topic_deletion
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.errors import ArgumentError
@@ -91,7 +91,7 @@ def _epochs(state: ClusterState, brokers: Epochs, *, registered: bool) -> dict[i
 def _broker_startup(engine: ZkEngine, epochs: Mapping[int, int]) -> None:
     """`onBrokerStartup` of section 6.2, for brokers that register with these epochs."""
     state = engine.state
-    fused = engine.way_of("on_broker_startup") is Way.FUSED
+    fused = engine.way_of("on_broker_startup") is ExecutionMode.FUSED
     hosted = state.add_live_brokers(epochs, find=not fused)
     brokers = state.find_brokers(sorted(epochs))
     chosen = np.zeros(state.n_brokers, np.bool_)
@@ -126,7 +126,7 @@ def _broker_failure(engine: ZkEngine, broker_ids: Sequence[int]) -> None:
     """`onBrokerFailure` of section 6.2, for brokers that are still registered."""
     state = engine.state
     brokers = state.broker_rows(np.array(broker_ids))
-    if engine.way_of("on_broker_failure") is Way.FUSED:
+    if engine.way_of("on_broker_failure") is ExecutionMode.FUSED:
         fused_events.fail_brokers(engine, brokers)
         return
     hosted = state.remove_live_brokers(broker_ids)

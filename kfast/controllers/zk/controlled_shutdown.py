@@ -7,7 +7,7 @@ public function is a method of `Controller`.
 from __future__ import annotations
 
 from kfast.arguments import MAX_LONG, whole
-from kfast.controllers.engine import Way
+from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import controller_context, fused_events
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.journal import Outcome
@@ -39,7 +39,7 @@ def controlled_shutdown(
     remaining: list[Rows] = []
 
     def steps() -> None:
-        if engine.way_of(EVENT) is Way.FUSED:
+        if engine.way_of(EVENT) is ExecutionMode.FUSED:
             remaining.append(fused_events.shut_down_broker(engine, broker))
         else:
             remaining.append(_step_by_step(engine, broker_id, broker))

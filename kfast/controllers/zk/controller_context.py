@@ -33,14 +33,14 @@ def split_queued(state: ClusterState, replicas: Replicas) -> tuple[Replicas, Rep
 
 
 def split_led(
-    state: ClusterState, broker: int, spares_queued: bool = True
+    state: ClusterState, broker: int, spares_queued: bool = True, *, assigned_only: bool = True
 ) -> tuple[Rows, Replicas]:
     """Partitions that a broker leads, and replicas with which it follows (section 6.3, step 5).
 
     Only partitions with more than one assigned replica, cached leadership and, with
     `spares_queued`, a topic that is not queued count.
     """
-    hosted = state.replicas_on(np.asarray([broker], np.int32))
+    hosted = state.replicas_on(np.asarray([broker], np.int32), assigned_only=assigned_only)
     records = state.records.take(hosted.rows)
     acted = (records["n_replicas"] > 1) & ((records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0)
     if spares_queued and state.any_queued:
@@ -54,14 +54,7 @@ def partition_leaders_on_broker(
     state: ClusterState, broker: int, spares_queued: bool = True
 ) -> Rows:
     """Partitions of more than one replica that a broker leads, assigned or not (section 1.5)."""
-    hosted = state.replicas_on(np.asarray([broker], np.int32), assigned_only=False)
-    records = state.records.take(hosted.rows)
-    led = (records["leader"] == broker) & (records["n_replicas"] > 1)
-    led &= (records["flags"] & schema.FLAG_HAS_LEADERSHIP) != 0
-    if spares_queued and state.any_queued:
-        led &= ~state.topic_queued_for_deletion[state.topic_row[hosted.rows]]
-    rows: Rows = hosted.rows[led]
-    return rows
+    return split_led(state, broker, spares_queued, assigned_only=False)[0]
 
 
 def partitions_with_leaders(state: ClusterState) -> Rows:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kfast import arguments, schema
-from kfast.controllers.engine import Way
+from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
 from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
@@ -37,7 +37,7 @@ def on_controller_failover(
 
     def steps() -> None:
         _elect_self(engine)
-        reassignment.load_node(engine, requests)
+        reassignment.load_reassignment_node(engine, requests)
         _load_context(engine)
         engine.send_update_metadata("announce the live brokers", state.registered, EMPTY_ROWS)
         _start_machines(engine)
@@ -63,7 +63,7 @@ def _elect_self(engine: ZkEngine) -> None:
 
 def _start_machines(engine: ZkEngine) -> None:
     """Steps 7 and 8 of section 6.1, as far as no partition needs a leader."""
-    if engine.way_of(EVENT) is Way.FUSED:
+    if engine.way_of(EVENT) is ExecutionMode.FUSED:
         fused_events.start_machines(engine)
         reassignment.mark_reassigned(engine)
         return

@@ -36,7 +36,7 @@ class DeletionHints:
         self._place.pop(topic, None)
         self._row.pop(topic, None)
 
-    def undecided(self, state: ClusterState, topics: Rows) -> Rows:
+    def without_waiting(self, state: ClusterState, topics: Rows) -> Rows:
         """Leave out topics of which a replica is still seen being deleted.
 
         After an answer nearly all topics still wait, and this is one look at each of them.

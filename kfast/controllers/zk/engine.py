@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kfast.controllers.engine import ControllerMoved, Engine, Way
+from kfast.controllers.engine import ControllerMoved, Engine, ExecutionMode
 from kfast.controllers.zk import controller_context
 from kfast.controllers.zk.deletion_status import DeletionHints
 from kfast.controllers.zk.policy import Policy, Rule
@@ -53,7 +53,11 @@ STEPWISE: Mapping[str, int] = {
     "catch_up": QUEUED | REASSIGNED | FULL,
     "alter_partition": REASSIGNED,
 }
-"""Events that can be taken in one visit to each partition, and what makes each go step by step."""
+"""Events whose steps may be fused, and what makes each go step by step.
+
+`elect_leaders` and `alter_partition` are one step in either mode. They stand here because their
+policy decides for all rows before any row changes, unless what is said of them holds.
+"""
 
 
 def all_or_nothing(
@@ -66,7 +70,7 @@ def all_or_nothing(
     """
 
     @functools.wraps(event)
-    def guarded(engine: E, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+    def with_rollback(engine: E, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
         machine = engine.partition_state_machine
         if machine.policy_runner.policy is None:
             return event(engine, *args, **kwargs)
@@ -81,7 +85,7 @@ def all_or_nothing(
             engine.deletion_hints.clear()
             raise
 
-    return guarded
+    return with_rollback
 
 
 class ZkEngine(Engine):
@@ -110,10 +114,10 @@ class ZkEngine(Engine):
             self.profile.batch_per_partition or self.profile.offlines_only_of_failed
         )
 
-    def way_of(self, event: str) -> Way:
-        """Which way an event takes: the only place that decides it."""
+    def way_of(self, event: str) -> ExecutionMode:
+        """Execution mode of an event that `STEPWISE` names: the only place that decides it."""
         if self.store is not None:
-            return Way.STORE
+            return ExecutionMode.STORE
         state, journal = self.state, self.journal
         present = (
             self._in_turn + QUEUED * state.any_queued + REASSIGNED * (state.n_reassigned > 0)
@@ -121,7 +125,7 @@ class ZkEngine(Engine):
         )
         if self.partition_state_machine.policy_runner.policy is not None:
             present += ELECTS * bool(state.n_reassigned or state.pending.any())
-        return Way.STEPS if present & STEPWISE[event] else Way.FUSED
+        return ExecutionMode.STEPS if present & STEPWISE[event] else ExecutionMode.FUSED
 
     def asks_policy_first(self, event: str) -> bool:
         """Whether an event changes no row before the policy has answered for all partitions.
@@ -130,7 +134,7 @@ class ZkEngine(Engine):
         """
         return (
             event in STEPWISE and event != "on_controller_failover"
-            and not self.state.any_offline_dir and self.way_of(event) is Way.FUSED
+            and not self.state.any_offline_dir and self.way_of(event) is ExecutionMode.FUSED
         )
 
     def gauges(self) -> dict[str, int]:
@@ -161,7 +165,7 @@ class ZkEngine(Engine):
         return contextlib.nullcontext()
 
     def checked(self, result: Result) -> Result:
-        """Pass a result on; raise where another controller has taken over."""
+        """The result of a machine's call; raises where another controller has taken over."""
         if result.failure == Code.CONTROLLER_MOVED:
             raise ControllerMoved("another controller has taken over")
         return result

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics, number, partition_keys
-from kfast.controllers.engine import ControllerMoved, EventFailed, Way
+from kfast.controllers.engine import ControllerMoved, EventFailed, ExecutionMode
 from kfast.controllers.zk import fused_events
 from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
@@ -161,11 +161,6 @@ def count_without_leadership(state: ClusterState) -> int:
     return int(np.count_nonzero((flags & schema.FLAG_HAS_LEADERSHIP) == 0))
 
 
-def count_reassigned(state: ClusterState) -> int:
-    """Partitions that are being reassigned: some versions rebalance nothing while there are any."""
-    return state.n_reassigned
-
-
 def _replies(
     state: ClusterState, rows: Rows, errors: npt.NDArray[np.object_], result: Result,
     type: str, unknown: list[tuple[str, int]],
@@ -211,7 +206,7 @@ def rebalance_leaders(
         rows = rows[:0]
     unbalanced = brokers[ratio[brokers] > percentage / 100].astype(np.int32)
     try:
-        fused = engine.way_of("rebalance_leaders") is Way.FUSED
+        fused = engine.way_of("rebalance_leaders") is ExecutionMode.FUSED
         elect = fused_events.rebalance if fused else _rebalance
         rebalanced = elect(engine, unbalanced, rows)
     except ControllerMoved:

@@ -177,9 +177,9 @@ class Profile:
     completes all its targets become Online."""
     checks_added_replicas: bool = True
     """Replicas that a reassignment adds must be on live brokers (since 2.5)."""
-    touch_separates_added: bool = True
+    epoch_bump_separates_added: bool = True
     """The epoch bump tells origin and added replicas apart, the latter as new (since 2.7)."""
-    touch_is_cached: bool = True
+    epoch_bump_is_cached: bool = True
     """The record with the bumped epoch is cached at once (since 2.4); before, the cache keeps the
     old one until it is next read or written."""
     deletes_partitions_at_start: bool = True
@@ -260,7 +260,7 @@ ZK_2_4 = replace(
     rebalances_while_reassigning=False,
     has_alter_partition=False,
     checks_added_replicas=False,
-    touch_separates_added=False,
+    epoch_bump_separates_added=False,
     batches_deletions=False,
 )
 
@@ -282,7 +282,7 @@ ZK_2_0 = replace(
     has_admin_elections=False,
     filters_elections=False,
     cancels_reassignments=False,
-    touch_is_cached=False,
+    epoch_bump_is_cached=False,
     deletes_partitions_at_start=False,
 )
 
@@ -331,7 +331,7 @@ CHANGED_SWITCHES: Mapping[str, tuple[str, ...]] = {
     "2.3": ("replica_previous", "offlines_dead_at_startup", "without_leadership"),
     "2.5": ("checks_added_replicas", "batches_deletions"),
     "2.6": ("rebalances_in_isr",),
-    "2.7": ("has_alter_partition", "touch_separates_added", "tells_starting_of_queued"),
+    "2.7": ("has_alter_partition", "epoch_bump_separates_added", "tells_starting_of_queued"),
     "3.1": ("announces_unless_elected",),
     "3.2": ("marks_recovery",),
     "3.4": ("rebalances_while_reassigning",),

@@ -199,7 +199,7 @@ def continue_reassignments(engine: ZkEngine, rows: Rows) -> None:
             raise EventFailed(error)
 
 
-def load_node(engine: ZkEngine, node: Requests) -> None:
+def load_reassignment_node(engine: ZkEngine, node: Requests) -> None:
     """Step 4 of section 6.1: before 2.4 the node alone says what is being reassigned."""
     if not engine.profile.cancels_reassignments:
         for row, targets in zip(node.rows.tolist(), node.targets.lists(), strict=True):
@@ -247,7 +247,7 @@ def resume_on_brokers(engine: ZkEngine, brokers: Rows) -> None:
     continue_reassignments(engine, hosted.rows[moving & (target != 0)])
 
 
-def complete_reassigned(engine: ZkEngine, rows: Rows) -> None:
+def complete_reassignments(engine: ZkEngine, rows: Rows) -> None:
     """After an ISR change: finish the reassignments of those rows whose ISR has all targets."""
     state = engine.state
     if not state.n_reassigned:
@@ -277,10 +277,7 @@ def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = Fal
     if not table.num_rows:
         targets = Targets(np.zeros(1, np.int32), EMPTY_ROWS)
         return Requests(EMPTY_ROWS, targets, np.empty(0, np.bool_))
-    named = table.column("topic").combine_chunks().dictionary_encode()
-    topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
-    partitions = table.column("partition").to_numpy()
-    rows = state.lookup.rows(topics, partitions)
+    rows = state.lookup.rows_of_table(table)
     ordered = np.sort(rows[rows >= 0])
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if twice.size:
@@ -547,8 +544,8 @@ def write_assignment(engine: ZkEngine, row: int) -> None:
 
 def forget_orders(state: ClusterState, rows: Rows) -> None:
     """The adding and removing lists are in the order of the assignment again."""
-    for key in [key for key in state.odd_orders if key[1] in rows]:
-        del state.odd_orders[key]
+    for key in [key for key in state.list_orders if key[1] in rows]:
+        del state.list_orders[key]
 
 
 def read_records(engine: ZkEngine, rows: Rows) -> tuple[Mask, npt.NDArray[np.uint64]]:
@@ -609,7 +606,7 @@ def update_leader_epochs(
     n_effects = reassign.touch(
         state.columns, rows,
         np.empty(0, np.uint64) if removed is None else removed, state.controller_epoch,
-        profile.touch_separates_added, codes, effects, tally,
+        profile.epoch_bump_separates_added, codes, effects, tally,
     )
     failed = codes != Code.MOVED
     if failed.any():
@@ -626,10 +623,10 @@ def _update_stored_epoch(engine: ZkEngine, store: Store, row: Rows, removed: Slo
     stored = _raise_stored(engine, store, row)
     assigned = first_slots(state.records["n_replicas"][row])
     added = state.records["adding"][row].astype(np.uint64)
-    added = added if profile.touch_separates_added else np.zeros_like(added)
+    added = added if profile.epoch_bump_separates_added else np.zeros_like(added)
     origin: Slots = assigned & ~added if removed is None else assigned & ~added | removed
     parts = [_request_effects(engine, row, stored, origin)]
-    if profile.touch_separates_added:
+    if profile.epoch_bump_separates_added:
         parts.append(_request_effects(engine, row, stored, added))
         parts[1]["kinds"] |= KIND_IS_NEW
     effects = np.concatenate(parts)
@@ -662,8 +659,8 @@ def _raise_stored(engine: ZkEngine, store: Store, row: Rows) -> npt.NDArray[Any]
         if codes[0] != Code.MOVED:
             raise EventFailed(_ERRORS.get(Code(int(codes[0])), "StoreError"))
     stored["controller_epoch"] = engine.state.controller_epoch
-    if engine.profile.touch_is_cached:
-        session.adopt(row, stored)
+    if engine.profile.epoch_bump_is_cached:
+        session.put_leadership(row, stored)
         journal.take_counters(session.tally)
     return stored
 

@@ -9,8 +9,8 @@ Source: docs/controller.md, section 1.7; Kafka 3.9, `KafkaZkClient`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -120,11 +120,6 @@ class Undecodable:
 
 
 UNDECODABLE: Final = Undecodable()
-_ABSENT, _PRESENT, _GARBAGE = 0, 1, 2
-_READ_ANSWERS = np.array(
-    [StoreAnswer.NO_NODE, StoreAnswer.OK, StoreAnswer.UNDECODABLE], np.uint8
-)
-"""What a read answers, by the status of the record."""
 
 
 class Store:
@@ -147,20 +142,19 @@ class Store:
         self.calls: list[tuple[str, list[tuple[str, int]]]] = []
         self._faults = Faults()
         self._unreadable_topics: set[str] = set()
-        self._status = np.empty(0, np.uint8)
-        self._fields = np.empty((0, 5), np.int64)
-        self._isr = np.full((0, 1), -1, np.int32)
-        self._grow()
+        self._records: dict[int, Leadership] = {}
+        self._undecodable: set[int] = set()
         if not empty:
-            rows = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP)
-            self._put(rows.astype(np.int32), state.records.take(rows))
-            self._fields[rows, 3] = state.records["version"][rows]
-            self._fields[rows, 4] = state.records["controller_epoch"][rows]
+            led = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP)
+            records = state.records.take(led)
+            self._write(led.astype(np.int32), records, records["version"])
+            for row, epoch in zip(led.tolist(), records["controller_epoch"].tolist(), strict=True):
+                self._records[row] = replace(self._records[row], controller_epoch=epoch)
 
     def _summary(self) -> Summary:
         return "Store", {
-            "records": int(np.count_nonzero(self._status)),
-            "undecodable": int((self._status == _GARBAGE).sum()),
+            "records": len(self._records) + len(self._undecodable),
+            "undecodable": len(self._undecodable),
             "controller_epoch": str(self.controller_epoch),
         }
 
@@ -176,36 +170,34 @@ class Store:
         """Write a record as somebody else would: whatever it says."""
         values = {"leader": leader, "leader_epoch": leader_epoch, "recovery": recovery,
                 "version": version, "controller_epoch": controller_epoch}
-        fields = [whole(name, value, -MAX_INT - 1, MAX_INT) for name, value in values.items()]
+        fields = {
+            name: whole(name, value, -MAX_INT - 1, MAX_INT) for name, value in values.items()
+        }
         members = arguments.broker_ids("isr", isr)
         arguments.check_range("isr", members, 0, MAX_INT)
         row = self._row(topic, partition)
-        self._status[row] = _PRESENT
-        self._fields[row] = fields
-        self._set_isr(np.asarray([row]), [members.tolist()])
+        self._undecodable.discard(row)
+        self._records[row] = Leadership(isr=tuple(members.tolist()), **fields)
 
     def put_garbage(self, topic: str, partition: int) -> None:
         """Make a record undecodable."""
-        self._status[self._row(topic, partition)] = _GARBAGE
+        row = self._row(topic, partition)
+        self._remove(row)
+        self._undecodable.add(row)
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove a record."""
-        self._status[self._row(topic, partition)] = _ABSENT
+        self._remove(self._row(topic, partition))
 
     def get(self, topic: str, partition: int) -> Leadership | Undecodable | None:
         """Record of a partition; None where there is none."""
         row = self._row(topic, partition)
-        if self._status[row] == _GARBAGE:
-            return UNDECODABLE
-        return self._record(row) if self._status[row] else None
+        return UNDECODABLE if row in self._undecodable else self._records.get(row)
 
     def records(self) -> dict[tuple[str, int], Leadership | Undecodable]:
         """All records by (topic, partition)."""
-        self._grow()
-        return {
-            self._name(row): UNDECODABLE if self._status[row] == _GARBAGE else self._record(row)
-            for row in np.flatnonzero(self._status).tolist()
-        }
+        rows = sorted({*self._records, *self._undecodable})
+        return {self._name(row): self._records.get(row, UNDECODABLE) for row in rows}
 
     def fail(
         self, operation: str, fault: str, partitions: Iterable[tuple[str, int]] | None = None,
@@ -251,14 +243,13 @@ class Store:
 
         A call of a machine does this first, so that neither broker rows nor slots move in it.
         """
-        self._grow()
-        some = rows[self._status[rows] == _PRESENT]
-        members = self._isr[some]
-        named, owner = members[members >= 0], np.repeat(some, (members >= 0).sum(axis=1))
-        led = self._fields[some, 0] >= 0
-        named = np.concatenate([named, self._fields[some[led], 0].astype(np.int32)])
-        brokers = mutators.add_brokers(self.state, named.tolist())
-        mutators.track(self.state, np.concatenate([owner, some[led]]), brokers)
+        records = {row: self._records[row] for row in rows.tolist() if row in self._records}
+        named = [
+            (row, broker) for row, record in records.items()
+            for broker in (*record.isr, record.leader) if broker >= 0
+        ]
+        brokers = mutators.add_brokers(self.state, [broker for _, broker in named])
+        mutators.track(self.state, np.array([row for row, _ in named], np.int32), brokers)
 
     def read_states(self, rows: Rows) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
         """Read records.
@@ -276,8 +267,9 @@ class Store:
         CallFailed
             By an injected fault.
         """
-        self._grow()
-        answers = _READ_ANSWERS[self._status[rows]]
+        answers = np.full(rows.size, StoreAnswer.NO_NODE, np.uint8)
+        answers[self._among(self._records, rows)] = StoreAnswer.OK
+        answers[self._among(self._undecodable, rows)] = StoreAnswer.UNDECODABLE
         self._log("read", rows)
         self._faults.inject("read_states", rows, answers)
         return answers, self._load(rows, answers == StoreAnswer.OK)
@@ -286,15 +278,13 @@ class Store:
         self, rows: Rows, records: npt.NDArray[Any], *, guarded: bool = True
     ) -> npt.NDArray[np.uint8]:
         """Create records with version 0; answers and errors are those of `update_states`."""
-        self._grow()
-        answers = np.where(self._status[rows] != _ABSENT, StoreAnswer.NODE_EXISTS, StoreAnswer.OK)
-        answers = answers.astype(np.uint8)
+        exists = self._among(self._records, rows) | self._among(self._undecodable, rows)
+        answers = np.where(exists, StoreAnswer.NODE_EXISTS, StoreAnswer.OK).astype(np.uint8)
         self._log("create", rows)
         self._faults.inject("create_states", rows, answers, guarded)
         self._guard(rows, guarded)
         done = answers == StoreAnswer.OK
-        self._put(rows[done], records[done])
-        self._fields[rows[done], 3] = 0
+        self._write(rows[done], records[done], np.zeros(rows[done].size, np.int32))
         return answers
 
     def update_states(
@@ -316,12 +306,13 @@ class Store:
         CallFailed
             By an injected fault.
         """
-        self._grow()
         self._log("update", rows)
         answers = np.zeros(rows.size, np.uint8)
-        answers[self._status[rows] == _ABSENT] = StoreAnswer.NO_NODE
-        known = self._status[rows] == _PRESENT
-        answers[known & (self._fields[rows, 3] != records["version"])] = StoreAnswer.CONFLICT
+        known, undecodable = (
+            self._among(group, rows) for group in (self._records, self._undecodable)
+        )
+        answers[~known & ~undecodable] = StoreAnswer.NO_NODE
+        answers[known & (self.versions(rows) != records["version"])] = StoreAnswer.CONFLICT
         self._faults.inject("update_states", rows, answers, guarded)
         self._guard(rows, guarded)
         done = np.flatnonzero(answers == StoreAnswer.OK)
@@ -329,8 +320,7 @@ class Store:
         if self.next_version is not None and done.size:
             versions[done] = self.next_version
             self.next_version = None
-        self._put(rows[done], records[done])
-        self._fields[rows[done], 3] = versions[done]
+        self._write(rows[done], records[done], versions[done])
         return answers, versions
 
     def write_assignments(self, rows: Rows, *, guarded: bool = True) -> None:
@@ -344,9 +334,9 @@ class Store:
 
     def keep_rows(self, rows: Rows) -> None:
         """Follow `ClusterState.compact`, which returned these rows."""
-        self._grow()
-        self._status, self._fields = self._status[rows], self._fields[rows]
-        self._isr = self._isr[rows]
+        place = {row: at for at, row in enumerate(rows.tolist())}
+        self._records = {place[r]: self._records[r] for r in self._records if r in place}
+        self._undecodable = {place[row] for row in self._undecodable if row in place}
 
     def write_isrs(self, rows: Rows, records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Write ISRs as leaders did before Kafka 2.7; which of them had the stored version.
@@ -358,19 +348,18 @@ class Store:
 
         Source: Kafka 2.4, `Partition.expandIsr` and `ReplicaManager.becomeLeaderOrFollower`.
         """
-        self._grow()
-        done = (self._status[rows] == _PRESENT) & (self._fields[rows, 3] == records["version"])
-        lists = id_lists(self.state, rows[done], records["isr"][done])
-        self._set_isr(rows[done], lists.to_pylist())
-        self._fields[rows[done], 3] += 1
-        written: npt.NDArray[np.bool_] = done
+        written: npt.NDArray[np.bool_] = self.versions(rows) == records["version"]
+        written &= self._among(self._records, rows)
+        lists = id_lists(self.state, rows[written], records["isr"][written]).to_pylist()
+        for row, isr in zip(rows[written].tolist(), lists, strict=True):
+            record = self._records[row]
+            self._records[row] = replace(record, isr=tuple(isr), version=record.version + 1)
         return written
 
     def versions(self, rows: Rows) -> npt.NDArray[np.int32]:
         """Stored versions of some records, as a leader learns them from its requests."""
-        self._grow()
-        known: npt.NDArray[np.int32] = self._fields[rows, 3].astype(np.int32)
-        return known
+        versions = [self._records[r].version if r in self._records else 0 for r in rows.tolist()]
+        return np.array(versions, np.int64).astype(np.int32)
 
     def unreadable_topics(self) -> npt.NDArray[np.uint8]:
         """(T,) 1 where the topic's configuration cannot be read."""
@@ -395,8 +384,7 @@ class Store:
         Source: section 6.1.
         """
         state = self.state
-        self._grow()
-        rows = np.flatnonzero(self._status == _PRESENT).astype(np.int32)
+        rows = np.array(sorted(self._records), np.int32)
         stored = self._load(rows, np.ones(rows.size, np.bool_))
         flags = np.uint8(255 - schema.FLAG_HAS_LEADERSHIP - schema.FLAG_RECOVERY)
         state.records["flags"] &= flags
@@ -409,32 +397,27 @@ class Store:
 
     def forget(self, rows: Rows) -> None:
         """Remove the records of some rows: their topic is gone."""
-        self._grow()
-        self._status[rows] = _ABSENT
+        for row in rows.tolist():
+            self._remove(row)
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _row(self, topic: str, partition: int) -> int:
-        row = int(self.state.add_partitions([topic], [partition], exists=False)[0])
-        self._grow()
-        return row
+        return int(self.state.add_partitions([topic], [partition], exists=False)[0])
 
     def _name(self, row: int) -> tuple[str, int]:
         topic = self.state.topic[int(self.state.topic_row[row])].as_py()
         return topic, int(self.state.partition[row])
 
-    def _grow(self) -> None:
-        missing = self.state.n_partitions - self._status.size
-        if missing > 0:
-            self._status = np.append(self._status, np.zeros(missing, np.uint8))
-            self._fields = np.vstack([self._fields, np.zeros((missing, 5), np.int64)])
-            block = np.full((missing, self._isr.shape[1]), -1, np.int32)
-            self._isr = np.vstack([self._isr, block])
+    def _remove(self, row: int) -> None:
+        """Have no record of a row."""
+        self._records.pop(row, None)
+        self._undecodable.discard(row)
 
-    def _record(self, row: int) -> Leadership:
-        leader, epoch, recovery, version, controller = map(int, self._fields[row])
-        isr = tuple(int(b) for b in self._isr[row] if b >= 0)
-        return Leadership(leader, epoch, isr, recovery, version, controller)
+    @staticmethod
+    def _among(group: Container[int], rows: Rows) -> npt.NDArray[np.bool_]:
+        """Which rows have a record of one kind."""
+        return np.array([row in group for row in rows.tolist()], np.bool_)
 
     def _log(self, operation: str, rows: Rows) -> None:
         self.calls.append((operation, [self._name(row) for row in rows.tolist()]))
@@ -448,50 +431,42 @@ class Store:
             )
 
     def _load(self, rows: Rows, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        state = self.state
-        some = rows[chosen]
-        fields = self._fields[some]
-        counts = (self._isr[some] >= 0).sum(axis=1)
-        members = self._isr[some][self._isr[some] >= 0]
-        led = fields[:, 0] >= 0
-        named = np.concatenate([members, fields[led, 0]])
+        """Records of some rows in the slots of the state; what is stored of the chosen ones."""
+        state, some = self.state, rows[chosen]
         self.track_brokers(some)
-        brokers = np.searchsorted(state.broker_id, named).astype(np.int32)
+        records = [self._records[row] for row in some.tolist()]
         stored = state.records.take(rows)
-        offsets = np.zeros(some.size + 1, np.int32)
-        np.cumsum(counts, out=offsets[1:])
-        masks = np.zeros(some.size, np.uint64)
+        offsets = np.cumsum([0, *(len(record.isr) for record in records)]).astype(np.int32)
+        members = np.array([broker for record in records for broker in record.isr], np.int64)
+        masks, marked = np.zeros(some.size, np.uint64), np.zeros(some.size, np.uint8)
+        brokers = state.broker_rows(members)
         kernels.masks_of(
-            state.replicas, state.records, some, offsets, brokers[: members.size], masks,
-            np.zeros(some.size, np.uint8),
+            state.replicas, state.records, some, offsets, brokers, masks, marked
         )
+        leaders = np.array([record.leader for record in records], np.int64)
         stored["isr"][chosen] = masks
-        leaders = fields[:, 0].astype(np.int32)
-        leaders[led] = brokers[members.size :]
-        stored["leader"][chosen] = leaders
-        stored["leader_epoch"][chosen] = fields[:, 1]
-        recovering = np.where(fields[:, 2] > 0, schema.FLAG_RECOVERY, 0).astype(np.uint8)
+        stored["leader"][chosen] = np.where(leaders < 0, leaders, state.broker_rows(leaders))
+        for name in ("leader_epoch", "version", "controller_epoch"):
+            values = [getattr(record, name) for record in records]
+            stored[name][chosen] = np.array(values, np.int64)
+        recovering = [schema.FLAG_RECOVERY * (record.recovery > 0) for record in records]
         flags = stored["flags"][chosen] & np.uint8(255 - schema.FLAG_RECOVERY)
-        stored["flags"][chosen] = flags | recovering
-        stored["version"][chosen] = fields[:, 3]
-        stored["controller_epoch"][chosen] = fields[:, 4]
+        stored["flags"][chosen] = flags | np.array(recovering, np.uint8)
         return stored
 
-    def _put(self, rows: Rows, records: npt.NDArray[Any]) -> None:
+    def _write(
+        self, rows: Rows, records: npt.NDArray[Any], versions: npt.NDArray[np.integer]
+    ) -> None:
+        """Store records, under this controller's epoch."""
         state = self.state
-        self._status[rows] = _PRESENT
-        self._fields[rows, 0] = broker_ids(state, records["leader"])
-        self._fields[rows, 1] = records["leader_epoch"]
-        self._fields[rows, 2] = (records["flags"] & schema.FLAG_RECOVERY) != 0
-        self._fields[rows, 4] = state.controller_epoch
-        lists = id_lists(state, rows, records["isr"])
-        self._set_isr(rows, lists.to_pylist())
-
-    def _set_isr(self, rows: npt.NDArray[Any], lists: list[list[int]]) -> None:
-        width = max((len(isr) for isr in lists), default=0)
-        if width > self._isr.shape[1]:
-            added = np.full((self._isr.shape[0], width - self._isr.shape[1]), -1, np.int32)
-            self._isr = np.hstack([self._isr, added])
-        self._isr[rows] = -1
-        for row, isr in zip(rows.tolist(), lists, strict=True):
-            self._isr[row, : len(isr)] = isr
+        recovering = (records["flags"] & schema.FLAG_RECOVERY) != 0
+        columns = (
+            broker_ids(state, records["leader"]), records["leader_epoch"],
+            id_lists(state, rows, records["isr"]).to_pylist(), recovering.astype(int), versions,
+        )
+        self._undecodable.difference_update(rows.tolist())
+        for row, leader, epoch, isr, recovery, version in zip(rows.tolist(), *columns, strict=True):
+            self._records[row] = Leadership(
+                int(leader), int(epoch), tuple(isr), int(recovery), int(version),
+                state.controller_epoch,
+            )

@@ -169,7 +169,7 @@ class StoreSession:
         for name in ("adding", "removing", "n_replicas", "n_slots"):
             effects[name] = records[name]
 
-    def adopt(self, rows: Rows, written: npt.NDArray[Any]) -> None:
+    def put_leadership(self, rows: Rows, written: npt.NDArray[Any]) -> None:
         """Take records into the cache, under this controller's epoch (`put_leadership`)."""
         state = self.state
         written["controller_epoch"] = state.controller_epoch
@@ -296,7 +296,7 @@ def _initialize(session: StoreSession, rows: Rows) -> Codes:
         session.effects.append(effects[~chosen])
         raise
     done = codes == Code.INITIALIZED
-    session.adopt(rows[done], proposed[done])
+    session.put_leadership(rows[done], proposed[done])
     _set_online(session, rows[done])
     effects["code"] = codes
     effects["kinds"][done] |= KIND_LEADER_AND_ISR | KIND_IS_NEW
@@ -390,7 +390,7 @@ def _elect_once(
             session.effects.append(logged)
             raise
         done = (chosen == Code.MOVED) & ~again
-        session.adopt(rows[usable[done]], proposed[done])
+        session.put_leadership(rows[usable[done]], proposed[done])
         answer[usable] = np.where(done, Code.ELECTED, chosen)
         retry[usable] = again
         marks = choices["kinds"] | KIND_LEADER_AND_ISR
@@ -533,9 +533,9 @@ def _shrink_once(
     if session.profile.caches_lost_writes and retry.any():
         lost = stored[retry]
         lost["version"] = -1
-        session.adopt(rows[retry], lost)
+        session.put_leadership(rows[retry], lost)
     done = (answer == Code.MOVED) & ~retry
-    session.adopt(rows[done], stored[done])
+    session.put_leadership(rows[done], stored[done])
     return answer, retry
 
 
@@ -581,7 +581,7 @@ def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     session.copy_cached(effect)
     code = Code.ILLEGAL_STATE
     if before in session.profile.replica_previous[ReplicaState.NEW]:
-        code = _ask_leader(session, row, int(broker[0]), int(slot[0]), effect)
+        code = _notify_new_replica(session, row, int(broker[0]), int(slot[0]), effect)
     if code == Code.MOVED:
         state.replica_state[row, slot] = ReplicaState.NEW
     effect["code"] = code
@@ -589,7 +589,7 @@ def _start_one(session: StoreSession, row: Rows, broker: Rows) -> int:
     return int(code)
 
 
-def _ask_leader(
+def _notify_new_replica(
     session: StoreSession, row: Rows, broker: int, slot: int, effect: npt.NDArray[Any]
 ) -> Code:
     """Read the record of a partition with a new replica, and tell the replica what it says."""

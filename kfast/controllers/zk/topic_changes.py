@@ -7,7 +7,7 @@ Source: docs/controller.md, section 6.4; Kafka 3.9, `KafkaController.processTopi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,7 @@ from kfast.kernels import deletion
 from kfast.schema import PartitionState, ReplicaState, Strategy
 from kfast.state import ClusterState, mutators, partition_rows
 from kfast.state.records import Rows
-
-TOPIC_CONFIGS: Mapping[str, Callable[[str, object], int]] = {
-    "min.insync.replicas": arguments.config_count,
-    "unclean.leader.election.enable": arguments.config_boolean,
-}
-"""Configurations of a topic that the controller's answers depend on, and how a value is read."""
+from kfast.state.settings import TOPIC_SETTINGS
 
 UNSET = -1
 """The value of a configuration that a topic does not have: the brokers' default is in force."""
@@ -106,7 +101,7 @@ def as_table(created: Mapping[str, Mapping[int, Sequence[int]]] | pa.Table) -> p
 
 
 def parse_configs(new: pa.Table, configs: Any) -> dict[str, list[int]]:
-    """Return the configurations of created topics: values in the order of `TOPIC_CONFIGS`."""
+    """Return the configurations of created topics: values in the order of `TOPIC_SETTINGS`."""
     if not isinstance(configs, Mapping) or not all(
         isinstance(config, Mapping) for config in configs.values()
     ):
@@ -122,14 +117,14 @@ def parse_configs(new: pa.Table, configs: Any) -> dict[str, list[int]]:
                 f"configs names topic {arguments.shown(topic)}, which this call does not create"
             )
         for name in config:
-            if name not in TOPIC_CONFIGS:
+            if name not in TOPIC_SETTINGS:
                 raise ArgumentError(
                     f"configs of topic {topic!r} has {arguments.shown(name)}, which kfast does not "
-                    f"use; these are: {', '.join(TOPIC_CONFIGS)}"
+                    f"use; these are: {', '.join(TOPIC_SETTINGS)}"
                 )
         parsed[topic] = [
             int(parse(f"{name} of topic {topic!r}", config[name])) if name in config else UNSET
-            for name, parse in TOPIC_CONFIGS.items()
+            for name, parse in TOPIC_SETTINGS.items()
         ]
     return parsed
 
@@ -173,9 +168,7 @@ def check_created(state: ClusterState, new: pa.Table, *, exists: bool) -> None:
 
 def without_replicas(state: ClusterState, new: pa.Table) -> pa.Table:
     """The new partitions that have no replicas yet."""
-    named = new.column("topic").combine_chunks().dictionary_encode()
-    topics = state.lookup.topics(named.dictionary.to_pylist())[named.indices.to_numpy()]
-    rows = state.lookup.rows(topics, new.column("partition").to_numpy())
+    rows = state.lookup.rows_of_table(new)
     has = np.zeros(rows.size, np.bool_)
     has[rows >= 0] = state.records["n_replicas"][rows[rows >= 0]] > 0
     return new.filter(pa.array(~has))

@@ -32,7 +32,7 @@ from kfast.kernels import deletion as kernel
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state import ClusterState, Replicas, mutators, partition_rows
 from kfast.state.arrays import first_slots
-from kfast.state.records import Rows
+from kfast.state.records import Rows, Slots
 
 GONE = f"replicas to {ReplicaState.NON_EXISTENT.label}"
 
@@ -88,9 +88,9 @@ def on_stop_replica_response(
         masks = np.uint64(1) << slots.astype(np.uint64)
         wrong = np.isin(deleting, bad) | error
         if deleting.size:
-            fail_replica_deletion(engine, choose(deleting, masks, wrong))
+            fail_replica_deletion(engine, select_replicas(deleting, masks, wrong))
         if not wrong.all():
-            complete_replicas(engine, choose(deleting, masks, ~wrong))
+            complete_replicas(engine, select_replicas(deleting, masks, ~wrong))
 
     return engine.attempt("on_stop_replica_response", steps)
 
@@ -103,7 +103,8 @@ def acknowledge_deletions(engine: ZkEngine, broker_ids: Iterable[int] | None = N
         named = np.zeros(state.n_brokers, np.bool_)
         named[state.find_brokers(broker_ids)] = True
         chosen &= named
-    started = in_state(state, rows_of(state, queued_topics(state)), ReplicaState.DELETION_STARTED)
+    queued = rows_of(state, queued_topics(state))
+    started = replicas_in_state(state, queued, ReplicaState.DELETION_STARTED)
     hosted, slots, begin = _by_broker(state, started)
     hosting_some = np.diff(begin) > 0
 
@@ -117,7 +118,7 @@ def acknowledge_deletions(engine: ZkEngine, broker_ids: Iterable[int] | None = N
             part = slice(begin[broker], begin[broker + 1])
             deleting = _deleting_topics(engine)[state.topic_row[hosted[part]]]
             if deleting.any():
-                complete_replicas(engine, choose(hosted[part], slots[part], deleting))
+                complete_replicas(engine, select_replicas(hosted[part], slots[part], deleting))
 
     return engine.attempt("acknowledge_deletions", steps)
 
@@ -164,7 +165,7 @@ def _by_broker(
 
 
 def init(engine: ZkEngine, queued: Sequence[str], ineligible: Sequence[str]) -> None:
-    """A new controller takes over what is to be deleted; without deletion, nothing is."""
+    """`TopicDeletionManager.init`: a new controller takes over what is to be deleted."""
     state = engine.state
     if not state.delete_topic_enabled:
         return
@@ -197,7 +198,7 @@ def fail_replica_deletion(engine: ZkEngine, replicas: Replicas) -> None:
     state = engine.state
     if not state.delete_topic_enabled:
         return
-    some = of_queued(state, replicas)
+    some = replicas_of_queued(state, replicas)
     if not len(some):
         return
     machine = engine.replica_state_machine
@@ -208,7 +209,7 @@ def fail_replica_deletion(engine: ZkEngine, replicas: Replicas) -> None:
 
 def complete_replicas(engine: ZkEngine, replicas: Replicas) -> None:
     """Replicas of queued topics are deleted."""
-    some = of_queued(engine.state, replicas)
+    some = replicas_of_queued(engine.state, replicas)
     machine = engine.replica_state_machine
     engine.checked(machine.run(some, ReplicaState.DELETION_SUCCESSFUL))
     resume_deletions(engine)
@@ -233,7 +234,7 @@ def resume_deletions(engine: ZkEngine) -> None:
 def _resume(engine: ZkEngine, topics: Rows) -> None:
     state = engine.state
     done, retry, go = [], [], []
-    for topic in engine.deletion_hints.undecided(state, topics).tolist():
+    for topic in engine.deletion_hints.without_waiting(state, topics).tolist():
         status = engine.deletion_hints.status(state, topic)
         if status & SOME_WITHOUT_ENTRY:
             raise EventFailed("NoSuchElement")
@@ -248,7 +249,7 @@ def _resume(engine: ZkEngine, topics: Rows) -> None:
     if done:
         finish_deletion(engine, np.asarray(done, np.int32))
     if retry:
-        halted = in_state(
+        halted = replicas_in_state(
             state, rows_of(state, np.asarray(retry)), ReplicaState.DELETION_INELIGIBLE
         )
         engine.checked(engine.replica_state_machine.run(halted, ReplicaState.OFFLINE))
@@ -292,7 +293,7 @@ def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas
     )
     online = live & assigned & ~deleted
     offline = assigned & ~live
-    return choose(rows, online, online != 0), choose(rows, offline, offline != 0)
+    return select_replicas(rows, online, online != 0), select_replicas(rows, offline, offline != 0)
 
 
 def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
@@ -301,7 +302,7 @@ def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
     rows = rows_of(state, topics)
     machine = engine.replica_state_machine
     for part, n_calls in _calls(engine, topics, rows):
-        deleted = in_state(state, part, ReplicaState.DELETION_SUCCESSFUL)
+        deleted = replicas_in_state(state, part, ReplicaState.DELETION_SUCCESSFUL)
         engine.journal.begin_steps(GONE, n_calls - 1)
         engine.checked(machine.run(deleted, ReplicaState.NON_EXISTENT))
     if not engine.profile.deletes_partitions_at_start:
@@ -328,7 +329,7 @@ def _calls(
         for topic in topics:
             yield rows_of(state, topic[None]), 1
         return
-    deleted = in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
+    deleted = replicas_in_state(state, rows, ReplicaState.DELETION_SUCCESSFUL)
     if len(deleted):
         yield rows, np.unique(state.topic_row[deleted.rows]).size
 
@@ -349,22 +350,22 @@ def rows_of(state: ClusterState, topics: npt.NDArray[np.integer]) -> Rows:
     return some
 
 
-def choose(rows: Rows, slots: npt.NDArray[np.uint64], chosen: npt.NDArray[np.bool_]) -> Replicas:
-    """Some of some replicas."""
+def select_replicas(rows: Rows, slots: Slots, chosen: npt.NDArray[np.bool_]) -> Replicas:
+    """The replicas of the chosen ones of some rows."""
     if chosen.all():
         return Replicas(rows, slots)
     return Replicas(rows[chosen], slots[chosen])
 
 
-def in_state(state: ClusterState, rows: Rows, replica_state: ReplicaState) -> Replicas:
+def replicas_in_state(state: ClusterState, rows: Rows, replica_state: ReplicaState) -> Replicas:
     """Assigned replicas of some rows that are in a state."""
     slots = np.empty(rows.size, np.uint64)
     kernel.slots_in_state(state.columns, rows, 1 << replica_state, slots)
-    return choose(rows, slots, slots != 0)
+    return select_replicas(rows, slots, slots != 0)
 
 
-def of_queued(state: ClusterState, replicas: Replicas) -> Replicas:
+def replicas_of_queued(state: ClusterState, replicas: Replicas) -> Replicas:
     """Those of some replicas whose topic is queued; none where topics cannot be deleted."""
     queued = state.topic_queued_for_deletion[state.topic_row[replicas.rows]]
     queued &= state.delete_topic_enabled
-    return choose(replicas.rows, replicas.slots, queued)
+    return select_replicas(replicas.rows, replicas.slots, queued)
