@@ -1,23 +1,10 @@
-"""The command `kfast`, which `python -m kfast` runs too."""
+"""The command `kfast`, as `python -m kfast`."""
 
 from __future__ import annotations
 
-import sys
+from kfast_command import main
 
 __all__ = ["main"]
-
-INTERRUPTED = 130
-
-
-def main() -> None:
-    """Load the command line and run it; Ctrl-C ends the loading without a traceback too."""
-    try:
-        from kfast.cli import main as run
-    except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
-        sys.exit(INTERRUPTED)
-    run()
-
 
 if __name__ == "__main__":
     main()

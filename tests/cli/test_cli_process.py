@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -141,6 +142,19 @@ def test_ctrl_c_while_kfast_loads(tmp_path, module, ignored):
         preexec_fn=lambda: signal.signal(signal.SIGINT, action),
     )
     assert (found.returncode, found.stderr) == ((0, "") if ignored else (130, "Interrupted.\n"))
+
+
+@pytest.mark.parametrize("module", ["kfast", "kfast.lazy_names", "typing"])
+def test_ctrl_c_in_the_first_import_of_the_installed_command(tmp_path, module):
+    """What the installed command runs handles it before the package is imported."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    paths = os.pathsep.join((str(tmp_path), str(ROOT)))
+    ended = subprocess.run(
+        [sys.executable, "-c", "from kfast_command import main; main()", "schema"],
+        env={**os.environ, "PYTHONPATH": paths, "INTERRUPT_AT": module},
+        capture_output=True, text=True, preexec_fn=heed_interrupts, timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted.\n")
 
 
 def test_ctrl_c_is_told_on_a_line_of_its_own(tmp_path):
