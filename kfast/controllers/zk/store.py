@@ -58,7 +58,7 @@ _ANSWERS = {"NONODE": StoreAnswer.NO_NODE, "NODEEXISTS": StoreAnswer.NODE_EXISTS
 class _Fault:
     operation: str
     fault: str
-    rows: frozenset[int] | None
+    row: int | None
     times: int
 
 
@@ -70,9 +70,8 @@ class Faults:
 
     def add(self, operation: str, fault: str, rows: Iterable[int] | None, times: int) -> None:
         """Wait for calls that contain one of some rows, each by itself, or any row."""
-        for row in [None] if rows is None else list(rows):
-            only = None if row is None else frozenset({row})
-            self._waiting.append(_Fault(operation, fault, only, times))
+        each = [None] if rows is None else rows
+        self._waiting += [_Fault(operation, fault, row, times) for row in each]
 
     def clear(self) -> None:
         """Forget what is not used up."""
@@ -88,7 +87,7 @@ class Faults:
         present = {row: at for at, row in enumerate(rows.tolist())}
         raised: Exception | None = None
         for fault in [f for f in self._waiting if f.operation == operation]:
-            hit = list(present) if fault.rows is None else [r for r in fault.rows if r in present]
+            hit = [row for row in present if fault.row in (None, row)]
             if not hit or (fault.fault == "controller_moved" and not guarded):
                 continue
             fault.times -= 1
@@ -102,14 +101,6 @@ class Faults:
         self._waiting = [f for f in self._waiting if f.times > 0]
         if raised is not None:
             raise raised
-
-
-def check_operation(operation: str) -> None:
-    """Raise `ArgumentError` where a store has no such operation."""
-    if operation not in OPERATIONS:
-        raise ArgumentError(
-            f"operation {operation!r} is unknown; allowed: {', '.join(OPERATIONS)}"
-        )
 
 
 class Undecodable:
@@ -220,7 +211,10 @@ class Store:
         topics : iterable of str
             For `topic_config`: topics whose configuration cannot be read until `heal` is called.
         """
-        check_operation(operation)
+        if operation not in OPERATIONS:
+            raise ArgumentError(
+                f"operation {operation!r} is unknown; allowed: {', '.join(OPERATIONS)}"
+            )
         times = whole("times", times, 1, MAX_INT)
         if operation == "topic_config":
             self._unreadable_topics.update(arguments.check_topics("topics", topics))
