@@ -222,18 +222,6 @@ cdef inline uint8_t mark_of(
     return mark
 
 
-cdef inline bint has_three_in_sync(
-    const record_t* record, const broker_t* brokers, const uint8_t* status
-) noexcept nogil:
-    """Whether a partition is as nearly all are: three live replicas in sync, the first leads."""
-    return (
-        record.n_slots == 3 and record.isr == 7
-        and is_as_most(record, brokers, status) and record.n_replicas == 3
-        and status[brokers[1]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
-        and status[brokers[2]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
-    )
-
-
 def take_census(
     columns_t columns,
     const int32_t[::1] min_isr,  # IN   (T,)    min.insync.replicas in force
@@ -276,3 +264,15 @@ def take_census(
             for s in range(records[row].n_replicas):
                 per_broker[replicas[width * row + s], 1] += 1
                 per_broker[replicas[width * row + s], 2] += (records[row].isr & live) >> s & 1
+
+
+cdef inline bint has_three_in_sync(
+    const record_t* record, const broker_t* brokers, const uint8_t* status
+) noexcept nogil:
+    """Whether a partition is as nearly all are: three live replicas in sync, the first leads."""
+    return (
+        record.n_slots == 3 and record.isr == 7
+        and is_as_most(record, brokers, status) and record.n_replicas == 3
+        and status[brokers[1]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        and status[brokers[2]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+    )
