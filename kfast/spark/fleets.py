@@ -44,7 +44,7 @@ from kfast.spark.paths import (
 )
 from kfast.spark.sweep_tasks import slice_for
 from kfast.spark.sweeps import ScenarioSpec, check_spec, kind_of, make_scenarios, parse_spec
-from kfast.spark.workers import SHORT_SECONDS, TASK_SECONDS, collect, for_workers, run_tasks
+from kfast.spark.workers import TASK_SECONDS, collect, count_tasks, for_workers, run_tasks
 from kfast.state import ClusterState
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps.scenarios import Scenarios
@@ -57,9 +57,6 @@ __all__ = ["ExportReader", "fleet", "fleet_schema", "labelled"]
 
 Unit: TypeAlias = tuple[str, int, int]
 """Work for a task: a cluster, and which part, of how many, of its scenarios."""
-
-FEWEST = 16
-"""Up to so many tasks are made of less work than a task should have, as long as it is not short."""
 
 EXPORT_SECONDS, PARTITION_SECONDS, COUNT_SECONDS = 3e-3, 0.7e-6, 3e-11
 """What takes time: an export, each partition in it, and each again in each scenario; as measured.
@@ -253,10 +250,7 @@ def _share_units(
         seconds = EXPORT_SECONDS + size * PARTITION_SECONDS + counting / parts
         units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
     if tasks is None:
-        seconds = sum(units.values()) / 1e6
-        tasks = max(
-            min(FEWEST, math.ceil(seconds / SHORT_SECONDS)), math.ceil(seconds / TASK_SECONDS)
-        )
+        tasks = count_tasks(sum(units.values()) / 1e6)
     return share_out(units, tasks)
 
 

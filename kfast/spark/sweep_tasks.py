@@ -114,8 +114,8 @@ def sweep_range(
     batch: int, task: int,
 ) -> Iterator[pa.RecordBatch]:
     """Count a task's scenarios; one thread, for every core has a task."""
-    plan, heirs, hosting = open_sent(name)
-    work = SweepWork(plan, counts, words_of(vectors), heirs, hosting)
+    plan, failover_order, hosting = open_sent(name)
+    work = SweepWork(plan, counts, words_of(vectors), failover_order, hosting)
     yield from merge_batches(work.batches(slice_for(scenarios, tasks, task)), batch)
 
 
