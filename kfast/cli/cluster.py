@@ -29,7 +29,7 @@ from kfast.cli.options import (
     topic_partitions,
     verbose_option,
 )
-from kfast.cli.output import Destination, busy
+from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError
 from kfast.io import read_plan
 from kfast.report.cluster import SHOW_TABLES, cluster_answer
@@ -64,10 +64,10 @@ def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: 
       kfast show describe.txt --brokers-file brokers.csv --format json
       kafka-topics.sh ... --describe | kfast show - --fail-on 'under_replicated>0'
     """
-    destination = Destination.take(options, SHOW_TABLES)
+    destination = Destination.of(options, SHOW_TABLES)
     state = take_cluster(source, options)
     census = take_census(state)
-    destination.give(cluster_answer(source, state, census, top=top, lists=lists, verbose=verbose))
+    destination.write(cluster_answer(source, state, census, top=top, lists=lists, verbose=verbose))
 
 
 class FailCommand(click.Command):
@@ -120,7 +120,7 @@ def fail(
       kfast fail describe.txt --brokers 3 --set '.*:min.insync.replicas=2' \
           --fail-on 'offline>0' --fail-on 'newly_under_min_isr>0'
     """
-    destination = Destination.take(options, FAIL_TABLES)
+    destination = Destination.of(options, FAIL_TABLES)
     lists_of = {"then": iter(then), "then_start": iter(then_start)}
     order: list[str] = click.get_current_context().meta["steps"]
     steps = [(STEPS[name], next(lists_of[name])) for name in order]
@@ -132,7 +132,7 @@ def fail(
         raise ArgumentError("give the brokers that fail: --brokers IDS, or --racks NAMES")
     state = take_cluster(source, options)
     failing, notes = _failing(source, state, brokers, racks)
-    with busy("Failing brokers"):
+    with progress_bar("Failing brokers"):
         failure = fail_brokers(
             state, failing, controlled=controlled, then=steps, threads=threads, profile=profile
         )
@@ -143,7 +143,7 @@ def fail(
             source, state, failure, racks=racks, notes=notes,
             explanations=explanations, top=top, lists=lists, verbose=verbose,
         )
-    destination.give(answer)
+    destination.write(answer)
 
 
 def _failing(
@@ -209,7 +209,7 @@ def reassign(
       kfast reassign describe.txt --plan plan.json --brokers 3 --fail-on 'pending>0'
       kfast reassign describe.txt --plan onto-113.json --add-brokers 113:rack=b
     """
-    destination = Destination.take(options, REASSIGN_TABLES)
+    destination = Destination.of(options, REASSIGN_TABLES)
     if source == plan == "-":
         raise ArgumentError("INPUT and --plan cannot both be standard input")
     state = take_cluster(source, options)
@@ -218,12 +218,12 @@ def reassign(
         raise ArgumentError(
             f"nothing is being reassigned in {source}, so a plan is needed: --plan PLAN"
         )
-    with busy("Reassigning"):
+    with progress_bar("Reassigning"):
         reassignment = execute_plan(
             state, requested, broker_ids=brokers, pending=pending, profile=profile
         )
         answer = reassignment_answer(source, plan, state, reassignment, top=top, verbose=verbose)
-    destination.give(answer)
+    destination.write(answer)
 
 
 @click.command()
@@ -253,9 +253,9 @@ def delete(
       kfast delete describe.txt --topics orders,logs
       kfast delete describe.txt --topics orders --brokers 3 --fail-on 'topics_waiting>0'
     """
-    destination = Destination.take(options, DELETE_TABLES)
+    destination = Destination.of(options, DELETE_TABLES)
     state = take_cluster(source, options)
-    with busy("Deleting topics"):
+    with progress_bar("Deleting topics"):
         deletion = delete_topics(state, topics, broker_ids=brokers, profile=profile)
         answer = deletion_answer(source, state, deletion, topics, top=top, verbose=verbose)
-    destination.give(answer)
+    destination.write(answer)

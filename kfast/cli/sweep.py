@@ -84,11 +84,14 @@ def sweep_command(
       kfast sweep describe.txt --brokers-file brokers.csv --each-rack --fail-on 'offline>0'
       kfast sweep describe.txt --random 100000 --down 3 --threads 2 -o sweep.parquet
     """
-    destination = Destination.take(options, TABLES)
+    destination = Destination.of(options, TABLES)
     if (n_random is not None) != (bool(down) != (probability is not None)) or len(down) > 1:
         raise ArgumentError("--random N goes with one of --down K and --probability P")
     kinds: list[tuple[Any, Callable[[ClusterState], Named]]] = [
-        (every is not None, lambda state: _every(state, every or 1)),
+        (every is not None, lambda state: (
+            "Every broker" if every == 1 else f"Every {every} brokers",
+            makers.every_broker(state, every or 1),
+        )),
         (each_rack, lambda state: ("Each rack", makers.every_rack(state))),
         (each_rack_and_broker,
          lambda state: ("Each rack and one more broker", makers.every_rack_and_broker(state))),
@@ -120,11 +123,7 @@ def sweep_command(
             )
             if rows is not None:
                 rows.describe(answer.document)
-    destination.give(answer)
-
-
-def _every(state: ClusterState, k: int) -> Named:
-    return "Every broker" if k == 1 else f"Every {k} brokers", makers.every_broker(state, k)
+    destination.write(answer)
 
 
 def _random(

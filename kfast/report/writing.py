@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,13 +16,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from rich.console import Console
 
+from kfast.errors import ArgumentError
 from kfast.io import FORMATS
 from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.state.display import escape_control
 
 __all__ = [
-    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "RowWriter", "answer_json", "write_answer",
+    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "RowWriter", "answer_json", "kind_of_file",
+    "list_endings", "write_answer", "wrong_ending",
 ]
 
 WIDE = 1 << 16
@@ -39,6 +41,27 @@ ANSWERS = ("table", "json")
 
 ANSWER_KEY = b"kfast.answer"
 """Metadata of Arrow and Parquet files: the answer that the table is a part of, as JSON."""
+
+
+def kind_of_file(output: Path) -> str:
+    """Form that the end of a file's name asks for."""
+    end = output.suffix.lower()
+    for kind, ends in ENDINGS.items():
+        if end in ends:
+            return kind
+    raise ArgumentError(wrong_ending(output, ENDINGS))
+
+
+def wrong_ending(output: Path, endings: Mapping[str, Sequence[str]]) -> str:
+    """Why the name of a file tells none of some forms, and which names do."""
+    end = output.suffix
+    fault = f"ends in {end}, which is not written here" if end else "has no ending"
+    return f"the name {output} {fault}; right is one of: {list_endings(endings)}"
+
+
+def list_endings(endings: Mapping[str, Sequence[str]]) -> str:
+    """Forms, and the ends of file names for each, in a sentence."""
+    return "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in endings.items() if ends)
 
 
 def write_answer(answer: Answer, kind: str, output: Path | None) -> None:

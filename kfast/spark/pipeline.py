@@ -16,7 +16,7 @@ import hashlib
 import operator
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast import __version__
+from kfast.analysis.conditions import Condition
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io.files import writing
 from kfast.schema import PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
@@ -44,21 +45,11 @@ from kfast.sweeps.scenarios import Scenarios
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Alert", "Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
+__all__ = ["Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
 
 TABLES = ("brokers", "topics", "partitions", "cluster")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SMALLER = (operator.lt, operator.le)
-
-
-@dataclass(frozen=True)
-class Alert:
-    """A condition on a count of a sweep, such as offline>0."""
-
-    text: str
-    metric: str
-    compare: Callable[[Any, float], Any]
-    limit: float
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class Sweep:
 
     name: str
     scenarios: ScenarioSpec
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)

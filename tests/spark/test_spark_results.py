@@ -60,10 +60,11 @@ def sharded(spark, state, folder):
 
 def pipeline(spark, folder):
     """What the pipeline reports, and what it writes."""
+    from kfast.analysis.conditions import Condition
     from kfast.spark.fleets import ExportReader
-    from kfast.spark.pipeline import Alert, Job, Sweep, run_pipeline
+    from kfast.spark.pipeline import Job, Sweep, run_pipeline
 
-    alert = Alert("offline>=0", "offline", np.greater_equal, 0)
+    alert = Condition("offline>=0", "offline", np.greater_equal, 0)
     sweeps = (Sweep("racks", "every_rack", (alert,)),)
     job = Job(ExportReader({}, "brokers.csv"), sweeps, str(folder / "results"))
     tables = {"pipeline": run_pipeline(spark, folder / "exports", job)}
