@@ -12,7 +12,7 @@ from kfast.analysis.explain import explain
 from kfast.analysis.impact import CHANGE_METRICS
 from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
 from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
-from kfast.analysis.whatif import racks_by_broker, registrations
+from kfast.analysis.whatif import select_brokers
 from kfast.cli.options import (
     broker_ids,
     broker_option,
@@ -36,7 +36,6 @@ from kfast.report.cluster import SHOW_TABLES, cluster_answer
 from kfast.report.deletion import DELETE_TABLES, deletion_answer
 from kfast.report.failure import FAIL_TABLES, failure_answer
 from kfast.report.reassignment import REASSIGN_TABLES, reassignment_answer
-from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, take_census
 
 __all__ = ["delete", "fail", "reassign", "show"]
@@ -131,7 +130,7 @@ def fail(
     if not brokers and not racks:
         raise ArgumentError("give the brokers that fail: --brokers IDS, or --racks NAMES")
     state = take_cluster(source, options)
-    failing, notes = _failing(source, state, brokers, racks)
+    failing, notes = select_brokers(state, brokers, racks, source)
     with progress_bar("Failing brokers"):
         failure = fail_brokers(
             state, failing, controlled=controlled, then=steps, threads=threads, profile=profile
@@ -144,36 +143,6 @@ def fail(
             explanations=explanations, top=top, lists=lists, verbose=verbose,
         )
     destination.write(answer)
-
-
-def _failing(
-    source: str, state: ClusterState, brokers: Sequence[int], racks: Sequence[str]
-) -> tuple[list[int], list[str]]:
-    """Ids of the brokers that fail, and notes on those of the racks that are down already."""
-    rack_of, up = racks_by_broker(state), registrations(state)
-    known = sorted({rack for rack in rack_of.values() if rack is not None})
-    if racks and not known:
-        raise ArgumentError(
-            f"{source} has no racks, so --racks cannot be used; supply them with --brokers-file "
-            "CSV, a file with the columns broker_id,rack"
-        )
-    unknown = [rack for rack in racks if rack not in known]
-    if unknown:
-        raise ArgumentError(
-            f"rack {', '.join(unknown)} is unknown; the cluster has racks {', '.join(known)}"
-        )
-    off = ",".join(str(broker) for broker in brokers if not up.get(broker, True))
-    if off:
-        raise ArgumentError(
-            f"broker {off.replace(',', ', ')} is down already in {source}, so it cannot fail; "
-            f"--up {off} says that it is up"
-        )
-    inside = [broker for broker, rack in rack_of.items() if rack in racks]
-    down = [str(broker) for broker in inside if not up[broker]]
-    if not brokers and len(down) == len(inside):
-        raise ArgumentError(f"no broker of rack {', '.join(racks)} is up, so none can fail")
-    notes = [f"broker {', '.join(down)} of these racks is down already"] if down else []
-    return [*dict.fromkeys([*brokers, *(broker for broker in inside if up[broker])])], notes
 
 
 @click.command()

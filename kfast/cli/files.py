@@ -15,10 +15,10 @@ from kfast.cli.options import (
     seed_option,
     take_tables,
 )
-from kfast.cli.output import Destination, check_format, echo, progress_bar
+from kfast.cli.output import Destination, echo, progress_bar
 from kfast.io import FORMATS, write
 from kfast.report.columns import columns_answer
-from kfast.report.writing import list_endings
+from kfast.report.writing import check_format, list_endings
 from kfast.state import ClusterState
 from kfast.state.generation import generate
 

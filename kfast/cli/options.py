@@ -291,9 +291,9 @@ def seed_option(help: str) -> Callable[[Command], Command]:
     return number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help=help)
 
 
-def verbose_option(help: str = "Show the requests in full.") -> Callable[[Command], Command]:
+def verbose_option() -> Callable[[Command], Command]:
     """Option of the commands that have more to say than is usually needed."""
-    return click.option("-v", "--verbose", is_flag=True, help=help)
+    return click.option("-v", "--verbose", is_flag=True, help="Show the requests in full.")
 
 
 def threads_option() -> Callable[[Command], Command]:

@@ -15,31 +15,23 @@ import pyarrow as pa
 from kfast.analysis.conditions import Condition
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.errors import ArgumentError
-from kfast.io import FORMATS
 from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.report.writing import (
     ANSWER_KEY,
     ANSWERS,
+    STANDARD_OUTPUT,
     RowWriter,
     answer_json,
+    check_place,
     kind_of_file,
     write_answer,
-    wrong_ending,
 )
 
-__all__ = [
-    "Destination", "check_format", "echo", "progress_bar",
-]
+__all__ = ["Destination", "echo", "progress_bar"]
 
 LONG_BYTES = 1 << 24
 """Files of fewer bytes are read too fast for a progress bar to be of use."""
-
-STANDARD_OUTPUT = Path("-")
-
-
-# --- answers -------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Destination:
@@ -98,7 +90,7 @@ class Destination:
                 }
         for place in (output, *files.values()):
             if place is not None:
-                _check_place(place)
+                check_place(place)
         return cls(kind, output, files, options.pop("conditions", ()))
 
     @contextmanager
@@ -145,28 +137,6 @@ class Destination:
             click.get_current_context().exit(CONDITION_HOLDS)
 
 
-def check_format(output: Path, format: str | None) -> None:
-    """Refuse a cluster's file that cannot be written, or whose name tells another format."""
-    end = output.suffix.lower()
-    formats = [name for name, ends in FORMATS.items() if end in ends]
-    if format is None and not formats:
-        raise ArgumentError(f"{wrong_ending(output, FORMATS)}; or give --format")
-    if format is not None and formats and format.split("-")[0] not in formats:
-        raise ArgumentError(f"{output} ends as {formats[0]} does, and --format says {format}")
-    if output != STANDARD_OUTPUT:
-        _check_place(output)
-
-
-def _check_place(output: Path) -> None:
-    if output.is_dir():
-        raise ArgumentError(f"{output} is a folder; right is the name of a file in it")
-    if not output.parent.is_dir():
-        raise ArgumentError(f"the folder of {output} does not exist")
-
-
-# --- messages ----------------------------------------------------------------------------------
-
-
 def echo(message: str) -> None:
     """Say something on standard error; what stands in it from files is shown as it is."""
     click.echo(shown_lines(message), err=True)
@@ -178,7 +148,9 @@ def progress_bar(action: str, source: str = "") -> Iterator[Callable[[int, int],
 
     What reads a source gives it; only a large file shows anything.
     """
-    if not sys.stderr.isatty() or (source and _size(source) < LONG_BYTES):
+    path = Path(source)
+    is_short = bool(source) and (path.stat().st_size if path.is_file() else 0) < LONG_BYTES
+    if is_short or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -187,8 +159,3 @@ def progress_bar(action: str, source: str = "") -> Iterator[Callable[[int, int],
     with Progress(console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(action, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-def _size(source: str) -> int:
-    path = Path(source)
-    return path.stat().st_size if path.is_file() else 0

@@ -11,7 +11,6 @@ tasks share goes to each.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -38,9 +37,10 @@ from kfast.spark.paths import (
     MAGIC,
     PARTITION_BYTES,
     check_tasks,
+    distribute,
     estimate_partitions,
     find_files,
-    share_out,
+    hash_file,
 )
 from kfast.spark.sweep_tasks import slice_for
 from kfast.spark.sweeps import ScenarioSpec, check_spec, kind_of, make_scenarios, parse_spec
@@ -53,7 +53,7 @@ from kfast.sweeps.sweep_counts import check_counts, words_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["ExportReader", "fleet", "fleet_schema", "labelled"]
+__all__ = ["ExportReader", "fleet", "fleet_batch", "fleet_schema"]
 
 Unit: TypeAlias = tuple[str, int, int]
 """Work for a task: a cluster, and which part, of how many, of its scenarios."""
@@ -106,8 +106,7 @@ class ExportReader:
         parts = []
         for path in filter(None, (Path(name), self.brokers_file(name))):
             try:
-                with path.open("rb") as file:
-                    parts.append(hashlib.file_digest(file, "sha256").hexdigest())
+                parts.append(hash_file(path))
             except OSError as error:
                 raise InputError(f"{path} could be read, and then not any more: {error}") from error
         return " ".join(parts)
@@ -251,7 +250,7 @@ def _share_units(
         units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
     if tasks is None:
         tasks = count_tasks(sum(units.values()) / 1e6)
-    return share_out(units, tasks)
+    return distribute(units, tasks)
 
 
 def _content_shares(
@@ -373,10 +372,10 @@ def _count(
         return
     with reader:
         for batch in reader:
-            yield labelled(batch, name, state, scenarios, work.counts)
+            yield fleet_batch(batch, name, state, scenarios, work.counts)
 
 
-def labelled(
+def fleet_batch(
     batch: pa.RecordBatch, name: str, state: ClusterState, scenarios: Scenarios,
     counts: Collection[str],
 ) -> pa.RecordBatch:

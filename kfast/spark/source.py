@@ -55,10 +55,10 @@ from kfast.spark.frames import (
     TABLES,
     batches_of,
     row_tables,
-    sourced,
+    schema_with_source,
     with_source,
 )
-from kfast.spark.paths import estimate_partitions, find_files, share_files, share_out
+from kfast.spark.paths import distribute, distribute_files, estimate_partitions, find_files
 from kfast.spark.sweeps import MAKERS, make_scenarios
 from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState, generate
@@ -98,7 +98,7 @@ _SETTINGS = {
     "unclean.leader.election.enable",
     "delete.topic.enable",
 }
-_OWN = {"path", "table", "brokers_file", "add_brokers", "tasks", "up"}
+_PATH_OPTIONS = {"path", "table", "brokers_file", "add_brokers", "tasks", "up"}
 
 MADE_UP = "made up"
 """Source of the scenarios of a cluster that no export is of."""
@@ -156,7 +156,7 @@ class KfastSource(SentToWorkers, DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._reader(_columns(self._lowered()))
+        self._reader(_columns(self._lowercase_options()))
 
     @classmethod
     def name(cls) -> str:
@@ -165,30 +165,30 @@ class KfastSource(SentToWorkers, DataSource):
 
     def schema(self) -> StructType:
         """Columns of the table that is asked for, after `source`."""
-        return from_arrow_schema(_columns(self._lowered()))
+        return from_arrow_schema(_columns(self._lowercase_options()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give what reads files, or makes clusters."""
-        return self._reader(_wanted(self._lowered(), schema))
+        return self._reader(_check_schema(self._lowercase_options(), schema))
 
-    def _lowered(self) -> dict[str, str]:
+    def _lowercase_options(self) -> dict[str, str]:
         return {key.lower(): value for key, value in self.options.items()}
 
     def _reader(self, wanted: pa.Schema) -> DataSourceReader:
-        options = self._lowered()
+        options = self._lowercase_options()
         _check_options(options)
-        if _of_scenarios(options):
+        if _is_scenario_table(options):
             return ScenarioReader(options, wanted)
         return (FileReader if "path" in options else RecipeReader)(options, wanted)
 
     # PySpark calls its sources by names in camel case.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Give what reads the files of a folder as they arrive, or says why that cannot be."""
-        options = self._lowered()
+        options = self._lowercase_options()
         try:
-            if _of_scenarios(options):
+            if _is_scenario_table(options):
                 raise ArgumentError("scenarios do not arrive: read the table without a stream")
-            return FolderStream(options, _wanted(options, schema))
+            return FolderStream(options, _check_schema(options, schema))
         except ArgumentError as error:
             return RefusedStream(error)
 
@@ -198,7 +198,9 @@ class KfastSource(SentToWorkers, DataSource):
 
 def _columns(options: Mapping[str, str]) -> pa.Schema:
     """All columns of the table that is asked for."""
-    return sourced(SCENARIO_TABLE if _of_scenarios(options) else TABLES[_table(options)])
+    if _is_scenario_table(options):
+        return schema_with_source(SCENARIO_TABLE)
+    return schema_with_source(TABLES[_table(options)])
 
 
 def _table(options: Mapping[str, str]) -> str:
@@ -209,12 +211,12 @@ def _table(options: Mapping[str, str]) -> str:
     return name
 
 
-def _of_scenarios(options: Mapping[str, str]) -> bool:
+def _is_scenario_table(options: Mapping[str, str]) -> bool:
     """Whether the table is that of scenarios, which is not one of an export."""
     return options.get("table") == SCENARIOS
 
 
-def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
+def _check_schema(options: Mapping[str, str], schema: StructType) -> pa.Schema:
     """The columns of a table that a schema names; others, and other types, are refused."""
     columns = _columns(options)
     types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(columns)}
@@ -243,12 +245,12 @@ def _check_options(options: Mapping[str, str]) -> None:
             f"several paths are given: {options['paths']}; right is one file, folder or glob"
         )
     if "path" in options:
-        origin, allowed = "a path", _OWN | _SETTINGS
+        origin, allowed = "a path", _PATH_OPTIONS | _SETTINGS
     else:
         origin = "made-up clusters (no path is given)"
-        recipe = CLUSTER_OPTIONS if _of_scenarios(options) else ("clusters", *RECIPE_OPTIONS)
+        recipe = CLUSTER_OPTIONS if _is_scenario_table(options) else ("clusters", *RECIPE_OPTIONS)
         allowed = {"tasks", "table", *recipe}
-    if _of_scenarios(options):
+    if _is_scenario_table(options):
         allowed |= {SCENARIOS, *SCENARIO_OPTIONS}
     unknown = sorted(set(options) - allowed)
     if unknown:
@@ -334,7 +336,7 @@ class _FileReading(SentToWorkers):
                 ranges |= dict.fromkeys(_split(name, n), size // n)
             else:
                 ranges[FileRange(name)] = size
-        shares = share_out(ranges, self.tasks)
+        shares = distribute(ranges, self.tasks)
         # Rows of one file come in its order, as they do from one task.
         return [InputPartition(share) for share in (sorted(shares) if len(names) == 1 else shares)]
 
@@ -640,7 +642,7 @@ class ScenarioReader(SentToWorkers, DataSourceReader):
         files = find_files(self.options["path"])
         if len(files) == 1:
             return self._ranges(files[0], self._make(files[0]))
-        shares = share_files(files, self.tasks)
+        shares = distribute_files(files, self.tasks)
         return [InputPartition([(name, None) for name in share]) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

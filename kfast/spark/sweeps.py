@@ -126,7 +126,8 @@ def sweep(
     plan, scenarios = _prepare(state, scenarios, tasks)
     work = SweepWork.of(plan, scenarios, names, words)
     if tasks is None:
-        tasks = count_tasks(_measure(scenarios, lambda some: deque(work.batches(some), maxlen=0)))
+        seconds = _estimate_seconds(scenarios, lambda some: deque(work.batches(some), maxlen=0))
+        tasks = count_tasks(seconds)
     name = send(spark, (without_cluster(plan), work.failover_order, work.hosting))
     run = partial(sweep_range, name, scenarios, names, vectors, tasks, BATCH_SCENARIOS)
     return run_tasks(spark, tasks, run, sweep_schema(names))
@@ -190,14 +191,14 @@ def sweep_partitions(
     plan, scenarios = _prepare(state, scenarios, tasks)
     words = words_of(vectors)
     if tasks is None:
-        seconds = _measure(scenarios, lambda some: count_partitions(plan, some, words))
+        seconds = _estimate_seconds(scenarios, lambda some: count_partitions(plan, some, words))
         tasks = count_tasks(seconds, DETAIL_SECONDS)
     order = np.argsort(plan.rows).astype(np.int32)
     names = pa.table(key_columns(plan.cluster, plan.rows[order]))
     name, named = send(spark, (without_cluster(plan), order)), send(spark, _one_batch(names))
     run = partial(_count_partitions, name, scenarios, vectors, BLOCK_PARTITIONS, tasks)
     rows = partial(_partition_rows, named, BLOCK_PARTITIONS)
-    return _added(spark, tasks, run, rows, SWEEP_PARTITIONS)
+    return _sum_by_block(spark, tasks, run, rows, SWEEP_PARTITIONS)
 
 
 def sweep_brokers(
@@ -229,7 +230,7 @@ def sweep_brokers(
     words = words_of(vectors)
     order = FailoverOrder.of(plan)
     if tasks is None:
-        seconds = _measure(scenarios, lambda some: count_leaders(order, some, words))
+        seconds = _estimate_seconds(scenarios, lambda some: count_leaders(order, some, words))
         tasks = count_tasks(seconds, DETAIL_SECONDS)
     names = pa.table({
         "broker_id": pa.array(plan.broker_id),
@@ -239,7 +240,8 @@ def sweep_brokers(
     })
     name, named = send(spark, order), send(spark, _one_batch(names))
     run = partial(_count_leaders, name, scenarios, vectors, BLOCK_BROKERS, tasks)
-    return _added(spark, tasks, run, partial(_broker_rows, named, BLOCK_BROKERS), SWEEP_BROKERS)
+    rows = partial(_broker_rows, named, BLOCK_BROKERS)
+    return _sum_by_block(spark, tasks, run, rows, SWEEP_BROKERS)
 
 
 def _prepare(
@@ -266,7 +268,7 @@ def _prepare(
     return state if isinstance(state, SweepPlan) else prepare_sweep(state), scenarios
 
 
-def _measure(scenarios: Scenarios, run: Callable[[Scenarios], object]) -> float:
+def _estimate_seconds(scenarios: Scenarios, run: Callable[[Scenarios], object]) -> float:
     """Seconds that all scenarios take on one core, as some of them take on the driver."""
     n = min(len(scenarios), PROBE_SCENARIOS)
     began = perf_counter()
@@ -307,12 +309,12 @@ def _block_row(block: int, counts: Counts) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row], schema=_COUNTED)
 
 
-def _added(
+def _sum_by_block(
     spark: SparkSession, tasks: int, run: Any, rows: Callable[[int, Counts], pa.Table],
     result: ResultTable,
 ) -> DataFrame:
     """Count in tasks, let Spark bring the blocks together, add and name them."""
-    work = for_workers(partial(_add, rows))
+    work = for_workers(partial(_sum_block, rows))
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from work(batches)
@@ -321,7 +323,7 @@ def _added(
     return counted.groupBy("block").applyInArrow(add, from_arrow_schema(result.schema))
 
 
-def _add(
+def _sum_block(
     rows: Callable[[int, Counts], pa.Table], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Add the rows of one block."""

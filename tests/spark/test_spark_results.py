@@ -85,11 +85,11 @@ def test_a_frame_has_the_types_that_the_schema_says(results):
     """The same names, order, types and nullability; and no null where there may be none."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kfast.spark.frames import sourced
+    from kfast.spark.frames import schema_with_source
 
     for name, frame in results[0].items():
         expected = BY_NAME[name.removeprefix("source ")].schema
-        expected = sourced(expected) if name.startswith("source ") else expected
+        expected = schema_with_source(expected) if name.startswith("source ") else expected
         types = from_arrow_schema(expected)
         if name in READ_BACK:
             assert frame.schema.fieldNames() == types.fieldNames()

@@ -110,7 +110,7 @@ def test_what_tasks_are_sent_grows_with_the_cluster(monkeypatch):
 
     sent = []
     monkeypatch.setattr(sweeps, "send", lambda _, content: sent.append(content))
-    monkeypatch.setattr(sweeps, "_added", lambda *_: None)
+    monkeypatch.setattr(sweeps, "_sum_by_block", lambda *_: None)
     state = kfast.generate(brokers=6, partitions=3 * sweeps.BLOCK_PARTITIONS)
     sweeps.sweep_partitions(None, state, kfast.every_broker(state), tasks=1)
     names = sent[-1]
