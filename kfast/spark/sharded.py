@@ -420,10 +420,7 @@ def _join_errors(run: Run, sums: ShardSums) -> tuple[str | None, ...]:
 
 
 def _read_requests(spark: SparkSession, run: Run) -> DataFrame:
-    """Requests of all shards put together: in one batch, they share one request to a broker.
-
-    Where each partition has requests of its own, they add up.
-    """
+    """Requests of all tasks, put together as `sharded_tasks.join_requests` does."""
     keys = ["event", "action", "occurrence", "kind", "broker_id"]
     joined = functions.when(
         functions.bool_or("alone"), functions.sum("requests")
@@ -433,7 +430,7 @@ def _read_requests(spark: SparkSession, run: Run) -> DataFrame:
     merged = rows.groupBy(*keys).agg(
         joined.alias("requests"),
         functions.sum("partitions").alias("partitions"),
-        functions.count("*").alias("shards"),
+        functions.sum("shards").alias("shards"),
     )
     every = merged["shards"] == len(run.dataset.files)
     return merged.where((merged["action"] != LIVE_BROKERS) | every).drop("shards")

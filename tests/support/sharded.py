@@ -65,12 +65,12 @@ def joined_requests(done) -> list[tuple]:
     found: dict[tuple, list[int]] = {}
     for path in sorted((Path(done.run.folder) / "requests").iterdir()):
         for row in pq.read_table(path).to_pylist():
-            alone = row.pop("alone")
+            alone, shards = row.pop("alone"), row.pop("shards")
             n, told = row.pop("requests"), row.pop("partitions")
             have = found.setdefault(tuple(row.values()), [0, 0, 0])
             have[0] = have[0] + n if alone else max(have[0], n)
             have[1] += told
-            have[2] += 1
+            have[2] += shards
     every = len(done.run.dataset.files)
     return sorted(
         (*key, n, told) for key, (n, told, shards) in found.items()
