@@ -40,13 +40,13 @@ Answer = TypeVar("Answer")
 EMPTY_TASK_SECONDS = 0.06
 """What a task costs a core whatever it does, as measured (`docs/scale.md`, What things cost)."""
 
-SHORT_SECONDS = 4 * EMPTY_TASK_SECONDS
+SHORT_SECONDS = 8 * EMPTY_TASK_SECONDS
 """Work for less time than this is not divided among tasks."""
 
 TASK_SECONDS = 2.0
 """How long a task should last, if there is work for that."""
 
-FEWEST_TASKS = 16
+FEWEST_TASKS = 8
 """Up to so many tasks are made of less work than a task should have, as long as it is not short."""
 
 _REFUSAL = re.compile(r"the Python of Spark's workers \(.*")

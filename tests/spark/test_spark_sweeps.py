@@ -223,7 +223,7 @@ def test_what_cannot_be_is_refused(spark, cluster):
 
 @pytest.mark.parametrize(
     ("seconds", "task_seconds", "tasks"),
-    [(0, 2, 1), (0.2, 2, 1), (1, 2, 5), (4, 2, 16), (30, 2, 16), (100, 2, 50), (100, 10, 16)],
+    [(0, 2, 1), (0.2, 2, 1), (1, 2, 3), (4, 2, 8), (30, 2, 15), (100, 2, 50), (100, 10, 10)],
 )
 def test_no_task_is_short_and_none_is_long(seconds, task_seconds, tasks):
     from kfast.spark.workers import count_tasks
