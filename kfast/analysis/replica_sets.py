@@ -118,14 +118,9 @@ def take_isr_margins(state: ClusterState) -> IsrMargins:
     kernel.measure_isrs(
         state.columns, min_insync_replicas(state), live_isr, live_replicas, in_sync, needed,
     )
+    assigned = (state.records["flags"] & FLAG_ASSIGNED) != 0
     n_replicas = state.records["n_replicas"].copy()
-    return IsrMargins(assigned_rows(state), live_isr, live_replicas, in_sync, needed, n_replicas)
-
-
-def assigned_rows(state: ClusterState) -> npt.NDArray[np.bool_]:
-    """(P,) whether each partition row has an assignment."""
-    assigned: npt.NDArray[np.bool_] = (state.records["flags"] & FLAG_ASSIGNED) != 0
-    return assigned
+    return IsrMargins(assigned, live_isr, live_replicas, in_sync, needed, n_replicas)
 
 
 def assigned_masks(margins: IsrMargins) -> Slots:

@@ -9,7 +9,7 @@ Source: docs/controller.md, sections 6.1 to 6.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kfast import arguments
@@ -23,6 +23,7 @@ from kfast.state.display import Summary, summary_html, summary_text
 
 __all__ = [
     "EventOutcome", "WhatIf", "brokers_are", "check_brokers", "racks_by_broker", "registrations",
+    "select_brokers",
 ]
 
 CANNOT = {
@@ -162,3 +163,44 @@ def brokers_are(broker_ids: Iterable[int], predicate: str) -> str:
     ids = list(broker_ids)
     noun, verb = ("broker", "is") if len(ids) == 1 else ("brokers", "are")
     return f"{noun} {', '.join(map(str, ids))} {verb} {predicate}"
+
+
+def select_brokers(
+    state: ClusterState, brokers: Sequence[int], racks: Sequence[str], source: str
+) -> tuple[list[int], list[str]]:
+    """Brokers that can fail: some by their ids, and all that are up in some racks.
+
+    Returns
+    -------
+    tuple of list of int and list of str
+        Their ids, each once, and notes on brokers of the racks that are down already.
+
+    Raises
+    ------
+    ArgumentError
+        A rack is unknown or has no broker that is up; a broker that is named is down already.
+    """
+    rack_of, up = racks_by_broker(state), registrations(state)
+    known = sorted({rack for rack in rack_of.values() if rack is not None})
+    if racks and not known:
+        raise ArgumentError(
+            f"{source} has no racks, so --racks cannot be used; supply them with --brokers-file "
+            "CSV, a file with the columns broker_id,rack"
+        )
+    unknown = [rack for rack in racks if rack not in known]
+    if unknown:
+        raise ArgumentError(
+            f"rack {', '.join(unknown)} is unknown; the cluster has racks {', '.join(known)}"
+        )
+    off = ",".join(str(broker) for broker in brokers if not up.get(broker, True))
+    if off:
+        raise ArgumentError(
+            f"broker {off.replace(',', ', ')} is down already in {source}, so it cannot fail; "
+            f"--up {off} says that it is up"
+        )
+    inside = [broker for broker, rack in rack_of.items() if rack in racks]
+    down = [str(broker) for broker in inside if not up[broker]]
+    if not brokers and len(down) == len(inside):
+        raise ArgumentError(f"no broker of rack {', '.join(racks)} is up, so none can fail")
+    notes = [f"broker {', '.join(down)} of these racks is down already"] if down else []
+    return [*dict.fromkeys([*brokers, *(broker for broker in inside if up[broker])])], notes

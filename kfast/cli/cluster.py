@@ -12,7 +12,7 @@ from kfast.analysis.explain import explain
 from kfast.analysis.impact import CHANGE_METRICS
 from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
 from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
-from kfast.analysis.whatif import racks_by_broker, registrations
+from kfast.analysis.whatif import select_brokers
 from kfast.cli.options import (
     broker_ids,
     broker_option,
@@ -29,14 +29,13 @@ from kfast.cli.options import (
     topic_partitions,
     verbose_option,
 )
-from kfast.cli.output import Destination, busy
+from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError
 from kfast.io import read_plan
 from kfast.report.cluster import SHOW_TABLES, cluster_answer
 from kfast.report.deletion import DELETE_TABLES, deletion_answer
 from kfast.report.failure import FAIL_TABLES, failure_answer
 from kfast.report.reassignment import REASSIGN_TABLES, reassignment_answer
-from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, take_census
 
 __all__ = ["delete", "fail", "reassign", "show"]
@@ -64,10 +63,10 @@ def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: 
       kfast show describe.txt --brokers-file brokers.csv --format json
       kafka-topics.sh ... --describe | kfast show - --fail-on 'under_replicated>0'
     """
-    destination = Destination.take(options, SHOW_TABLES)
+    destination = Destination.of(options, SHOW_TABLES)
     state = take_cluster(source, options)
     census = take_census(state)
-    destination.give(cluster_answer(source, state, census, top=top, lists=lists, verbose=verbose))
+    destination.write(cluster_answer(source, state, census, top=top, lists=lists, verbose=verbose))
 
 
 class FailCommand(click.Command):
@@ -120,7 +119,7 @@ def fail(
       kfast fail describe.txt --brokers 3 --set '.*:min.insync.replicas=2' \
           --fail-on 'offline>0' --fail-on 'newly_under_min_isr>0'
     """
-    destination = Destination.take(options, FAIL_TABLES)
+    destination = Destination.of(options, FAIL_TABLES)
     lists_of = {"then": iter(then), "then_start": iter(then_start)}
     order: list[str] = click.get_current_context().meta["steps"]
     steps = [(STEPS[name], next(lists_of[name])) for name in order]
@@ -131,8 +130,8 @@ def fail(
     if not brokers and not racks:
         raise ArgumentError("give the brokers that fail: --brokers IDS, or --racks NAMES")
     state = take_cluster(source, options)
-    failing, notes = _failing(source, state, brokers, racks)
-    with busy("Failing brokers"):
+    failing, notes = select_brokers(state, brokers, racks, source)
+    with progress_bar("Failing brokers"):
         failure = fail_brokers(
             state, failing, controlled=controlled, then=steps, threads=threads, profile=profile
         )
@@ -143,37 +142,7 @@ def fail(
             source, state, failure, racks=racks, notes=notes,
             explanations=explanations, top=top, lists=lists, verbose=verbose,
         )
-    destination.give(answer)
-
-
-def _failing(
-    source: str, state: ClusterState, brokers: Sequence[int], racks: Sequence[str]
-) -> tuple[list[int], list[str]]:
-    """Ids of the brokers that fail, and notes on those of the racks that are down already."""
-    rack_of, up = racks_by_broker(state), registrations(state)
-    known = sorted({rack for rack in rack_of.values() if rack is not None})
-    if racks and not known:
-        raise ArgumentError(
-            f"{source} has no racks, so --racks cannot be used; supply them with --brokers-file "
-            "CSV, a file with the columns broker_id,rack"
-        )
-    unknown = [rack for rack in racks if rack not in known]
-    if unknown:
-        raise ArgumentError(
-            f"rack {', '.join(unknown)} is unknown; the cluster has racks {', '.join(known)}"
-        )
-    off = ",".join(str(broker) for broker in brokers if not up.get(broker, True))
-    if off:
-        raise ArgumentError(
-            f"broker {off.replace(',', ', ')} is down already in {source}, so it cannot fail; "
-            f"--up {off} says that it is up"
-        )
-    inside = [broker for broker, rack in rack_of.items() if rack in racks]
-    down = [str(broker) for broker in inside if not up[broker]]
-    if not brokers and len(down) == len(inside):
-        raise ArgumentError(f"no broker of rack {', '.join(racks)} is up, so none can fail")
-    notes = [f"broker {', '.join(down)} of these racks is down already"] if down else []
-    return [*dict.fromkeys([*brokers, *(broker for broker in inside if up[broker])])], notes
+    destination.write(answer)
 
 
 @click.command()
@@ -209,7 +178,7 @@ def reassign(
       kfast reassign describe.txt --plan plan.json --brokers 3 --fail-on 'pending>0'
       kfast reassign describe.txt --plan onto-113.json --add-brokers 113:rack=b
     """
-    destination = Destination.take(options, REASSIGN_TABLES)
+    destination = Destination.of(options, REASSIGN_TABLES)
     if source == plan == "-":
         raise ArgumentError("INPUT and --plan cannot both be standard input")
     state = take_cluster(source, options)
@@ -218,12 +187,12 @@ def reassign(
         raise ArgumentError(
             f"nothing is being reassigned in {source}, so a plan is needed: --plan PLAN"
         )
-    with busy("Reassigning"):
+    with progress_bar("Reassigning"):
         reassignment = execute_plan(
             state, requested, broker_ids=brokers, pending=pending, profile=profile
         )
         answer = reassignment_answer(source, plan, state, reassignment, top=top, verbose=verbose)
-    destination.give(answer)
+    destination.write(answer)
 
 
 @click.command()
@@ -253,9 +222,9 @@ def delete(
       kfast delete describe.txt --topics orders,logs
       kfast delete describe.txt --topics orders --brokers 3 --fail-on 'topics_waiting>0'
     """
-    destination = Destination.take(options, DELETE_TABLES)
+    destination = Destination.of(options, DELETE_TABLES)
     state = take_cluster(source, options)
-    with busy("Deleting topics"):
+    with progress_bar("Deleting topics"):
         deletion = delete_topics(state, topics, broker_ids=brokers, profile=profile)
         answer = deletion_answer(source, state, deletion, topics, top=top, verbose=verbose)
-    destination.give(answer)
+    destination.write(answer)

@@ -15,19 +15,16 @@ from kfast.cli.options import (
     seed_option,
     take_tables,
 )
-from kfast.cli.output import Destination, busy, check_format, echo
+from kfast.cli.output import Destination, echo, progress_bar
 from kfast.io import FORMATS, write
 from kfast.report.columns import columns_answer
+from kfast.report.writing import check_format, list_endings
 from kfast.state import ClusterState
 from kfast.state.generation import generate
 
 __all__ = ["convert", "generate_command", "schema_command"]
 
-_FORMAT_HELP = (
-    "Format of the file.  [default: as its name ends: "
-    + "; ".join(f"{' '.join(ends)} {name}" for name, ends in FORMATS.items() if ends)
-    + "]"
-)
+_FORMAT_HELP = f"Format of the file.  [default: as its name ends: {list_endings(FORMATS)}]"
 
 
 @click.command("generate")
@@ -61,7 +58,7 @@ def generate_command(format_name: str | None, output: Path, **sizes: Any) -> Non
       kfast generate --brokers 6 --partitions 50 --format describe -o -
     """
     check_format(output, format_name)
-    with busy("Generating"):
+    with progress_bar("Generating"):
         state = generate(**sizes)
         write(state, output, format=format_name)
     _say_written(output, state.n_brokers, state.n_partitions)
@@ -109,4 +106,4 @@ def schema_command(**options: Any) -> None:
       kfast schema
       kfast schema --format json
     """
-    Destination.take(options, ("columns",)).give(columns_answer())
+    Destination.of(options, ("columns",)).write(columns_answer())

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import click
 
-from kfast.cli.output import OPERATORS, condition_on, list_endings, progress_bar
+from kfast.analysis.conditions import OPERATORS, Condition, parse_condition
+from kfast.cli.output import progress_bar
 from kfast.controllers import DEFAULT_PROFILE, PROFILES, RELEASES
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, parse_brokers, read, read_tables
 from kfast.report import LISTS
-from kfast.report.writing import ENDINGS, KINDS
+from kfast.report.writing import ENDINGS, KINDS, list_endings
 from kfast.state import ClusterState
 from kfast.state.settings import override_settings
 
@@ -51,7 +53,7 @@ class ListType(click.ParamType[tuple[Item, ...]], Generic[Item]):
     ----------
     name : str
     parse : callable
-        Reads one item, which may stand for several; raises `click.BadParameter`.
+        Reads one item, which may stand for several; raises `ArgumentError`.
     """
 
     def __init__(self, name: str, parse: Callable[[str], Iterable[Item]]) -> None:
@@ -67,7 +69,10 @@ class ListType(click.ParamType[tuple[Item, ...]], Generic[Item]):
         parts = [part.strip() for part in value.split(",")]
         if "" in parts:
             self.fail(f"{value!r} has an empty item; right is a list such as a,b", param, ctx)
-        return tuple(chain.from_iterable(self.parse(part) for part in parts))
+        try:
+            return tuple(chain.from_iterable(self.parse(part) for part in parts))
+        except ArgumentError as error:
+            self.fail(str(error), param, ctx)
 
 
 class FilePath(click.Path):
@@ -90,9 +95,9 @@ def broker_ids(text: str) -> Iterable[int]:
     match = _IDS.fullmatch(text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, _MOST)
     if last >= _MOST:
-        raise click.BadParameter(f"{text!r} is not a broker id; right is a list such as 3,7 or 4-9")
+        raise ArgumentError(f"{text!r} is not a broker id; right is a list such as 3,7 or 4-9")
     if not 0 <= last - first < _MOST_IN_RANGE:
-        raise click.BadParameter(
+        raise ArgumentError(
             f"{text!r} is not a range of brokers; right is from the lower to the higher id, and at"
             f" most {_MOST_IN_RANGE} of them"
         )
@@ -107,7 +112,7 @@ def names(text: str) -> Iterable[str]:
 def _counts(text: str) -> Iterable[int]:
     """A number of brokers."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise click.BadParameter(f"{text!r} is not a number of brokers; right is 2 or 1,2,3")
+        raise ArgumentError(f"{text!r} is not a number of brokers; right is 2 or 1,2,3")
     return (int(text),)
 
 
@@ -115,7 +120,7 @@ def topic_partitions(text: str) -> Iterable[tuple[str, int]]:
     """A partition as Kafka's tools write it: the number stands behind the last hyphen."""
     topic, _, number = text.rpartition("-")
     if not topic or not re.fullmatch(r"[0-9]{1,10}", number) or int(number) >= _MOST:
-        raise click.BadParameter(f"{text!r} is not topic-partition, such as orders-7")
+        raise ArgumentError(f"{text!r} is not topic-partition, such as orders-7")
     return ((topic, int(number)),)
 
 
@@ -123,15 +128,20 @@ def _default(text: str) -> Iterable[tuple[str, str]]:
     """A default of the brokers, as name=value."""
     name, _, value = text.partition("=")
     if not name.strip() or not value.strip():
-        raise click.BadParameter(f"{text!r} is not of the form min.insync.replicas=2")
+        raise ArgumentError(f"{text!r} is not of the form min.insync.replicas=2")
     return ((name.strip(), value.strip()),)
 
 
 def _list_name(text: str) -> Iterable[str]:
     """A list of partitions."""
     if text not in LISTS:
-        raise click.BadParameter(f"{text!r} is no list; these are: {', '.join(LISTS)}")
+        raise ArgumentError(f"{text!r} is no list; these are: {', '.join(LISTS)}")
     return (text,)
+
+
+def _condition(metrics: Mapping[str, str], text: str) -> Iterable[Condition]:
+    """A condition on one of some metrics."""
+    return (parse_condition(text, metrics),)
 
 
 # --- options that commands share -----------------------------------------------------------------
@@ -281,9 +291,9 @@ def seed_option(help: str) -> Callable[[Command], Command]:
     return number_option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help=help)
 
 
-def verbose_option(help: str = "Show the requests in full.") -> Callable[[Command], Command]:
+def verbose_option() -> Callable[[Command], Command]:
     """Option of the commands that have more to say than is usually needed."""
-    return click.option("-v", "--verbose", is_flag=True, help=help)
+    return click.option("-v", "--verbose", is_flag=True, help="Show the requests in full.")
 
 
 def threads_option() -> Callable[[Command], Command]:
@@ -328,7 +338,7 @@ def output_options(
     ]
     if metrics:
         shared.append(list_option(
-            "--fail-on", "conditions", parse=condition_on(metrics), metavar="CONDITION",
+            "--fail-on", "conditions", parse=partial(_condition, metrics), metavar="CONDITION",
             help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
             f"{', '.join(metrics)}. Operators: {' '.join(OPERATORS)}.",
         ))

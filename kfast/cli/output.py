@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,82 +12,26 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from kfast.analysis.conditions import Condition
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.errors import ArgumentError
-from kfast.io import FORMATS
 from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.report.writing import (
     ANSWER_KEY,
     ANSWERS,
-    ENDINGS,
+    STANDARD_OUTPUT,
     RowWriter,
     answer_json,
+    check_place,
+    kind_of_file,
     write_answer,
 )
 
-__all__ = [
-    "OPERATORS", "Condition", "Destination", "busy", "check_format", "condition_on", "echo",
-    "list_endings", "progress_bar",
-]
+__all__ = ["Destination", "echo", "progress_bar"]
 
 LONG_BYTES = 1 << 24
 """Files of fewer bytes are read too fast for a progress bar to be of use."""
-
-STANDARD_OUTPUT = Path("-")
-
-
-# --- conditions ----------------------------------------------------------------------------------
-
-
-OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-_CONDITION = re.compile(r"\s*(\w+)\s*([^\w\s.+-]+)\s*(-?\d+(?:\.\d+)?)\s*")
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A metric compared with a number; messages call it by its text."""
-
-    text: str
-    metric: str
-    compare: Callable[[float, float], bool]
-    limit: float
-
-    def holds(self, summary: Mapping[str, float]) -> bool:
-        """Whether it is true of a summary."""
-        return self.compare(summary[self.metric], self.limit)
-
-
-def condition_on(metrics: Mapping[str, str]) -> Callable[[str], Iterable[Condition]]:
-    """Make the function that reads a condition on some metrics, such as offline>0."""
-
-    def conditions(text: str) -> Iterable[Condition]:
-        match = _CONDITION.fullmatch(text)
-        if not match:
-            raise click.BadParameter(f"{text!r} is not metric, operator, number, as in offline>0")
-        metric, sign, limit = match.groups()
-        if metric not in metrics:
-            raise click.BadParameter(
-                f"metric {metric!r} is unknown; these are: {', '.join(metrics)}"
-            )
-        if sign not in OPERATORS:
-            raise click.BadParameter(
-                f"operator {sign!r} is unknown; these are: {' '.join(OPERATORS)}"
-            )
-        return (Condition(f"{metric}{sign}{limit}", metric, OPERATORS[sign], float(limit)),)
-
-    return conditions
-
-
-# --- answers -------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Destination:
@@ -112,7 +54,7 @@ class Destination:
     conditions: Sequence[Condition] = ()
 
     @classmethod
-    def take(cls, options: dict[str, Any], tables: Sequence[str]) -> Destination:
+    def of(cls, options: dict[str, Any], tables: Sequence[str]) -> Destination:
         """Take `output_options` out of all options of a command, before any work is done.
 
         Raises
@@ -125,7 +67,7 @@ class Destination:
         if output == STANDARD_OUTPUT:
             output = None
         if output is not None and (output.suffix or kind is None):
-            by_name = _kind_of(output)
+            by_name = kind_of_file(output)
             if kind is not None and kind != by_name:
                 raise ArgumentError(f"{output} ends as {by_name} does, and --format says {kind}")
             kind = by_name
@@ -148,7 +90,7 @@ class Destination:
                 }
         for place in (output, *files.values()):
             if place is not None:
-                _check_place(place)
+                check_place(place)
         return cls(kind, output, files, options.pop("conditions", ()))
 
     @contextmanager
@@ -161,14 +103,15 @@ class Destination:
         with writing(path or "-") as file, RowWriter(self.kind, file, schema, path) as rows:
             yield rows
 
-    def give(self, answer: Answer) -> None:
+    def write(self, answer: Answer) -> None:
         """Write the answer, or its tables; beside files of tables, the text is shown too.
 
         Ends with exit code 4 where a condition holds.
         """
         results = [
-            (condition, step, summary[condition.metric], condition.holds(summary))
+            (condition, step, value, condition.compare(value, condition.limit))
             for condition in self.conditions for step, summary in answer.summaries.items()
+            for value in [summary[condition.metric]]
         ]
         answer.document["fail_on"] = [
             {"condition": f"{condition.text}{step}", "value": value, "holds": holds}
@@ -194,48 +137,6 @@ class Destination:
             click.get_current_context().exit(CONDITION_HOLDS)
 
 
-def _kind_of(output: Path) -> str:
-    """Form that the end of a file's name asks for."""
-    end = output.suffix.lower()
-    for kind, ends in ENDINGS.items():
-        if end in ends:
-            return kind
-    raise ArgumentError(_wrong_ending(output, ENDINGS))
-
-
-def _wrong_ending(output: Path, endings: Mapping[str, Sequence[str]]) -> str:
-    end = output.suffix
-    fault = f"ends in {end}, which is not written here" if end else "has no ending"
-    return f"the name {output} {fault}; right is one of: {list_endings(endings)}"
-
-
-def list_endings(endings: Mapping[str, Sequence[str]]) -> str:
-    """Forms, and the ends of file names for each, in a sentence."""
-    return "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in endings.items() if ends)
-
-
-def check_format(output: Path, format: str | None) -> None:
-    """Refuse a cluster's file that cannot be written, or whose name tells another format."""
-    end = output.suffix.lower()
-    formats = [name for name, ends in FORMATS.items() if end in ends]
-    if format is None and not formats:
-        raise ArgumentError(f"{_wrong_ending(output, FORMATS)}; or give --format")
-    if format is not None and formats and format.split("-")[0] not in formats:
-        raise ArgumentError(f"{output} ends as {formats[0]} does, and --format says {format}")
-    if output != STANDARD_OUTPUT:
-        _check_place(output)
-
-
-def _check_place(output: Path) -> None:
-    if output.is_dir():
-        raise ArgumentError(f"{output} is a folder; right is the name of a file in it")
-    if not output.parent.is_dir():
-        raise ArgumentError(f"the folder of {output} does not exist")
-
-
-# --- messages ----------------------------------------------------------------------------------
-
-
 def echo(message: str) -> None:
     """Say something on standard error; what stands in it from files is shown as it is."""
     click.echo(shown_lines(message), err=True)
@@ -243,30 +144,18 @@ def echo(message: str) -> None:
 
 @contextmanager
 def progress_bar(action: str, source: str = "") -> Iterator[Callable[[int, int], None] | None]:
-    """Show how far something is: on a terminal; a source only if it is a large file."""
-    if not sys.stderr.isatty() or (source and _size(source) < LONG_BYTES):
+    """Show that something is being done, and how far it is: on a terminal.
+
+    What reads a source gives it; only a large file shows anything.
+    """
+    path = Path(source)
+    is_short = bool(source) and (path.stat().st_size if path.is_file() else 0) < LONG_BYTES
+    if is_short or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(action)
+        task = bars.add_task(action, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
-
-
-def _size(source: str) -> int:
-    path = Path(source)
-    return path.stat().st_size if path.is_file() else 0
-
-
-@contextmanager
-def busy(action: str) -> Iterator[None]:
-    """Show that something is being done: on a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(action):
-        yield

@@ -23,7 +23,7 @@ from kfast.cli.options import (
     take_cluster,
     top_option,
 )
-from kfast.cli.output import Destination, busy
+from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError
 from kfast.report.restart import (
     PLAN_METRICS,
@@ -82,7 +82,7 @@ def restart_command(
       kfast restart describe.txt --brokers-file brokers.csv --by-rack --seconds-per-broker 180
       kfast restart describe.txt --table partitions -o partitions.parquet
     """
-    destination = Destination.take(options, ("partitions",) if brokers else RESTART_TABLES)
+    destination = Destination.of(options, ("partitions",) if brokers else RESTART_TABLES)
     planned = {"--by-rack": by_rack, "--seconds-per-broker": seconds_per_broker is not None,
                "--ignore-unsatisfiable": ignore_unsatisfiable}
     wrong = [name for name, given in planned.items() if given and brokers]
@@ -91,7 +91,7 @@ def restart_command(
     if wrong:
         raise ArgumentError(f"{wrong[0]} goes {'without' if brokers else 'with'} --broker")
     state = take_cluster(source, options)
-    with busy("Planning restarts"):
+    with progress_bar("Planning restarts"):
         if brokers:
             ready = may_restart(
                 state, isr_margin, ignore_topics=ignore_topics, ignore_rf1=ignore_rf1
@@ -103,7 +103,7 @@ def restart_command(
                 ignore_unsatisfiable=ignore_unsatisfiable, seconds_per_broker=seconds_per_broker,
             )
             answer = plan_answer(source, state, plan, top=top)
-    destination.give(answer)
+    destination.write(answer)
 
 
 @click.command("risk")
@@ -132,7 +132,7 @@ def risk_command(
       kfast risk describe.txt --brokers-file brokers.csv --down 1,2,5 --top 3
       kfast risk describe.txt -o pairs.parquet --fail-on 'pair_offline_if_clean>0'
     """
-    destination = Destination.take(options, RISK_TABLES)
+    destination = Destination.of(options, RISK_TABLES)
     state = take_cluster(source, options)
     live = live_brokers(state).size
     wrong = [number for number in down if number > live]
@@ -141,8 +141,8 @@ def risk_command(
             f"--down {wrong[0]}: {source} has {live} live brokers, so at most {live} can fail"
         )
     numbers = sorted(down) or [number for number in (1, 2, 3) if number <= live]
-    with busy("Counting failures"):
+    with progress_bar("Counting failures"):
         answer = risk_answer(
             source, state, risk(state, scenarios=scenarios, seed=seed), numbers, top=top
         )
-    destination.give(answer)
+    destination.write(answer)

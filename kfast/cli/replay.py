@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from kfast.analysis.conditions import parse_condition
 from kfast.cli.options import controller_option, output_options, top_option
-from kfast.cli.output import Destination, busy, condition_on
+from kfast.cli.output import Destination, progress_bar
 from kfast.log_replay import replay
 from kfast.report.replay import REPLAY_METRICS, REPLAY_TABLES, replay_answer
 
@@ -38,10 +39,10 @@ def replay_command(
       kfast replay incident/ --format json -o incident.json
       kfast replay incident/ --controller 2.4 --fail-on 'adopted_percent>10'
     """
-    destination = Destination.take(options, REPLAY_TABLES)
-    always = next(iter(condition_on(REPLAY_METRICS)("contradicted>0")))
+    destination = Destination.of(options, REPLAY_TABLES)
+    always = parse_condition("contradicted>0", REPLAY_METRICS)
     others = [one for one in destination.conditions if one.text != always.text]
     destination = replace(destination, conditions=(always, *others))
-    with busy("Replaying"):
+    with progress_bar("Replaying"):
         answer = replay_answer(directory, replay(directory, profile), top=top)
-    destination.give(answer)
+    destination.write(answer)

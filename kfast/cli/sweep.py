@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from kfast.analysis.worst_scenarios import WorstScenarios
 from kfast.cli.options import (
@@ -27,7 +25,7 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.controllers import find_profile
-from kfast.errors import ArgumentError, InputError, KfastError
+from kfast.errors import ArgumentError
 from kfast.report.sweep import sweep_answer
 from kfast.report.wording import plural
 from kfast.report.writing import RowWriter
@@ -84,17 +82,22 @@ def sweep_command(
       kfast sweep describe.txt --brokers-file brokers.csv --each-rack --fail-on 'offline>0'
       kfast sweep describe.txt --random 100000 --down 3 --threads 2 -o sweep.parquet
     """
-    destination = Destination.take(options, TABLES)
+    destination = Destination.of(options, TABLES)
     if (n_random is not None) != (bool(down) != (probability is not None)) or len(down) > 1:
         raise ArgumentError("--random N goes with one of --down K and --probability P")
     kinds: list[tuple[Any, Callable[[ClusterState], Named]]] = [
-        (every is not None, lambda state: _every(state, every or 1)),
+        (every is not None, lambda state: (
+            "Every broker" if every == 1 else f"Every {every} brokers",
+            makers.every_broker(state, every or 1),
+        )),
         (each_rack, lambda state: ("Each rack", makers.every_rack(state))),
         (each_rack_and_broker,
          lambda state: ("Each rack and one more broker", makers.every_rack_and_broker(state))),
         (n_random is not None,
          lambda state: _random(state, n_random or 0, down, probability or 0.0, seed)),
-        (file is not None, lambda state: _listed(state, Path(file or ""))),
+        (file is not None, lambda state: (
+            f"Scenarios of {file}", makers.read_scenarios(state, Path(file or "")),
+        )),
     ]
     requested = [make for wanted, make in kinds if wanted]
     if len(requested) != 1:
@@ -120,11 +123,7 @@ def sweep_command(
             )
             if rows is not None:
                 rows.describe(answer.document)
-    destination.give(answer)
-
-
-def _every(state: ClusterState, k: int) -> Named:
-    return "Every broker" if k == 1 else f"Every {k} brokers", makers.every_broker(state, k)
+    destination.write(answer)
 
 
 def _random(
@@ -136,16 +135,6 @@ def _random(
         return f"{plural(down[0], 'broker')} {drawn}", made
     made = makers.independent_brokers(state, probability, n, seed)
     return f"Each broker with probability {probability} {drawn}", made
-
-
-def _listed(state: ClusterState, path: Path) -> Named:
-    """Scenarios of a table: Parquet, or CSV with the columns scenario,broker."""
-    try:
-        parquet = path.suffix.lower() == ".parquet"
-        table = pq.read_table(path) if parquet else pa_csv.read_csv(path)
-        return f"Scenarios of {path}", makers.scenarios_from_table(state, table)
-    except (pa.ArrowInvalid, OSError, KfastError) as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def _count(

@@ -28,6 +28,8 @@ TROUBLE = {
     "newly_under_min_isr": "yellow",
     "pending": "yellow",
     "topics_waiting": "yellow",
+    "contradicted": "red",
+    "leaderless": "red",
 }
 """Colours of numbers that are not 0; only a terminal shows them."""
 

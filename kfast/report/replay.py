@@ -11,7 +11,7 @@ from rich.text import Text
 from kfast import __version__
 from kfast.log_replay import Place, Replay
 from kfast.report.answer import Answer, Document, getters
-from kfast.report.drawing import draw_heading, draw_rows
+from kfast.report.drawing import draw_heading, draw_rows, number
 from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
 from kfast.report.wording import count, first_names, plural, time_span
 
@@ -33,7 +33,6 @@ REPLAY_METRICS = {
 }
 """What the summary of a replay has."""
 
-COLOURS = {"contradicted": "red", "warnings": "yellow", "not_understood": "yellow"}
 MOST_NAMES = 6
 """So many partitions are named in a row; of more, only how many."""
 
@@ -208,7 +207,7 @@ def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
         refused = f"; {row['refused']} refused" if row["refused"] else ""
         table.add_row(
             time, *[row["cluster"]][:many], f"{what}{refused}",
-            *(Text(str(row[name] or ""), "red" * (name == "leaderless")) for name in numbers),
+            *(number(name, row[name] or "") for name in numbers),
         )
     table.draw(console)
 
@@ -241,10 +240,8 @@ def _draw_facts(console: Console, document: Document) -> None:
     table = TextTable("Facts", [text_column("verdict"), "facts", "percent", text_column("reason")])
 
     def add(verdict: str, reason: str, n: int) -> None:
-        colour = COLOURS.get(verdict, "") if n else ""
-        table.add_row(
-            Text(verdict, colour), Text(str(n), colour), f"{100 * n / total:.1f}", reason
-        )
+        cell = number(verdict, n)
+        table.add_row(Text(verdict, cell.style), cell, f"{100 * n / total:.1f}", reason)
 
     add("predicted", "", summary["predicted"])
     add("adopted", "", summary["adopted"])
@@ -255,13 +252,7 @@ def _draw_facts(console: Console, document: Document) -> None:
     draw_rows(console, "Facts by kind", KIND_COLUMNS, document["kinds"], if_empty=True)
 
 
-def _contradicted(row: Row) -> Text:
-    return Text(str(row["contradicted"]), "red" if row["contradicted"] else "")
-
-
-KIND_COLUMNS = (
-    text_column("kind"), TableColumn("contradicted", value=_contradicted), "adopted", "predicted"
-)
+KIND_COLUMNS = (text_column("kind"), "contradicted", "adopted", "predicted")
 
 
 def _draw_lines(console: Console, document: Document) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,13 +16,15 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from rich.console import Console
 
+from kfast.errors import ArgumentError
 from kfast.io import FORMATS
 from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.state.display import escape_control
 
 __all__ = [
-    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "RowWriter", "answer_json", "write_answer",
+    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "STANDARD_OUTPUT", "RowWriter", "answer_json",
+    "check_format", "check_place", "kind_of_file", "list_endings", "write_answer",
 ]
 
 WIDE = 1 << 16
@@ -36,9 +38,51 @@ ENDINGS = {
 
 KINDS = tuple(ENDINGS)
 ANSWERS = ("table", "json")
+STANDARD_OUTPUT = Path("-")
 
 ANSWER_KEY = b"kfast.answer"
 """Metadata of Arrow and Parquet files: the answer that the table is a part of, as JSON."""
+
+
+def kind_of_file(output: Path) -> str:
+    """Form that the end of a file's name asks for."""
+    end = output.suffix.lower()
+    for kind, ends in ENDINGS.items():
+        if end in ends:
+            return kind
+    raise ArgumentError(_wrong_ending(output, ENDINGS))
+
+
+def _wrong_ending(output: Path, endings: Mapping[str, Sequence[str]]) -> str:
+    """Why the name of a file tells none of some forms, and which names do."""
+    end = output.suffix
+    fault = f"ends in {end}, which is not written here" if end else "has no ending"
+    return f"the name {output} {fault}; right is one of: {list_endings(endings)}"
+
+
+def list_endings(endings: Mapping[str, Sequence[str]]) -> str:
+    """Forms, and the ends of file names for each, in a sentence."""
+    return "; ".join(f"{' '.join(ends)} {kind}" for kind, ends in endings.items() if ends)
+
+
+def check_format(output: Path, format: str | None) -> None:
+    """Refuse a cluster's file that cannot be written, or whose name tells another format."""
+    end = output.suffix.lower()
+    formats = [name for name, ends in FORMATS.items() if end in ends]
+    if format is None and not formats:
+        raise ArgumentError(f"{_wrong_ending(output, FORMATS)}; or give --format")
+    if format is not None and formats and format.split("-")[0] not in formats:
+        raise ArgumentError(f"{output} ends as {formats[0]} does, and --format says {format}")
+    if output != STANDARD_OUTPUT:
+        check_place(output)
+
+
+def check_place(output: Path) -> None:
+    """Refuse the name of a folder, and of a file in a folder that does not exist."""
+    if output.is_dir():
+        raise ArgumentError(f"{output} is a folder; right is the name of a file in it")
+    if not output.parent.is_dir():
+        raise ArgumentError(f"the folder of {output} does not exist")
 
 
 def write_answer(answer: Answer, kind: str, output: Path | None) -> None:

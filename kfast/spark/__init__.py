@@ -6,9 +6,9 @@ import it too, in each of their processes, so public names are loaded when they 
 
 `frames` are a cluster's tables as DataFrames, `source` is the format `kfast`, `functions` are
 elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers), `fleets`
-those of many, `pipeline` keeps results of fleets up to date. A cluster in many files is a
-`dataset`; events happen to it in `sharded` (`sharded_tasks` in workers). `workers` runs tasks,
-`paths` finds files and shares them out.
+those of many, `pipeline` keeps results of fleets up to date, as a `pipeline_config` asks. A cluster
+in many files is a `dataset`; events happen to it in `sharded` (`sharded_tasks` in workers).
+`workers` runs tasks, `paths` finds files and distributes them.
 """
 
 from __future__ import annotations

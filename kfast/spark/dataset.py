@@ -32,7 +32,7 @@ from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.source_tables import add_defaults, registered
 from kfast.kernels import digests
-from kfast.spark.paths import find_files, find_roots, folder_with, share_files
+from kfast.spark.paths import distribute_files, find_files, find_roots, folder_with
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
 from kfast.state.flat_table import can_be_flat, is_flat, to_flat
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLUSTER_FILE", "FLAT", "LISTS", "TASK_BYTES", "Dataset", "check_token", "check_topics",
-    "digest_names", "empty_folder", "locked", "look_at", "output_folder", "split",
+    "digest_names", "empty_folder", "inspect_files", "locked", "output_folder", "split",
 ]
 
 CLUSTER_FILE = "_cluster.arrow"
@@ -86,7 +86,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _FileSummary:
     """What a file says of brokers, settings and topics.
 
     Attributes
@@ -108,7 +108,7 @@ class _Look:
     topics: bytes
 
 
-def look_at(
+def inspect_files(
     spark: SparkSession, where: str | Path, *, tasks: int | None = None,
     defaults: Mapping[str, object] | None = None,
 ) -> Dataset:
@@ -122,16 +122,16 @@ def look_at(
     files = find_files(where)
     n = tasks if tasks is not None else _count_tasks(files)
     number = {name: at for at, name in enumerate(files)}
-    shares = tuple(tuple(number[name] for name in share) for share in share_files(files, n))
+    shares = tuple(tuple(number[name] for name in share) for share in distribute_files(files, n))
     tables = _common_tables(where, files)
     if tables is not None:
         # What shards have in common is known, so that they need not be looked at before.
         brokers, cluster = tables.brokers, tables.cluster
     else:
-        shared = gather(spark, len(shares), partial(_look_at_share, files, shares))
-        looks = sorted((look for share in shared for look in share), key=lambda look: look.file)
-        check_topics(files, [look.topics for look in looks])
-        brokers, cluster = _merge_brokers(looks), _merge_clusters(looks)
+        shared = gather(spark, len(shares), partial(_inspect_share, files, shares))
+        summaries = sorted((one for share in shared for one in share), key=lambda one: one.file)
+        check_topics(files, [summary.topics for summary in summaries])
+        brokers, cluster = _merge_brokers(summaries), _merge_clusters(summaries)
     completed = add_defaults(SourceTables("", pa.table({}), cluster=cluster), defaults)
     return Dataset(tuple(files), shares, brokers, completed.cluster)
 
@@ -184,11 +184,13 @@ def _nearest_common(folder: Path, roots: set[Path]) -> Path | None:
     return None
 
 
-def _look_at_share(files: Sequence[str], shares: Sequence[Sequence[int]], task: int) -> list[_Look]:
-    return [_look(files[number]) for number in shares[task]]
+def _inspect_share(
+    files: Sequence[str], shares: Sequence[Sequence[int]], task: int
+) -> list[_FileSummary]:
+    return [_inspect(files[number]) for number in shares[task]]
 
 
-def _look(name: str) -> _Look:
+def _inspect(name: str) -> _FileSummary:
     tables = _footer(name) or read_tables(name)
     brokers, topics = tables.brokers, tables.topics
     if brokers is None or topics is None:
@@ -197,7 +199,7 @@ def _look(name: str) -> _Look:
         ).to_tables()
         brokers, topics = whole.brokers if brokers is None else brokers, whole.topics
     names = topics["topic"].combine_chunks()
-    return _Look(
+    return _FileSummary(
         name, brokers, tables.brokers is not None, tables.taken_for_down, tables.taken_for_up,
         tables.cluster, digest_names(names).tobytes(),
     )
@@ -254,43 +256,43 @@ def check_topics(files: Sequence[str], topics: Sequence[bytes]) -> None:
             )
 
 
-def _merge_brokers(looks: Sequence[_Look]) -> pa.Table:
+def _merge_brokers(summaries: Sequence[_FileSummary]) -> pa.Table:
     """Brokers of all files: of those that list them, or all that appear where none does.
 
     What one file shows of a broker wins over what is concluded from another, and a broker that one
     takes for down is down where others name it only as being added: as in one text of all files.
     """
-    some = any(look.listed for look in looks)
+    some = any(summary.listed for summary in summaries)
     merged: dict[int, dict[str, Any]] = {}
     source: dict[int, str] = {}
     certainty: dict[int, int] = {}
     seen: set[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = set()
-    for look in looks:
-        key = pickle.dumps(look.brokers), look.taken_for_down, look.taken_for_up
-        if look.listed != some or key in seen:
+    for summary in summaries:
+        key = pickle.dumps(summary.brokers), summary.taken_for_down, summary.taken_for_up
+        if summary.listed != some or key in seen:
             continue
         seen.add(key)
-        is_registered = registered(look.brokers).tolist()
-        for at, broker in enumerate(look.brokers.to_pylist()):
+        is_registered = registered(summary.brokers).tolist()
+        for at, broker in enumerate(summary.brokers.to_pylist()):
             number, broker["registered"] = broker["broker_id"], is_registered[at]
             sure = _SHOWN
-            if number in look.taken_for_up:
+            if number in summary.taken_for_up:
                 sure = _TAKEN_FOR_UP
-            elif number in look.taken_for_down:
+            elif number in summary.taken_for_down:
                 sure = _TAKEN_FOR_DOWN
             if sure > certainty.get(number, -1):
-                merged[number], source[number], certainty[number] = broker, look.file, sure
+                merged[number], source[number], certainty[number] = broker, summary.file, sure
             elif sure == _SHOWN and merged[number] != broker:
                 raise InputError(
-                    f"broker {number} is {broker} in {look.file}, but {merged[number]} in"
+                    f"broker {number} is {broker} in {summary.file}, but {merged[number]} in"
                     f" {source[number]}; the files of a dataset must agree"
                 )
     return pa.Table.from_pylist([merged[number] for number in sorted(merged)])
 
 
-def _merge_clusters(looks: Sequence[_Look]) -> pa.Table | None:
+def _merge_clusters(summaries: Sequence[_FileSummary]) -> pa.Table | None:
     """Settings of all files, which must be the same."""
-    clusters = [(look.file, look.cluster) for look in looks if look.cluster is not None]
+    clusters = [(one.file, one.cluster) for one in summaries if one.cluster is not None]
     for file, cluster in clusters:
         first_file, first = clusters[0]
         if cluster.to_pylist() != first.to_pylist():

@@ -11,7 +11,6 @@ tasks share goes to each.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -38,13 +37,14 @@ from kfast.spark.paths import (
     MAGIC,
     PARTITION_BYTES,
     check_tasks,
+    distribute,
     estimate_partitions,
     find_files,
-    share_out,
+    hash_file,
 )
 from kfast.spark.sweep_tasks import slice_for
 from kfast.spark.sweeps import ScenarioSpec, check_spec, kind_of, make_scenarios, parse_spec
-from kfast.spark.workers import SHORT_SECONDS, TASK_SECONDS, collect, for_workers, run_tasks
+from kfast.spark.workers import TASK_SECONDS, collect, count_tasks, for_workers, run_tasks
 from kfast.state import ClusterState
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps.scenarios import Scenarios
@@ -53,13 +53,10 @@ from kfast.sweeps.sweep_counts import check_counts, words_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-__all__ = ["ExportReader", "fleet", "fleet_schema", "labelled"]
+__all__ = ["ExportReader", "fleet", "fleet_batch", "fleet_schema"]
 
 Unit: TypeAlias = tuple[str, int, int]
 """Work for a task: a cluster, and which part, of how many, of its scenarios."""
-
-FEWEST = 16
-"""Up to so many tasks are made of less work than a task should have, as long as it is not short."""
 
 EXPORT_SECONDS, PARTITION_SECONDS, COUNT_SECONDS = 3e-3, 0.7e-6, 3e-11
 """What takes time: an export, each partition in it, and each again in each scenario; as measured.
@@ -109,8 +106,7 @@ class ExportReader:
         parts = []
         for path in filter(None, (Path(name), self.brokers_file(name))):
             try:
-                with path.open("rb") as file:
-                    parts.append(hashlib.file_digest(file, "sha256").hexdigest())
+                parts.append(hash_file(path))
             except OSError as error:
                 raise InputError(f"{path} could be read, and then not any more: {error}") from error
         return " ".join(parts)
@@ -253,11 +249,8 @@ def _share_units(
         seconds = EXPORT_SECONDS + size * PARTITION_SECONDS + counting / parts
         units.update({(name, part, parts): int(seconds * 1e6) for part in range(parts)})
     if tasks is None:
-        seconds = sum(units.values()) / 1e6
-        tasks = max(
-            min(FEWEST, math.ceil(seconds / SHORT_SECONDS)), math.ceil(seconds / TASK_SECONDS)
-        )
-    return share_out(units, tasks)
+        tasks = count_tasks(sum(units.values()) / 1e6)
+    return distribute(units, tasks)
 
 
 def _content_shares(
@@ -379,10 +372,10 @@ def _count(
         return
     with reader:
         for batch in reader:
-            yield labelled(batch, name, state, scenarios, work.counts)
+            yield fleet_batch(batch, name, state, scenarios, work.counts)
 
 
-def labelled(
+def fleet_batch(
     batch: pa.RecordBatch, name: str, state: ClusterState, scenarios: Scenarios,
     counts: Collection[str],
 ) -> pa.RecordBatch:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_ROWS", "BY_ROW", "TABLES", "ClusterFrames", "batches_of", "from_dataframes",
-    "row_tables", "sourced", "to_dataframe", "to_dataframes", "with_source",
+    "row_tables", "schema_with_source", "to_dataframe", "to_dataframes", "with_source",
 ]
 
 BATCH_ROWS = 100_000
@@ -215,7 +215,7 @@ def _kind(something: Any) -> str:
     return f"a {type(something).__module__}.{type(something).__qualname__}"
 
 
-def sourced(wanted: pa.Schema) -> pa.Schema:
+def schema_with_source(wanted: pa.Schema) -> pa.Schema:
     """A schema with the column `source` before the others."""
     return wanted.insert(0, schema.SOURCE.field)
 

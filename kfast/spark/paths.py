@@ -6,6 +6,7 @@ How many partitions an export has is guessed by its size: only the sizes of task
 from __future__ import annotations
 
 import glob
+import hashlib
 import heapq
 import os
 import re
@@ -21,8 +22,8 @@ from kfast.errors import ArgumentError, InputError
 from kfast.state.flat_table import SLOT
 
 __all__ = [
-    "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "check_tasks", "estimate_partitions", "find_files",
-    "find_roots", "folder_with", "share_files", "share_out",
+    "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "check_tasks", "distribute", "distribute_files",
+    "estimate_partitions", "find_files", "find_roots", "folder_with", "hash_file",
 ]
 
 Item = TypeVar("Item", bound=Any)
@@ -50,6 +51,12 @@ LARGE_BYTES = 1 << 20
 _HIDDEN = (".", "_")
 _STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 """How a path of another store than the file system begins, as hdfs:// or s3a://."""
+
+
+def hash_file(path: Path) -> str:
+    """Digest of the bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def find_files(where: str | Path, *, some: bool = True) -> list[str]:
@@ -131,12 +138,12 @@ def check_tasks(tasks: int | None) -> None:
         raise ArgumentError(f"tasks is {tasks}; at least 1 is needed")
 
 
-def share_files(files: Sequence[str], tasks: int) -> list[list[str]]:
-    """Divide files among at most so many tasks by their size; see `share_out`."""
-    return share_out({name: Path(name).stat().st_size for name in files}, tasks)
+def distribute_files(files: Sequence[str], tasks: int) -> list[list[str]]:
+    """Divide files among at most so many tasks by their size; see `distribute`."""
+    return distribute({name: Path(name).stat().st_size for name in files}, tasks)
 
 
-def share_out(sizes: Mapping[Item, int], tasks: int) -> list[list[Item]]:
+def distribute(sizes: Mapping[Item, int], tasks: int) -> list[list[Item]]:
     """Divide items among at most so many tasks, the largest first to whichever has least.
 
     So a huge cluster has a task for itself, and tiny ones share one: a task has its price

@@ -16,7 +16,7 @@ import hashlib
 import operator
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,12 +28,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast import __version__
+from kfast.analysis.conditions import Condition
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io.files import writing
 from kfast.schema import PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
 from kfast.spark.dataset import TASK_BYTES, locked
-from kfast.spark.fleets import ExportReader, fleet_schema, labelled
-from kfast.spark.paths import check_tasks, find_files, folder_with, share_files
+from kfast.spark.fleets import ExportReader, fleet_batch, fleet_schema
+from kfast.spark.paths import check_tasks, distribute_files, find_files, folder_with, hash_file
 from kfast.spark.sweeps import ScenarioSpec, check_spec, make_scenarios, parse_spec
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
@@ -44,21 +45,11 @@ from kfast.sweeps.scenarios import Scenarios
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Alert", "Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
+__all__ = ["Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
 
 TABLES = ("brokers", "topics", "partitions", "cluster")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SMALLER = (operator.lt, operator.le)
-
-
-@dataclass(frozen=True)
-class Alert:
-    """A condition on a count of a sweep, such as offline>0."""
-
-    text: str
-    metric: str
-    compare: Callable[[Any, float], Any]
-    limit: float
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class Sweep:
 
     name: str
     scenarios: ScenarioSpec
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,7 +173,7 @@ def run_pipeline(
     files = find_exports(where, job)
     size = sum(Path(name).stat().st_size for name in files)
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)
-    shares = share_files(files, n)
+    shares = distribute_files(files, n)
     rows = [row for share in gather(spark, len(shares), partial(_run_share, job, shares))
             for row in share]
     done = pa.Table.from_pylist(rows, schema=PIPELINE_RUN.schema)
@@ -233,7 +224,7 @@ class _Results:
             for batch in batches:
                 writer.write_batch(batch)
                 rows += batch.num_rows
-        self.rows[name], self.files[name] = rows, _hash(path)
+        self.rows[name], self.files[name] = rows, hash_file(path)
 
     def path(self, name: str) -> Path:
         """Where one file lies."""
@@ -328,17 +319,12 @@ def _read_manifest(place: Path) -> Manifest | None:
         return None
 
 
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
 def _inputs(job: Job, source: str) -> dict[str, str]:
     """Hashes of the files that results follow from, or why one cannot be read."""
     hashes = {}
     for path in (Path(source), Path(source).parent / job.exports.brokers_name):
         try:
-            hashes[path.name] = _hash(path)
+            hashes[path.name] = hash_file(path)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -379,7 +365,7 @@ def _make(job: Job, source: str, results: _Results) -> dict[str, Any]:
     results.drop_others()
     return {
         "error": error, "digest": digest, "assumptions": list(assumptions),
-        "alerts": [in_words(alert) for alert in alerts], "rows": results.rows,
+        "alerts": [alert_sentence(alert) for alert in alerts], "rows": results.rows,
         "files": results.files,
     }
 
@@ -389,7 +375,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     with sweep_reader(plan, scenarios) as reader:
         for batch in reader:
-            yield labelled(batch, source, state, scenarios, tuple(SWEEP_COUNTS))
+            yield fleet_batch(batch, source, state, scenarios, tuple(SWEEP_COUNTS))
 
 
 class WorstCases:
@@ -450,7 +436,7 @@ class WorstCases:
         return {k: v for k, v in worst.items() if k in schema.names} | {"sweep": self.sweep.name}
 
 
-def in_words(alert: Mapping[str, Any]) -> str:
+def alert_sentence(alert: Mapping[str, Any]) -> str:
     """An alert in words."""
     down = ",".join(map(str, alert["worst_brokers"]))
     when = f"when {down} fail{'' if ',' in down else 's'}" if down else "as it is"

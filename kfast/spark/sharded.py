@@ -37,7 +37,7 @@ from kfast.spark.dataset import (
     LISTS,
     check_topics,
     empty_folder,
-    look_at,
+    inspect_files,
     output_folder,
 )
 from kfast.spark.paths import check_tasks
@@ -49,7 +49,7 @@ from kfast.spark.sharded_tasks import (
     Run,
     ShardSums,
     add_by_broker,
-    look_ahead,
+    count_after_events,
     run_share,
 )
 from kfast.spark.workers import gather
@@ -236,7 +236,7 @@ def fail(
     calls = parse_events(
         ["on_controller_failover", ("on_broker_failure", ids)] if events is None else events
     )
-    shards = look_at(spark, dataset, tasks=tasks, defaults=defaults)
+    shards = inspect_files(spark, dataset, tasks=tasks, defaults=defaults)
     # A cluster of the brokers alone: its controller checks the arguments of the events.
     common = ClusterState.from_tables(shards.brokers, None, None, shards.cluster)
     controller = open_controller(common, journal="off", profile=rules)
@@ -247,7 +247,7 @@ def fail(
         for event in calls:
             run = _add_event(spark, run, event, rules)
         run = replace(run, token=empty_folder(root))
-        return _put_together(spark, *_call_events(spark, run), common)
+        return _combine(spark, *_call_events(spark, run), common)
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def _add_event(spark: SparkSession, run: Run, event: EventCall, rules: Profile) 
     elects = event.name == ELECT and rules.filters_elections
     if elects or event.name == REBALANCE:
         while True:
-            counts = gather(spark, len(run.dataset.shares), partial(look_ahead, run))
+            counts = gather(spark, len(run.dataset.shares), partial(count_after_events, run))
             events = _learn_groups(run.events, (g for part in counts for g in part.groups))
             if events is None:
                 break
@@ -362,7 +362,7 @@ def _learn_groups(
     return None
 
 
-def _put_together(
+def _combine(
     spark: SparkSession, run: Run, sums: ShardSums, common: ClusterState
 ) -> ShardedOutcome:
     files = run.dataset.files

@@ -50,7 +50,7 @@ from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
-    "ELECT", "REBALANCE", "REQUESTS", "EventCall", "Run", "add_by_broker", "look_ahead",
+    "ELECT", "REBALANCE", "REQUESTS", "EventCall", "Run", "add_by_broker", "count_after_events",
     "run_share",
 ]
 
@@ -164,7 +164,7 @@ class ShardCounts:
     without_leadership: int = 0
 
 
-def look_ahead(run: Run, task: int) -> ShardCounts:
+def count_after_events(run: Run, task: int) -> ShardCounts:
     """Let the events happen in some shards, write nothing, and count."""
     counts = ShardCounts([], PREFERRED_LEADERS.schema.empty_table())
     for _, controller in run.open_shards(task, "off"):
@@ -243,7 +243,7 @@ def run_share(run: Run, task: int) -> ShardSums:
         sums.topics[number] = digest_names(names).tobytes()
         written.append(folder / "state" / f"shard-{number:06}.parquet")
         _finish(state, sums, run.form, written[-1])
-        _give_back(written[-2:])
+        _drop_from_page_cache(written[-2:])
     joined = join_requests(requests, list(actions))
     _write(folder / "requests" / f"task-{task:06}.parquet", joined)
     return sums
@@ -294,7 +294,7 @@ def _finish(state: ClusterState, sums: ShardSums, form: str, path: Path) -> None
         (write_flat if flat else write_parquet)(tables, file)
 
 
-def _give_back(files: Sequence[Path]) -> None:
+def _drop_from_page_cache(files: Sequence[Path]) -> None:
     """Let the page cache forget what was written, when it is on the disk.
 
     A run that writes more than the memory holds would otherwise take fresh pages all the time, and

@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import (
     DataSource,
@@ -56,10 +55,10 @@ from kfast.spark.frames import (
     TABLES,
     batches_of,
     row_tables,
-    sourced,
+    schema_with_source,
     with_source,
 )
-from kfast.spark.paths import estimate_partitions, find_files, share_files, share_out
+from kfast.spark.paths import distribute, distribute_files, estimate_partitions, find_files
 from kfast.spark.sweeps import MAKERS, make_scenarios
 from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState, generate
@@ -99,7 +98,7 @@ _SETTINGS = {
     "unclean.leader.election.enable",
     "delete.topic.enable",
 }
-_OWN = {"path", "table", "brokers_file", "add_brokers", "tasks", "up"}
+_PATH_OPTIONS = {"path", "table", "brokers_file", "add_brokers", "tasks", "up"}
 
 MADE_UP = "made up"
 """Source of the scenarios of a cluster that no export is of."""
@@ -157,7 +156,7 @@ class KfastSource(SentToWorkers, DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._reader(_columns(self._lowered()))
+        self._reader(_columns(self._lowercase_options()))
 
     @classmethod
     def name(cls) -> str:
@@ -166,30 +165,30 @@ class KfastSource(SentToWorkers, DataSource):
 
     def schema(self) -> StructType:
         """Columns of the table that is asked for, after `source`."""
-        return from_arrow_schema(_columns(self._lowered()))
+        return from_arrow_schema(_columns(self._lowercase_options()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Give what reads files, or makes clusters."""
-        return self._reader(_wanted(self._lowered(), schema))
+        return self._reader(_check_schema(self._lowercase_options(), schema))
 
-    def _lowered(self) -> dict[str, str]:
+    def _lowercase_options(self) -> dict[str, str]:
         return {key.lower(): value for key, value in self.options.items()}
 
     def _reader(self, wanted: pa.Schema) -> DataSourceReader:
-        options = self._lowered()
+        options = self._lowercase_options()
         _check_options(options)
-        if _of_scenarios(options):
+        if _is_scenario_table(options):
             return ScenarioReader(options, wanted)
         return (FileReader if "path" in options else RecipeReader)(options, wanted)
 
     # PySpark calls its sources by names in camel case.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Give what reads the files of a folder as they arrive, or says why that cannot be."""
-        options = self._lowered()
+        options = self._lowercase_options()
         try:
-            if _of_scenarios(options):
+            if _is_scenario_table(options):
                 raise ArgumentError("scenarios do not arrive: read the table without a stream")
-            return FolderStream(options, _wanted(options, schema))
+            return FolderStream(options, _check_schema(options, schema))
         except ArgumentError as error:
             return RefusedStream(error)
 
@@ -199,7 +198,9 @@ class KfastSource(SentToWorkers, DataSource):
 
 def _columns(options: Mapping[str, str]) -> pa.Schema:
     """All columns of the table that is asked for."""
-    return sourced(SCENARIO_TABLE if _of_scenarios(options) else TABLES[_table(options)])
+    if _is_scenario_table(options):
+        return schema_with_source(SCENARIO_TABLE)
+    return schema_with_source(TABLES[_table(options)])
 
 
 def _table(options: Mapping[str, str]) -> str:
@@ -210,12 +211,12 @@ def _table(options: Mapping[str, str]) -> str:
     return name
 
 
-def _of_scenarios(options: Mapping[str, str]) -> bool:
+def _is_scenario_table(options: Mapping[str, str]) -> bool:
     """Whether the table is that of scenarios, which is not one of an export."""
     return options.get("table") == SCENARIOS
 
 
-def _wanted(options: Mapping[str, str], schema: StructType) -> pa.Schema:
+def _check_schema(options: Mapping[str, str], schema: StructType) -> pa.Schema:
     """The columns of a table that a schema names; others, and other types, are refused."""
     columns = _columns(options)
     types = {field.name: field.dataType.simpleString() for field in from_arrow_schema(columns)}
@@ -244,12 +245,12 @@ def _check_options(options: Mapping[str, str]) -> None:
             f"several paths are given: {options['paths']}; right is one file, folder or glob"
         )
     if "path" in options:
-        origin, allowed = "a path", _OWN | _SETTINGS
+        origin, allowed = "a path", _PATH_OPTIONS | _SETTINGS
     else:
         origin = "made-up clusters (no path is given)"
-        recipe = CLUSTER_OPTIONS if _of_scenarios(options) else ("clusters", *RECIPE_OPTIONS)
+        recipe = CLUSTER_OPTIONS if _is_scenario_table(options) else ("clusters", *RECIPE_OPTIONS)
         allowed = {"tasks", "table", *recipe}
-    if _of_scenarios(options):
+    if _is_scenario_table(options):
         allowed |= {SCENARIOS, *SCENARIO_OPTIONS}
     unknown = sorted(set(options) - allowed)
     if unknown:
@@ -301,9 +302,14 @@ def _read_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, order=True)
 class FileRange:
-    """Rows of a file from `start` to `stop`; -1: the file is to be read whole."""
+    """Rows of a file from `start` to `stop`; -1: the file is to be read whole.
+
+    They are counted from the first row of a record batch or row group, so that nothing before this
+    `group` is unpacked.
+    """
 
     name: str
+    group: int = 0
     start: int = 0
     stop: int = -1
 
@@ -326,13 +332,11 @@ class _FileReading(SentToWorkers):
             # No more tasks than the file's share, so that many large files are not looked at.
             most = math.ceil(self.tasks * size / total)
             n = min(_count_parts(self.table, size, self.tasks), most)
-            rows = self._count_rows(name) if self.table in BY_ROW and n > 1 else -1
-            if rows < 0:
-                ranges[FileRange(name)] = size
+            if self.table in BY_ROW and n > 1 and self._is_divisible(name):
+                ranges |= dict.fromkeys(_split(name, n), size // n)
             else:
-                edges = [rows * at // n for at in range(n + 1)]
-                ranges |= {FileRange(name, *edge): size // n for edge in pairwise(edges)}
-        shares = share_out(ranges, self.tasks)
+                ranges[FileRange(name)] = size
+        shares = distribute(ranges, self.tasks)
         # Rows of one file come in its order, as they do from one task.
         return [InputPartition(share) for share in (sorted(shares) if len(names) == 1 else shares)]
 
@@ -353,28 +357,26 @@ class _FileReading(SentToWorkers):
             load()
             raise
 
-    def _count_rows(self, name: str) -> int:
-        """Rows of an Arrow or Parquet file if any range of them can be read alone, otherwise -1.
+    def _is_divisible(self, name: str) -> bool:
+        """Whether any range of rows of a file can be read alone: it is Arrow or Parquet, in order.
 
         Whatever is wrong with the file is left to be said by those who read it whole.
         """
-        with Path(name).open("rb") as file:
-            head = file.read(6)
-        if head[:4] not in (_STREAM, b"PAR1") and head != b"ARROW1":
-            return -1
+        if _magic(name) not in (_STREAM, b"PAR1", b"ARRO"):
+            return False
         try:
-            schema, keys = _open(name, 0, 2**62, KEY_ROWS, ("topic", "partition"))
+            schema, keys = _open(name, 0, KEY_ROWS, ("topic", "partition"))
             stored = extract(name, schema.empty_table())
             tables = complete(stored, **_read_options(self.options))
             if stored.brokers is None and tables.brokers is not None:
                 # Which brokers the partitions name, and a caller cannot add, all rows tell.
-                return -1
+                return False
             ClusterState.from_tables(
                 tables.brokers, tables.topics, None, tables.cluster, source=name
             )
-            return _count_in_order(keys)
+            return _are_in_order(_cut(keys, 0, 2**62, KEY_ROWS))
         except (KfastError, *DAMAGED):
-            return -1
+            return False
 
 
 class FileReader(_FileReading, DataSourceReader):
@@ -445,10 +447,28 @@ def _count_parts(table: str, rows: int, tasks: int) -> int:
     return max(1, min(tasks, round(seconds / TASK_SECONDS)))
 
 
+def _split(name: str, n: int) -> Iterator[FileRange]:
+    """Divide the rows of a file into ranges of equal size."""
+    begin = np.cumsum([0, *_group_rows(name)])
+    edges = [int(begin[-1]) * at // n for at in range(n + 1)]
+    for start, stop in pairwise(edges):
+        group = max(int(np.searchsorted(begin[:-1], start, "right")) - 1, 0)
+        yield FileRange(name, group, start - int(begin[group]), stop - int(begin[group]))
+
+
+def _group_rows(name: str) -> list[int]:
+    """Rows of each record batch or row group; a stream, which has no index, is one group."""
+    if _magic(name) == b"PAR1":
+        metadata = pq.read_metadata(name)
+        return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+    rows = [batch.num_rows for batch in _open(name, 0, KEY_ROWS, ("partition",))[1]]
+    return [sum(rows)] if _magic(name) == _STREAM else rows
+
+
 def _read_range(part: FileRange, table: str) -> Iterator[pa.Table]:
-    schema, batches = _open(part.name, part.start, part.stop, BATCH_ROWS)
+    schema, batches = _open(part.name, part.group, BATCH_ROWS)
     brokers = extract(part.name, schema.empty_table()).brokers
-    for batch in batches:
+    for batch in _cut(batches, part.start, part.stop, BATCH_ROWS):
         rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
         rows.validate(full=True)
         # The names of a large file's topics are many more than those of a few of its rows.
@@ -459,36 +479,42 @@ def _read_range(part: FileRange, table: str) -> Iterator[pa.Table]:
         yield from row_tables(state, table)
 
 
+def _magic(name: str) -> bytes:
+    """The first bytes of a file."""
+    with Path(name).open("rb") as file:
+        return file.read(4)
+
+
 def _open(
-    name: str, start: int, stop: int, size: int, columns: Sequence[str] | None = None
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Schema of an Arrow or Parquet file, with its metadata, and batches of some of its rows."""
-    source = pa.memory_map(name)
-    head = source.read(4)
-    source.seek(0)
-    if head == b"PAR1":
-        file = pq.ParquetFile(source)
-        n_groups = file.metadata.num_row_groups
-        ends = np.cumsum([0, *(file.metadata.row_group(at).num_rows for at in range(n_groups))])
-        groups = np.flatnonzero((ends[1:] > start) & (ends[:-1] < stop)).tolist()
-        batches = file.iter_batches(size, groups, columns, use_threads=False)
-        first = int(ends[groups[0]]) if groups else 0
+    name: str, group: int, size: int, columns: Sequence[str] | None = None
+) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Schema of an Arrow or Parquet file, with its metadata, and its batches from a group on.
+
+    Batches of Parquet have at most so many rows, and names of topics as dictionaries where some
+    columns are asked for.
+    """
+    source, magic = pa.memory_map(name), _magic(name)
+    if magic == b"PAR1":
+        file = pq.ParquetFile(source, read_dictionary=["topic"] if columns else None)
+        groups = [*range(group, file.metadata.num_row_groups)]
         # Not `file.schema_arrow`: of the metadata, which stand twice, that has the other copy.
-        return file.read_row_groups([]).schema, _cut(batches, first, start, stop, size)
-    opener = pa.ipc.open_stream if head == _STREAM else pa.ipc.open_file
+        schema = file.read_row_groups([]).schema
+        return schema, file.iter_batches(size, groups, columns, use_threads=False)
+    opener = pa.ipc.open_stream if magic == _STREAM else pa.ipc.open_file
     schema = opener(source).schema
     source.seek(0)
     fields = [at for at, field in enumerate(schema.names) if columns is None or field in columns]
     opened = opener(source, options=pa.ipc.IpcReadOptions(included_fields=fields))
-    if not isinstance(opened, pa.RecordBatchReader):
-        opened = map(opened.get_batch, range(opened.num_record_batches))
-    return schema, _cut(opened, 0, start, stop, size)
+    if isinstance(opened, pa.RecordBatchReader):
+        return schema, opened
+    return schema, map(opened.get_batch, range(group, opened.num_record_batches))
 
 
 def _cut(
-    batches: Iterable[pa.RecordBatch], at: int, start: int, stop: int, size: int
+    batches: Iterable[pa.RecordBatch], start: int, stop: int, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of batches that lie in a range, some at a time; row `at` is the first one."""
+    """The rows of batches that lie in a range, some at a time."""
+    at = 0
     for batch in batches:
         last = min(stop - at, batch.num_rows)
         for low in range(max(start - at, 0), last, size):
@@ -498,31 +524,33 @@ def _cut(
             return
 
 
-def _count_in_order(batches: Iterable[pa.RecordBatch]) -> int:
-    """Rows that stand topic by topic, where the partitions of each ascend; -1 in another order."""
-    rows, last, topics = 0, ("", -1), [np.empty(0, np.uint64)]
+def _are_in_order(batches: Iterable[pa.RecordBatch]) -> bool:
+    """Whether rows stand topic by topic, and the partitions of each topic ascend."""
+    last: tuple[str, int] | None = None
+    topics = [np.empty(0, np.uint64)]
     for batch in batches:
         batch.validate(full=True)
-        topic = batch.column("topic").cast(pa.string())
-        partition = batch.column("partition").cast(pa.int64())
-        if topic.null_count or partition.null_count:
-            return -1
+        topic, partition = batch.column("topic"), batch.column("partition").cast(pa.int64())
+        if not pa.types.is_dictionary(topic.type):
+            topic = topic.cast(pa.string()).dictionary_encode()
+        names = topic.dictionary.cast(pa.string())
+        if topic.null_count or names.null_count or partition.null_count:
+            return False
         if not batch.num_rows:
             continue
-        numbers = partition.to_numpy()
-        change = pc.not_equal(topic[1:], topic[:-1]).to_numpy(zero_copy_only=False).astype(bool)
-        firsts = topic.take(pa.array(np.concatenate([[0], np.flatnonzero(change) + 1])))
-        continued = rows > 0 and firsts[0].as_py() == last[0]
-        if not (change | (numbers[1:] > numbers[:-1])).all() or (
-            continued and numbers[0] <= last[1]
-        ):
-            return -1
+        indices, numbers = topic.indices.to_numpy(), partition.to_numpy()
+        change = indices[1:] != indices[:-1]
+        firsts = names.take(topic.indices.take(np.flatnonzero(np.r_[True, change])))
+        continued = last is not None and firsts[0].as_py() == last[0]
+        if not (change | (numbers[1:] > numbers[:-1])).all():
+            return False
+        if last is not None and continued and numbers[0] <= last[1]:
+            return False
         topics.append(digest_names(firsts[int(continued):]))
-        last = topic[-1].as_py(), int(numbers[-1])
-        rows += batch.num_rows
+        last = firsts[-1].as_py(), int(numbers[-1])
     # No topic may come again after another; two names of one digest count as one.
     values = np.sort(np.concatenate(topics))
-    return -1 if (values[1:] == values[:-1]).any() else rows
+    return not (values[1:] == values[:-1]).any()
 
 
 # --- made-up clusters --------------------------------------------------------------------------
@@ -614,7 +642,7 @@ class ScenarioReader(SentToWorkers, DataSourceReader):
         files = find_files(self.options["path"])
         if len(files) == 1:
             return self._ranges(files[0], self._make(files[0]))
-        shares = share_files(files, self.tasks)
+        shares = distribute_files(files, self.tasks)
         return [InputPartition([(name, None) for name in share]) for share in shares]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,8 @@
 """Sweeps in Spark's workers: what travels there as a file, and what a task does with it.
 
-A file travels once to each executor. It has the arrays as they lie in memory, so that all workers
-there map it and share its pages, and have no copy. Workers import nothing else of `kfast.spark`
-for a sweep, so this needs as little as can be.
+A file travels once to each executor. It has the arrays as they lie in memory, as Arrow tensors, so
+that all workers there map it and share its pages, and have no copy. Workers import nothing else of
+`kfast.spark` for a sweep, so this needs as little as can be.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ __all__ = [
     "without_cluster",
 ]
 
-ALIGNMENT = 64
-"""Where arrays begin in a file: at multiples of so many bytes."""
-
 _lock = threading.RLock()
 """Held while files are written and sent: a driver may sweep in several threads."""
 
@@ -54,8 +51,6 @@ def send(spark: SparkSession, content: object) -> str:
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(content, protocol=5, buffer_callback=buffers.append)
     parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
-    sizes = np.array([len(parts), *(part.nbytes for part in parts)])
-    parts.insert(0, memoryview(sizes.tobytes()))
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -64,10 +59,9 @@ def send(spark: SparkSession, content: object) -> str:
         known = _sent.setdefault(spark, set())
         if name not in known:
             path = Path(_folder().name) / name
-            with path.open("wb") as file:
+            with pa.OSFile(str(path), "wb") as file:
                 for part in parts:
-                    file.write(part)
-                    file.write(bytes(-part.nbytes % ALIGNMENT))
+                    pa.ipc.write_tensor(pa.Tensor.from_numpy(np.frombuffer(part, np.uint8)), file)
             spark.addArtifacts(str(path), file=True)
             known.add(name)
     return name
@@ -86,14 +80,9 @@ def open_sent(name: str) -> Any:
 
 @functools.lru_cache(maxsize=2)
 def _open(path: str) -> Any:
-    data = pa.memory_map(path, "r").read_buffer()
-    n = int(np.frombuffer(data, np.int64, 1)[0])
-    sizes = np.frombuffer(data, np.int64, n + 1)[1:].tolist()
-    parts, start = [], 8 * (n + 1)
-    for size in sizes:
-        start += -start % ALIGNMENT
-        parts.append(data.slice(start, size))
-        start += size
+    file, parts = pa.memory_map(path, "r"), []
+    while file.tell() < file.size():
+        parts.append(pa.ipc.read_tensor(file).to_numpy())
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
@@ -114,8 +103,8 @@ def sweep_range(
     batch: int, task: int,
 ) -> Iterator[pa.RecordBatch]:
     """Count a task's scenarios; one thread, for every core has a task."""
-    plan, heirs, hosting = open_sent(name)
-    work = SweepWork(plan, counts, words_of(vectors), heirs, hosting)
+    plan, failover_order, hosting = open_sent(name)
+    work = SweepWork(plan, counts, words_of(vectors), failover_order, hosting)
     yield from merge_batches(work.batches(slice_for(scenarios, tasks, task)), batch)
 
 

@@ -16,10 +16,6 @@ once.
 from __future__ import annotations
 
 import inspect
-import math
-import os
-import re
-import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
@@ -31,9 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.utils import is_remote
 
 from kfast.arguments import MAX_BROKER_ID, number, shown, whole
 from kfast.errors import ArgumentError
@@ -48,7 +42,7 @@ from kfast.spark.sweep_tasks import (
     sweep_range,
     without_cluster,
 )
-from kfast.spark.workers import SHORT_SECONDS, TASK_SECONDS, for_workers, run_tasks
+from kfast.spark.workers import count_tasks, for_workers, run_tasks
 from kfast.state import ClusterState
 from kfast.state.census import key_columns
 from kfast.sweeps import SweepPlan, prepare_sweep, scenario_makers, sweep_schema
@@ -56,7 +50,7 @@ from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenario_makers import MOST_SCENARIOS
 from kfast.sweeps.scenarios import SCENARIO_TABLE, Scenarios
 from kfast.sweeps.sweep_counts import SweepWork, check_counts, words_of
-from kfast.sweeps.sweep_details import checked, count_leaders, count_partitions, load_table
+from kfast.sweeps.sweep_details import count_leaders, count_partitions, load_table
 from kfast.sweeps.sweep_run import check_same_brokers
 
 if TYPE_CHECKING:
@@ -74,12 +68,6 @@ ScenarioSpec: TypeAlias = str | tuple[str, Mapping[str, Any]] | Callable[[Cluste
 PROBE_SCENARIOS = 512
 """Scenarios that are counted on the driver to learn what one costs."""
 
-LOCAL_MASTER = re.compile(r"local\[(\d+|\*)[],]")
-"""A session on one machine: how many cores it has; `*` stands for all that there are."""
-
-MOST_CORES = 4096
-"""More cores than this are not told apart."""
-
 BATCH_SCENARIOS = 16_384
 """Scenarios in a batch that goes to the JVM: smaller ones cost more, larger ones come late."""
 
@@ -94,9 +82,6 @@ BLOCK_BROKERS = 16
 
 _COUNTED = pa.schema([("block", pa.int32()), ("place", pa.binary()), ("count", pa.binary())])
 """Counts of a block that are not zero (int32), and their places in the block (int32)."""
-
-_cores: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-"""How many tasks each session runs at a time: only the number of tasks depends on it."""
 
 
 # --- what is counted ---------------------------------------------------------------------------
@@ -141,8 +126,9 @@ def sweep(
     plan, scenarios = _prepare(state, scenarios, tasks)
     work = SweepWork.of(plan, scenarios, names, words)
     if tasks is None:
-        tasks = _choose_tasks(spark, scenarios, lambda some: deque(work.batches(some), maxlen=0))
-    name = send(spark, (without_cluster(plan), work.heirs, work.hosting))
+        seconds = _estimate_seconds(scenarios, lambda some: deque(work.batches(some), maxlen=0))
+        tasks = count_tasks(seconds)
+    name = send(spark, (without_cluster(plan), work.failover_order, work.hosting))
     run = partial(sweep_range, name, scenarios, names, vectors, tasks, BATCH_SCENARIOS)
     return run_tasks(spark, tasks, run, sweep_schema(names))
 
@@ -203,17 +189,16 @@ def sweep_partitions(
         As `kfast.spark.sweep`.
     """
     plan, scenarios = _prepare(state, scenarios, tasks)
-    words = checked(plan, scenarios, 1, vectors)[1]
+    words = words_of(vectors)
     if tasks is None:
-        tasks = _choose_tasks(
-            spark, scenarios, lambda some: count_partitions(plan, some, words), DETAIL_SECONDS
-        )
+        seconds = _estimate_seconds(scenarios, lambda some: count_partitions(plan, some, words))
+        tasks = count_tasks(seconds, DETAIL_SECONDS)
     order = np.argsort(plan.rows).astype(np.int32)
     names = pa.table(key_columns(plan.cluster, plan.rows[order]))
     name, named = send(spark, (without_cluster(plan), order)), send(spark, _one_batch(names))
     run = partial(_count_partitions, name, scenarios, vectors, BLOCK_PARTITIONS, tasks)
     rows = partial(_partition_rows, named, BLOCK_PARTITIONS)
-    return _added(spark, tasks, run, rows, SWEEP_PARTITIONS)
+    return _sum_by_block(spark, tasks, run, rows, SWEEP_PARTITIONS)
 
 
 def sweep_brokers(
@@ -242,21 +227,21 @@ def sweep_brokers(
         As `kfast.spark.sweep`.
     """
     plan, scenarios = _prepare(state, scenarios, tasks)
-    words = checked(plan, scenarios, 1, vectors)[1]
+    words = words_of(vectors)
     order = FailoverOrder.of(plan)
     if tasks is None:
-        tasks = _choose_tasks(
-            spark, scenarios, lambda some: count_leaders(order, some, words), DETAIL_SECONDS
-        )
+        seconds = _estimate_seconds(scenarios, lambda some: count_leaders(order, some, words))
+        tasks = count_tasks(seconds, DETAIL_SECONDS)
     names = pa.table({
         "broker_id": pa.array(plan.broker_id),
         "rack": plan.cluster.rack,
         "registered": pa.array(plan.registered),
-        "size": pa.array(np.diff(order.room())),
+        "size": pa.array(np.diff(order.histogram_begin)),
     })
     name, named = send(spark, order), send(spark, _one_batch(names))
     run = partial(_count_leaders, name, scenarios, vectors, BLOCK_BROKERS, tasks)
-    return _added(spark, tasks, run, partial(_broker_rows, named, BLOCK_BROKERS), SWEEP_BROKERS)
+    rows = partial(_broker_rows, named, BLOCK_BROKERS)
+    return _sum_by_block(spark, tasks, run, rows, SWEEP_BROKERS)
 
 
 def _prepare(
@@ -283,48 +268,12 @@ def _prepare(
     return state if isinstance(state, SweepPlan) else prepare_sweep(state), scenarios
 
 
-# --- how many tasks ----------------------------------------------------------------------------
-
-
-def _choose_tasks(
-    spark: SparkSession, scenarios: Scenarios, run: Callable[[Scenarios], object],
-    task_seconds: float = TASK_SECONDS,
-) -> int:
-    """So many tasks that each lasts so many seconds at most, and all cores have as many.
-
-    Where all of it is little work, there are fewer tasks than cores: none is short.
-    """
+def _estimate_seconds(scenarios: Scenarios, run: Callable[[Scenarios], object]) -> float:
+    """Seconds that all scenarios take on one core, as some of them take on the driver."""
     n = min(len(scenarios), PROBE_SCENARIOS)
     began = perf_counter()
     run(scenarios.slice(scenarios.start, scenarios.start + n))
-    seconds = (perf_counter() - began) / max(n, 1) * len(scenarios)
-    most = math.ceil(seconds / SHORT_SECONDS)
-    if most <= 1:
-        return 1
-    cores = _cores_of(spark)
-    return min(most, cores * math.ceil(seconds / task_seconds / cores))
-
-
-def _cores_of(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time, as far as it knows; it is found out once.
-
-    A job that asks takes half a second where it is the first of a session, so there is one only
-    where the master's name does not tell.
-    """
-    if spark not in _cores:
-        local = LOCAL_MASTER.match(spark.conf.get("spark.master", "") or "")
-        if local and local[1] != "*":
-            _cores[spark] = int(local[1])
-        elif local and not is_remote():
-            _cores[spark] = os.cpu_count() or 1
-        else:
-            _cores[spark] = _count_cores(spark)
-    return _cores[spark]
-
-
-def _count_cores(spark: SparkSession) -> int:
-    numbers = spark.range(MOST_CORES).select(sql.spark_partition_id().alias("task"))
-    return len(numbers.toArrow()["task"].unique())
+    return (perf_counter() - began) / max(n, 1) * len(scenarios)
 
 
 # --- counts by partition and by broker, in tasks -----------------------------------------------
@@ -346,7 +295,7 @@ def _count_leaders(
     """Counts of a task's scenarios: of a block, broker after broker."""
     order: FailoverOrder = open_sent(name)
     counts = count_leaders(order, slice_for(scenarios, tasks, task), words_of(vectors))
-    begin = order.room()
+    begin = order.histogram_begin
     edges = [*begin[:-1:size].tolist(), int(begin[-1])]
     for block, (start, stop) in enumerate(pairwise(edges)):
         yield _block_row(block, counts[start:stop])
@@ -360,12 +309,12 @@ def _block_row(block: int, counts: Counts) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row], schema=_COUNTED)
 
 
-def _added(
+def _sum_by_block(
     spark: SparkSession, tasks: int, run: Any, rows: Callable[[int, Counts], pa.Table],
     result: ResultTable,
 ) -> DataFrame:
     """Count in tasks, let Spark bring the blocks together, add and name them."""
-    work = for_workers(partial(_add, rows))
+    work = for_workers(partial(_sum_block, rows))
 
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from work(batches)
@@ -374,7 +323,7 @@ def _added(
     return counted.groupBy("block").applyInArrow(add, from_arrow_schema(result.schema))
 
 
-def _add(
+def _sum_block(
     rows: Callable[[int, Counts], pa.Table], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Add the rows of one block."""

@@ -9,6 +9,7 @@ Workers import this module for every task, so it needs as little as can be.
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "SHORT_SECONDS", "TASK_SECONDS", "SentToWorkers", "check_workers", "collect", "for_workers",
+    "TASK_SECONDS", "SentToWorkers", "check_workers", "collect", "count_tasks", "for_workers",
     "gather", "run_tasks",
 ]
 
@@ -39,11 +40,14 @@ Answer = TypeVar("Answer")
 EMPTY_TASK_SECONDS = 0.06
 """What a task costs a core whatever it does, as measured (`docs/scale.md`, What things cost)."""
 
-SHORT_SECONDS = 4 * EMPTY_TASK_SECONDS
+SHORT_SECONDS = 8 * EMPTY_TASK_SECONDS
 """Work for less time than this is not divided among tasks."""
 
 TASK_SECONDS = 2.0
 """How long a task should last, if there is work for that."""
+
+FEWEST_TASKS = 8
+"""Up to so many tasks are made of less work than a task should have, as long as it is not short."""
 
 _REFUSAL = re.compile(r"the Python of Spark's workers \(.*")
 """How the line begins with which a worker refuses."""
@@ -94,6 +98,12 @@ def _restore(kind: type, attributes: dict[str, Any]) -> Any:
     restored: Any = object.__new__(kind)
     restored.__dict__.update(attributes)
     return restored
+
+
+def count_tasks(seconds: float, task_seconds: float = TASK_SECONDS) -> int:
+    """How many tasks so much work is worth, if each should last so long at most."""
+    enough = min(FEWEST_TASKS, math.ceil(seconds / SHORT_SECONDS))
+    return max(1, enough, math.ceil(seconds / task_seconds))
 
 
 def run_tasks(spark: SparkSession, n: int, run: Run, schema: pa.Schema) -> DataFrame:

@@ -1,4 +1,8 @@
-"""Leaders per broker: who takes over from whom, and how many partitions each broker then leads."""
+"""Leaders per broker: who takes over from whom, and how many partitions each broker then leads.
+
+An entry is a partition that a broker takes over where all brokers before it in the partition's
+failover order are down: its predecessors there.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
 
 __all__ = ["FailoverOrder"]
 
-EMPTY_OFFSETS = np.empty(0, np.int64)
+NO_HISTOGRAM = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,18 +29,18 @@ class FailoverOrder:
     ----------
     led : (B,) int64
         Partitions that each broker leads after the controller's start.
-    entry : (D, B + 1) int64
-        Where each broker's entries begin, for each number of brokers that must be down.
-    begin : (D,) int64
-        Where the names of those brokers begin, for each number of them.
-    before : (m,) int32
-        The brokers that must be down.
+    entry_begin : (D, B + 1) int64
+        Where each broker's entries begin, for each number of predecessors.
+    predecessors_begin : (D,) int64
+        Where the predecessors of all entries with one, two, ... of them begin.
+    predecessors : (m,) int32
+        Broker rows: of each entry those that must be down.
     """
 
     led: npt.NDArray[np.int64]
-    entry: npt.NDArray[np.int64]
-    begin: npt.NDArray[np.int64]
-    before: Rows
+    entry_begin: npt.NDArray[np.int64]
+    predecessors_begin: npt.NDArray[np.int64]
+    predecessors: Rows
 
     @classmethod
     def of(cls, plan: SweepPlan) -> FailoverOrder:
@@ -46,37 +50,44 @@ class FailoverOrder:
         counts = np.zeros((depths, plan.n_brokers + 1), np.int64)
         sequences = padded(plan.sequences)
         kernel.count_heirs(plan.groups, sequences, led, counts)
-        entry = np.zeros_like(counts)
-        np.cumsum(counts[:, :-1], axis=1, out=entry[:, 1:])
-        lengths = entry[:, -1] * np.arange(1, depths + 1)
+        entry_begin = np.zeros_like(counts)
+        np.cumsum(counts[:, :-1], axis=1, out=entry_begin[:, 1:])
+        lengths = entry_begin[:, -1] * np.arange(1, depths + 1)
         begin = np.cumsum(lengths) - lengths
-        before = np.empty(int(lengths.sum()) + 1, np.int32)
-        kernel.list_heirs(plan.groups, sequences, entry.copy(), begin, before)
-        return cls(led, entry, begin, before)
+        predecessors = np.empty(int(lengths.sum()) + 1, np.int32)
+        kernel.list_heirs(plan.groups, sequences, entry_begin.copy(), begin, predecessors)
+        return cls(led, entry_begin, begin, predecessors)
 
-    def room(self) -> Offsets:
-        """Where each broker begins among counts by its leaders: (B + 1,) int64.
+    @property
+    def histogram_begin(self) -> Offsets:
+        """Where each broker's histogram of leaders begins, broker after broker: (B + 1,) int64.
 
         A broker may lead from none up to all that it leads at first and could take over.
         """
-        sizes = self.led + np.diff(self.entry, axis=1).sum(axis=0) + 1
+        sizes = self.led + np.diff(self.entry_begin, axis=1).sum(axis=0) + 1
         begin = np.zeros(sizes.size + 1, np.int64)
         np.cumsum(sizes, out=begin[1:])
         return begin
 
-    def lead(
-        self, offsets: Offsets, down: Rows, words: int, begin: Offsets = EMPTY_OFFSETS,
-        histogram: Offsets = EMPTY_OFFSETS,
-    ) -> tuple[Rows, Rows]:
-        """Leaders on the fullest broker of every scenario, and its row: -1 where nobody leads.
+    def fullest_brokers(self, offsets: Offsets, down: Rows, words: int) -> tuple[Rows, Rows]:
+        """Leaders on the fullest broker of every scenario, and its row: -1 where nobody leads."""
+        return self._count_leaders(offsets, down, words, NO_HISTOGRAM, NO_HISTOGRAM)
 
-        Scenarios by leaders are added to a histogram per broker, where one is given.
-        """
+    def add_to_histograms(
+        self, offsets: Offsets, down: Rows, words: int, histograms: Offsets
+    ) -> None:
+        """Add some scenarios, by leaders, to the histograms of all brokers."""
+        self._count_leaders(offsets, down, words, self.histogram_begin[:-1], histograms)
+
+    def _count_leaders(
+        self, offsets: Offsets, down: Rows, words: int, begin: Offsets, histograms: Offsets
+    ) -> tuple[Rows, Rows]:
         n = offsets.size - 1
         most, fullest = np.zeros(n, np.int32), np.full(n, -1, np.int32)
         if self.led.size and n:
             kernel.lead_dense(
-                self.led, self.entry, self.begin, self.before, offsets, padded(down), words,
-                new_tile(self.led.size, words), most, fullest, begin, histogram,
+                self.led, self.entry_begin, self.predecessors_begin, self.predecessors, offsets,
+                padded(down), words, new_tile(self.led.size, words), most, fullest, begin,
+                histograms,
             )
         return most, fullest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from kfast.arguments import (
     whole,
     whole_numbers,
 )
-from kfast.errors import ArgumentError, InputError
+from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.state.records import Rows
 from kfast.sweeps.scenarios import (
     Bursts,
@@ -44,6 +45,7 @@ __all__ = [
     "independent_racks",
     "racks_of",
     "random_brokers",
+    "read_scenarios",
     "scenarios_from_table",
 ]
 
@@ -262,3 +264,23 @@ def scenarios_from_table(state: ClusterState, table: pa.Table) -> Scenarios:
     pairs = np.unique(np.stack([numbers, rows.astype(np.int64)]), axis=1)
     begin = np.searchsorted(pairs[0], np.arange(n + 2)).astype(np.int64)
     return Listed(**_common(state, n), begin=begin, member=pairs[1].astype(np.int32))
+
+
+def read_scenarios(state: ClusterState, path: Path) -> Scenarios:
+    """Scenarios of a file: Parquet, or CSV with the columns scenario,broker.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, or `scenarios_from_table` refuses it.
+    """
+    # Workers, which only draw scenarios, do not load what reads files.
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    try:
+        parquet = path.suffix.lower() == ".parquet"
+        table = pq.read_table(path) if parquet else pa_csv.read_csv(path)
+        return scenarios_from_table(state, table)
+    except (pa.ArrowInvalid, OSError, KfastError) as error:
+        raise InputError(f"{path}: {error}") from error

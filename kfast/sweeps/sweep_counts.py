@@ -62,7 +62,7 @@ class SweepWork:
         Some of `SWEEP_COUNTS`, in their order.
     words : int
         Words of 64 bits in the vectors of this machine that are used.
-    heirs : FailoverOrder, optional
+    failover_order : FailoverOrder, optional
         Where leaders per broker are counted.
     hosting : Hosting, optional
         Where the method is sparse.
@@ -71,7 +71,7 @@ class SweepWork:
     plan: SweepPlan
     counts: tuple[str, ...]
     words: int
-    heirs: FailoverOrder | None
+    failover_order: FailoverOrder | None
     hosting: Hosting | None
 
     @classmethod
@@ -80,9 +80,9 @@ class SweepWork:
         method: str | None = None,
     ) -> SweepWork:
         """Make what these scenarios need; without a method, choose one."""
-        heirs = FailoverOrder.of(plan) if "fullest_broker_leaders" in counts else None
+        order = FailoverOrder.of(plan) if "fullest_broker_leaders" in counts else None
         sparse = method == "sparse" or (method is None and _is_sparse(plan, scenarios, words))
-        return cls(plan, counts, words, heirs, Hosting.of(plan) if sparse else None)
+        return cls(plan, counts, words, order, Hosting.of(plan) if sparse else None)
 
     @property
     def wanted(self) -> int:
@@ -93,8 +93,12 @@ class SweepWork:
         self, scenarios: Scenarios, threads: int = 1, progress: Progress | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Count scenarios, some thousands at a time, in order."""
-        count = partial(self._count, scenarios)
-        return _in_order(count, _ranges(scenarios), threads, len(scenarios), progress)
+        done = 0
+        for batch in _in_order(partial(self._count, scenarios), _ranges(scenarios), threads):
+            yield batch
+            done += batch.num_rows
+            if progress is not None:
+                progress(done, len(scenarios))
 
     def _count(self, scenarios: Scenarios, start: int, stop: int) -> pa.RecordBatch:
         """Count one range of scenarios."""
@@ -110,8 +114,8 @@ class SweepWork:
             for m, name in enumerate(SWEEP_COUNTS):
                 if wanted >> m & 1:
                     columns[name] = view(counts[m, :n])
-        if self.heirs is not None:
-            most, fullest = self.heirs.lead(offsets, down, self.words)
+        if self.failover_order is not None:
+            most, fullest = self.failover_order.fullest_brokers(offsets, down, self.words)
             ids = np.append(self.plan.broker_id, np.int32(-1))[fullest]
             columns["fullest_broker"] = view(ids)
             columns["fullest_broker_leaders"] = view(most.astype(np.int64))
@@ -183,38 +187,22 @@ def _ranges(scenarios: Scenarios) -> Iterator[tuple[int, int]]:
 
 
 def _in_order(
-    count: Callable[[int, int], pa.RecordBatch],
-    ranges: Iterator[tuple[int, int]],
-    threads: int,
-    n: int,
-    progress: Progress | None,
+    count: Callable[[int, int], pa.RecordBatch], ranges: Iterator[tuple[int, int]], threads: int
 ) -> Iterator[pa.RecordBatch]:
     """Count ranges on some threads, never many ahead of who reads, and give them in order."""
-    done = 0
     if threads == 1:
-        for start, stop in ranges:
-            yield count(start, stop)
-            done += stop - start
-            if progress is not None:
-                progress(done, n)
+        for edges in ranges:
+            yield count(*edges)
         return
     waiting: deque[Future[pa.RecordBatch]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for start, stop in ranges:
-                waiting.append(pool.submit(count, start, stop))
+            for edges in ranges:
+                waiting.append(pool.submit(count, *edges))
                 if len(waiting) > 2 * threads:
-                    batch = waiting.popleft().result()
-                    yield batch
-                    done += batch.num_rows
-                    if progress is not None:
-                        progress(done, n)
+                    yield waiting.popleft().result()
             while waiting:
-                batch = waiting.popleft().result()
-                yield batch
-                done += batch.num_rows
-                if progress is not None:
-                    progress(done, n)
+                yield waiting.popleft().result()
         finally:
             for future in waiting:
                 future.cancel()

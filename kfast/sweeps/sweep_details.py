@@ -10,18 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.arguments import check_threads
 from kfast.kernels import sweep as kernel
 from kfast.schema import SWEEP_BROKERS, SWEEP_PARTITIONS
 from kfast.state.census import key_columns
 from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Scenarios
-from kfast.sweeps.sweep_counts import RANGE_SCENARIOS, words_of
+from kfast.sweeps.sweep_counts import RANGE_SCENARIOS
 from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
-from kfast.sweeps.sweep_run import Source, check_same_brokers, prepare_sweep
+from kfast.sweeps.sweep_run import Source, check_sweep
 
 __all__ = [
-    "checked",
     "count_leaders",
     "count_partitions",
     "load_table",
@@ -57,7 +55,7 @@ def sweep_partitions(
     ArgumentError
         As `kfast.sweep`.
     """
-    plan, words = checked(state, scenarios, threads, vectors)
+    plan, words = check_sweep(state, scenarios, threads, vectors)
     counts = count_partitions(plan, scenarios, words, threads)
     order = np.argsort(plan.rows)
     return SWEEP_PARTITIONS.table(
@@ -110,27 +108,25 @@ def sweep_brokers(
     ArgumentError
         As `kfast.sweep`.
     """
-    plan, words = checked(state, scenarios, threads, vectors)
-    heirs = FailoverOrder.of(plan)
-    begin = heirs.room()
-    histogram = count_leaders(heirs, scenarios, words, threads)
+    plan, words = check_sweep(state, scenarios, threads, vectors)
+    order = FailoverOrder.of(plan)
+    histograms = count_leaders(order, scenarios, words, threads)
     return load_table(
         pa.array(plan.broker_id), plan.cluster.rack, plan.registered,
-        [histogram[i:j] for i, j in pairwise(begin.tolist())],
+        [histograms[i:j] for i, j in pairwise(order.histogram_begin.tolist())],
     )
 
 
 def count_leaders(
-    heirs: FailoverOrder, scenarios: Scenarios, words: int, threads: int = 1
+    order: FailoverOrder, scenarios: Scenarios, words: int, threads: int = 1
 ) -> Counts:
     """Scenarios by the number of leaders on each broker, broker after broker."""
-    begin = heirs.room()
 
-    def count(start: int, stop: int, histogram: Counts) -> None:
-        offsets, down = scenarios.down(start, stop)
-        heirs.lead(offsets, down, words, begin[:-1], histogram)
+    def count(start: int, stop: int, histograms: Counts) -> None:
+        order.add_to_histograms(*scenarios.down(start, stop), words, histograms)
 
-    return _count_in_threads(count, scenarios, threads if heirs.led.size else 0, (int(begin[-1]),))
+    size = int(order.histogram_begin[-1])
+    return _count_in_threads(count, scenarios, threads if order.led.size else 0, (size,))
 
 
 def load_table(
@@ -163,17 +159,6 @@ def _load(histogram: Counts) -> dict[str, int | float | None]:
         needed = -(-up * round(share * 100) // 100)
         row[f"leaders_p{round(share * 100)}"] = int(np.searchsorted(ends, needed))
     return row
-
-
-def checked(
-    state: Source, scenarios: Scenarios, threads: int, vectors: str | None
-) -> tuple[SweepPlan, int]:
-    """Plan, and words of the vectors; what cannot be is refused."""
-    check_same_brokers(state, scenarios)
-    words = words_of(vectors)
-    threads = check_threads(threads)
-    plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
-    return plan, words
 
 
 def _count_in_threads(

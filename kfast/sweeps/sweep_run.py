@@ -32,7 +32,8 @@ from kfast.sweeps.sweep_counts import (
 from kfast.sweeps.sweep_plan import FIELDS, SweepPlan
 
 __all__ = [
-    "SWEEP_METHODS", "Source", "check_same_brokers", "prepare_sweep", "sweep", "sweep_reader",
+    "SWEEP_METHODS", "Source", "check_same_brokers", "check_sweep", "prepare_sweep", "sweep",
+    "sweep_reader",
 ]
 
 Source: TypeAlias = ClusterState | SweepPlan
@@ -142,17 +143,23 @@ def sweep_reader(
 
     Arguments and errors are those of `sweep`; errors are raised before the work starts.
     """
-    check_same_brokers(state, scenarios)
     names = check_counts(counts)
-    words = words_of(vectors)
     if method is not None and method not in SWEEP_METHODS:
         raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
-    threads = check_threads(threads)
-    plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
+    plan, words = check_sweep(state, scenarios, threads, vectors)
     batches = SweepWork.of(plan, scenarios, names, words, method).batches(
         scenarios, threads, progress
     )
     return pa.RecordBatchReader.from_batches(sweep_schema(names), batches)
+
+
+def check_sweep(
+    state: Source, scenarios: Scenarios, threads: int, vectors: str | None
+) -> tuple[SweepPlan, int]:
+    """The plan, and the words of the vectors; what cannot be is refused before anything starts."""
+    check_same_brokers(state, scenarios)
+    words, threads = words_of(vectors), check_threads(threads)
+    return state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads), words
 
 
 def check_same_brokers(state: Source, scenarios: Scenarios) -> None:

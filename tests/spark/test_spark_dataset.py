@@ -35,11 +35,11 @@ def folder(tmp_path):
 
 
 def look(where) -> Any:
-    """`look_at` without a session, which is not asked where a `_cluster.arrow` is found."""
-    from kfast.spark.dataset import look_at
+    """`inspect_files` without a session, which is not asked where a `_cluster.arrow` is found."""
+    from kfast.spark.dataset import inspect_files
 
     nobody: Any = None
-    return look_at(nobody, where)
+    return inspect_files(nobody, where)
 
 
 def test_a_dataset_is_the_same_by_its_folder_a_glob_or_a_file(folder):

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 import kfast
 import kfast_command
-from kfast.cli import pipeline as command
 from kfast.cli.app import commands
+from kfast.spark.pipeline_config import make_job, read_config
 from tests.support.spark_session import SETTINGS, set_environment
 
 pytestmark = pytest.mark.spark
@@ -173,8 +173,8 @@ def test_an_export_that_is_replaced_or_moved_while_it_is_read(folder, monkeypatc
     """No manifest says that results are of other bytes; results of what was moved away stay."""
     from kfast.spark import pipeline
 
-    config = command.read_config(folder / "pipeline.toml")
-    job = command._job(config, folder)
+    config = read_config(folder / "pipeline.toml")
+    job = make_job(config, folder)
     source = folder / "fleet" / "east" / "20261120T0600.arrow"
     place = folder / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
     later = (folder / "fleet" / "east" / "20261121T0600.arrow").read_bytes()
@@ -219,7 +219,7 @@ def test_places_that_cannot_be_are_refused_before_spark_starts(folder, change, s
 def test_a_damaged_manifest_is_none(folder, junk):
     from kfast.spark.pipeline import run_snapshot
 
-    job = command._job(command.read_config(folder / "pipeline.toml"), folder)
+    job = make_job(read_config(folder / "pipeline.toml"), folder)
     source = str(folder / "fleet" / "east" / "20261120T0600.arrow")
     row = run_snapshot(job, source)
     before = files(folder)
@@ -232,4 +232,4 @@ def test_a_damaged_manifest_is_none(folder, junk):
 def test_a_configuration_that_is_no_text_is_refused(folder):
     (folder / "pipeline.toml").write_bytes(b'exports = "\xff"')
     with pytest.raises(kfast.InputError, match=r"pipeline.toml: .*can't decode byte 0xff"):
-        command.read_config(folder / "pipeline.toml")
+        read_config(folder / "pipeline.toml")

@@ -60,10 +60,11 @@ def sharded(spark, state, folder):
 
 def pipeline(spark, folder):
     """What the pipeline reports, and what it writes."""
+    from kfast.analysis.conditions import Condition
     from kfast.spark.fleets import ExportReader
-    from kfast.spark.pipeline import Alert, Job, Sweep, run_pipeline
+    from kfast.spark.pipeline import Job, Sweep, run_pipeline
 
-    alert = Alert("offline>=0", "offline", np.greater_equal, 0)
+    alert = Condition("offline>=0", "offline", np.greater_equal, 0)
     sweeps = (Sweep("racks", "every_rack", (alert,)),)
     job = Job(ExportReader({}, "brokers.csv"), sweeps, str(folder / "results"))
     tables = {"pipeline": run_pipeline(spark, folder / "exports", job)}
@@ -84,11 +85,11 @@ def test_a_frame_has_the_types_that_the_schema_says(results):
     """The same names, order, types and nullability; and no null where there may be none."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from kfast.spark.frames import sourced
+    from kfast.spark.frames import schema_with_source
 
     for name, frame in results[0].items():
         expected = BY_NAME[name.removeprefix("source ")].schema
-        expected = sourced(expected) if name.startswith("source ") else expected
+        expected = schema_with_source(expected) if name.startswith("source ") else expected
         types = from_arrow_schema(expected)
         if name in READ_BACK:
             assert frame.schema.fieldNames() == types.fieldNames()

@@ -265,7 +265,7 @@ def test_brokers_of_texts_are_up_as_in_one_text_of_all(tmp_path):
         looked = []
         for name in names:
             (tmp_path / name).write_text(texts[name])
-            looked.append(dataset._look(str(tmp_path / name)))
+            looked.append(dataset._inspect(str(tmp_path / name)))
         merged = dataset._merge_brokers(looked)
         whole = read_tables(("all", "".join(texts.values()).encode())).brokers
         assert merged.to_pylist() == whole.to_pylist()
@@ -279,7 +279,7 @@ def test_shards_of_different_clusters_are_refused(cluster, tmp_path):
     files = sorted((tmp_path / "in").iterdir())
 
     def look():
-        looked = [dataset._look(str(name)) for name in files]
+        looked = [dataset._inspect(str(name)) for name in files]
         dataset.check_topics([str(name) for name in files], [one.topics for one in looked])
         dataset._merge_clusters(looked)
         return dataset._merge_brokers(looked)

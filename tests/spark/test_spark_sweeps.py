@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
-from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -16,7 +14,6 @@ from tests.support.deadly import Deadly
 from tests.support.worker_memory import workers_with
 
 pytestmark = pytest.mark.spark
-ASKED = 4242
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +110,7 @@ def test_what_tasks_are_sent_grows_with_the_cluster(monkeypatch):
 
     sent = []
     monkeypatch.setattr(sweeps, "send", lambda _, content: sent.append(content))
-    monkeypatch.setattr(sweeps, "_added", lambda *_: None)
+    monkeypatch.setattr(sweeps, "_sum_by_block", lambda *_: None)
     state = kfast.generate(brokers=6, partitions=3 * sweeps.BLOCK_PARTITIONS)
     sweeps.sweep_partitions(None, state, kfast.every_broker(state), tasks=1)
     names = sent[-1]
@@ -225,20 +222,10 @@ def test_what_cannot_be_is_refused(spark, cluster):
 
 
 @pytest.mark.parametrize(
-    ("master", "remote", "cores"),
-    [("local[3]", False, 3), ("local[12,4]", True, 12), ("local[*]", False, os.cpu_count()),
-     ("local[*,4]", False, os.cpu_count()), ("local[*]", True, ASKED), ("local", False, ASKED),
-     ("local-cluster[2,1,1024]", False, ASKED), ("yarn", True, ASKED), ("", False, ASKED)],
+    ("seconds", "task_seconds", "tasks"),
+    [(0, 2, 1), (0.2, 2, 1), (1, 2, 3), (4, 2, 8), (30, 2, 15), (100, 2, 50), (100, 10, 10)],
 )
-def test_a_job_counts_cores_where_the_master_does_not_say(monkeypatch, master, remote, cores):
-    from kfast.spark import sweeps
+def test_no_task_is_short_and_none_is_long(seconds, task_seconds, tasks):
+    from kfast.spark.workers import count_tasks
 
-    class Session:
-        conf: ClassVar = {"spark.master": master}
-
-    asked = []
-    monkeypatch.setattr(sweeps, "_count_cores", lambda session: asked.append(session) or ASKED)
-    monkeypatch.setattr(sweeps, "is_remote", lambda: remote)
-    session = Session()
-    assert [sweeps._cores_of(session) for _ in range(2)] == [cores, cores]
-    assert len(asked) == (cores == ASKED)
+    assert count_tasks(seconds, task_seconds) == tasks

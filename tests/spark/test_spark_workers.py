@@ -69,8 +69,13 @@ def packed(thing):
 
 
 def test_another_version_is_refused(folder):
-    """It may make its scenarios in another order: rows of other brokers, without an error."""
-    from kfast.spark.workers import for_workers
+    """It may make its scenarios in another order: rows of other brokers, without an error.
+
+    Where kfast runs the job itself, `collect` makes an error of its own of the worker's.
+    """
+    from pyspark.errors import PySparkException
+
+    from kfast.spark.workers import collect, for_workers
 
     place = other_kfast(
         folder / "older", "__init__.py", f'__version__ = "{kfast.__version__}"',
@@ -82,6 +87,16 @@ def test_another_version_is_refused(folder):
         rf"\(build [0-9a-f]{{16}}\), the driver kfast {re.escape(kfast.__version__)} \(build "
         rf"{kfast.build_digest()}\), and their rows may differ; install .* PYSPARK_PYTHON .*"
     ), line)
+
+    class Refused:
+        """A DataFrame whose tasks this worker takes."""
+
+        def toArrow(self):  # noqa: N802 - PySpark's name
+            raise PySparkException(f"Traceback (most recent call last):\n{line}\n")
+
+    with pytest.raises(kfast.KfastError) as raised:
+        collect(Refused())
+    assert f"kfast.errors.KfastError: {raised.value}" == line
 
 
 def test_the_same_version_of_another_build_is_refused(folder):
