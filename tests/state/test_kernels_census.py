@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfast import ClusterState, PartitionState, ReplicaState, generate, schema
+from kfast import ClusterState, ReplicaState, generate, schema
 from kfast.kernels import census, digests
-from kfast.schema import FLAG_BEING_REASSIGNED, record_dtype
+from kfast.schema import record_dtype
 from tests.support.kernel_calls import LAYOUTS, row_names
 from tests.support.random_clusters import random_context
 from tests.support.states import read_state
@@ -26,54 +26,6 @@ TEXT = """
     t-1        2,3    2    2       4      3        3       2         -            OFFLINE  2:ONLINE
     u-0        3      -    -       -      0        -       -         -            NEW      3:NEW
 """
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_recount_counts_by_hand(layout):
-    """Section 1.6: both counters; section 1.5: both bitmaps."""
-    for seed in range(20):
-        ctx = random_context(Random(seed))
-        generator = Random(seed)
-        for p in ctx.assignments:
-            ctx.partition_states[p] = generator.choice(list(PartitionState)[1:])
-        state = state_of(ctx, layout)
-        leader_offline, pending = state.new_bitmap(), state.new_bitmap()
-        state.leader_offline, state.pending = leader_offline, pending
-        offline, imbalanced, n_led, dirs, moving = census.recount(state.columns)
-        states = ctx.partition_states
-        assert n_led == len(ctx.leadership)
-        assert dirs == np.count_nonzero(state.records["offline_dir"])
-        assert moving == np.count_nonzero(state.records["flags"] & FLAG_BEING_REASSIGNED)
-        assert offline == sum(
-            s == PartitionState.OFFLINE and p[0] not in ctx.topics_deletion_started
-            for p, s in states.items()
-        )
-        assert imbalanced == sum(
-            ctx.is_imbalanced(p) for p in ctx.leadership if not ctx.is_queued(p)
-        )
-        rows = np.arange(state.n_partitions, dtype=np.int32)
-        every = census.count_imbalanced(state.columns, rows)
-        assert every == sum(ctx.is_imbalanced(p) for p in ctx.leadership)
-        names = row_names(state)
-        preferred, others = np.zeros((2, state.n_brokers), np.int64)
-        led = np.empty(state.n_partitions, np.int32)
-        n = census.survey_leaders(state.columns, state.any_queued, preferred, others, led)
-        first = {
-            p: a.replicas[0] for p, a in ctx.assignments.items()
-            if a.replicas and not ctx.is_queued(p)
-        }
-        bad = {p for p, b in first.items() if p in ctx.leadership and ctx.leadership[p].leader != b}
-        assert {names[row] for row in led[:n]} == bad
-        for broker, one, other in zip(state.broker_id, preferred, others, strict=True):
-            assert one == list(first.values()).count(broker)
-            assert other == sum(first[p] == broker for p in bad)
-        assert {names[row] for row in state.list_marked(leader_offline)} == {
-            p for p, r in ctx.leadership.items() if not ctx.is_replica_online(r.leader, p)
-        }
-        waiting = PartitionState.NEW, PartitionState.OFFLINE
-        assert {names[row] for row in state.list_marked(pending)} == {
-            p for p, s in states.items() if s in waiting
-        }
 
 
 def digest_of(state: ClusterState, topics: np.ndarray | None = None) -> int:
