@@ -14,7 +14,6 @@ import re
 from pathlib import Path
 
 from tests.support.reference_placement import place_kafka, place_kafka_on_racks
-from tests.support.replay_story import write_logs
 
 HERE = Path(__file__).parent
 RACK_OF = {broker: "abc"[(broker - 101) % 3] for broker in range(101, 113)}
@@ -101,7 +100,6 @@ if __name__ == "__main__":
     rows = [f"{broker},{rack}" for broker, rack in RACK_OF.items()]
     brokers = "\n".join(["broker_id,rack", *rows]) + "\n"
     (HERE / "brokers.csv").write_text(brokers)
-    write_logs(HERE / "incident")
     for seed, cluster in enumerate(("east", "west")):
         place = HERE / "fleet" / cluster
         place.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,13 @@ import pytest
 
 from kfast import ArgumentError, InputError
 from kfast.log_replay import replay
-from tests.support.log_forms import VERSIONS
-from tests.support.replay_story import CONTROLLER_LOG, OF_ANY_RELEASE, STATE_CHANGE_LOG, write_logs
+from tests.support.replay_story import (
+    CONTROLLER_LOG,
+    OF_ANY_RELEASE,
+    SHORT,
+    STATE_CHANGE_LOG,
+    write_logs,
+)
 
 pytestmark = pytest.mark.kernels
 
@@ -37,7 +42,7 @@ def warned(outcome):
     return [(one.file, one.line) for one in outcome.warnings]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", SHORT)
 def test_the_undamaged_story_replays_without_a_warning(version, tmp_path):
     """In the words of every version; what follows says something of damage only."""
     outcome = replay(write_logs(tmp_path, version))

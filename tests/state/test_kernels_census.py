@@ -5,19 +5,15 @@ Sections are those of docs/controller.md.
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfast import ClusterState, ReplicaState, generate, schema
+from kfast import ClusterState, ReplicaState, schema
 from kfast.kernels import census, digests
 from kfast.schema import record_dtype
 from tests.support.kernel_calls import LAYOUTS, row_names
-from tests.support.random_clusters import random_context
 from tests.support.states import read_state
-from tests.support.twin_state import state_of
 
 pytestmark = pytest.mark.kernels
 TEXT = """
@@ -32,15 +28,6 @@ def digest_of(state: ClusterState, topics: np.ndarray | None = None) -> int:
     """Call the kernel; topics stand for themselves by their row unless told otherwise."""
     named = np.arange(1, state.n_topics + 1, dtype=np.uint64) if topics is None else topics
     return digests.digest(state.columns, state.broker_id, named)
-
-
-def test_digest_is_the_same_in_both_layouts():
-    """A mask is a mask, whether it has 8 bits or 64."""
-    for seed in range(10):
-        ctx = random_context(Random(seed))
-        narrow, wide = (state_of(ctx, layout) for layout in LAYOUTS)
-        assert narrow.records.dtype != wide.records.dtype
-        assert digest_of(narrow) == digest_of(wide)
 
 
 def test_digest_does_not_depend_on_the_order_of_rows():
@@ -131,12 +118,6 @@ def test_digest_bytes_tells_strings_apart():
     alone = np.zeros(1, np.uint64)
     digests.digest_bytes(np.array([0, 5], np.int32), np.frombuffer(b"topic", np.uint8), alone)
     assert alone[0] == found[names.index("topic")]
-
-
-def test_two_clusters_of_many_partitions_have_two_digests():
-    """One digest per seed."""
-    seen = {generate(brokers=6, partitions=2000, seed=seed).digest() for seed in (1, 2, 3)}
-    assert len(seen) == 3
 
 
 # Partition, min.insync.replicas, and its marks: 1 offline, 2 under min ISR, 4 at min ISR,

@@ -341,19 +341,6 @@ def test_bench_data_is_what_its_maker_makes():
     assert words in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_incident_is_what_its_maker_makes(tmp_path):
-    """`bench_data/incident` has the files that `replay_story.py` writes, and no others."""
-    from tests.support.replay_story import write_logs
-
-    def texts(folder):
-        return {
-            path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
-            for path in folder.rglob("*") if path.is_file()
-        }
-
-    assert texts(write_logs(tmp_path)) == texts(ROOT / "bench_data" / "incident")
-
-
 def test_nothing_names_this_machine():
     """No absolute path of a developer's machine stands in any file."""
     assert_none(

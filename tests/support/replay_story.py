@@ -1,16 +1,23 @@
-"""A short story of a small cluster, logged by a controller of any version."""
+"""Two stories of small clusters, as the controllers and brokers of five versions logged them.
+
+The short one: broker 1 becomes controller, broker 3 fails and comes back, 2 shuts down. The long
+one has what real logs lack: reassignments and a deletion to their ends, a bounce, two controllers.
+Both ran in kfast; a writer that shares nothing with `kfast.log_replay` put them into the words
+of each version, as real logs have them. The files are `tests/support/data/logs`, those of the
+short story in 2.4 are `bench_data/incident`; the writer was last in commit a6da14b.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tarfile
 from pathlib import Path
 
-from tests.support.log_writer import LoggedController
-from tests.support.states import read_state
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ("0.10", "2.0", "2.4", "2.8", "3.9")
+LONG = ("0.10", "2.0", "2.4", "3.9")
+"""Versions that each story is told in."""
 
-BEFORE = """
-    partition  ar   isr  leader  epoch  state
-    calm-0     2,3  2,3  2       2      ONLINE
-"""
 CONTROLLER_LOG = "broker-1/controller.log"
 STATE_CHANGE_LOG = "broker-1/state-change.log"
 OF_ANY_RELEASE = """\
@@ -22,24 +29,13 @@ election (kafka.controller.KafkaController)
 """What every release from 2.3 on would write."""
 
 
-def short_story(version: str) -> LoggedController:
-    """Tell how broker 1 becomes controller, 3 fails and comes back, and 2 shuts down."""
-    state = read_state(
-        BEFORE, brokers=[1, 2, 3], controller_id=-1, leader_recovery_supported=version == "3.9"
-    )
-    logged = LoggedController(state, version)
-    logged.fail_over(1)
-    logged.create_topics({"wide": [[1, 2, 3], [2, 3, 1], [3, 1, 2]], "solo": [[3]]})
-    logged.change_brokers(failed=[3])
-    logged.change_brokers(started=[3])
-    logged.catch_up([3])
-    logged.rebalance()
-    logged.shut_down(2)
-    logged.change_brokers(failed=[2])
-    return logged
-
-
-def write_logs(directory: Path, version: str = "2.4") -> Path:
-    """Write the story's files below a directory."""
-    short_story(version).log.save(directory)
+def write_logs(directory: Path, version: str = "2.4", story: str = "short") -> Path:
+    """Write a story's files below a directory."""
+    if (version, story) == ("2.4", "short"):
+        incident = ROOT / "bench_data" / "incident"
+        shutil.copytree(incident, directory, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        return directory
+    packed = ROOT / "tests" / "support" / "data" / "logs" / f"{story}-{version}.tar.gz"
+    with tarfile.open(packed) as archive:
+        archive.extractall(directory, filter="data")
     return directory
