@@ -278,6 +278,17 @@ def test_a_shrink_that_loses_the_race(profile):
 
 
 @one_of(*EVERY)
+def test_a_shrink_without_a_stored_record(profile):
+    """Row "ISR shrink, record missing": refused, but silent where the topic is queued."""
+    for queued, code in (([], "NO_RECORD"), (["t"], "DROPPED")):
+        state = read_state(LED, queued=queued)
+        store = Store(state)
+        store.delete("t", 0)
+        outcome = move(state, profile, [1], ReplicaState.OFFLINE, store)
+        assert codes(outcome) == [code, "MOVED"]
+
+
+@one_of(*EVERY)
 def test_one_failed_call_before_1_1_fails_one_item(profile):
     """Row "unit of work": before 1.1 each replica and each partition has its own store calls."""
     alone = profile in OLDEST
@@ -826,3 +837,16 @@ def test_the_command_line_takes_every_profile(profile, tmp_path):
     document = json.loads(result.stdout)
     assert document["controller"] == PROFILES[profile].title
     assert ("RECOVERING" in json.dumps(document["explanations"])) == (profile == "zk-3.9")
+
+
+@one_of(*NEW, *MIDDLE, *OLDEST)
+def test_the_imbalance_counter(profile):
+    """Row "imbalance counter": older versions scan; the value is the same."""
+    state = read_state(IMBALANCED)
+    controller = Controller(state, profile=profile)
+    for event in (lambda: controller.on_broker_failure([1]), controller.on_controller_failover,
+                  lambda: controller.on_broker_startup([1]), lambda: controller.catch_up([1, 4]),
+                  controller.rebalance_leaders):
+        event()
+        check(state)
+    assert controller.gauges()["PreferredReplicaImbalanceCount"] == 0

@@ -120,15 +120,6 @@ def test_tables_have_no_free_rows(freed):
     assert again.digest() == freed.state.digest()
 
 
-def test_the_digest_does_not_show_that_a_topic_was_there(freed):
-    """Design: nothing of a deleted topic is left."""
-    never = Controller(read_state("\n".join(
-        line for line in TOPICS.splitlines() if " t-" not in line
-    ), brokers=[2]))
-    assert freed.state.digest() == never.state.digest()
-    assert freed.state == never.state
-
-
 # --- used again ---------------------------------------------------------------------------------
 
 
