@@ -306,18 +306,3 @@ def test_slots_have_no_gap_and_are_eight_at_most(tmp_path):
     pq.write_table(table.drop_columns("topic"), path)
     with pytest.raises(kfast.InputError, match="no column topic"):
         kfast.read(path)
-
-
-def test_topics_that_are_gone_are_not_written_even_where_their_rows_are_used_again(tmp_path):
-    """The names of a flat table are those of its dictionary: all of it is read as topics."""
-    state = kfast.generate(brokers=4, partitions=8, topics=4, seed=1)
-    controller = kfast.Controller(state)
-    controller.on_controller_failover()
-    controller.delete_topics(["topic-1"])
-    controller.acknowledge_deletions()
-    controller.on_topic_change({"new": {0: [1, 2], 1: [2, 3]}})
-    assert not state.free_rows.size
-    kfast.write(state, tmp_path / "flat.parquet", format="parquet-flat")
-    back = kfast.read(tmp_path / "flat.parquet")
-    assert back.digest() == state.digest()
-    assert sorted(back.topic.to_pylist()) == ["new", "topic-0", "topic-2", "topic-3"]

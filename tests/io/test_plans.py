@@ -7,7 +7,7 @@ import tracemalloc
 
 import pyarrow.json
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench_data import make
@@ -85,6 +85,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(JSON) | st.dictionaries(st.text(), JSON), st.sampled_from([None, 0, 2]),
     st.sampled_from(["", "prose\n", "  "]), st.sampled_from(["", "\n", "]}", '{"a":1}']),

@@ -194,15 +194,6 @@ def test_the_two_deletion_markers_differ():
     assert offline.update_metadata.column("topic").to_pylist() == ["t"]
 
 
-def test_a_queued_topic_shrinks_in_silence():
-    """Section 2.5, step 3: neither LeaderAndIsr nor UpdateMetadata is added."""
-    state = read_state(QUIET, queued=["t"])
-    machine = ReplicaStateMachine(state)
-    outcome = machine.handle_state_changes(state.replicas_on_brokers([2]), ReplicaState.OFFLINE)
-    assert state.leadership(0).isr == (1, 3)
-    assert {r["kind"] for r in outcome.additions.to_pylist()} == {"StopReplica"}
-
-
 def test_a_later_addition_replaces_an_earlier_one():
     """Section 5.1: per broker and partition, as the record was when added."""
     state = read_state("""
@@ -222,28 +213,6 @@ def test_a_later_addition_replaces_an_earlier_one():
     }
     assert sent == {1: 9, 2: 8, 3: 9}
     assert outcome.update_metadata.column("leader_epoch").to_pylist() == [9]
-
-
-def test_a_partition_without_leadership_carries_no_entry():
-    """Sections 2.5, step 5, and 5.2: all brokers join, the set stays empty."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch
-        t-0        1,2  -    -       -
-    """, brokers=[3])
-    machine = ReplicaStateMachine(state)
-    outcome = machine.handle_state_changes(state.replicas_on_brokers([1]), ReplicaState.OFFLINE)
-    assert outcome.update_metadata.num_rows == 0
-    assert outcome.update_metadata_brokers.column("broker_id").to_pylist() == [1, 2, 3]
-    assert outcome.counts.requests["UpdateMetadata"] == 3
-
-
-def test_offline_replicas_are_named_in_update_metadata():
-    """Section 5.2: assigned replicas that are not online."""
-    state = read_state(QUIET, down=[3])
-    outcome = Controller(state, journal="full").on_broker_failure([1])
-    entries = [(e["topic"], e["partition"], e["offline_replicas"])
-               for e in outcome.update_metadata.to_pylist() if e["step"] == 1]
-    assert ("t", 0, [1, 3]) in entries
 
 
 def test_the_error_log_names_what_kafka_names():
@@ -281,19 +250,6 @@ def test_initialisation_is_in_no_result_map():
         (0, "PREFERRED_REPLICA", "ELECTED"), (1, "INITIALIZATION", "INITIALIZED"),
         (3, "PREFERRED_REPLICA", "NO_ELIGIBLE_LEADER"),
     ]
-
-
-def test_nothing_asked_is_nothing_done():
-    """Sections 2.3 and 3.3, step 1: no batch is opened."""
-    state = read_state(QUIET)
-    before = state.copy()
-    replicas = state.replicas_of([])
-    for outcome in (
-        ReplicaStateMachine(state).handle_state_changes(replicas, ReplicaState.OFFLINE),
-        PartitionStateMachine(state).handle_state_changes([], PartitionState.OFFLINE),
-    ):
-        assert outcome.steps.num_rows == outcome.request_counts.num_rows == 0
-    assert state == before
 
 
 def test_a_target_is_a_state():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kfast import AlterCode, ArgumentError, Controller, RowError, Store
-from tests.support.states import QUIET, assert_reads, read_state
+from tests.support.states import read_state
 
 LED = """
     partition  ar         isr  leader  epoch  version  recovery  state
@@ -149,49 +149,6 @@ def test_a_queued_topic_may_alter_its_isr():
 
 
 # --- catching up --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("with_store", [False, True])
-def test_brokers_that_catch_up_join_every_isr(with_store):
-    """`catch_up`: where the leader is live and the replica assigned and online."""
-    state = read_state("""
-        partition  ar     isr  leader  epoch  version  offline_dir  recovery  state
-        t-0        1,2,3  1    1       7      4        -            1         ONLINE
-        t-1        2,3,1  2    2       7      4        3            0         ONLINE
-        t-2        4,3    4    4       7      4        -            0         ONLINE
-        t-3        1,2    1    1       7      4        -            0         ONLINE
-        t-4        3,1    3    3       7      4        -            0         ONLINE
-    """, down=[4])
-    store = Store(state) if with_store else None
-    outcome = Controller(state, store=store).catch_up([3])
-    assert_reads(state, """
-        partition  ar     isr  leader  epoch  version  offline_dir  recovery  state
-        t-0        1,2,3  1,3  1       7      5        -            0         ONLINE
-        t-1        2,3,1  2    2       7      4        3            0         ONLINE
-        t-2        4,3    4    4       7      4        -            0         ONLINE
-        t-3        1,2    1    1       7      4        -            0         ONLINE
-        t-4        3,1    3    3       7      4        -            0         ONLINE
-    """)
-    assert outcome.altered.tolist() == [0]
-    assert outcome.alterations() == [AlterCode.WRITTEN]
-
-
-def test_failure_start_and_catching_up_is_a_round_trip():
-    """All but leaders and epochs is as it was before."""
-    state = read_state(QUIET.replace("2,3    2", "2,3,1  2").replace("3      3", "3,1    3"))
-    controller = Controller(state)
-    controller.on_broker_failure([1])
-    controller.on_broker_startup([1])
-    outcome = controller.catch_up([1])
-    assert sorted(outcome.altered.tolist()) == [0, 1, 2]
-    assert_reads(state, """
-        partition  ar     isr    leader  epoch  version  state
-        t-0        1,2,3  1,2,3  2       8      9        ONLINE
-        t-1        2,3,1  1,2,3  2       6      7        ONLINE
-        u-0        3,1    1,3    3       2      3        ONLINE
-    """)
-    controller.rebalance_leaders()
-    assert state.preferred_imbalance_count == 0
 
 
 def test_notified_isr_changes_are_read_from_the_store():

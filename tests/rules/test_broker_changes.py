@@ -77,17 +77,6 @@ def test_the_live_brokers_are_announced_only_where_nothing_else_was():
     assert "announce the live brokers" not in busy.actions
 
 
-def test_an_election_elsewhere_announces_the_live_brokers_as_well():
-    """Section 6.2, step 6: some entry of the results is a success."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1,2  1       4      ONLINE
-    """, shutting_down=[1], brokers=[4])
-    outcome = Controller(state, journal="full").on_broker_failure([4])
-    assert state.leadership(0).leader == 2
-    assert "announce the live brokers" not in outcome.actions
-
-
 def test_requests_go_to_registered_brokers_only():
     """Section 5.3: StopReplica to the dead broker is dropped."""
     state = read_state(QUIET)
@@ -163,15 +152,6 @@ def test_a_bounced_broker_is_gone_and_back():
     assert state.broker_epoch.tolist() == [11, 0]
 
 
-def test_a_broker_that_dies_is_no_longer_shutting_down():
-    """Section 6.2, `broker_failure`, step 1."""
-    state = read_state(QUIET, shutting_down=[1])
-    controller = Controller(state)
-    controller.on_broker_failure([1])
-    controller.on_broker_startup([1])
-    assert not state.shutting_down.any()
-
-
 @pytest.mark.parametrize(
     ("lists", "message"),
     [
@@ -201,30 +181,6 @@ def test_changed_endpoints_are_announced_to_all():
 # --- queued topics ------------------------------------------------------------------------------
 
 
-def test_no_leader_is_elected_for_a_queued_topic_when_a_broker_dies():
-    """Sections 6.2 and 6.12: its replica is ineligible, and at once Offline again.
-
-    Being reset shrinks the ISR, and nobody but the dead broker would be told.
-    """
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state   replicas
-        q-0        1,2  1,2  1       4      ONLINE  1:OFFLINE,2:ONLINE
-    """, queued=["q"])
-    outcome = Controller(state, journal="full").on_broker_failure([1])
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state   replicas
-        q-0        1,2  2    -       5      ONLINE  1:OFFLINE,2:ONLINE
-    """)
-    moved = [(t["from_state"], t["to_state"]) for t in outcome.transitions.to_pylist()]
-    assert moved == [
-        ("OfflineReplica", "ReplicaDeletionIneligible"),
-        ("ReplicaDeletionIneligible", "OfflineReplica"),
-    ]
-    assert state.topic_ineligible.tolist() == [True]
-    assert outcome.elections.num_rows == 0
-    assert outcome.requests.num_rows == 0
-
-
 def test_a_queued_replica_that_is_still_online_is_refused():
     """Section 6.12, note: Online to DeletionIneligible is not legal."""
     state = read_state(QUIET, queued=["u"])
@@ -233,11 +189,3 @@ def test_a_queued_replica_that_is_still_online_is_refused():
     assert [(r["topic"], r["from_state"], r["to_state"], r["error"]) for r in refused] == [
         ("u", "OnlineReplica", "ReplicaDeletionIneligible", "IllegalState"),
     ]
-
-
-def test_without_topic_deletion_the_failure_of_queued_replicas_says_nothing():
-    """Section 6.12: every entry point is a no-op."""
-    state = read_state(QUIET, queued=["u"], delete_topic_enabled=False)
-    outcome = Controller(state, journal="full").on_broker_failure([3])
-    assert outcome.refusals.num_rows == 0
-    assert not state.topic_ineligible.any()

@@ -27,34 +27,6 @@ def test_leaders_move_and_followers_leave_the_isr():
     assert state.shutting_down.tolist() == [True, False, False]
 
 
-def test_followed_replicas_are_stopped_twice():
-    """Steps 7 and 8: once in the controller's own batch, once by the replica machine."""
-    state = read_state(QUIET)
-    outcome = Controller(state, journal="full").controlled_shutdown(1)
-    stops = [
-        (r["step"], r["broker_id"], r["topic"], r["partition"], r["leader_epoch"], r["delete"])
-        for r in outcome.requests.to_pylist() if r["kind"] == "StopReplica"
-    ]
-    assert stops == [
-        (1, 1, "t", 1, 5, False), (1, 1, "u", 0, 1, False),
-        (2, 1, "t", 1, 5, False), (2, 1, "u", 0, 1, False),
-    ]
-    assert outcome.counts.requests["StopReplica"] == 2
-
-
-def test_a_broker_that_leads_everything_stops_nothing():
-    """Step 7: the own batch is empty where nothing is followed."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1,2  1       7      ONLINE
-    """)
-    outcome = Controller(state, journal="full").controlled_shutdown(1)
-    kinds = set(outcome.requests.column("kind").to_pylist())
-    assert kinds == {"LeaderAndIsr"}
-    told = [r["broker_id"] for r in outcome.requests.to_pylist()]
-    assert told == [1, 2], "shutting-down brokers are told as well (section 4.1)"
-
-
 @pytest.mark.parametrize(
     ("broker", "epoch", "error"),
     [
@@ -103,51 +75,6 @@ def test_what_nobody_can_take_over_remains():
     assert outcome.counts.codes == {"NO_ELIGIBLE_LEADER": 2}
 
 
-def test_dead_members_stay_in_the_isr():
-    """Section 4.3: only ids that are shutting down are removed."""
-    state = read_state("""
-        partition  ar       isr      leader  epoch  state
-        t-0        1,2,3,4  1,2,3,4  1       7      ONLINE
-    """, down=[3], shutting_down=[4])
-    Controller(state).controlled_shutdown(1)
-    assert_reads(state, """
-        partition  ar       isr  leader  epoch  state
-        t-0        1,2,3,4  2,3  2       8      ONLINE
-    """)
-
-
-def test_asking_again_changes_nothing_more():
-    """Step 4: retries are idempotent but for the sole members, whose epoch rises (section 2.6)."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1,2  1       7      ONLINE
-        t-1        2,1  2,1  2       7      ONLINE
-        t-2        2,1  1    -       7      OFFLINE
-    """)
-    controller = Controller(state)
-    controller.controlled_shutdown(1)
-    controller.controlled_shutdown(1)
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  2    2       8      ONLINE
-        t-1        2,1  2    2       8      ONLINE
-        t-2        2,1  1    -       9      OFFLINE
-    """)
-
-
-def test_queued_topics_are_not_acted_on():
-    """Step 5; they are not reported either (section 1.5, `partition_leaders_on_broker`)."""
-    text = """
-        partition  ar   isr  leader  epoch  state
-        q-0        1,2  1,2  1       7      ONLINE
-        q-1        2,1  1,2  2       7      ONLINE
-    """
-    state = read_state(text, queued=["q"])
-    outcome = Controller(state, journal="full").controlled_shutdown(1)
-    assert_reads(state, text)
-    assert outcome.remaining.size == outcome.requests.num_rows == 0
-
-
 def test_a_newer_controller_ends_it():
     """Section 6.0: ControllerMoved escapes the handler."""
     state = read_state(QUIET)
@@ -156,18 +83,3 @@ def test_a_newer_controller_ends_it():
     store.elect_controller()
     assert controller.controlled_shutdown(1).failure.name == "CONTROLLER_MOVED"
     assert controller.controlled_shutdown(1).error == "ControllerMoved"
-
-
-def test_the_broker_dies_after_its_shutdown():
-    """Sections 6.3 and 6.2: nothing is left for the failure but what nobody could take."""
-    state = read_state(QUIET)
-    controller = Controller(state)
-    controller.controlled_shutdown(1)
-    outcome = controller.on_broker_failure([1])
-    assert_reads(state, """
-        partition  ar     isr  leader  epoch  state
-        t-0        1,2,3  2,3  2       8      ONLINE
-        t-1        2,3,1  2,3  2       5      ONLINE
-        u-0        3,1    3    3       1      ONLINE
-    """)
-    assert outcome.counts.leaders_moved == 0

@@ -1,5 +1,9 @@
 """Topics are deleted: the way from the marker to the end, answers, and whatever meets it.
 
+Random events (`tests/rules/test_random_events.py`) compare it with the twin at every stage, and
+with it the kernels of `kfast.kernels.deletion`: `deletion_status`, `slots_in_state`,
+`count_by_broker`, `list_by_broker`, `forget_partitions` and `free_partitions`.
+
 Source: docs/controller.md, section 6.12.
 """
 
@@ -8,8 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kfast import ArgumentError, Controller, PartitionState, ReplicaState, RowError, Store, generate
-from kfast.schema import FLAG_BEING_REASSIGNED
+from kfast import ArgumentError, Controller, RowError, Store, generate
 from kfast.state.lookup import NameLookup
 from kfast.testing import invariants
 from tests.rules.test_reassignment import HALF_WAY, is_being_reassigned
@@ -142,61 +145,6 @@ def test_the_gauges_follow_a_deletion():
     assert counts() == [0, 0, 0, 1, 1, 0]
 
 
-def test_the_counters_forget_a_queued_topic():
-    """Section 1.6: queueing subtracts the imbalanced; starting moves the offline count to zero."""
-    controller = run("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1,2  2       7      ONLINE
-        t-1        2,3  2    -       5      OFFLINE
-        t-2        3,2  -    -       -      NEW
-        u-0        1,3  1,3  3       4      ONLINE
-        u-1        1,2  2    -       4      OFFLINE
-    """)
-    state = controller.state
-    assert (state.preferred_imbalance_count, state.offline_partition_count) == (4, 2)
-    outcome = controller.delete_topics(["t"])
-    assert (state.preferred_imbalance_count, state.offline_partition_count) == (2, 1)
-    assert "t-2 NewPartition to OfflinePartition" in moves(outcome)
-    assert state.partition_state(1) == PartitionState.NON_EXISTENT
-    invariants.check(state)
-    controller.acknowledge_deletions()
-    assert (state.preferred_imbalance_count, state.offline_partition_count) == (2, 1)
-    invariants.check(state)
-
-
-def test_topics_that_are_deleted_together_share_every_call():
-    """Section 6.12, `start`: for all topics together one UpdateMetadata, three calls."""
-    controller = run()
-    outcome = controller.delete_topics(["u", "t", "u"])
-    assert outcome.counts.requests == {"LeaderAndIsr": 0, "UpdateMetadata": 3, "StopReplica": 6}
-    assert outcome.counts.request_partitions["StopReplica"] == 12
-    assert outcome.notes == ()
-    controller.acknowledge_deletions()
-    assert not controller.state.topic_exists.any()
-    assert controller.state.records["n_replicas"].tolist() == [0, 0, 0]
-
-
-def test_asking_again_does_nothing_while_it_is_under_way():
-    """Section 6.12: in progress, so neither retried nor started again; counted once.
-
-    Source: section 1.6.
-    """
-    controller = run(TOPICS.replace("1       7", "2       7"))
-    controller.delete_topics(["t"])
-    before = controller.state.copy()
-    assert controller.delete_topics(["t"]).actions == ()
-    assert controller.state == before
-
-
-def test_a_topic_without_replicas_is_gone_at_once():
-    """Section 6.12, `resume_deletions`: all DelSuccessful, or no replicas."""
-    controller = run(TOPICS + "        n-0  -  -  -  -  -\n")
-    outcome = controller.delete_topics(["n"])
-    assert outcome.actions == ()
-    assert controller.state.topic_exists.tolist() == [True, True, False]
-    assert controller.gauges()["TopicsToDeleteCount"] == 0
-
-
 def test_unknown_topics_are_warned_about():
     """Section 6.12, deletion marker: the others are queued; a gone topic is unknown too."""
     controller = run()
@@ -286,13 +234,6 @@ def test_an_answer_may_fail_some_and_delete_others():
     assert controller.state.topic_ineligible.tolist() == [True, False]
 
 
-def test_an_error_of_the_whole_answer_fails_all():
-    """Section 6.12, StopReplica response: top-level error, and nothing is left to complete."""
-    outcome = started().on_stop_replica_response(2, [0, 1], error=True)
-    assert outcome.actions == ("replicas to ReplicaDeletionIneligible",)
-    assert len(moves(outcome)) == 2
-
-
 def test_only_started_topics_are_answered_for():
     """Section 5.4: checked when the response arrives; there is no event without one."""
     controller = run(queued=["u"])
@@ -322,18 +263,6 @@ def test_a_late_answer_is_refused():
     assert states(controller.state, 0) == "1:DELETION_INELIGIBLE,2:DELETION_SUCCESSFUL"
 
 
-def test_an_answer_of_a_broker_without_the_replica_is_refused():
-    """Section 2.4: its entry becomes NonExistentReplica; the topic goes all the same."""
-    controller = started()
-    outcome = controller.on_stop_replica_response(3, [0])
-    assert refused(outcome) == [
-        "t-0/3 NonExistentReplica to ReplicaDeletionSuccessful: IllegalState",
-    ]
-    controller.acknowledge_deletions()
-    assert controller.state.topic_exists.tolist() == [False, True]
-    invariants.check(controller.state)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -353,16 +282,6 @@ def test_an_answer_that_cannot_be_is_refused(arguments, error, message):
     with pytest.raises(ArgumentError, match="broker 9 is unknown"):
         controller.acknowledge_deletions([9])
     assert controller.state == before
-
-
-def test_brokers_that_are_down_do_not_answer():
-    """`acknowledge_deletions`: registered brokers, in ascending id, for what was started."""
-    controller = run(down=[3])
-    controller.delete_topics(["t", "u"])
-    outcome = controller.acknowledge_deletions()
-    answering = [t["broker_id"] for t in outcome.transitions.to_pylist()
-            if t["to_state"] == "ReplicaDeletionSuccessful"]
-    assert answering == [1, 1, 2, 2]
 
 
 # --- failing and trying again -------------------------------------------------------------------
@@ -386,20 +305,6 @@ def test_what_failed_is_reset_when_nothing_else_is_under_way():
     assert controller.state.topic_ineligible.tolist() == [True, False]
     assert controller.acknowledge_deletions().actions == ()
     invariants.check(controller.state)
-
-
-def test_the_last_failure_resets_all_in_one_call():
-    """Section 6.12: one `handle` for all DelIneligible replicas of all retried topics."""
-    controller = started()
-    for broker, rows in ((1, [0]), (2, [0, 1])):
-        controller.on_stop_replica_response(broker, rows, error=True)
-    outcome = controller.on_stop_replica_response(3, [1], error=True)
-    assert outcome.actions == (
-        "replicas to ReplicaDeletionIneligible", "replicas to OfflineReplica",
-    )
-    assert {s for row in (0, 1) for s in controller.state.replica_states_of(row).values()} == {
-        ReplicaState.OFFLINE
-    }
 
 
 def test_a_broker_that_starts_makes_the_topic_eligible_again():
@@ -426,20 +331,6 @@ def test_a_broker_that_starts_makes_the_topic_eligible_again():
     assert controller.state.topic_exists.tolist() == [False, True]
 
 
-def test_any_hint_gives_the_same_end():
-    """Whoever answers first, and however often it is asked: the same state in the end."""
-    ends = set()
-    for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
-        controller = started()
-        for broker in order:
-            controller.acknowledge_deletions([broker])
-            controller.delete_topics(["t"])
-            invariants.check(controller.state)
-        ends.add(controller.state.digest() if not controller.state.any_queued else None)
-    assert len(ends) == 1
-    assert None not in ends
-
-
 # --- a store ------------------------------------------------------------------------------------
 
 
@@ -454,21 +345,6 @@ def test_the_records_go_with_their_topic():
     assert set(store.records()) == {("u", 0)}
 
 
-def test_a_replica_without_a_record_keeps_its_state():
-    """Section 2.6, note: neither success nor failure; so it cannot be deleted (section 2.1)."""
-    state = read_state(TOPICS)
-    store = Store(state)
-    store.delete("t", 0)
-    controller = Controller(state, store=store, journal="full")
-    outcome = controller.delete_topics(["t"])
-    assert refused(outcome) == [
-        f"t-0/{b} OnlineReplica to ReplicaDeletionStarted: IllegalState" for b in (1, 2)
-    ]
-    assert states(state, 0) == "1:ONLINE,2:ONLINE"
-    controller.acknowledge_deletions()
-    assert state.topic_exists.all()
-
-
 def test_another_controller_ends_the_deletion():
     """Section 6.0: ControllerMoved at the shrink; what was queued stays queued."""
     state = read_state(TOPICS)
@@ -481,30 +357,6 @@ def test_another_controller_ends_the_deletion():
     assert controller.on_controller_failover().error is None
     controller.acknowledge_deletions()
     assert np.flatnonzero(state.topic_exists).tolist() == [1]
-
-
-@pytest.mark.parametrize("level", ["off", "counts", "full"])
-@pytest.mark.parametrize(("threads", "with_store"), [(1, False), (5, False), (1, True)])
-def test_neither_threads_nor_the_journal_nor_a_store_show(level, threads, with_store):
-    """Design: the same state and counts as with one thread, a full journal and no store."""
-    results = []
-    for options in ({"journal": "full"}, {"journal": level, "threads": threads}):
-        state = read_state(TOPICS, brokers=[4], down=[4])
-        store = Store(state) if with_store and results else None
-        controller = Controller(state, store=store, **options)
-        outcomes = [
-            controller.on_topic_change({"n": {0: [4, 1], 1: [3, 2, 1]}}),
-            controller.delete_topics(["n", "t"]), controller.acknowledge_deletions([1]),
-            controller.on_stop_replica_response(2, state.topic_partitions("t"), error=True),
-            controller.acknowledge_deletions(), controller.on_broker_startup([2 + 2]),
-            controller.on_broker_change(bounced=[2]), controller.acknowledge_deletions(),
-        ]
-        assert state.topic_exists.tolist() == [False, True, False]
-        invariants.check(state)
-        results.append((state.digest(), [outcome.counts for outcome in outcomes]))
-    assert results[0][0] == results[1][0]
-    if level != "off":
-        assert results[0][1] == results[1][1]
 
 
 DEAD = """
@@ -558,24 +410,6 @@ def test_the_topic_waits_until_the_dead_broker_starts():
     assert not controller.state.topic_exists.any()
 
 
-def test_a_topic_of_dead_brokers_only_waits():
-    """Section 6.12, `start`: alive is an empty list; nobody is asked to delete."""
-    controller = run("""
-        partition  ar   isr  leader  epoch  state
-        t-0        2,3  2    -       5      OFFLINE
-    """, down=[2, 3], brokers=[1])
-    outcome = controller.delete_topics(["t"])
-    assert (sent(outcome), controller.state.offline_partition_count) == ([], 0)
-    assert states(controller.state, 0) == "2:DELETION_INELIGIBLE,3:DELETION_INELIGIBLE"
-    assert controller.state.partition_state(0) == PartitionState.NON_EXISTENT
-    controller.on_broker_startup([2])
-    assert states(controller.state, 0) == "2:DELETION_STARTED,3:DELETION_INELIGIBLE"
-    controller.on_broker_startup([3])
-    controller.acknowledge_deletions()
-    controller.acknowledge_deletions()
-    assert not controller.state.topic_exists.any()
-
-
 def test_a_broker_that_dies_in_the_middle_fails_its_replicas():
     """Sections 6.2 and 6.12: DelStarted to DelIneligible; nothing is retried while others go on."""
     controller = started()
@@ -591,35 +425,6 @@ def test_a_broker_that_dies_in_the_middle_fails_its_replicas():
     controller.acknowledge_deletions()
     assert controller.state.topic_exists.tolist() == [False, True]
     invariants.check(controller.state)
-
-
-def test_a_broker_that_is_back_waits_for_those_that_are_being_deleted():
-    """Section 6.12, note: nothing is retried while any replica is DelStarted."""
-    controller = started()
-    controller.on_broker_failure([2])
-    outcome = controller.on_broker_startup([2])
-    assert "replicas to ReplicaDeletionStarted" not in outcome.actions
-    assert states(controller.state, 0) == "1:DELETION_STARTED,2:ONLINE"
-    assert not controller.state.topic_ineligible.any()
-    outcome = controller.acknowledge_deletions()
-    assert moves(outcome)[-2:] == lines("""
-        t-0/2 OfflineReplica to ReplicaDeletionStarted
-        t-1/2 OfflineReplica to ReplicaDeletionStarted
-    """)
-
-
-def test_deleted_and_started_replicas_do_not_come_online():
-    """Section 6.2, step 4: their broker starts, both are refused with a log entry."""
-    controller = run("""
-        partition  ar   isr  leader  epoch  state         replicas
-        q-0        1,2  1    -       4      NON_EXISTENT  1:DELETION_STARTED,2:DELETION_SUCCESSFUL
-        q-1        2,1  1    -       4      NON_EXISTENT  1:DELETION_STARTED,2:DELETION_STARTED
-    """, started=["q"], down=[2])
-    outcome = controller.on_broker_startup([2])
-    assert refused(outcome) == lines("""
-        q-0/2 ReplicaDeletionSuccessful to OnlineReplica: IllegalState
-        q-1/2 ReplicaDeletionStarted to OnlineReplica: IllegalState
-    """)
 
 
 def test_a_failed_log_directory_fails_the_deletion():
@@ -653,14 +458,6 @@ def test_queued_topics_are_out_of_reach_of_elections():
     assert {t["topic"] for t in outcome.transitions.to_pylist()} == {"u"}
 
 
-def test_partitions_of_a_queued_topic_are_not_added():
-    """Section 6.4: ignored; and the deletion ends as if nothing had been asked."""
-    controller = started()
-    assert controller.on_partition_modifications("t", {2: [1]}).actions == ()
-    controller.acknowledge_deletions()
-    assert controller.state.topic_exists.tolist() == [False, True]
-
-
 def test_a_topic_that_vanishes_in_the_middle_is_forgotten():
     """Sections 1.6 and 6.4: `remove_topic`; the states stay, and answers find nothing started."""
     controller = started()
@@ -676,15 +473,13 @@ def test_a_topic_that_vanishes_in_the_middle_is_forgotten():
 # --- a new controller ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_store", [False, True])
-def test_a_new_controller_begins_the_deletion_again(with_store):
+def test_a_new_controller_begins_the_deletion_again():
     """Sections 6.1, 2.2 and 6.12: states are made anew, nothing is started, then all of it is.
 
     Every replica is Online at startup, whatever it had answered.
     """
-    state = read_state(TOPICS)
-    controller = Controller(state, store=Store(state) if with_store else None, journal="full")
-    controller.delete_topics(["t"])
+    controller = started()
+    state = controller.state
     controller.acknowledge_deletions([1])
     outcome = controller.on_controller_failover()
     assert outcome.actions[-5:] == (
@@ -696,17 +491,6 @@ def test_a_new_controller_begins_the_deletion_again(with_store):
     invariants.check(state)
     controller.acknowledge_deletions()
     assert state.topic_exists.tolist() == [False, True]
-
-
-def test_a_new_controller_holds_back_topics_with_dead_replicas():
-    """Section 6.1, step 5: ineligible where a replica is not online; started when it is."""
-    controller = run(DEAD, down=[2], queued=["t"])
-    controller.on_controller_failover()
-    assert controller.state.topic_ineligible.tolist() == [True]
-    assert states(controller.state, 0) == "1:ONLINE,2:OFFLINE"
-    assert not controller.state.topic_deletion_started.any()
-    controller.on_broker_startup([2])
-    assert states(controller.state, 0) == "1:DELETION_STARTED,2:DELETION_STARTED"
 
 
 # --- reassignment and deletion ------------------------------------------------------------------
@@ -740,57 +524,6 @@ def test_a_topic_that_was_queued_before_waits_for_its_reassignment():
     invariants.check(controller.state)
 
 
-def test_a_reassignment_of_a_queued_topic_shrinks_in_silence():
-    """Sections 2.5 and 5.2: touch and election tell the leaders, B4 does not; the markers stand."""
-    controller = run(HALF_WAY.replace("1,2,3  1  ", "1,2,3,4,5  1  "), queued=["t"],
-                     ineligible=["t"])
-    outcome = controller.on_partition_reassignment([0])
-    begun = outcome.actions.index("partitions to OfflinePartition")
-    sent_in_phase_b = [line for line in sent(outcome) if line.startswith("B")]
-    assert sent_in_phase_b == lines("""
-        B3 LeaderAndIsr to 3,4,5: t-0, leader 3, epoch 9, ISR 1,2,3,4,5
-        B4 StopReplica to 1,2: t-0, epoch -2
-        B4 StopReplica(delete) to 1,2: t-0, epoch -2
-    """)
-    assert "B8 to 1,2,3,4,5: t-0, leader -2, epoch 0, ISR 3,4,5" in announced(outcome)
-    assert begun == outcome.actions.index("B8: announce the assignment") + 1
-    invariants.check(controller.state)
-
-
-def test_a_reassignment_that_ends_after_its_topic_is_being_deleted():
-    """Sections 2.1 and 6.7: what deletion has is refused; what is removed is taken as deleted."""
-    controller = run(HALF_WAY.replace("1,2,3  1  ", "1,2,3,4,5  1  "))
-    controller.delete_topics(["t"])
-    state = controller.state
-    state.set_leadership(0, leader=-1, isr=[3, 4, 5], leader_epoch=20, version=20)
-    outcome = controller.on_partition_reassignment([0])
-    assert "B3 t-0 NonExistentPartition to OnlinePartition: IllegalState" in refused(outcome)
-    assert moves(outcome) == lines("""
-        B4 t-0/1 ReplicaDeletionStarted to ReplicaDeletionSuccessful
-        B4 t-0/2 ReplicaDeletionStarted to ReplicaDeletionSuccessful
-        B4 t-0/1 ReplicaDeletionSuccessful to NonExistentReplica
-        B4 t-0/2 ReplicaDeletionSuccessful to NonExistentReplica
-    """)
-    assert states(state, 0) == ",".join(f"{b}:DELETION_STARTED" for b in (3, 4, 5))
-    assert not state.topic_ineligible.any()
-    controller.acknowledge_deletions()
-    assert not state.topic_exists.any()
-    invariants.check(state)
-
-
-def test_a_topic_that_is_deleted_is_not_reassigned():
-    """Section 6.7: queued, UNKNOWN_TOPIC_OR_PARTITION; afterwards there is no assignment."""
-    controller = started()
-    targets = {("t", 0): [3], ("u", 0): [1]}
-    assert answers(controller.alter_partition_reassignments(targets)) == [
-        "UNKNOWN_TOPIC_OR_PARTITION", "STARTED",
-    ]
-    controller.acknowledge_deletions()
-    assert answers(controller.alter_partition_reassignments({("t", 0): [3]})) == [
-        "UNKNOWN_TOPIC_OR_PARTITION",
-    ]
-
-
 def test_replicas_without_a_state_end_the_event():
     """Section 1.5, `replicas_in_state`, raises: a reassignment failed before it started them."""
     controller = run("""
@@ -804,26 +537,3 @@ def test_replicas_without_a_state_end_the_event():
     assert outcome.error == "NoSuchElement"
     assert controller.state.topic_queued_for_deletion.all()
     assert controller.active
-
-
-def test_a_stale_mark_of_reassignment_outlives_its_topic():
-    """Section 1.6, `remove_topic`, note: only assignments and leadership are dropped."""
-    controller = run(HALF_WAY)
-    controller.delete_topics(["t"])
-    outcome = controller.on_partition_reassignment([0])
-    assert refused(outcome)[0] == "A2 t-0/4 ReplicaDeletionStarted to NewReplica: IllegalState"
-    assert controller.state.topic_ineligible.tolist() == [True]
-    controller.acknowledge_deletions()
-    state = controller.state
-    assert not state.topic_exists.any()
-    assert state.records["flags"].tolist() == [FLAG_BEING_REASSIGNED]
-    assert controller.gauges()["TopicsIneligibleToDeleteCount"] == 1
-    assert controller.list_partition_reassignments().num_rows == 0
-    controller.on_topic_change({"t": {0: [1, 2]}})
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state   replicas
-        t-0        1,2  1,2  1       0      ONLINE  1:ONLINE,2:ONLINE
-    """)
-    assert ReplicaState.NEW not in state.replica_states_of(0).values()
-    assert controller.delete_topics(["t"]).actions == ()
-    invariants.check(state)

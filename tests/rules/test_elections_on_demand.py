@@ -65,31 +65,6 @@ def test_only_the_admin_client_may_elect_unclean():
         assert replies(outcome) == {"t-3": answer}
 
 
-def test_unclean_still_prefers_a_live_isr_member():
-    """Section 6.8, note: an online member of the ISR comes first."""
-    state = read_state("""
-        partition  ar     isr  leader  epoch  state
-        t-0        1,2,3  3    -       7      OFFLINE
-    """)
-    Controller(state).elect_leaders([("t", 0)], type="unclean")
-    assert_reads(state, """
-        partition  ar     isr  leader  epoch  recovery  state
-        t-0        1,2,3  3    3       8      0         ONLINE
-    """)
-    assert state.unclean_elections == 0
-
-
-def test_nobody_can_be_elected_outside_a_dead_assignment():
-    """Section 4.3: permission without any live replica, and no mark."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1    -       7      OFFLINE
-    """, down=[1, 2])
-    outcome = Controller(state).elect_leaders([("t", 0)], type="unclean")
-    assert replies(outcome) == {"t-0": "ELIGIBLE_LEADERS_NOT_AVAILABLE"}
-    assert state.unclean_elections == 0
-
-
 def test_a_partition_without_leadership_kills_the_event():
     """Section 6.8, note: the filter raises, nobody is elected."""
     state = read_state("""
@@ -195,19 +170,6 @@ def test_the_default_does_not_beat_a_topic():
     assert state.leadership(0).leader == -1
     assert [state.leadership(row).leader for row in (1, 2)] == [2, 2]
     assert state.unclean_elections == 2
-
-
-def test_a_live_isr_member_that_is_not_assigned_prevents_unclean_election():
-    """Section 4.3, edge cases: possibly there is no leader."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1,5  -       7      OFFLINE
-    """, down=[1])
-    Controller(state).enable_unclean_leader_election()
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  1,5  -       7      OFFLINE
-    """)
 
 
 def test_without_recovery_an_unclean_leader_does_not_recover():

@@ -1,7 +1,9 @@
 """In every state that four replicas allow, transitions and elections are the plain Python twin's.
 
 Each test is one cluster with one partition per state and one call of a machine. It is made in both
-layouts, with one and two threads, at every journal level, with and without a store.
+layouts, with one and two threads, at every journal level, with and without a store. The kernels
+are `change_replicas` and `count_targets`, `change_partitions`, `bring_online`, and with a store
+`choose`, `propose_initial`, `adopt` and `shrink`.
 
 Source: docs/controller.md, sections 2, 3 and 4.
 """

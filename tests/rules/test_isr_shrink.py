@@ -54,29 +54,3 @@ def test_two_brokers_of_one_isr_leave_in_the_order_of_kafkas_map(with_store):
         partition  ar     isr  leader  epoch  state
         t-0        7,3,1  3    -       6      OFFLINE
     """)
-
-
-@pytest.mark.parametrize("with_store", [False, True])
-def test_who_stays_in_an_isr_may_lead_later(with_store):
-    """AR and ISR 4,5 fail together: 4 stays, so 5 alone cannot lead, and 4 can."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        4,5  4,5  4       4      ONLINE
-    """, brokers=[1])
-    controller = Controller(state, store=Store(state) if with_store else None)
-    controller.on_broker_failure([4, 5])
-    assert state.leadership(0).isr == (4,)
-    controller.on_broker_startup([5])
-    assert state.leadership(0).leader == -1
-    controller.on_broker_startup([4])
-    assert state.leadership(0).leader == 4
-
-
-def test_a_controller_that_starts_takes_dead_brokers_in_the_same_order():
-    """Section 2.2: AR 4,5,3 and all of them dead; 4 stays."""
-    state = read_state("""
-        partition  ar     isr    leader  epoch
-        t-0        4,5,3  4,5,3  4       4
-    """, down=[3, 4, 5], brokers=[1])
-    Controller(state).on_controller_failover()
-    assert state.leadership(0).isr == (4,)

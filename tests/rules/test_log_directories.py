@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kfast import Controller, ReplicaState
+from kfast import Controller
 from tests.support.states import QUIET, assert_reads, read_state
 
 
@@ -67,47 +67,3 @@ def test_a_probe_changes_nothing():
     assert state == before
     told = {(r["broker_id"], r["topic"]) for r in outcome.requests.to_pylist()}
     assert told == {(1, "t"), (2, "t"), (1, "u")}
-
-
-def test_queued_topics_and_log_directories():
-    """Section 6.9 by sections 6.2 and 6.12: their replicas are ineligible, nobody is elected.
-
-    As nothing else of the topic is being deleted they are reset to Offline at once.
-    """
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state   replicas
-        q-0        1,2  1,2  1       4      ONLINE  1:DELETION_STARTED,2:ONLINE
-    """, queued=["q"])
-    outcome = Controller(state, journal="full").on_leader_and_isr_response(1, offline=rows(0))
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state   offline_dir  replicas
-        q-0        1,2  2    -       5      ONLINE  1            1:OFFLINE,2:ONLINE
-    """)
-    assert state.topic_ineligible.tolist() == [True]
-    assert outcome.elections.num_rows == 0
-    moved = [t["to_state"] for t in outcome.transitions.to_pylist()]
-    assert moved == ["ReplicaDeletionIneligible", "OfflineReplica"]
-
-
-def test_a_directory_that_fails_while_others_are_deleted_is_not_retried():
-    """Section 6.12, note: while any replica is DelStarted, nothing is."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state         replicas
-        q-0        1,2  1,2  1       4      NON_EXISTENT  1:DELETION_STARTED,2:DELETION_STARTED
-    """, started=["q"])
-    Controller(state).on_leader_and_isr_response(1, offline=rows(0))
-    assert state.replica_states_of(0) == {
-        1: ReplicaState.DELETION_INELIGIBLE, 2: ReplicaState.DELETION_STARTED,
-    }
-    assert state.leadership(0).isr == (1, 2)
-
-
-def test_offline_directories_are_forgotten_when_the_broker_restarts():
-    """Section 1.4: dropped when a broker starts or fails."""
-    state = read_state(QUIET)
-    controller = Controller(state)
-    controller.on_log_dir_failure(1, rows(0))
-    controller.on_broker_failure([1])
-    assert not state.records["offline_dir"].any()
-    controller.on_broker_startup([1])
-    assert state.is_replica_online(1, 0)

@@ -206,22 +206,6 @@ def test_a_new_replica_that_leads_in_the_store(profile):
     assert outcome.update_metadata.num_rows == 0
 
 
-@one_of(*OLDEST)
-@pytest.mark.parametrize(
-    ("fault", "code", "calls"),
-    [("NONODE", "MOVED", 2), ("NOAUTH", "STORE_ERROR", 2), ("throw", "STORE_ERROR", 2)],
-)
-def test_a_new_replica_reads_for_itself(profile, fault, code, calls):
-    """Rows "unit of work", "-> NewReplica": a failed read fails one replica."""
-    state = read_state(NEW_PARTITION)
-    store = Store(state)
-    store.fail("read_states", fault)
-    outcome = move(state, profile, [1, 2], ReplicaState.NEW, store)
-    assert codes(outcome) == [code, "MOVED"]
-    assert len(store.calls) == calls
-    assert outcome.counts.requests == {"LeaderAndIsr": 0, "UpdateMetadata": 0, "StopReplica": 0}
-
-
 # --- OfflineReplica -------------------------------------------------------------------------------
 
 
@@ -346,18 +330,6 @@ def test_a_failed_create_is_logged_with_its_target_before_1_1(profile):
     assert errors(outcome) == [("CREATE_CALL_FAILED", "StoreError", target)]
 
 
-@one_of(*EVERY)
-def test_first_leaders(profile):
-    """Row "is_new flag": there from 1.0 on; the records are the same everywhere."""
-    state = read_state(NEW_PARTITION)
-    outcome = bring_online(state, profile)
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  state   version  recovery
-        t-0        1,2  1,2  1       0      ONLINE  0        0
-    """)
-    assert set(outcome.requests["is_new"].to_pylist()) == {profile != "zk-0.10"}
-
-
 # --- writes that nobody guards --------------------------------------------------------------------
 
 
@@ -434,17 +406,6 @@ def test_the_preferred_replica_leads_already(profile, with_store):
     assert pairs == [("OfflinePartition", "OnlinePartition"), ("OnlinePartition",) * 2]
 
 
-@one_of(*OLDEST)
-def test_the_preferred_leader_is_asked_of_the_cache(profile):
-    """Row "preferred already leads": the record is read, but the cached leader decides."""
-    state = read_state(LED)
-    store = Store(state)
-    store.put("t", 0, leader=2, isr=[1, 2], leader_epoch=8, version=8, controller_epoch=3)
-    store.put("t", 1, leader=1, isr=[1], leader_epoch=8, version=8, controller_epoch=9)
-    outcome = bring_online(state, profile, Strategy.PREFERRED_REPLICA, store)
-    assert codes(outcome) == ["MOVED", "NEWER_CONTROLLER"]
-
-
 @BOTH
 @one_of(*EVERY)
 def test_without_a_strategy(profile, with_store):
@@ -501,17 +462,6 @@ def test_one_conflict_makes_all_elections_run_again(profile):
 
 
 @one_of(*EVERY)
-def test_a_failed_election_is_tried_again_with_the_others(profile):
-    """Row "election retry": what failed is logged once a round; who won once stays Online."""
-    state = read_state(TWO.replace("1,2  2  ", "3    3  "), down=[3])
-    store = Store(state)
-    store.fail("update_states", "BADVERSION", [("t", 0)], times=2)
-    outcome = bring_online(state, profile, store=store)
-    assert codes(outcome) == ["ELECTED", "NO_ELIGIBLE_LEADER"]
-    assert len(errors(outcome)) == (3 if profile in MIDDLE else 1)
-
-
-@one_of(*EVERY)
 def test_an_undecodable_record(profile):
     """Row "undecodable record": in 1.1 to 2.3 it ends the call before anybody is elected."""
     state = read_state(TWO)
@@ -541,15 +491,6 @@ def test_who_is_told_of_a_controlled_shutdown(profile, with_store):
     recipients = [b for b, _ in sent(outcome, "LeaderAndIsr")]
     assert recipients == ([3, 4] if profile in MIDDLE else [1, 2, 3, 4])
     assert (state.leadership(0).leader, state.leadership(0).isr) == (3, (3, 4))
-
-
-@one_of(*EVERY)
-def test_kernel_numbers_are_apart(profile):
-    """Every election of a version has a number of its own."""
-    version = PROFILES[profile]
-    known = [None, *(s for s in Strategy if not s.allows_unclean)]
-    numbers = [version.kernel_strategy(s) for s in known]
-    assert len(set(numbers)) == len(known)
 
 
 BEFORE_2_2 = ("zk-0.10", "zk-1.0", "zk-1.1", "zk-2.0")
@@ -878,13 +819,6 @@ def test_log_directories(profile):
 
 
 # --- all together ---------------------------------------------------------------------------------
-
-
-@one_of(*EVERY)
-def test_the_title_of_a_controller(profile):
-    """What the answers of the command line call it."""
-    title = Controller(read_state(LED), profile=profile).title
-    assert title.startswith(f"Kafka {profile.removeprefix('zk-')}")
 
 
 @one_of(*EVERY)

@@ -5,6 +5,10 @@
 repeats one sequence and prints its events. What must hold after every event: the whole state,
 the counters, the gauges, the store, the answers and the journal are the twin's; digests do not
 depend on layout, threads or journal level; the invariants of docs/controller.md, section 9, hold.
+
+Every event finds its rows by the kernels of `kfast.kernels.hosting` (`select_slots`, `find_slots`,
+`list_groups`, `live_slots`, `refresh_leader_offline`) in the index that `list_hosted` makes; a
+failover starts with `count_started`, `start_replicas` and `initialize_partitions`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 """How a partition moves: who asks, what is checked, each step, and stores that fail on the way.
 
+Random events (`tests/rules/test_random_events.py`) compare it with the twin at every stage, and
+with it the kernels of `kfast.kernels.reassign`: `check_added`, `check_lists`, `check_safe`,
+`check_complete`, `start_reassignments`, `assign_targets` and `touch`.
+
 Source: docs/controller.md, sections 6.6 and 6.7; 6.1, 6.2 and 6.10 for when moves go on.
 """
 
@@ -113,35 +117,6 @@ def test_who_is_told_at_the_end():
     assert outcome.counts.requests == {"LeaderAndIsr": 6, "UpdateMetadata": 20, "StopReplica": 4}
 
 
-def test_removed_replicas_go_through_four_states():
-    """Section 6.7, `stop_removed`: one call each over all of them; nobody waits for an answer."""
-    outcome = run(HALF_WAY).alter_partition(1, 0, [0], 8, [[1, 2, 3, 4, 5]], 8)
-    assert moves(outcome) == lines("""
-        B1 t-0/5 NewReplica to OnlineReplica
-        B1 t-0/4 NewReplica to OnlineReplica
-        B3 t-0 OnlinePartition to OnlinePartition
-        B4 t-0/1 OnlineReplica to OfflineReplica
-        B4 t-0/2 OnlineReplica to OfflineReplica
-        B4 t-0/1 OfflineReplica to ReplicaDeletionStarted
-        B4 t-0/2 OfflineReplica to ReplicaDeletionStarted
-        B4 t-0/1 ReplicaDeletionStarted to ReplicaDeletionSuccessful
-        B4 t-0/2 ReplicaDeletionStarted to ReplicaDeletionSuccessful
-        B4 t-0/1 ReplicaDeletionSuccessful to NonExistentReplica
-        B4 t-0/2 ReplicaDeletionSuccessful to NonExistentReplica
-    """)
-
-
-def test_targets_that_come_one_by_one_complete_it_with_the_last():
-    """Section 6.7, step 3: all targets must be in the ISR; until then nothing happens."""
-    controller = run(HALF_WAY)
-    first = controller.catch_up([4])
-    assert first.actions == ("announce the ISRs",)
-    assert is_being_reassigned(controller.state)
-    controller.catch_up([5])
-    assert not is_being_reassigned(controller.state)
-    assert controller.state.leadership(0).isr == (3, 4, 5)
-
-
 # --- B3: who leads afterwards -------------------------------------------------------------------
 
 
@@ -187,16 +162,6 @@ def test_a_leader_that_is_a_target_but_dead_gives_way(how):
     """)
 
 
-def test_a_target_with_a_failed_log_directory_does_not_lead():
-    """Section 4.3: a candidate whose log directory is offline is not live."""
-    controller = run("""
-        partition  ar     adding  removing  isr    leader  epoch  offline_dir  state
-        t-0        3,4,1  4       1         3,4,1  3       8      3            ONLINE
-    """)
-    controller.on_partition_reassignment([0])
-    assert controller.state.leadership(0).leader == 4
-
-
 def test_without_a_target_that_can_lead_the_reassignment_ends_all_the_same():
     """Sections 6.7, B3, and 9, rule 25: the failed election is logged, and B4 takes the leader."""
     controller = run("""
@@ -211,18 +176,6 @@ def test_without_a_target_that_can_lead_the_reassignment_ends_all_the_same():
     """)
     assert outcome.error is None
     invariants.check(controller.state)
-
-
-def test_a_leaderless_partition_gets_a_target_as_its_leader():
-    """Section 6.7, B3: -1 is not in TRS; the partition comes from OfflinePartition."""
-    controller = run("""
-        partition  ar   adding  removing  isr  leader  epoch  state
-        t-0        3,1  3       1         3,1  -       8      OFFLINE
-    """)
-    outcome = controller.on_partition_reassignment([0])
-    assert "B3 t-0 OfflinePartition to OnlinePartition" in moves(outcome)
-    assert controller.state.offline_partition_count == 0
-    assert controller.state.leadership(0).leader == 3
 
 
 # --- nothing to copy ----------------------------------------------------------------------------
@@ -268,59 +221,6 @@ def test_shrinking_to_replicas_in_sync_is_complete_at_once():
     """)
 
 
-def test_shrinking_to_a_replica_that_lags_waits_for_it():
-    """Section 6.7, step 3: removing is enough to be reassigned; A2 has nobody to start."""
-    controller = run(ONE.replace("1,2,3  1  ", "1,3    1  "))
-    outcome = reassign(controller, 2)
-    assert outcome.actions == ("A1: raise the leader epoch",)
-    assert_reads(controller.state, """
-        partition  ar     adding  removing  isr  leader  epoch
-        t-0        2,1,3  -       1,3       1,3  1       8
-    """)
-    assert is_being_reassigned(controller.state)
-    controller.catch_up([2])
-    assert controller.state.assignment(0).replicas == (2,)
-
-
-def test_a_removed_replica_outside_the_isr_costs_no_epoch():
-    """Section 6.7: each removed broker that was in the ISR costs one, the others none."""
-    controller = run(ONE.replace("1,2,3  1  ", "1,2    1  "))
-    reassign(controller, 1, 2)
-    record = controller.state.leadership(0)
-    assert (record.leader_epoch, record.isr) == (8, (1, 2))
-
-
-def test_a_removed_replica_of_a_dead_broker_goes_as_well():
-    """Section 6.7, `stop_removed`: Offline may become Offline again; its requests are dropped."""
-    controller = run("""
-        partition  ar       adding  removing  isr    leader  epoch  state
-        t-0        3,4,1,2  4       1,2       3,4,1  3       8      ONLINE
-    """, down=[2])
-    outcome = controller.on_partition_reassignment([0])
-    assert "B4 t-0/2 OfflineReplica to OfflineReplica" in moves(outcome)
-    assert "B4 t-0/2 ReplicaDeletionSuccessful to NonExistentReplica" in moves(outcome)
-    assert [line for line in sent(outcome) if "Stop" in line] == lines("""
-        B4 StopReplica to 1: t-0, epoch 9
-        B4 StopReplica(delete) to 1: t-0, epoch 10
-    """)
-    assert controller.state.leadership(0).leader_epoch == 10
-    assert controller.state.replicas_on_brokers([2]).rows.size == 0
-
-
-def test_the_future_first_replica_counts_as_the_rules_say():
-    """Section 1.6: while it is being added, joining the ISR makes the partition imbalanced."""
-    controller = run(ONE, brokers=[4])
-    reassign(controller, 4, 1)
-    state = controller.state
-    assert state.preferred_imbalance_count == 0
-    state.set_leadership(0, leader=1, isr=[1, 2, 3, 4], leader_epoch=8, version=8)
-    assert state.preferred_imbalance_count == 1
-    controller.on_partition_reassignment(np.array([0]))
-    assert (state.leadership(0).leader, state.preferred_imbalance_count) == (1, 1)
-    controller.rebalance_leaders()
-    assert (state.leadership(0).leader, state.preferred_imbalance_count) == (4, 0)
-
-
 # --- override and cancel ------------------------------------------------------------------------
 
 
@@ -350,18 +250,6 @@ def test_another_target_drops_what_was_half_added():
     """)
 
 
-def test_a_dropped_replica_in_the_isr_leaves_it():
-    """Section 6.7, phase U: `stop_removed` shrinks it, and takes the leader; B3 elects a target."""
-    controller = run(HALF_WAY.replace("1,2,3  1  ", "1,2,4  4  "))
-    outcome = reassign(controller, 1, 2)
-    assert_reads(controller.state, """
-        partition  ar   adding  removing  isr  leader  epoch  replicas
-        t-0        1,2  -       -         1,2  1       10     1:ONLINE,2:ONLINE
-    """)
-    assert "U StopReplica(delete) to 4,5: t-0, epoch 9" in sent(outcome)
-    assert "B3 LeaderAndIsr to 1,2: t-0, leader 1, epoch 10, ISR 1,2" in sent(outcome)
-
-
 def test_cancelling_goes_back_to_the_origin():
     """Section 6.7: null; the replicas that were added are dropped, and it is complete at once.
 
@@ -378,26 +266,6 @@ def test_cancelling_goes_back_to_the_origin():
     assert [line.split(" ")[0] for line in moves(outcome)] == 8 * ["U"]
     assert "B3 LeaderAndIsr to 1,2,3: t-0, leader 1, epoch 9, ISR 1,2,3" in sent(outcome)
     invariants.check(controller.state)
-
-
-def test_reassigning_back_to_the_origin_is_cancelling():
-    """Section 1.3: the result is no longer being reassigned; the order is the one asked for."""
-    controller = run(HALF_WAY)
-    reassign(controller, 1, 2, 3)
-    assert controller.state.assignment(0).replicas == (1, 2, 3)
-    assert not is_being_reassigned(controller.state)
-
-
-def test_asking_again_for_the_same_targets_begins_again():
-    """Sections 1.3 and 6.7: `reassign_to(target)` is the identity, so only A1 and A2 run again."""
-    controller = run(HALF_WAY)
-    outcome = reassign(controller, 3, 4, 5)
-    assert_reads(controller.state, HALF_WAY.replace("8   ", "9   "))
-    assert {line.split(" ")[0] for line in sent(outcome)} == {"A1"}
-    assert refused(outcome) == lines("""
-        A2 t-0/4 NewReplica to NewReplica: IllegalState
-        A2 t-0/5 NewReplica to NewReplica: IllegalState
-    """)
 
 
 CLUSTER = """
@@ -459,16 +327,6 @@ def test_only_added_replicas_must_be_live():
     assert answers(controller.alter_partition_reassignments({("t", 1): [5, 4]})) == ["STARTED"]
 
 
-def test_a_half_added_replica_must_be_live_to_stay():
-    """Section 6.7: `reassign_to(list).adding` starts from the origin; cancelling asks nobody."""
-    controller = Controller(cluster())
-    controller.on_broker_failure([4])
-    again = controller.alter_partition_reassignments({("t", 2): [4, 2]})
-    assert answers(again) == [INVALID]
-    assert answers(controller.alter_partition_reassignments({("t", 2): None})) == ["STARTED"]
-    assert controller.state.assignment(2).replicas == (1, 2)
-
-
 def test_legal_partitions_move_beside_the_others():
     """Each partition has its own answer, in the order asked."""
     state = cluster()
@@ -524,15 +382,6 @@ def test_what_is_no_list_of_ids_is_a_mistake(event, asked):
     assert state == before
 
 
-def test_nothing_asked_is_nothing_done():
-    """An empty request is answered with nothing."""
-    state = cluster()
-    before = state.copy()
-    outcome = Controller(state).alter_partition_reassignments({})
-    assert (answers(outcome), outcome.actions) == ([], ())
-    assert state == before
-
-
 # --- the legacy node ----------------------------------------------------------------------------
 
 
@@ -550,14 +399,6 @@ def test_the_node_is_not_checked_as_the_api_is():
 def assert_reads_first(state, line):
     """Compare the first partition."""
     assert_reads(state, CLUSTER.replace("1,2,3  -       -         1,2,3  1       7", line))
-
-
-def test_partitions_that_fail_are_named_by_their_codes():
-    """Section 6.7: Kafka removes them from the node."""
-    outcome = Controller(cluster()).reassign_partitions({
-        ("q", 0): [3], ("t", 0): [2, 1], ("t", 3): [1], ("t", 2): [1, 2],
-    })
-    assert answers(outcome) == [UNKNOWN, "STARTED", UNKNOWN, "STARTED"]
 
 
 @pytest.mark.parametrize("targets", [None, [], [1, -1]])
@@ -591,14 +432,9 @@ def test_what_is_being_reassigned_is_listed():
 # --- when they go on ----------------------------------------------------------------------------
 
 
-def half_way(**options):
-    """A controller in the middle of the example of section 6.7."""
-    return Controller(read_state(HALF_WAY, **options), journal="full")
-
-
 def test_resuming_bumps_the_epoch_and_is_refused_by_a2():
     """Section 6.7, note: A1 reruns every time; A2's replicas are New already."""
-    controller = half_way()
+    controller = run(HALF_WAY)
     for epoch in (9, 10):
         outcome = controller.on_partition_reassignment([0])
         assert controller.state.leadership(0).leader_epoch == epoch
@@ -609,7 +445,7 @@ def test_resuming_bumps_the_epoch_and_is_refused_by_a2():
 @pytest.mark.parametrize(("broker", "goes_on"), [(4, True), (3, True), (2, False)])
 def test_a_target_broker_that_starts_resumes_it(broker, goes_on):
     """Section 6.2, step 6: target, not only added; a removed replica's broker does not."""
-    controller = half_way(down=[broker])
+    controller = run(HALF_WAY, down=[broker])
     epoch = controller.state.leadership(0).leader_epoch
     outcome = controller.on_broker_startup([broker])
     assert ("A1: raise the leader epoch" in outcome.actions) == goes_on
@@ -621,43 +457,17 @@ def test_a_target_broker_that_starts_resumes_it(broker, goes_on):
         ]
 
 
-def test_a_broker_that_starts_completes_what_was_complete():
-    """Section 6.2, step 6: `reassign` looks at the ISR again."""
-    controller = half_way(down=[3])
-    controller.state.set_leadership(0, leader=1, isr=[1, 3, 4, 5], leader_epoch=8, version=8)
-    controller.on_broker_startup([3])
-    assert not is_being_reassigned(controller.state)
-    assert controller.state.assignment(0).replicas == (3, 4, 5)
-
-
-@pytest.mark.parametrize("with_store", [False, True])
-def test_a_new_controller_resumes_all(with_store):
+def test_a_new_controller_resumes_all():
     """Section 6.1, step 9: replicas are Online by then, so A2 is refused; one epoch for A1."""
-    state = read_state(HALF_WAY)
-    store = Store(state) if with_store else None
-    outcome = Controller(state, store=store, journal="full").on_controller_failover()
+    controller = run(HALF_WAY)
+    outcome = controller.on_controller_failover()
     assert outcome.error is None
-    assert state.leadership(0).leader_epoch == 9
+    assert controller.state.leadership(0).leader_epoch == 9
     assert refused(outcome) == [
         "A2 t-0/4 OnlineReplica to NewReplica: IllegalState",
         "A2 t-0/5 OnlineReplica to NewReplica: IllegalState",
     ]
-    invariants.check(state)
-
-
-@pytest.mark.parametrize("with_store", [False, True])
-def test_a_new_controller_completes_what_is_complete(with_store):
-    """Section 6.1, step 9; every added replica hears of it at B1, as it is Online already."""
-    state = read_state(HALF_WAY.replace("1,2,3  1  ", "1,3,4,5  1  "))
-    store = Store(state) if with_store else None
-    controller = Controller(state, store=store, journal="full")
-    outcome = controller.on_controller_failover()
-    assert "B1 LeaderAndIsr to 4,5: t-0, leader 1, epoch 8, ISR 1,3,4,5" in sent(outcome)
-    assert_reads(state, """
-        partition  ar     isr    leader  epoch  state   replicas
-        t-0        3,4,5  3,4,5  3       10     ONLINE  3:ONLINE,4:ONLINE,5:ONLINE
-    """)
-    assert not is_being_reassigned(state)
+    invariants.check(controller.state)
 
 
 def test_a_new_controller_begins_with_the_node():
@@ -687,31 +497,10 @@ def test_a_new_controller_begins_with_the_node():
 )
 def test_an_isr_change_goes_on_where_it_succeeds_and_completes(isr, version, goes_on):
     """Section 6.10, after the writes: only successes, only where step 3 of section 6.7 is true."""
-    controller = half_way()
+    controller = run(HALF_WAY)
     controller.alter_partition(1, 0, [0], 8, [isr], version)
     assert is_being_reassigned(controller.state) != goes_on
     assert controller.state.leadership(0).leader_epoch == (11 if goes_on else 8)
-
-
-def test_an_isr_that_is_reported_again_completes_as_well():
-    """Section 6.10: rows 4 and 9 are successes."""
-    controller = half_way()
-    controller.state.set_leadership(0, leader=1, isr=[3, 4, 5], leader_epoch=8, version=8)
-    controller.alter_partition(1, 0, [0], 8, [[3, 4, 5]], 8)
-    assert not is_being_reassigned(controller.state)
-
-
-def test_a_notified_isr_completes_it():
-    """Section 6.10, legacy path: reload, announce, then `reassign` the completed ones."""
-    state = read_state(HALF_WAY + "        t-1  1,2  -  -  1,2  1  8  ONLINE  1:ONLINE,2:ONLINE\n")
-    store = Store(state)
-    store.put("t", 0, leader=3, isr=[3, 5, 4, 1], leader_epoch=8, version=9, controller_epoch=3)
-    controller = Controller(state, store=store, journal="full")
-    outcome = controller.on_isr_change_notification([1, 0])
-    assert outcome.actions[:2] == ("announce the ISRs", "B1: replicas to OnlineReplica")
-    assert state.leadership(0).isr == (3, 4, 5)
-    assert store.get("t", 0).leader_epoch == state.leadership(0).leader_epoch == 10
-    assert state.leadership(1).leader_epoch == 8
 
 
 FAILED = ["UNKNOWN_SERVER_ERROR"]
@@ -794,36 +583,6 @@ def test_a_conflict_at_the_touch_is_read_again():
     assert controller.state.leadership(0).leader_epoch == 8
 
 
-def test_the_touch_writes_what_is_stored():
-    """Section 6.6: the record is read; the leader may have changed the ISR since."""
-    controller = with_store(ONE, brokers=[4])
-    controller.store.put("t", 0, leader=1, isr=[1, 3], leader_epoch=7, version=12)
-    outcome = ask(controller, 4, 1)
-    record = controller.state.leadership(0)
-    assert (record.isr, record.leader_epoch, record.version) == ((1, 3), 8, 13)
-    assert "A1 LeaderAndIsr(new) to 4: t-0, leader 1, epoch 8, ISR 1,3" in sent(outcome)
-
-
-@pytest.mark.parametrize("fault", ["throw", "NOAUTH"])
-def test_a_touch_that_fails_starts_no_replica(fault):
-    """Sections 6.6 and 6.7: other error, raise; what was done so far stays."""
-    controller, outcome = begun("update_states", fault)
-    assert (answers(outcome), outcome.actions) == (FAILED, ())
-    assert controller.state.assignment(0).adding == (4, 5)
-    assert controller.state.replica_states_of(0) == dict.fromkeys((1, 2, 3), ReplicaState.ONLINE)
-    assert controller.store.get("t", 0).leader_epoch == 7
-
-
-@pytest.mark.parametrize("damage", ["delete", "put_garbage"])
-def test_a_missing_record_is_not_complete_and_cannot_be_touched(damage):
-    """Sections 6.7, step 3, and 6.6: complete iff it exists; missing, IllegalState."""
-    controller = with_store(ONE, brokers=[4])
-    getattr(controller.store, damage)("t", 0)
-    assert answers(ask(controller, 4)) == FAILED
-    assert controller.on_partition_reassignment([0]).error == "IllegalState"
-    assert is_being_reassigned(controller.state)
-
-
 @pytest.mark.parametrize("with_store", [False, True])
 def test_a_record_of_a_newer_controller_is_left_alone(with_store):
     """Section 6.6: StateChangeFailed; neither store nor cache changes (9, rule 9)."""
@@ -837,48 +596,6 @@ def test_a_record_of_a_newer_controller_is_left_alone(with_store):
     assert answers(ask(controller, 4)) == FAILED
     assert controller.on_partition_reassignment([0]).error == "StateChangeFailed"
     assert state.leadership(0) == record
-
-
-@pytest.mark.parametrize("with_store", [False, True])
-def test_a_partition_that_never_had_a_leader_cannot_begin(with_store):
-    """Sections 6.6 and 6.7: IllegalState; the next start of a broker initialises it with all."""
-    state = read_state("""
-        partition  ar  isr  leader  epoch  state
-        t-0        5   -    -       -      NEW
-    """, brokers=[1], down=[5])
-    controller = Controller(state, store=Store(state) if with_store else None)
-    assert answers(ask(controller, 1)) == FAILED
-    assert (state.assignment(0).replicas, is_being_reassigned(state)) == ((1, 5), True)
-    controller.on_broker_startup([5])
-    assert (state.leadership(0).leader, state.leadership(0).isr) == (1, (1, 5))
-    assert controller.on_partition_reassignment([0]).error is None
-    assert state.assignment(0).replicas == (1,)
-
-
-def test_a_partition_without_leadership_cannot_be_reordered():
-    """Section 6.7: complete at once, but B3 asks for the leader that is not there."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        5,6  -    -       -      NEW
-    """, down=[5, 6])
-    controller = Controller(state)
-    assert answers(ask(controller, 6, 5)) == FAILED
-    assert state.assignment(0).replicas == (6, 5)
-    assert controller.on_partition_reassignment([0]).error == "NoSuchElement"
-
-
-def test_a_dropped_replica_whose_shrink_fails_stays_behind():
-    """Sections 2.5 and 6.7, phase U: the error is logged, and the new plan begins all the same."""
-    controller = with_store(HALF_WAY.replace("1,2,3  1  ", "1,2,4  1  "))
-    controller.store.fail("update_states", "NOAUTH")
-    outcome = ask(controller, 5, 1, 2)
-    assert answers(outcome) == ["STARTED"]
-    assert refused(outcome)[0] == "U t-0/4 NewReplica to OfflineReplica: StoreError"
-    assert_reads(controller.state, """
-        partition  ar       adding  removing  isr    leader  epoch  replicas
-        t-0        5,1,2,3  5       3         1,2,4  1       9      {}
-    """.format("1:ONLINE,2:ONLINE,3:ONLINE,4:NEW,5:NEW"))
-    invariants.check(controller.state)
 
 
 # --- phase B ------------------------------------------------------------------------------------
@@ -899,14 +616,6 @@ def test_a_touch_that_fails_at_the_end_leaves_the_targets_in_memory_only():
         t-0        3,4,5  -       -         3,4,5  3       11     3:ONLINE,4:ONLINE,5:ONLINE
     """)
     invariants.check(controller.state)
-
-
-def test_a_conflict_at_the_election_is_read_again():
-    """Section 3.6 for B3: only conflicts are retried."""
-    controller = with_store(IN_SYNC.replace("4,5  3  ", "4,5  1  "))
-    controller.store.fail("update_states", "BADVERSION")
-    assert controller.on_partition_reassignment([0]).error is None
-    assert controller.store.get("t", 0).leader == controller.state.leadership(0).leader == 3
 
 
 def test_a_shrink_that_fails_leaves_its_replica_behind():
@@ -967,24 +676,6 @@ def test_what_memory_says_decides_whether_there_is_something_to_cancel():
     assert controller.list_partition_reassignments().num_rows == 0
 
 
-def test_the_next_write_of_the_topic_writes_all_of_it():
-    """Section 6.7, phase U: the whole topic is rewritten; then nothing is left to restore."""
-    controller = last_write_failed()
-    assert answers(ask(controller, 3, 2)) == ["STARTED"]
-    assert not controller.state.unwritten_assignments
-    controller.on_controller_failover()
-    assert controller.state.assignment(0).replicas == (3, 2)
-
-
-def test_going_on_after_the_last_write_failed_ends_it():
-    """Section 6.7: complete, so B1 to B8 again; the store gets {TRS}."""
-    controller = last_write_failed()
-    outcome = controller.on_partition_reassignment([0])
-    assert (outcome.error, is_being_reassigned(controller.state)) == (None, False)
-    assert moves(outcome) == []
-    assert not controller.state.unwritten_assignments
-
-
 # --- several partitions -------------------------------------------------------------------------
 
 
@@ -1018,15 +709,6 @@ def test_another_controller_ends_it(operation):
     controller, outcome = begun(operation, "controller_moved")
     assert (outcome.failure, controller.active) == (Code.CONTROLLER_MOVED, False)
     assert controller.store.get("t", 0).leader_epoch == 7
-
-
-def test_another_controller_is_met_at_the_shrink():
-    """Section 2.6: it propagates out of `handle`, and out of phase B."""
-    controller = with_store(IN_SYNC.replace("4,5  3  ", "4,5  1  "))
-    controller.store.fail("update_states", "BADVERSION")
-    controller.store.elect_controller()
-    outcome = controller.on_partition_reassignment([0])
-    assert (outcome.failure, controller.active) == (Code.CONTROLLER_MOVED, False)
 
 
 def test_a_partition_that_fails_in_the_node_fails_the_new_controller():

@@ -16,10 +16,8 @@ from kfast import ArgumentError, Controller, Store
 from kfast.testing import invariants
 from tests.rules.test_reassignment import is_being_reassigned
 from tests.support.kernel_calls import LAYOUTS, row_names
-from tests.support.random_clusters import random_context
 from tests.support.readings import answers
 from tests.support.states import read_state
-from tests.support.twin_state import state_of
 
 
 def generated(seed=5, **options):
@@ -102,65 +100,6 @@ def test_many_at_once_are_as_many_one_by_one(seed):
     assert rows.size > 9
     assert not any(is_being_reassigned(together.state, row) for row in rows)
     invariants.check(together.state)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_clusters_of_every_kind_move_one_by_one_or_together(seed):
-    """The same where leaders, records and brokers are missing, newer or damaged, topics queued."""
-    generator = Random(seed)
-    states = [state_of(random_context(Random(seed))) for _ in range(2)]
-    together, alone = (Controller(state, journal="full") for state in states)
-    for controller in (together, alone):
-        controller.on_controller_failover()
-        controller.state.default_unclean_leader_election = False
-    for cancel in (0.0, 0.4):
-        asked = wishes(generator, together.state, cancel=cancel)
-        one = together.alter_partition_reassignments(asked)
-        others = [alone.alter_partition_reassignments({p: asked[p]}) for p in asked]
-        assert answers(one) == [code for other in others for code in answers(other)]
-        assert together.state.difference(alone.state) is None
-        assert total([one]) == total(others)
-        invariants.check(together.state)
-
-
-@pytest.mark.parametrize("level", ["off", "counts", "full"])
-@pytest.mark.parametrize("threads", [1, 5])
-def test_neither_threads_nor_the_journal_change_what_happens(level, threads):
-    """Design: same input, same output; one thread with a full journal is the measure."""
-    measure, other = generated(), generated(threads=threads)
-    other.journal.level = level
-    for seed in (1, 2):
-        asked = wishes(Random(seed), measure.state, cancel=0.3)
-        outcomes = [c.alter_partition_reassignments(asked) for c in (measure, other)]
-        ids = measure.state.broker_id[measure.state.registered].tolist()
-        ends = [c.catch_up(ids) for c in (measure, other)]
-        if level != "off":
-            assert outcomes[0].counts == outcomes[1].counts
-            assert ends[0].counts == ends[1].counts
-    assert measure.state.digest() == other.state.digest()
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_store_that_agrees_shows_in_nothing(seed):
-    """The cache is the store, or there is one: same state, same requests, record by record."""
-    alone, stored = generated(seed), generated(seed)
-    store = Store(stored.state)
-    with_store = Controller(stored.state, store=store, journal="full")
-    for number in range(2):
-        asked = wishes(Random(number), alone.state, cancel=0.3)
-        outcomes = [c.alter_partition_reassignments(asked) for c in (alone, with_store)]
-        assert answers(outcomes[0]) == answers(outcomes[1])
-        assert total(outcomes[:1]) == total(outcomes[1:])
-        assert join(outcomes[:1]) == join(outcomes[1:])
-        ids = alone.state.broker_id[alone.state.registered].tolist()
-        alone.catch_up(ids)
-        with_store.catch_up(ids)
-        assert alone.state.difference(stored.state) is None
-        cached = {p: stored.state.leadership(row) for row, p in enumerate(row_names(stored.state))}
-        assert {p: r.leader_epoch for p, r in store.records().items()} == {
-            p: record.leader_epoch for p, record in cached.items()
-        }
-    assert not stored.state.unwritten_assignments
 
 
 # --- slots --------------------------------------------------------------------------------------

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kfast import Code, PartitionState, ReplicaState
+from kfast import Code, ReplicaState
 from kfast.controllers.zk.broker_groups import improved_hashes
-from kfast.controllers.zk.profiles import REPLICA_PREVIOUS, ZK_3_9
-from kfast.journal.effects import EFFECT
-from kfast.kernels import replica_states
+from kfast.controllers.zk.profiles import REPLICA_PREVIOUS
 from kfast.schema import (
     KIND_DELETE,
     KIND_IS_NEW,
@@ -25,16 +22,12 @@ from kfast.schema import (
     KIND_STOP,
     NARROW_SLOTS,
 )
-from tests.support.every_state import every_group, every_replica
+from tests.support.every_state import every_group
 from tests.support.kernel_calls import (
     LAYOUTS,
-    THREADS,
     assert_same_everywhere,
     change_replicas,
-    new_tally,
-    take_counters,
 )
-from tests.support.random_clusters import random_context
 from tests.support.reference import CacheStore, Journal
 from tests.support.reference import ReplicaStateMachine as Twin
 from tests.support.reference_replicas import in_group_order
@@ -42,38 +35,6 @@ from tests.support.states import assert_reads, read_state
 from tests.support.twin_state import state_of
 
 pytestmark = pytest.mark.kernels
-TARGETS = [s for s in ReplicaState if s != ReplicaState.NO_ENTRY]
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_change_replicas_is_the_same_everywhere_and_as_the_twin_has_it(target):
-    """Sections 2.1 and 2.4: every cell, ISR and leader of up to four replicas."""
-    ctx, moved = every_replica(target)
-    state = assert_same_everywhere(ctx, lambda state, threads, keep: change_replicas(
-        state, state.find_replicas([(*p, b) for p, b in moved]), target, threads, keep=keep
-    ))
-    Twin(ctx, CacheStore(ctx), Journal()).handle(moved, target)
-    assert state.difference(state_of(ctx)) is None
-    assert state.preferred_imbalance_count == ctx.preferred_imbalance_count
-
-
-@pytest.mark.parametrize("target", [ReplicaState.OFFLINE, ReplicaState.ONLINE])
-def test_change_replicas_visits_the_brokers_of_a_partition_by_rank(target):
-    """Section 2.3: the order decides who stays as the last ISR member."""
-    ctx, moved = every_group(target)
-    order = in_group_order((b for _, b in moved), "scala-2.13")
-
-    def call(state, threads, keep):
-        ranks = np.zeros(state.n_brokers, np.int32)
-        ranks[state.find_brokers(order)] = np.arange(len(order))
-        replicas = state.find_replicas([(*p, b) for p, b in moved])
-        return change_replicas(state, replicas, target, threads, keep=keep, ranks=ranks)
-
-    state = assert_same_everywhere(ctx, call)
-    Twin(ctx, CacheStore(ctx), Journal()).handle(moved, target)
-    assert state.difference(state_of(ctx)) is None
-
-
 @pytest.mark.parametrize("target", [ReplicaState.OFFLINE, ReplicaState.ONLINE])
 def test_change_replicas_orders_the_brokers_of_each_partition_by_their_hashes(target):
     """Section 2.3, step 3, where each partition is a call of its own, as in reassignments."""
@@ -225,106 +186,3 @@ def test_what_each_target_adds_to_the_batch():
         assert effects["kinds"].tolist() == [led, unled], target
         epochs = [4, -1] if led & stop else [0, 0]
         assert effects["stop_epoch"].tolist() == epochs
-
-
-def test_a_deferred_shrink_leaves_the_record_alone():
-    """Section 2.5, step 1: StopReplica is added; what follows the store decides."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  replicas
-        t-0        1,2  1,2  1       4      1:ONLINE,2:ONLINE
-        t-1        1,2  -    -       -      1:ONLINE,2:ONLINE
-    """)
-    moved = state.replicas_on_brokers([1])
-    codes, effects, _ = change_replicas(state, moved, ReplicaState.OFFLINE, defer=True)
-    assert codes.tolist() == [Code.NOT_ASKED, Code.MOVED]
-    assert effects["kinds"].tolist() == [KIND_STOP, KIND_STOP | KIND_METADATA]
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  replicas
-        t-0        1,2  1,2  1       4      1:ONLINE,2:ONLINE
-        t-1        1,2  -    -       -      1:OFFLINE,2:ONLINE
-    """)
-
-
-def start(state, threads=1, *, keep=False, reset=False, take_offline=True):
-    """Call `start_replicas`; counters go to the state."""
-    counted = replica_states.count_started(state.columns)
-    sizes = counted if keep else (0, 0)
-    effects = [np.zeros(n, EFFECT) for n in sizes]
-    tallies = np.stack([new_tally(state, threads), new_tally(state, threads)])
-    rules = ZK_3_9.rules(state, counting=True, asks_store=not take_offline)
-    replica_states.start_replicas(
-        state.columns, rules, state.broker_id, state.broker_id, reset, *effects, tallies
-    )
-    return effects, [take_counters(state, tally) for tally in tallies]
-
-
-def split_online(state):
-    """Assigned replicas that are online, and the others."""
-    online, offline = [], []
-    for row in range(state.n_partitions):
-        name = state.topic[int(state.topic_row[row])].as_py(), int(state.partition[row])
-        for b in state.assignment(row).replicas:
-            (online if state.is_replica_online(b, row) else offline).append((*name, b))
-    return state.find_replicas(online), state.find_replicas(offline)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_start_replicas_is_two_calls_of_change_replicas(layout):
-    """Section 2.2: all the online ones to Online, then the others to Offline."""
-    for seed in range(10):
-        begun = state_of(random_context(Random(seed)), layout)
-        online, offline = split_online(begun)
-        one_by_one = begun.copy()
-        for replicas, entry in (
-            (online, ReplicaState.ONLINE), (offline, ReplicaState.DELETION_INELIGIBLE)
-        ):
-            for row, slots in zip(replicas.rows, replicas.slots, strict=True):
-                for b in one_by_one.ids_of(int(row), int(slots)):
-                    one_by_one.set_replica_state(int(row), b, entry)
-        _, first, first_total = change_replicas(one_by_one, online, ReplicaState.ONLINE)
-        _, then, then_total = change_replicas(one_by_one, offline, ReplicaState.OFFLINE)
-        for threads, keep in [*((t, False) for t in THREADS), (1, True)]:
-            state = begun.copy()
-            effects, totals = start(state, threads, keep=keep)
-            assert state.difference(one_by_one) is None
-            assert state.digest() == one_by_one.digest()
-            assert np.array_equal(state.leader_offline, one_by_one.leader_offline)
-            assert np.array_equal(totals[0], first_total)
-            assert np.array_equal(totals[1], then_total)
-            if keep:
-                assert np.array_equal(effects[0], first)
-                assert np.array_equal(effects[1], then)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_new_controller_forgets_what_the_last_one_knew(layout):
-    """Section 6.1, step 4: states, offline directories; the offline wait."""
-    state = read_state("""
-        partition  ar   isr    leader  epoch  adding  offline_dir  state    replicas
-        t-0        1,2  1,2    1       4      2       1            ONLINE   1:DELETION_STARTED
-        t-1        2,3  3      3       4      -       -            OFFLINE  2:NEW,4:ONLINE
-    """, down=[3], layout=layout)
-    _, totals = start(state, reset=True, take_offline=False)
-    assert_reads(state, """
-        partition  ar   isr  leader  epoch  adding  offline_dir  state  replicas
-        t-0        1,2  1,2  1       4      2       -            -      1:ONLINE,2:ONLINE
-        t-1        2,3  3    3       4      -       -            -      2:ONLINE,3:{}
-    """.format("DELETION_INELIGIBLE"))
-    assert state.list_marked(state.leader_offline).tolist() == [1]
-    assert not totals[1].any()
-    assert state.partition_state(1) == PartitionState.NO_ENTRY
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_replicas_are_counted(layout):
-    """Bits of slots, and assigned replicas that are online or not."""
-    for seed in range(10):
-        ctx = random_context(Random(seed))
-        state = state_of(ctx, layout)
-        online, _ = split_online(state)
-        assert replica_states.count_targets(online.slots) == sum(
-            int(mask).bit_count() for mask in online.slots
-        )
-        everyone = list(ctx.assigned_replicas())
-        live = sum(ctx.is_replica_online(b, p) for p, b in everyone)
-        assert replica_states.count_started(state.columns) == (live, len(everyone) - live)

@@ -193,16 +193,6 @@ def test_a_retried_unclean_election_is_marked_twice():
     assert outcome.elections.column("unclean").to_pylist() == [True]
 
 
-def test_a_failed_write_still_counts_as_unclean():
-    """Section 4.2, note."""
-    state = read_state(OFFLINE, down=[1])
-    store = Store(state)
-    store.fail("update_states", "NONODE")
-    outcome = elect(state, store, [("t", 0)], Strategy.OFFLINE_ALLOW_UNCLEAN)
-    assert codes(outcome) == ["STORE_ERROR"]
-    assert (state.unclean_elections, state.leadership(0).leader) == (1, -1)
-
-
 @pytest.mark.parametrize(
     ("harm", "code", "error"),
     [
@@ -237,33 +227,6 @@ def test_a_configuration_that_cannot_be_read_fails_only_who_needs_it():
     assert [error for _, _, error, _ in errors(outcome)] == ["StoreError", "StateChangeFailed"]
     store.heal()
     assert codes(elect(state, store, [("t", 0)])) == ["ELECTED"]
-
-
-def test_nothing_is_written_where_there_is_no_candidate():
-    """Section 3.6, steps 2 and 4: no candidate, no call; nobody elected, a call."""
-    state = read_state(OFFLINE, down=[1])
-    store = Store(state)
-    elect(state, store, [("t", 0)])
-    assert store.calls == [("read", [("t", 0)]), ("update", [])]
-    store.calls.clear()
-    store.delete("t", 0)
-    elect(state, store, [("t", 0)])
-    assert store.calls == [("read", [("t", 0)])]
-
-
-def test_a_missing_strategy_fails_the_call_after_the_new_ones():
-    """Section 3.4, note: initialisation is done before it is noticed."""
-    state = read_state("""
-        partition  ar   isr  leader  epoch  state
-        t-0        1,2  -    -       -      NEW
-        t-1        1,2  1,2  1       7      ONLINE
-    """)
-    store = Store(state)
-    outcome = elect(state, store, [("t", 0), ("t", 1)], strategy=None)
-    assert outcome.failure == Code.ILLEGAL_ARGUMENT
-    assert outcome.in_result.all()
-    assert (store.get("t", 0).leader, state.leadership(0).leader) == (1, 1)
-    assert outcome.requests.num_rows == 0
 
 
 def test_a_create_call_that_fails_names_new_partition_as_target():
@@ -302,17 +265,6 @@ def test_a_shrink_writes_only_where_the_broker_is_in_the_isr():
     assert store.calls[-1] == ("update", [("t", 0)])
 
 
-def test_a_shrink_retries_conflicts_for_as_long_as_there_are_some():
-    """Section 2.6: unbounded; the epoch rises once, for the write that held."""
-    state = read_state(QUIET)
-    store = Store(state)
-    store.fail("update_states", "BADVERSION", [("t", 0)], times=4)
-    outcome = take_offline(state, store, [1])
-    assert [op for op, _ in store.calls] == ["read", "update"] * 5
-    assert state.leadership(0).leader_epoch == store.get("t", 0).leader_epoch == 8
-    assert set(codes(outcome)) == {"MOVED"}
-
-
 def test_a_failed_shrink_keeps_the_state_but_the_broker_is_stopped():
     """Section 2.5, step 4."""
     state = read_state(QUIET)
@@ -326,28 +278,6 @@ def test_a_failed_shrink_keeps_the_state_but_the_broker_is_stopped():
         if r["kind"] == "StopReplica"
     ]
     assert stopped == [("t", 0), ("t", 1), ("u", 0)]
-
-
-def test_a_queued_replica_without_a_record_is_dropped():
-    """Section 2.6, step 4, note: silently, and it keeps its state."""
-    for queued, code in (([], "NO_RECORD"), (["u"], "DROPPED")):
-        state = read_state(QUIET, queued=queued)
-        store = Store(state)
-        store.delete("u", 0)
-        outcome = take_offline(state, store, [3])
-        assert codes(outcome) == ["MOVED", "MOVED", code]
-        assert len(errors(outcome)) == (code == "NO_RECORD")
-        assert state.replica_states_of(2)[3] == ReplicaState.ONLINE
-
-
-def test_a_failed_read_still_writes_an_empty_map():
-    """Section 2.6, step 3: issued even after a failed read."""
-    state = read_state(QUIET)
-    store = Store(state)
-    store.fail("read_states", "throw")
-    outcome = take_offline(state, store, [1])
-    assert set(codes(outcome)) == {"STORE_ERROR"}
-    assert store.calls[-1] == ("update", [])
 
 
 def test_failover_loads_what_is_stored():
@@ -365,16 +295,3 @@ def test_failover_loads_what_is_stored():
         t-1        2,3,1  1,2,3  2       0      0        4           ONLINE
         u-0        3,1    3      3       1      1        3           ONLINE
     """)
-
-
-@pytest.mark.parametrize("make_store", [Store, lambda state: None], ids=["store", "cache"])
-def test_startup_leaves_replicas_that_are_not_assigned_alone(make_store):
-    """Section 2.2: only assigned replicas get a state, and go Online or Offline."""
-    state = read_state(QUIET)
-    state.set_replica_state(0, 9, ReplicaState.DELETION_INELIGIBLE)
-    state.remove_live_brokers([3])
-    ReplicaStateMachine(state, make_store(state)).startup()
-    assert state.replica_states_of(0) == {
-        1: ReplicaState.ONLINE, 2: ReplicaState.ONLINE, 3: ReplicaState.OFFLINE,
-        9: ReplicaState.DELETION_INELIGIBLE,
-    }

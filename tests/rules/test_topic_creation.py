@@ -46,17 +46,6 @@ def test_only_the_third_step_sends():
     assert [r["code"] for r in outcome.refusals.to_pylist()] == []
 
 
-def test_a_partition_without_live_replicas_waits():
-    """Sections 3.5 and 6.2: it stays New until one of its brokers starts."""
-    state = read_state(ONE, brokers=[3], down=[3])
-    controller = Controller(state, journal="full")
-    outcome = controller.on_topic_change({"n": {0: [3]}})
-    logged = [(r["to_state"], r["error"]) for r in outcome.refusals.to_pylist()]
-    assert logged == [("OnlinePartition", "StateChangeFailed")]
-    controller.on_broker_startup([3])
-    assert state.leadership(1).leader == 3
-
-
 def test_a_topic_that_comes_back_meets_its_old_states():
     """Section 6.4, note: its transitions to New are refused, and it gets no leader."""
     state = read_state(QUIET)
@@ -70,17 +59,6 @@ def test_a_topic_that_comes_back_meets_its_old_states():
     assert (None, "IllegalState") in errors
     assert state.leadership(2) is None
     assert state.topic_exists.all()
-
-
-def test_a_vanished_topic_no_longer_counts():
-    """Section 1.6, `remove_topic`: imbalance, records, flags; the store as well."""
-    state = read_state(QUIET.replace("3,1    3      3", "3,1    1,3    1"))
-    store = Store(state)
-    assert state.preferred_imbalance_count == 1
-    Controller(state, store=store).on_topic_change(gone=["u"])
-    assert state.preferred_imbalance_count == 0
-    assert ("u", 0) not in store.records()
-    assert state.topic_partitions("u").size == 0
 
 
 def test_partitions_are_added_to_a_topic():
@@ -110,22 +88,6 @@ def test_new_topics_may_come_as_a_table():
     Controller(state).on_topic_change(table)
     assert state.topic.to_pylist() == ["t", "n", "m"]
     assert [state.leadership(row).leader for row in (1, 2)] == [2, 1]
-
-
-def test_new_topics_use_the_store():
-    """Section 3.5: one create call; what stands there already is an error, and stays."""
-    state = read_state(ONE, brokers=[2])
-    store = Store(state)
-    store.put("n", 1, leader=9, isr=[9], leader_epoch=44)
-    outcome = Controller(state, store=store, journal="full").on_topic_change(
-        {"n": {0: [2], 1: [2]}}
-    )
-    assert [call for call, _ in store.calls] == ["create"]
-    assert store.get("n", 0).leader == 2
-    assert store.get("n", 1).leader_epoch == 44
-    assert [(r["partition"], r["error"]) for r in outcome.refusals.to_pylist()] == [
-        (1, "StoreError"),
-    ]
 
 
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"

@@ -13,7 +13,6 @@ import pytest
 
 import kfast
 from kfast import ArgumentError, ClusterState, Controller, RowError, Store
-from kfast.state.tables import id_lists
 from kfast.testing import invariants
 from tests.rules.test_deletion import states
 from tests.rules.test_reassignment import last_write_failed
@@ -91,14 +90,6 @@ def test_a_deleted_topic_is_not_known_by_name(freed):
     assert freed.delete_topics(["t"]).notes == ("topic 't' is unknown",)
 
 
-def test_rows_without_an_assignment_go_with_their_topic():
-    """A row may exist without one; nothing of the topic is left in the tables."""
-    state = read_state(TOPICS + "    t-2  -  -  -  -  -\n")
-    delete(Controller(state), "t")
-    assert sorted(state.free_rows.tolist()) == [0, 2, 4]
-    assert state.to_tables().topics.column("topic").to_pylist() == ["u", "v"]
-
-
 def test_a_free_row_is_no_argument(freed):
     """A caller's mistake, named: `RowError`, before anything changes."""
     before = freed.state.copy()
@@ -127,25 +118,6 @@ def test_tables_have_no_free_rows(freed):
     assert (again.n_partitions, again.n_topics) == (2, 2)
     assert again.difference(freed.state) is None
     assert again.digest() == freed.state.digest()
-
-
-def test_the_digest_does_not_show_that_a_topic_was_there(freed):
-    """Design: nothing of a deleted topic is left."""
-    never = Controller(read_state("\n".join(
-        line for line in TOPICS.splitlines() if " t-" not in line
-    ), brokers=[2]))
-    assert freed.state.digest() == never.state.digest()
-    assert freed.state == never.state
-
-
-def test_a_census_counts_no_free_row(freed):
-    """`take_census`: as of the state that was compacted."""
-    compacted = freed.state.copy()
-    compacted.compact()
-    ours, theirs = kfast.take_census(freed.state), kfast.take_census(compacted)
-    for metric in kfast.state.census.CENSUS_METRICS:
-        assert ours.flags(metric).sum() == theirs.flags(metric).sum()
-    assert np.array_equal(ours.per_broker, theirs.per_broker)
 
 
 # --- used again ---------------------------------------------------------------------------------
@@ -214,19 +186,6 @@ def test_a_topic_of_the_same_name_is_another_topic():
     assert state.free_rows.size == 2
 
 
-def test_a_store_has_no_old_record_of_a_row_that_is_used_again():
-    """Section 3.5: the record is created anew, with version 0, under its own name."""
-    state = read_state(TOPICS)
-    store = Store(state)
-    controller = Controller(state, store=store)
-    delete(controller, "t")
-    controller.on_topic_change({"n": {0: [2, 3]}})
-    assert set(store.records()) == {("u", 0), ("v", 0), ("n", 0)}
-    assert (store.get("n", 0).leader_epoch, store.get("n", 0).version) == (0, 0)
-    controller.on_broker_failure([2])
-    assert store.get("n", 0).isr == (3,)
-
-
 # --- rows that are not free ---------------------------------------------------------------------
 
 
@@ -277,12 +236,6 @@ def test_compacting_gives_the_space_back(freed):
     assert state.leadership(0).leader == 3
     freed.on_topic_change({"t": {0: [2]}})
     assert state.find_partitions([("t", 0)]).tolist() == [2]
-
-
-def test_compacting_says_where_each_row_was(freed):
-    """`ClusterState.compact` returns the rows that are left; without free ones, all."""
-    assert freed.state.compact().tolist() == [1, 3]
-    assert freed.state.compact().tolist() == [0, 1]
 
 
 def test_compacting_keeps_what_is_under_way():
@@ -383,10 +336,3 @@ def some_event(generator, state, number):
     if down:
         return lambda c: c.on_broker_startup(down)
     return lambda c: c.on_broker_failure(brokers[:1])
-
-
-def test_lists_of_ids_skip_nothing(freed):
-    """`id_lists` of the rows that are left are what the matrix says."""
-    state = freed.state
-    rows = np.array([1, 3], np.int32)
-    assert id_lists(state, rows, np.array([3, 1], np.uint64)).to_pylist() == [[1, 3], [3]]

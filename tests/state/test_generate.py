@@ -127,32 +127,6 @@ def test_generate_places_as_kafka_would(brokers, racks, replication_factor):
         assert found == expected, name
 
 
-def test_every_partition_is_on_as_many_racks_as_there_can_be():
-    """`assignReplicasToBrokers`: a rack per replica, or every rack where replicas are more."""
-    for racks, replication_factor in [(3, 2), (3, 3), (3, 5), (7, 3)]:
-        state = kfast.generate(
-            brokers=14,
-            partitions=600,
-            replication_factor=replication_factor,
-            racks=racks,
-            topics=4,
-            seed=racks,
-        )
-        rack = np.array(state.rack.to_pylist())
-        for brokers in state.replicas.tolist():
-            assert len(set(brokers)) == replication_factor
-            assert len(set(rack[brokers])) == min(racks, replication_factor)
-
-
-def test_every_slot_goes_round_the_brokers_evenly():
-    """Once round the circle, each broker has had each slot once: counts differ by 1 at most."""
-    state = kfast.generate(brokers=7, partitions=1000, topics=3, seed=3)
-    for found in lists(state).values():
-        for slot in range(3):
-            counts = np.bincount([brokers[slot] for brokers in found], minlength=7)
-            assert counts.max() - counts.min() <= 1
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("brokers", "replication_factor"), [(3, 3), (20, 2), (64, 64)])
 def test_place_uniform(brokers, replication_factor, threads):

@@ -5,19 +5,15 @@ Sections are those of docs/controller.md.
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from kfast import ClusterState, PartitionState, ReplicaState, generate, schema
+from kfast import ClusterState, ReplicaState, schema
 from kfast.kernels import census, digests
-from kfast.schema import FLAG_BEING_REASSIGNED, record_dtype
+from kfast.schema import record_dtype
 from tests.support.kernel_calls import LAYOUTS, row_names
-from tests.support.random_clusters import random_context
 from tests.support.states import read_state
-from tests.support.twin_state import state_of
 
 pytestmark = pytest.mark.kernels
 TEXT = """
@@ -28,67 +24,10 @@ TEXT = """
 """
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_recount_counts_by_hand(layout):
-    """Section 1.6: both counters; section 1.5: both bitmaps."""
-    for seed in range(20):
-        ctx = random_context(Random(seed))
-        generator = Random(seed)
-        for p in ctx.assignments:
-            ctx.partition_states[p] = generator.choice(list(PartitionState)[1:])
-        state = state_of(ctx, layout)
-        leader_offline, pending = state.new_bitmap(), state.new_bitmap()
-        state.leader_offline, state.pending = leader_offline, pending
-        offline, imbalanced, n_led, dirs, moving = census.recount(state.columns)
-        states = ctx.partition_states
-        assert n_led == len(ctx.leadership)
-        assert dirs == np.count_nonzero(state.records["offline_dir"])
-        assert moving == np.count_nonzero(state.records["flags"] & FLAG_BEING_REASSIGNED)
-        assert offline == sum(
-            s == PartitionState.OFFLINE and p[0] not in ctx.topics_deletion_started
-            for p, s in states.items()
-        )
-        assert imbalanced == sum(
-            ctx.is_imbalanced(p) for p in ctx.leadership if not ctx.is_queued(p)
-        )
-        rows = np.arange(state.n_partitions, dtype=np.int32)
-        every = census.count_imbalanced(state.columns, rows)
-        assert every == sum(ctx.is_imbalanced(p) for p in ctx.leadership)
-        names = row_names(state)
-        preferred, others = np.zeros((2, state.n_brokers), np.int64)
-        led = np.empty(state.n_partitions, np.int32)
-        n = census.survey_leaders(state.columns, state.any_queued, preferred, others, led)
-        first = {
-            p: a.replicas[0] for p, a in ctx.assignments.items()
-            if a.replicas and not ctx.is_queued(p)
-        }
-        bad = {p for p, b in first.items() if p in ctx.leadership and ctx.leadership[p].leader != b}
-        assert {names[row] for row in led[:n]} == bad
-        for broker, one, other in zip(state.broker_id, preferred, others, strict=True):
-            assert one == list(first.values()).count(broker)
-            assert other == sum(first[p] == broker for p in bad)
-        assert {names[row] for row in state.list_marked(leader_offline)} == {
-            p for p, r in ctx.leadership.items() if not ctx.is_replica_online(r.leader, p)
-        }
-        waiting = PartitionState.NEW, PartitionState.OFFLINE
-        assert {names[row] for row in state.list_marked(pending)} == {
-            p for p, s in states.items() if s in waiting
-        }
-
-
 def digest_of(state: ClusterState, topics: np.ndarray | None = None) -> int:
     """Call the kernel; topics stand for themselves by their row unless told otherwise."""
     named = np.arange(1, state.n_topics + 1, dtype=np.uint64) if topics is None else topics
     return digests.digest(state.columns, state.broker_id, named)
-
-
-def test_digest_is_the_same_in_both_layouts():
-    """A mask is a mask, whether it has 8 bits or 64."""
-    for seed in range(10):
-        ctx = random_context(Random(seed))
-        narrow, wide = (state_of(ctx, layout) for layout in LAYOUTS)
-        assert narrow.records.dtype != wide.records.dtype
-        assert digest_of(narrow) == digest_of(wide)
 
 
 def test_digest_does_not_depend_on_the_order_of_rows():
@@ -179,12 +118,6 @@ def test_digest_bytes_tells_strings_apart():
     alone = np.zeros(1, np.uint64)
     digests.digest_bytes(np.array([0, 5], np.int32), np.frombuffer(b"topic", np.uint8), alone)
     assert alone[0] == found[names.index("topic")]
-
-
-def test_two_clusters_of_many_partitions_have_two_digests():
-    """One digest per seed."""
-    seen = {generate(brokers=6, partitions=2000, seed=seed).digest() for seed in (1, 2, 3)}
-    assert len(seen) == 3
 
 
 # Partition, min.insync.replicas, and its marks: 1 offline, 2 under min ISR, 4 at min ISR,

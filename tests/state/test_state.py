@@ -47,18 +47,6 @@ def test_the_offline_count_follows_partition_states():
     assert waiting == [0]
 
 
-def test_started_topics_never_move_the_offline_count():
-    """Section 1.6; queued ones still do."""
-    state = read_state(QUIET, queued=["t"], started=["u"])
-    state.set_partition_state(2, PartitionState.OFFLINE)
-    assert state.offline_partition_count == 0
-    state.set_partition_state(0, PartitionState.OFFLINE)
-    assert state.offline_partition_count == 1
-    state.begin_topic_deletion(["t"])
-    state.set_partition_state(0, PartitionState.NON_EXISTENT)
-    assert state.offline_partition_count == 1
-
-
 def test_the_imbalance_count_follows_leadership():
     """Section 1.6, `put_leadership`: leader -1 is another than the first."""
     state = read_state(QUIET)
@@ -67,19 +55,6 @@ def test_the_imbalance_count_follows_leadership():
         assert state.preferred_imbalance_count == wanted
         assert counters(state) == recounted(state)
     assert state.leadership(0).controller_epoch == state.controller_epoch
-
-
-def test_the_imbalance_count_follows_the_assignment():
-    """Section 1.6, `set_assignment`; without leadership nothing counts."""
-    state = read_state(QUIET)
-    state.set_assignment(0, [2, 1, 3])
-    assert state.preferred_imbalance_count == 1
-    state.set_assignment(0, [1, 3])
-    assert state.preferred_imbalance_count == 0
-    row = int(state.add_partitions(["new"], [0])[0])
-    state.set_assignment(row, [9, 8])
-    assert counters(state) == recounted(state) == (0, 0)
-    assert state.leadership(row) is None
 
 
 def test_joining_the_isr_is_what_makes_a_preferred_replica_in_adding_imbalanced():
@@ -214,15 +189,6 @@ def test_partitions_and_topics_are_added_once():
     assert state.difference(ClusterState.from_tables(*vars(state.to_tables()).values())) is None
 
 
-def test_many_rows_grow_the_bitmaps():
-    """A bitmap has a bit for every row, and the new ones are clear."""
-    state = read_state(QUIET)
-    state.set_partition_state(1, PartitionState.OFFLINE)
-    state.add_partitions(["t"] * 200, list(range(200)))
-    assert state.pending.size == 4
-    assert state.list_marked(state.pending).tolist() == [1]
-
-
 def test_replicas_are_found_by_partition_by_broker_and_by_name():
     """`replicas_of`, `replicas_on_brokers`, `find_replicas`."""
     state = read_state(QUIET)
@@ -234,16 +200,6 @@ def test_replicas_are_found_by_partition_by_broker_and_by_name():
     assert (found.rows.tolist(), found.slots.tolist()) == ([0, 2], [0b100, 0b101])
     assert state.assignment(2) == Assignment((3, 1))
     assert len(found) == 2
-
-
-def test_the_index_sees_what_was_tracked_later():
-    """Entries are hints: brokers that join are found, brokers that left are not."""
-    state = read_state(QUIET)
-    assert len(state.replicas_on_brokers([3])) == 3
-    state.set_assignment(2, [1, 4])
-    assert state.replicas_on_brokers([3]).rows.tolist() == [0, 1]
-    assert state.replicas_on_brokers([4]).rows.tolist() == [2]
-    assert state.copy().replicas_on_brokers([1, 4]).rows.tolist() == [0, 1, 2]
 
 
 WRONG_NAMES = (

@@ -1,5 +1,8 @@
 """From Arrow tables to a state and back: defaults, assumptions, errors, round trips.
 
+Lists become slots by the kernels `fill_slots` and `masks_of` of `kfast.kernels.tables`, and come
+back by `measure_lists`, `expand_masks`, `mask_states` and `expand_states`.
+
 Sections are those of docs/controller.md.
 """
 

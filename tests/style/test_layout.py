@@ -15,6 +15,7 @@ import pytest
 
 import kfast
 from kfast import schema
+from kfast.journal.effects import EFFECT
 from kfast.kernels import census
 from tests.style.places import PACKAGE, PAGES, ROOT, SOURCES, assert_none, name_of
 
@@ -262,17 +263,22 @@ def test_nothing_is_left_for_later():
     )
 
 
-@pytest.mark.parametrize("narrow", [True, False], ids=["narrow", "wide"])
-def test_the_record_is_the_same_in_numpy_and_in_c(narrow):
-    """`schema.record_dtype` and the struct in `kernels/slots.pxd`: size, and every field."""
-    dtype = schema.record_dtype(narrow)
-    struct = "NarrowRecord" if narrow else "WideRecord"
+@pytest.mark.parametrize(
+    ("struct", "key", "dtype"),
+    [
+        ("NarrowRecord", "narrow_record", schema.record_dtype(True)),
+        ("WideRecord", "wide_record", schema.record_dtype(False)),
+        ("Effect", "effect", EFFECT),
+    ],
+)
+def test_a_struct_is_the_same_in_numpy_and_in_c(struct, key, dtype):
+    """Those of `kernels/slots.pxd`: size, and every field."""
     text = (PACKAGE / "kernels" / "slots.pxd").read_text(encoding="utf-8")
     body = re.search(rf"cdef struct {struct}:\n((?:    .+\n)+)", text).group(1)
     fields = [line.split() for line in body.splitlines()]
     assert [name for _, name in fields] == list(dtype.names)
     assert [kind.removesuffix("_t") for kind, _ in fields] == [str(dtype[n]) for n in dtype.names]
-    assert census.layout()["narrow_record" if narrow else "wide_record"] == dtype.itemsize
+    assert census.layout()[key] == dtype.itemsize
 
 
 def test_codes_are_the_same_in_python_and_in_c():
@@ -333,19 +339,6 @@ def test_bench_data_is_what_its_maker_makes():
     counts = (len(make.RACK_OF), text.count("PartitionCount:"), text.count("Partition: "))
     words = "{} brokers, {} topics, {} partitions".format(*counts)
     assert words in (folder / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_incident_is_what_its_maker_makes(tmp_path):
-    """`bench_data/incident` has the files that `replay_story.py` writes, and no others."""
-    from tests.support.replay_story import write_logs
-
-    def texts(folder):
-        return {
-            path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
-            for path in folder.rglob("*") if path.is_file()
-        }
-
-    assert texts(write_logs(tmp_path)) == texts(ROOT / "bench_data" / "incident")
 
 
 def test_nothing_names_this_machine():

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from kfast import ClusterState, PartitionState, Replicas, ReplicaState, Strategy
-from kfast.controllers.zk.profiles import ZK_3_9, Profile
+from kfast import ClusterState, Replicas, ReplicaState
+from kfast.controllers.zk.profiles import ZK_3_9
 from kfast.journal.effects import EFFECT
-from kfast.kernels import election, partition_states, replica_states
+from kfast.kernels import replica_states
 from kfast.kernels.columns import Columns, make_columns
 from kfast.schema import (
     TALLY_BROKERS,
@@ -65,8 +65,7 @@ def take_counters(state: ClusterState, tally: np.ndarray) -> np.ndarray:
 
 def change_replicas(
     state: ClusterState, replicas: Replicas, target: ReplicaState, threads: int = 1,
-    *, defer: bool = False, keep: bool = True, profile: Profile = ZK_3_9,
-    ranks: np.ndarray | None = None, each: bool = False,
+    *, keep: bool = True, ranks: np.ndarray | None = None, each: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Codes, effects and tally of one call; `keep` asks for the effects.
 
@@ -76,39 +75,8 @@ def change_replicas(
     codes, effects = np.full(n, 255, np.uint8), np.zeros(n if keep else 0, EFFECT)
     tally = new_tally(state, threads)
     replica_states.change_replicas(
-        state.columns, profile.rules(state, counting=True, asks_store=defer), replicas,
+        state.columns, ZK_3_9.rules(state, counting=True), replicas,
         (state.broker_id if ranks is None else ranks, each), int(target), codes, effects, tally,
-    )
-    return codes, effects, take_counters(state, tally)
-
-
-def change_partitions(
-    state: ClusterState, rows: np.ndarray, target: PartitionState, threads: int = 1,
-    *, keep: bool = True,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes, effects and tally of one call."""
-    codes = np.full(rows.size, 255, np.uint8)
-    effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
-    partition_states.change_partitions(
-        state.columns, ZK_3_9.rules(state, counting=True), rows, int(target), codes, effects, tally
-    )
-    return codes, effects, take_counters(state, tally)
-
-
-NO_RULE = np.empty(0, np.int8)
-"""What a user's rule decided: nothing, for there is none."""
-
-
-def bring_online(
-    state: ClusterState, rows: np.ndarray, strategy: Strategy | None, threads: int = 1,
-    *, keep: bool = True, profile: Profile = ZK_3_9,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Codes, effects and tally of one call."""
-    codes = np.full(rows.size, 255, np.uint8)
-    effects, tally = np.zeros(rows.size if keep else 0, EFFECT), new_tally(state, threads)
-    election.bring_online(
-        state.columns, profile.rules(state, counting=True), rows,
-        profile.kernel_strategy(strategy), NO_RULE, codes, effects, tally,
     )
     return codes, effects, take_counters(state, tally)
 
