@@ -45,6 +45,7 @@ from kfast.schema import (
 )
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.min_isr import is_under_min_isr
 from kfast.state.records import Rows
 from kfast.state.tables import id_lists, row_keys
 
@@ -276,7 +277,7 @@ class Risk:
         lost = {
             "offline_if_clean": (margins.live_isr != 0) & (margins.live_isr & left == 0),
             "no_live_replica": (margins.live_replicas != 0) & (margins.live_replicas & left == 0),
-            "under_min_isr": (in_sync < margins.needed) & ~margins.under_min_isr,
+            "under_min_isr": is_under_min_isr(in_sync, margins.needed) & ~margins.under_min_isr,
         }
         changed = np.flatnonzero(np.any(list(lost.values()), axis=0)).astype(np.int32)
         return RISK_LOST.table(

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kfast.kernels import sets as kernel
+from kfast.kernels import replica_sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
-from kfast.state.min_isr import min_insync_replicas
+from kfast.state.min_isr import is_under_min_isr, min_insync_replicas
 from kfast.state.records import Rows, Slots
 
 __all__ = ["BrokerSets", "IsrMargins", "group_sets", "live_brokers", "take_isr_margins"]
@@ -61,7 +61,7 @@ class IsrMargins:
     @property
     def under_min_isr(self) -> npt.NDArray[np.bool_]:
         """(P,) whether fewer ISR members are live than needed."""
-        return self.spare < 0
+        return is_under_min_isr(self.in_sync, self.needed)
 
 
 @dataclass(frozen=True)

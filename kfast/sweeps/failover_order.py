@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kfast.kernels import sweep as kernel
 from kfast.state.records import Rows
 from kfast.sweeps.scenarios import Offsets
-from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
+from kfast.sweeps.sweep_plan import SweepPlan, down_brokers, padded
 
 __all__ = ["FailoverOrder"]
 
@@ -75,8 +75,6 @@ class FailoverOrder:
         n = offsets.size - 1
         most, fullest = np.zeros(n, np.int32), np.full(n, -1, np.int32)
         if self.led.size and n:
-            kernel.lead_dense(
-                self.led, self.entry, self.begin, self.before, offsets, padded(down), words,
-                new_tile(self.led.size, words), most, fullest, begin, histogram,
-            )
+            scenarios = down_brokers(offsets, down, self.led.size, words)
+            kernel.count_leaders(self.led, self, scenarios, most, fullest, begin, histogram)
         return most, fullest

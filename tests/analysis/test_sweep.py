@@ -53,7 +53,7 @@ def test_a_sweep_is_the_controller_run_scenario_by_scenario():
     """Clusters with dead brokers, queued topics, reassignments, newer records, odd ISRs.
 
     All kernels together: `find_shapes`, `write_sequences`, `count_dense`; `count_heirs`,
-    `list_heirs`, `lead_dense`.
+    `list_heirs`, `count_leaders`.
     """
     assert sum(compare(seed) for seed in range(120)) > 90
 
