@@ -3,7 +3,8 @@
 One environment variable each chooses another build:
 
 `KFAST_DEBUG=1`
-    bounds and initialisation checks (a negative index is out of bounds), and C assertions.
+    bounds and initialisation checks (a negative index is out of bounds), and C assertions, among
+    them that of every row that is read by address (`row_at` of `slots.pxd`).
 `KFAST_SANITIZE=address,undefined`
     the C compiler's sanitizers. Python must then be started with the sanitizer's library:
     ``LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 python ...``
@@ -108,7 +109,7 @@ def keep_text(name: str, text: str) -> Path:
 
 
 def digest_sources() -> str:
-    """Digest of all sources of kernels, which `kernels/sources.pyx` is compiled with.
+    """Digest of all sources of kernels, which `kernels/source_digest.pyx` is compiled with.
 
     So the digest is that of what was compiled, wherever it is installed and whatever was edited
     since.
@@ -140,7 +141,7 @@ def extensions() -> list[Extension]:
         for name in names
     ]
     header = keep_text("sources.h", f'#define KFAST_SOURCES "{digest_sources()}"\n')
-    sources = next(m for m in modules if m.name == "kfast.kernels.sources")
+    sources = next(m for m in modules if m.name == "kfast.kernels.source_digest")
     sources.depends = [*sources.depends, os.path.relpath(header, ROOT)]
     Options.warning_errors = DEBUG
     return cythonize(

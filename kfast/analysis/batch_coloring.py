@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.analysis.replica_sets import Counts, list_by_broker
-from kfast.kernels import bounds
-from kfast.kernels import planning as kernel
+from kfast.kernels import batch_bounds as bounds
+from kfast.kernels import batch_coloring as kernel
 from kfast.state.records import Rows
 
 __all__ = ["DEFAULT_WORK", "Batches", "find_batches"]
@@ -75,11 +75,6 @@ class Limits:
     def of(cls, begin: Counts, members: Rows, most: Rows, n_brokers: int) -> Limits:
         """Index limits by broker as well."""
         return cls(begin, members, most, *list_by_broker(begin, members, n_brokers))
-
-    @property
-    def arrays(self) -> tuple[Counts, Rows, Rows, Counts, Rows]:
-        """What every kernel takes first."""
-        return self.begin, self.members, self.most, self.first, self.sets_of
 
     @property
     def cost(self) -> Counts:
@@ -210,7 +205,7 @@ class _Component:
         bound = self.bound(at_least, int(batch.max()) + 1)
         if batch.max() + 1 > bound and self.n <= EXACT_BROKERS:
             n_batches, proven = kernel.search_exactly(
-                *self.limits.arrays, self.cost, bound, work, batch,
+                self.limits, self.cost, bound, work, batch,
                 *self.scratch(int(batch.max()) + 1),
             )
             bound = n_batches if proven else bound
@@ -237,7 +232,7 @@ class _Component:
         width = self.n
         for order in (np.empty(0, np.int32), by_group, by_cost):
             scratch = self.scratch(width)
-            used = kernel.fill_batches(*self.limits.arrays, self.cost, order, *scratch)
+            used = kernel.fill_batches(self.limits, self.cost, order, *scratch)
             if used < best.max() + 1:
                 best = scratch[0]
         return best
@@ -255,7 +250,7 @@ class _Component:
         if bound < n_batches and self.n <= BOUNDED_BROKERS:
             largest = np.empty(self.n, np.int32)
             bounds.largest_batches(
-                *self.limits.arrays, self.bits, np.empty_like(self.bits),
+                self.limits, self.bits, np.empty_like(self.bits),
                 np.empty((2, self.bits.shape[1]), np.uint64), largest,
             )
             bound = max(bound, ceil(float((1.0 / largest).sum()) - 1e-9))
@@ -268,12 +263,12 @@ class _Component:
         start = np.where(batch > smallest, batch - 1, batch).astype(np.int32)
         start[batch == smallest] = -1
         scratch = self.scratch(width)
-        excess = kernel.place_all(*self.limits.arrays, start, *scratch)
+        excess = kernel.place_all(self.limits, start, *scratch)
         until = np.zeros((self.n, width), np.int64)
         memory = np.array([excess, 0, excess, SEED], np.int64)
         while memory[0] > 0 and work > 0:
             budget = min(SLICE, work)
             work -= budget - kernel.search_fewer(
-                *self.limits.arrays, self.cost, *scratch, until, memory, budget
+                self.limits, self.cost, *scratch, until, memory, budget
             )
         return (scratch[0], work) if memory[0] == 0 else (None, 0)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kfast.kernels import sets as kernel
+from kfast.kernels import replica_sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots

@@ -20,7 +20,7 @@ from kfast.analysis.replica_sets import Counts, live_brokers
 from kfast.analysis.restart_readiness import Readiness, check_margin, may_restart
 from kfast.arguments import MAX_LONG, check_instance, number, whole
 from kfast.errors import ArgumentError
-from kfast.kernels import planning as kernel
+from kfast.kernels import batch_coloring as kernel
 from kfast.schema import MAX_SLOTS, RESTART_BATCHES, RESTART_BROKERS, columns_of
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kfast.errors import InputError
 from kfast.io.files import LOOK_BYTES, line_of, quote
-from kfast.kernels.brackets import document_end
+from kfast.kernels.json_documents import document_end
 
 __all__ = ["check_plan", "json_part", "recognise"]
 

@@ -28,7 +28,7 @@ from kfast.io.file_kinds import check_plan, json_part, recognise
 from kfast.io.files import check_utf8, line_of, load, quote
 from kfast.io.source_tables import SourceTables
 from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
-from kfast.kernels.brackets import document_end
+from kfast.kernels.json_documents import document_end
 from kfast.schema import PLAN
 
 __all__ = ["read_plan", "read_reassignment", "write_reassignment"]

@@ -14,46 +14,38 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from kfast.kernels.bring_online cimport bring_one_online
-from kfast.kernels.broker_events cimport chosen_slots, is_led_by_dead
 from kfast.kernels.broker_groups cimport list_slots, order_by_rank
 from kfast.kernels.columns cimport Columns, NarrowColumns, WideColumns, columns_t
 from kfast.kernels.effects cimport N_COUNTS, append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE
-from kfast.kernels.prefetch cimport prefetch_row
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
+    Effect,
     FLAG_HAS_LEADERSHIP,
-    LEADERLESS_MOVED,
     NO_SLOT,
     P_NEW,
     P_OFFLINE,
-    P_ONLINE,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
-    Effect,
+    chosen_slots,
     chunk_start,
+    prefetch_all,
+    refresh_leader,
+    row_at,
+    row_t,
     slot_of,
 )
 
 
 cdef void start_chunk(
-    columns_t columns, const uint8_t[::1] chosen, const int32_t[::1] group_rank,
+    row_t first, const uint8_t[::1] chosen, const int32_t[::1] group_rank,
     const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, RuleSet rules, int64_t* replica,
     int64_t* online, int64_t* counts, Py_ssize_t n_brokers, Effect[::1] recorded
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* states = columns.replica_state
-    cdef const uint8_t* status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef uint64_t slots
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
@@ -65,32 +57,24 @@ cdef void start_chunk(
     begin_steps(ends, 2, recorded, rows.shape[0], begin)
     for i in range(begin, end):
         if i + AHEAD < end:
-            row = rows[i + AHEAD]
-            prefetch_row(&records[row], &replicas[width * row], &states[width * row])
-        row = rows[i]
-        record = &records[row]
-        is_led_by_dead(record, &replicas[width * row], status, row, leader_offline)
-        slots = chosen_slots(record, &replicas[width * row], &chosen[0])
+            prefetch_all(first, rows[i + AHEAD])
+        row = row_at(first, rows[i])
+        refresh_leader(row)
+        slots = chosen_slots(row, &chosen[0], row.record.n_replicas)
         if slots:
             if keeping:
-                n = order_by_rank(&replicas[width * row], slots, &group_rank[0], order)
+                n = order_by_rank(row.brokers, slots, &group_rank[0], order)
             else:
                 n = list_slots(slots, order)
             n = <int> change_row(
-                record, &replicas[width * row], &states[width * row], row, order, n,
-                0, R_ONLINE, rules.replica_previous[R_ONLINE], rules.controller_epoch, False,
-                LEADERLESS_MOVED, False, rules.counting,
-                leader_offline, codes, effects, replica, n_brokers,
+                row, &rules, order, n, R_ONLINE, 0, codes, effects, replica, n_brokers
             )
             counts[1] += n
             for k in range(n if keeping else 0):
                 append_effect(&ends[1], &effects[k])
-        if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
+        if row.record.partition_state == P_OFFLINE or row.record.partition_state == P_NEW:
             bring_one_online(
-                record, &replicas[width * row], status, row, &topic_row[row], topic_flags,
-                rules.offline_strategy, rules.partition_previous[P_ONLINE], rules.controller_epoch,
-                rules.recovery_supported, NOT_ASKED_RULE,
-                False, rules.counting, leader_offline, pending, effects, online,
+                row, &rules, 0, rules.offline_strategy, NOT_ASKED_RULE, effects, online
             )
             counts[0] += 1
             if keeping:
@@ -108,7 +92,7 @@ cdef int start_all(
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_chunk(
-            columns, chosen, group_rank, rows, chunk_start(rows, t, threads),
+            columns.first, chosen, group_rank, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), rules[0], &tally[1, t, 0], &tally[0, t, 0],
             &counts[N_COUNTS * t], n_brokers, effects,
         )
@@ -143,54 +127,40 @@ def start_brokers(
 
 
 cdef Py_ssize_t shut_down_chunk(
-    columns_t columns, int32_t broker, const int32_t[::1] rows, const int8_t[::1] decided,
+    row_t first, int32_t broker, const int32_t[::1] rows, const int8_t[::1] decided,
     Py_ssize_t begin, Py_ssize_t end, RuleSet rules, int64_t* led, int64_t* followed,
     int64_t* counts, Py_ssize_t n_brokers, int32_t* remaining
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* states = columns.replica_state
-    cdef const uint8_t* status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef int slot
+    cdef row_t row
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
     for i in range(begin, end):
         if i + AHEAD < end:
-            row = rows[i + AHEAD]
-            prefetch_row(&records[row], &replicas[width * row], &states[width * row])
-        row = rows[i]
-        record = &records[row]
-        is_led_by_dead(record, &replicas[width * row], status, row, leader_offline)
+            prefetch_all(first, rows[i + AHEAD])
+        row = row_at(first, rows[i])
+        record = row.record
+        refresh_leader(row)
         if record.n_replicas < 2 or not record.flags & FLAG_HAS_LEADERSHIP:
             continue
-        slot = slot_of(&replicas[width * row], record.n_replicas, broker)
+        slot = slot_of(row.brokers, record.n_replicas, broker)
         if slot == NO_SLOT:
             pass
         elif record.leader == broker:
             bring_one_online(
-                record, &replicas[width * row], status, row, &topic_row[row], topic_flags,
-                rules.shutdown_strategy, rules.partition_previous[P_ONLINE], rules.controller_epoch,
-                rules.recovery_supported, decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                False, rules.counting, leader_offline, pending, NULL, led,
+                row, &rules, 0, rules.shutdown_strategy,
+                decided[i] if decided.shape[0] else NOT_ASKED_RULE, NULL, led,
             )
             counts[0] += 1
         else:
             order[0] = <uint8_t> slot
             counts[1] += change_row(
-                record, &replicas[width * row], &states[width * row], row, order, 1,
-                0, R_OFFLINE, rules.replica_previous[R_OFFLINE], rules.controller_epoch, False,
-                LEADERLESS_MOVED, False, rules.counting, leader_offline, codes, NULL,
-                followed, n_brokers,
+                row, &rules, order, 1, R_OFFLINE, 0, codes, NULL, followed, n_brokers
             )
         if record.leader == broker:
-            remaining[n] = <int32_t> row
+            remaining[n] = <int32_t> row.index
             n += 1
     return n
 
@@ -210,7 +180,7 @@ cdef Py_ssize_t shut_down_all(
         found[t] = 0
         if rows.shape[0]:
             found[t] = shut_down_chunk(
-                columns, broker, rows, decided, chunk_start(rows, t, threads),
+                columns.first, broker, rows, decided, chunk_start(rows, t, threads),
                 chunk_start(rows, t + 1, threads), rules[0], &tally[0, t, 0], &tally[1, t, 0],
                 &counts[N_COUNTS * t], n_brokers, &remaining[0] + chunk_start(rows, t, threads),
             )

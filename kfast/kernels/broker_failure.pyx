@@ -13,12 +13,10 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from kfast.kernels.bring_online cimport bring_one_online
-from kfast.kernels.broker_events cimport chosen_slots, is_led_by_dead
 from kfast.kernels.broker_groups cimport order_by_rank
 from kfast.kernels.columns cimport Columns, NarrowColumns, WideColumns, columns_t
 from kfast.kernels.effects cimport N_COUNTS, append_effect, begin_steps, close_gaps
 from kfast.kernels.election cimport NOT_ASKED_RULE, OFFLINE
-from kfast.kernels.prefetch cimport prefetch_row
 from kfast.kernels.failure_fast_path cimport (
     MOST_ROWS,
     MOST_SLOTS,
@@ -36,17 +34,21 @@ from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
+    Effect,
     P_NEW,
     P_OFFLINE,
     P_ONLINE,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
-    Effect,
-    broker_t,
+    chosen_slots,
     chunk_start,
     has_bit,
-    record_t,
+    prefetch_all,
+    refresh_leader,
+    row_at,
+    row_t,
+    topic_flags_of,
 )
 
 
@@ -61,39 +63,33 @@ cdef inline bint may_lose(const RuleSet* rules) noexcept nogil:
 
 
 cdef inline Py_ssize_t lose_run(
-    record_t* records, broker_t* replicas, uint8_t* states, int width,
-    const uint64_t* leader_offline, const int32_t* rows, const int8_t* decided, Py_ssize_t begin,
+    row_t first, int width, const int32_t* rows, const int8_t* decided, Py_ssize_t begin,
     Py_ssize_t end, ShrinkContext* losing, Effect** ends
 ) noexcept nogil:
     """Rows that lose replicas and keep a leader, up to the first that does not; its place."""
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef uint32_t eligible = eligible_slots(NOT_ASKED_RULE)
     cdef ShrunkRow loss
+    first.width = width
     for i in range(begin, end):
         if i + AHEAD < end:
-            row = rows[i + AHEAD]
-            prefetch_row(&records[row], &replicas[width * row], &states[width * row])
-        row = rows[i]
+            prefetch_all(first, rows[i + AHEAD])
+        row = row_at(first, rows[i])
         if decided != NULL:
             eligible = eligible_slots(decided[i])
-        if has_bit(leader_offline, row) or not lose_replicas(
-            &records[row], &replicas[width * row], &states[width * row], width, eligible, losing,
-            &loss if ends != NULL else NULL,
+        if has_bit(row.leader_offline, row.index) or not lose_replicas(
+            row, width, eligible, losing, &loss if ends != NULL else NULL
         ):
             return i
         if ends != NULL:
-            append_losses(
-                ends, &loss, &records[row], &replicas[width * row], row, losing.rank
-            )
+            append_losses(ends, &loss, row, losing.rank)
     return end
 
 
 cdef void fail_row(
-    record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, const uint8_t* status,
-    const int32_t* topic_row, const uint8_t* topic_flags, uint64_t* leader_offline,
-    uint64_t* pending, const uint8_t* chosen, const int32_t* rank, int decided,
-    const RuleSet* rules, int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts,
-    Py_ssize_t n_brokers, Effect** ends
+    row_t row, const uint8_t* chosen, const int32_t* rank, int decided, const RuleSet* rules,
+    int64_t* offline, int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers,
+    Effect** ends
 ) noexcept nogil:
     """All steps of a failure for one partition, whatever state it is in."""
     cdef uint64_t slots
@@ -104,30 +100,22 @@ cdef void fail_row(
     cdef bint keeping = ends != NULL
     cdef Effect* effects = scratch if keeping else NULL
     cdef int k, n
-    if is_led_by_dead(record, brokers, status, row, leader_offline):
-        move_partition(record, row, 0, P_OFFLINE, rules.partition_previous[P_OFFLINE], pending,
-                       codes, effects, offline)
+    if refresh_leader(row):
+        move_partition(row, 0, P_OFFLINE, rules, codes, effects, offline)
         counts[0] += 1
         if keeping:
             append_effect(&ends[0], effects)
-    if record.partition_state == P_OFFLINE or record.partition_state == P_NEW:
-        bring_one_online(
-            record, brokers, status, row, &topic_row[row], topic_flags, rules.offline_strategy,
-            rules.partition_previous[P_ONLINE], rules.controller_epoch, rules.recovery_supported,
-            decided, False, rules.counting, leader_offline, pending, effects, online,
-        )
+    if row.record.partition_state == P_OFFLINE or row.record.partition_state == P_NEW:
+        bring_one_online(row, rules, 0, rules.offline_strategy, decided, effects, online)
         counts[1] += 1
         if keeping:
             append_effect(&ends[1], effects)
-    slots = chosen_slots(record, brokers, chosen)
+    slots = chosen_slots(row, chosen, row.record.n_replicas)
     if slots:
-        flags = topic_flags[topic_row[row]] if rules.empties_unclean else 0
-        n = order_by_rank(brokers, slots, rank, order)
+        flags = topic_flags_of(row) if rules.empties_unclean else 0
+        n = order_by_rank(row.brokers, slots, rank, order)
         n = <int> change_row(
-            record, brokers, states, row, order, n, flags, R_OFFLINE,
-            rules.replica_previous[R_OFFLINE], rules.controller_epoch, False,
-            rules.without_leadership, rules.empties_unclean, rules.counting, leader_offline,
-            codes, effects, replica, n_brokers,
+            row, rules, order, n, R_OFFLINE, flags, codes, effects, replica, n_brokers
         )
         counts[2] += n
         for k in range(n if keeping else 0):
@@ -135,21 +123,13 @@ cdef void fail_row(
 
 
 cdef void fail_chunk(
-    columns_t columns, const uint8_t[::1] chosen, const int32_t[::1] rows,
+    row_t first, const uint8_t[::1] chosen, const int32_t[::1] rows,
     const int8_t[::1] decided, Py_ssize_t begin, Py_ssize_t end, RuleSet rules, int64_t* offline,
     int64_t* online, int64_t* replica, int64_t* counts, Py_ssize_t n_brokers, Effect[::1] effects,
     ShrinkContext losing
 ) noexcept nogil:
-    cdef int width = <int> columns.width
-    cdef uint8_t* states = columns.replica_state
-    cdef const uint8_t* status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row, last
+    cdef int width = <int> first.width
+    cdef Py_ssize_t last
     cdef Py_ssize_t i = begin
     cdef bint keeping = effects.shape[0] != 0
     cdef bint may = width <= MOST_SLOTS and may_lose(&rules)
@@ -162,21 +142,16 @@ cdef void fail_chunk(
             last = min(i + MOST_ROWS - losing.rows, end)
             # What most calls are has a loop of its own: three replicas and no effects.
             if width == 3 and not keeping:
-                i = lose_run(records, replicas, states, 3, leader_offline,
-                             &rows[0], answers, i, last, &losing, NULL)
+                i = lose_run(first, 3, &rows[0], answers, i, last, &losing, NULL)
             elif width == 3:
-                i = lose_run(records, replicas, states, 3, leader_offline,
-                             &rows[0], answers, i, last, &losing, ends)
+                i = lose_run(first, 3, &rows[0], answers, i, last, &losing, ends)
             else:
-                i = lose_run(records, replicas, states, width,
-                             leader_offline, &rows[0], answers, i, last, &losing, asked)
+                i = lose_run(first, width, &rows[0], answers, i, last, &losing, asked)
             if i == last:
                 add_losses(&losing, rules.counting, offline, online, replica, n_brokers, counts)
                 continue
-        row = rows[i]
         fail_row(
-            &records[row], &replicas[width * row], &states[width * row], row, status, topic_row,
-            topic_flags, leader_offline, pending, &chosen[0], losing.rank,
+            row_at(first, rows[i]), &chosen[0], losing.rank,
             NOT_ASKED_RULE if answers == NULL else answers[i], &rules, offline, online, replica,
             counts, n_brokers, asked,
         )
@@ -202,7 +177,7 @@ cdef int fail_all(
         if marks == NULL or sums == NULL:
             raise MemoryError()
         for b in range(places - 1):
-            marks[b] = marks_of(columns.broker_status[b], chosen[b])
+            marks[b] = marks_of(columns.first.broker_status[b], chosen[b])
         for t in range(threads):
             losing[t] = ShrinkContext(
                 controller_epoch=rules.controller_epoch,
@@ -212,7 +187,7 @@ cdef int fail_all(
             )
         for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
             fail_chunk(
-                columns, chosen, rows, decided, chunk_start(rows, t, threads),
+                columns.first, chosen, rows, decided, chunk_start(rows, t, threads),
                 chunk_start(rows, t + 1, threads), rules[0], &tally[0, t, 0], &tally[1, t, 0],
                 &tally[2, t, 0], &counts[N_COUNTS * t], n_brokers, effects, losing[t],
             )

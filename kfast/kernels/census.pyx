@@ -10,28 +10,30 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     NarrowColumns,  # no-cython-lint
     WideColumns,  # no-cython-lint
 )
+from kfast.kernels.min_isr cimport is_under_min_isr, needed_in_sync
 from kfast.kernels.slots cimport (
     AHEAD,
-    BROKER_REGISTERED,
-    BROKER_SHUTTING_DOWN,
+    Effect,
     FLAG_ASSIGNED,
     FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
+    NarrowRecord,
     P_NEW,
     P_OFFLINE,
     TOPIC_QUEUED,
     TOPIC_STARTED,
-    Effect,
-    NarrowRecord,
     WideRecord,
-    broker_t,
+    broker_is_live,
     first_slots,
     is_imbalanced,
     kfast_count,
-    kfast_prefetch,
     leader_is_online,
     liveness_of,
-    record_t,
+    prefetch_row,
+    refresh_leader,
+    row_at,
+    row_t,
+    topic_flags_of,
     write_bit,
 )
 
@@ -45,15 +47,14 @@ def layout():
     }
 
 
-cdef inline bint is_as_most(
-    const record_t* record, const broker_t* brokers, const uint8_t* status
-) noexcept nogil:
+cdef inline bint is_as_most(row_t row) noexcept nogil:
     """Whether a partition is led by its preferred replica, which is live, and not reassigned."""
+    record = row.record
     return (
         record.flags & (FLAG_HAS_LEADERSHIP | FLAG_BEING_REASSIGNED) == FLAG_HAS_LEADERSHIP
-        and record.n_replicas and record.leader == <int32_t> brokers[0]
+        and record.n_replicas and record.leader == <int32_t> row.brokers[0]
         and not (record.adding | record.removing | record.offline_dir)
-        and status[brokers[0]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        and broker_is_live(row.broker_status[row.brokers[0]])
     )
 
 
@@ -66,15 +67,8 @@ def recount(
     and being reassigned.
     """
     columns.check_bitmaps()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef int64_t offline = 0
     cdef int64_t imbalanced = 0
     cdef int64_t n_led = 0
@@ -82,31 +76,27 @@ def recount(
     cdef int64_t n_reassigned = 0
     cdef uint8_t flags
     cdef int state
-    cdef bint led
     with nogil:
-        for row in range(columns.n_partitions):
-            if row & 63 == 0:
-                leader_offline[row >> 6] = 0
-                pending[row >> 6] = 0
-            state = records[row].partition_state
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            if i & 63 == 0:
+                row.leader_offline[i >> 6] = 0
+                row.pending[i >> 6] = 0
+            state = row.record.partition_state
             if state == P_OFFLINE or state == P_NEW:
-                write_bit(pending, row, True)
-            elif is_as_most(&records[row], &replicas[width * row], broker_status):
+                write_bit(row.pending, i, True)
+            elif is_as_most(row):
                 n_led += 1
                 continue
-            n_offline_dirs += records[row].offline_dir != 0
-            n_reassigned += (records[row].flags & FLAG_BEING_REASSIGNED) != 0
-            flags = topic_flags[topic_row[row]]
+            n_offline_dirs += row.record.offline_dir != 0
+            n_reassigned += (row.record.flags & FLAG_BEING_REASSIGNED) != 0
+            flags = topic_flags_of(row)
             offline += state == P_OFFLINE and not flags & TOPIC_STARTED
             if not flags & TOPIC_QUEUED:
-                imbalanced += is_imbalanced(&records[row], &replicas[width * row])
-            if records[row].flags & FLAG_HAS_LEADERSHIP:
+                imbalanced += is_imbalanced(row)
+            if row.record.flags & FLAG_HAS_LEADERSHIP:
                 n_led += 1
-                led = leader_is_online(
-                    &records[row], &replicas[width * row],
-                    liveness_of(&records[row], &replicas[width * row], broker_status).live,
-                )
-                write_bit(leader_offline, row, not led)
+                refresh_leader(row)
     return offline, imbalanced, n_led, n_offline_dirs, n_reassigned
 
 
@@ -115,14 +105,12 @@ def count_imbalanced(
     const int32_t[::1] rows,  # IN  (n,)    partition rows
 ):
     """How many of some partitions count as imbalanced, whether their topic is queued or not."""
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
+    first = columns.first
     cdef Py_ssize_t i
     cdef int64_t n = 0
     with nogil:
         for i in range(rows.shape[0]):
-            n += is_imbalanced(&records[rows[i]], &replicas[width * rows[i]])
+            n += is_imbalanced(row_at(first, rows[i]))
     return n
 
 
@@ -139,29 +127,28 @@ def survey_leaders(
 
     Source: section 6.8, auto, steps 1 and 2.
     """
-    cdef Py_ssize_t width = columns.width
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
-    cdef int32_t first
+    cdef int32_t preferred_broker
     cdef bint moved
     with nogil:
-        for row in range(columns.n_partitions):
-            if not records[row].n_replicas:
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            if not row.record.n_replicas:
                 continue
-            if any_queued and topic_flags[topic_row[row]] & TOPIC_QUEUED:
+            if any_queued and topic_flags_of(row) & TOPIC_QUEUED:
                 continue
-            first = <int32_t> replicas[width * row]
-            moved = records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader != first
-            preferred[first] += 1
+            preferred_broker = <int32_t> row.brokers[0]
+            moved = row.record.flags & FLAG_HAS_LEADERSHIP and (
+                row.record.leader != preferred_broker
+            )
+            preferred[preferred_broker] += 1
             # Written for every row, and kept where it counts: that needs no branch.
-            rows[n] = <int32_t> row
+            rows[n] = <int32_t> i
             n += moved
-        for row in range(n):
-            others[replicas[width * rows[row]]] += 1
+        for i in range(n):
+            others[first.brokers[first.width * rows[i]]] += 1
     return n
 
 
@@ -176,103 +163,89 @@ def recheck_leaders(
 
     Returns how many are led by another than the preferred replica. No topic is queued.
     """
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_marked = marked.shape[0]
-    cdef int32_t first
+    cdef int32_t preferred_broker
     with nogil:
         for i in range(n_marked):
             if i + AHEAD < n_marked:
-                row = marked[i + AHEAD]
-                kfast_prefetch(<const void*> &records[row])
-                kfast_prefetch(<const void*> &replicas[width * row])
-            row = marked[i]
-            first = <int32_t> replicas[width * row]
-            if records[row].n_replicas and records[row].flags & FLAG_HAS_LEADERSHIP and (
-                records[row].leader != first
+                prefetch_row(first, marked[i + AHEAD])
+            row = row_at(first, marked[i])
+            preferred_broker = <int32_t> row.brokers[0]
+            if row.record.n_replicas and row.record.flags & FLAG_HAS_LEADERSHIP and (
+                row.record.leader != preferred_broker
             ):
-                others[first] += 1
-                rows[n] = <int32_t> row
+                others[preferred_broker] += 1
+                rows[n] = <int32_t> row.index
                 n += 1
             else:
-                write_bit(&bits[0], row, False)
+                write_bit(&bits[0], row.index, False)
     return n
 
 
-cdef inline uint8_t mark_of(
-    const record_t* record, const broker_t* brokers, uint64_t live, int32_t min_isr
-) noexcept nogil:
+cdef inline uint8_t health_of(row_t row, uint64_t live, int32_t min_isr) noexcept nogil:
     """What an operator asks of a partition that has an assignment: see `take_census`."""
+    record = row.record
     cdef uint64_t assigned = first_slots(record.n_replicas)
     cdef uint64_t kept = assigned & ~(<uint64_t> record.adding)
     cdef int in_sync = kfast_count(record.isr & live)
-    cdef int needed = min(min_isr, <int32_t> record.n_replicas)
-    cdef bint led = leader_is_online(record, brokers, live) and (
-        record.flags & FLAG_HAS_LEADERSHIP
-    )
-    cdef uint8_t mark = not led
-    mark |= <uint8_t> (in_sync < needed) << 1
-    mark |= <uint8_t> (in_sync == needed) << 2
-    mark |= <uint8_t> (kfast_count(record.isr & live & assigned) < kfast_count(kept)) << 3
-    mark |= <uint8_t> (not live & assigned) << 4
-    mark |= <uint8_t> (led and <int32_t> brokers[0] != record.leader) << 5
-    return mark
+    cdef int needed = needed_in_sync(min_isr, record.n_replicas)
+    cdef bint led = leader_is_online(row, live) and record.flags & FLAG_HAS_LEADERSHIP
+    cdef uint8_t health = not led
+    health |= <uint8_t> is_under_min_isr(in_sync, needed) << 1
+    health |= <uint8_t> (in_sync == needed) << 2
+    health |= <uint8_t> (kfast_count(record.isr & live & assigned) < kfast_count(kept)) << 3
+    health |= <uint8_t> (not live & assigned) << 4
+    health |= <uint8_t> (led and <int32_t> row.brokers[0] != record.leader) << 5
+    return health
 
 
 def take_census(
     columns_t columns,
     const int32_t[::1] min_isr,  # IN   (T,)    min.insync.replicas in force
-    uint8_t[::1] marks,          # OUT  (P,)    bits: see below
+    uint8_t[::1] health,         # OUT  (P,)    bits: see below
     int64_t[:, ::1] per_broker,  # OUT  (B, 3)  leaders, replicas, replicas in sync
 ):
-    """Mark what an operator asks of each partition, and count per broker.
+    """Find the health of each partition, and count per broker.
 
-    Bits of a mark: 1 offline (no live leader), 2 under min ISR, 4 at min ISR, 8 under-replicated,
-    16 no live replica, 32 led by another than the preferred replica. ISR members count where they
-    are live; min ISR is at most the number of assigned replicas. Partitions without an
-    assignment are not marked.
+    Bits of the health: 1 offline (no live leader), 2 under min ISR, 4 at min ISR, 8
+    under-replicated, 16 no live replica, 32 led by another than the preferred replica. ISR members
+    count where they are live; min ISR is at most the number of assigned replicas. Partitions
+    without an assignment have none.
     """
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef uint64_t live
     cdef int s
     with nogil:
-        for row in range(columns.n_partitions):
-            marks[row] = 0
-            if not records[row].flags & FLAG_ASSIGNED:
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            health[i] = 0
+            if not row.record.flags & FLAG_ASSIGNED:
                 continue
-            if has_three_in_sync(&records[row], &replicas[width * row], broker_status):
-                marks[row] = (3 <= min_isr[topic_row[row]]) << 2
-                per_broker[replicas[width * row], 0] += 1
+            if has_three_in_sync(row):
+                health[i] = (3 <= min_isr[row.topic_row[i]]) << 2
+                per_broker[row.brokers[0], 0] += 1
                 for s in range(3):
-                    per_broker[replicas[width * row + s], 1] += 1
-                    per_broker[replicas[width * row + s], 2] += 1
+                    per_broker[row.brokers[s], 1] += 1
+                    per_broker[row.brokers[s], 2] += 1
                 continue
-            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
-            marks[row] = mark_of(
-                &records[row], &replicas[width * row], live, min_isr[topic_row[row]]
-            )
-            if not marks[row] & 1:
-                per_broker[records[row].leader, 0] += 1
-            for s in range(records[row].n_replicas):
-                per_broker[replicas[width * row + s], 1] += 1
-                per_broker[replicas[width * row + s], 2] += (records[row].isr & live) >> s & 1
+            live = liveness_of(row).live
+            health[i] = health_of(row, live, min_isr[row.topic_row[i]])
+            if not health[i] & 1:
+                per_broker[row.record.leader, 0] += 1
+            for s in range(row.record.n_replicas):
+                per_broker[row.brokers[s], 1] += 1
+                per_broker[row.brokers[s], 2] += (row.record.isr & live) >> s & 1
 
 
-cdef inline bint has_three_in_sync(
-    const record_t* record, const broker_t* brokers, const uint8_t* status
-) noexcept nogil:
+cdef inline bint has_three_in_sync(row_t row) noexcept nogil:
     """Whether a partition is as nearly all are: three live replicas in sync, the first leads."""
     return (
-        record.n_slots == 3 and record.isr == 7
-        and is_as_most(record, brokers, status) and record.n_replicas == 3
-        and status[brokers[1]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
-        and status[brokers[2]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        row.record.n_slots == 3 and row.record.isr == 7
+        and is_as_most(row) and row.record.n_replicas == 3
+        and broker_is_live(row.broker_status[row.brokers[1]])
+        and broker_is_live(row.broker_status[row.brokers[2]])
     )

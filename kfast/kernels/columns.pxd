@@ -4,52 +4,30 @@
 works on either layout takes `columns_t`: the two layouts are all that is compiled.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport int32_t
 
-from kfast.kernels.slots cimport NarrowRecord, WideRecord
+from kfast.kernels.slots cimport NarrowRecord, NarrowRow, WideRecord, WideRow
 
 
 cdef class Columns:
-    cdef uint8_t* replica_state
-    """(P, S) `schema.ReplicaState`."""
-    cdef uint8_t* broker_status
-    """(B,) registered, shutting down."""
-    cdef int32_t* topic_row
-    """(P,) row of the topic."""
     cdef int32_t* partition
     """(P,) partition number."""
-    cdef uint8_t* topic_flags
-    """(T,) queued, started, ..."""
-    cdef uint64_t* leader_offline
-    """Bitmap: partitions with leadership and an offline leader."""
-    cdef uint64_t* pending
-    """Bitmap: partitions New or Offline."""
-    cdef Py_ssize_t n_partitions
-    cdef Py_ssize_t n_brokers
-    cdef Py_ssize_t n_words
-    """Words of a bitmap."""
-    cdef Py_ssize_t width
-    """Slots of a row of the replica matrix."""
     cdef bint is_narrow
-    cdef bint is_writable
-    cdef bint has_bitmaps
-    """Both, and they may be written."""
-    cdef object arrays
+    cdef tuple arrays
 
     cdef int check_writable(self) except -1
     cdef int check_bitmaps(self) except -1
 
 
 cdef class NarrowColumns(Columns):
-    cdef NarrowRecord* records
-    cdef uint16_t* replicas
+    cdef NarrowRow first
+    """Row 0, from which `row_at` gives all others."""
 
     cdef NarrowRecord* records_in(self, array, Py_ssize_t n) except? NULL
 
 
 cdef class WideColumns(Columns):
-    cdef WideRecord* records
-    cdef int32_t* replicas
+    cdef WideRow first
 
     cdef WideRecord* records_in(self, array, Py_ssize_t n) except? NULL
 

@@ -7,6 +7,7 @@ does.
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
 
+from kfast.kernels.columns cimport columns_t
 from kfast.kernels.slots cimport NarrowRecord, WideRecord
 
 ARRAYS = (
@@ -14,6 +15,11 @@ ARRAYS = (
     "topic_flags", "leader_offline", "pending",
 )
 """The arrays of a state that kernels see, in the order in which `make_columns` takes them."""
+
+
+cdef inline bint may_write(array) except -1:
+    """Whether there is an array, and it may be written."""
+    return array is not None and array.flags.writeable
 
 
 cdef class Columns:
@@ -49,14 +55,21 @@ cdef class Columns:
         return make_columns, tuple(self.arrays)
 
     cdef int check_writable(self) except -1:
-        """Raise where a kernel may not write: some array is read-only, or there are no bitmaps."""
-        if not self.is_writable:
+        """Raise where a kernel may not write: an array is read-only now, or there are no bitmaps.
+
+        Kernels only read the status of brokers, the row and the flags of topics.
+        """
+        (records, replicas, states, _, _, partition, _, offline, pending) = <tuple> self.arrays
+        if not (
+            may_write(records) and may_write(replicas) and may_write(states)
+            and may_write(partition) and may_write(offline) and may_write(pending)
+        ):
             raise ValueError("the columns are read-only, or without bitmaps")
         return 0
 
     cdef int check_bitmaps(self) except -1:
         """Raise where there are no bitmaps, or none that may be written."""
-        if not self.has_bitmaps:
+        if not (may_write(self.arrays[7]) and may_write(self.arrays[8])):
             raise ValueError("the columns are without bitmaps, or these are read-only")
         return 0
 
@@ -83,73 +96,68 @@ cdef class WideColumns(Columns):
         return <WideRecord*> &records[0] if n else NULL
 
 
-cdef int fill(
-    Columns columns, const uint8_t[:, ::1] replica_state, const uint8_t[::1] broker_status,
-    const int32_t[::1] topic_row, const int32_t[::1] partition, const uint8_t[::1] topic_flags,
-    tuple arrays
-) except -1:
-    """Take all arrays but the two of the layout, and check that the lengths agree."""
-    cdef Py_ssize_t n = columns.n_partitions
+cdef uint64_t* bitmap_of(array, Py_ssize_t n_rows) except? NULL:
+    """Place of a bitmap over some rows; NULL for none."""
     cdef const uint64_t[::1] bitmap
-    if replica_state.shape[0] != n or replica_state.shape[1] != columns.width:
+    if array is None:
+        return NULL
+    bitmap = array
+    if bitmap.shape[0] < max((n_rows + 63) // 64, 1):
+        raise ValueError("a bitmap is shorter than the records")
+    return <uint64_t*> &bitmap[0]
+
+
+cdef Columns fill(columns_t columns, tuple arrays):
+    """Take all arrays but the two of the layout, and check that the lengths agree."""
+    cdef const uint8_t[:, ::1] replica_state = arrays[2]
+    cdef const uint8_t[::1] broker_status = arrays[3]
+    cdef const int32_t[::1] topic_row = arrays[4]
+    cdef const int32_t[::1] partition = arrays[5]
+    cdef const uint8_t[::1] topic_flags = arrays[6]
+    cdef Py_ssize_t n = columns.first.n_rows
+    if arrays[1].shape[0] != n:
+        raise ValueError("replicas and records differ in length")
+    if replica_state.shape[0] != n or replica_state.shape[1] != columns.first.width:
         raise ValueError("replica_state and replicas differ in shape")
     if topic_row.shape[0] < n or partition.shape[0] < n:
         raise ValueError("topic_row or partition is shorter than the records")
-    columns.n_brokers = broker_status.shape[0]
-    columns.n_words = max((n + 63) // 64, 1)
-    if n and columns.width:
-        columns.replica_state = <uint8_t*> &replica_state[0, 0]
+    if n and columns.first.width:
+        columns.first.states = <uint8_t*> &replica_state[0, 0]
     if n:
-        columns.topic_row = <int32_t*> &topic_row[0]
+        columns.first.topic_row = &topic_row[0]
         columns.partition = <int32_t*> &partition[0]
     if broker_status.shape[0]:
-        columns.broker_status = <uint8_t*> &broker_status[0]
+        columns.first.broker_status = &broker_status[0]
     if topic_flags.shape[0]:
-        columns.topic_flags = <uint8_t*> &topic_flags[0]
+        columns.first.topic_flags = &topic_flags[0]
+    columns.first.leader_offline = bitmap_of(arrays[7], n)
+    columns.first.pending = bitmap_of(arrays[8], n)
     columns.arrays = arrays
-    *others, leader_offline, pending = arrays
-    columns.has_bitmaps = (
-        leader_offline is not None and leader_offline.flags.writeable
-        and pending is not None and pending.flags.writeable
-    )
-    columns.is_writable = columns.has_bitmaps
-    for array in others:
-        columns.is_writable = columns.is_writable and array.flags.writeable
-    if leader_offline is not None:
-        bitmap = leader_offline
-        if bitmap.shape[0] < columns.n_words:
-            raise ValueError("leader_offline is shorter than the records")
-        columns.leader_offline = <uint64_t*> &bitmap[0]
-    if pending is not None:
-        bitmap = pending
-        if bitmap.shape[0] < columns.n_words:
-            raise ValueError("pending is shorter than the records")
-        columns.pending = <uint64_t*> &bitmap[0]
-    return 0
-
-
-cdef Columns narrow_columns(const NarrowRecord[::1] records, const uint16_t[:, ::1] replicas):
-    cdef NarrowColumns columns = NarrowColumns.__new__(NarrowColumns)
-    columns.is_narrow = True
-    columns.n_partitions = records.shape[0]
-    columns.width = <int> replicas.shape[1]
-    if replicas.shape[0] != columns.n_partitions:
-        raise ValueError("replicas and records differ in length")
-    if columns.n_partitions:
-        columns.records = <NarrowRecord*> &records[0]
-        columns.replicas = <uint16_t*> &replicas[0, 0] if columns.width else NULL
     return columns
 
 
-cdef Columns wide_columns(const WideRecord[::1] records, const int32_t[:, ::1] replicas):
+cdef NarrowColumns narrow_columns(
+    const NarrowRecord[::1] records, const uint16_t[:, ::1] replicas
+):
+    cdef NarrowColumns columns = NarrowColumns.__new__(NarrowColumns)
+    columns.is_narrow = True
+    columns.first.n_rows = records.shape[0]
+    columns.first.width = replicas.shape[1]
+    if records.shape[0]:
+        columns.first.record = <NarrowRecord*> &records[0]
+    if replicas.shape[0] and replicas.shape[1]:
+        columns.first.brokers = <uint16_t*> &replicas[0, 0]
+    return columns
+
+
+cdef WideColumns wide_columns(const WideRecord[::1] records, const int32_t[:, ::1] replicas):
     cdef WideColumns columns = WideColumns.__new__(WideColumns)
-    columns.n_partitions = records.shape[0]
-    columns.width = <int> replicas.shape[1]
-    if replicas.shape[0] != columns.n_partitions:
-        raise ValueError("replicas and records differ in length")
-    if columns.n_partitions:
-        columns.records = <WideRecord*> &records[0]
-        columns.replicas = <int32_t*> &replicas[0, 0] if columns.width else NULL
+    columns.first.n_rows = records.shape[0]
+    columns.first.width = replicas.shape[1]
+    if records.shape[0]:
+        columns.first.record = <WideRecord*> &records[0]
+    if replicas.shape[0] and replicas.shape[1]:
+        columns.first.brokers = <int32_t*> &replicas[0, 0]
     return columns
 
 
@@ -161,14 +169,10 @@ def make_columns(
 
     Without bitmaps, or with an array that is read-only, no kernel that writes takes them.
     """
-    cdef Columns columns
-    if replicas.dtype == "uint16":
-        columns = narrow_columns(records, replicas)
-    else:
-        columns = wide_columns(records, replicas)
-    fill(
-        columns, replica_state, broker_status, topic_row, partition, topic_flags,
-        (records, replicas, replica_state, broker_status, topic_row, partition, topic_flags,
-         leader_offline, pending),
+    arrays = (
+        records, replicas, replica_state, broker_status, topic_row, partition, topic_flags,
+        leader_offline, pending,
     )
-    return columns
+    if replicas.dtype == "uint16":
+        return fill(narrow_columns(records, replicas), arrays)
+    return fill(wide_columns(records, replicas), arrays)

@@ -3,7 +3,7 @@
 Source: docs/controller.md, section 6.12; Kafka 3.9, `TopicDeletionManager`.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from kfast.kernels.columns cimport columns_t
@@ -11,7 +11,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     NarrowColumns,  # no-cython-lint
     WideColumns,  # no-cython-lint
 )
-from kfast.kernels.permute cimport set_masks
+from kfast.kernels.permute cimport put_broker, set_masks
 from kfast.kernels.slots cimport (
     AHEAD,
     FLAG_ASSIGNED,
@@ -26,6 +26,8 @@ from kfast.kernels.slots cimport (
     R_NO_ENTRY,
     kfast_lowest,
     kfast_prefetch,
+    row_at,
+    row_t,
 )
 
 # `deletion.Status`: what holds of some, or of all, assigned replicas of a topic.
@@ -36,12 +38,12 @@ cdef enum:
     SOME_WITHOUT_ENTRY = 8
 
 
-cdef inline int states_of_row(const uint8_t* states, int n_replicas) noexcept nogil:
+cdef inline int states_of_row(row_t row) noexcept nogil:
     """Which states the assigned replicas of a partition are in: bit f for state f."""
     cdef int seen = 0
     cdef int s
-    for s in range(n_replicas):
-        seen |= 1 << states[s]
+    for s in range(row.record.n_replicas):
+        seen |= 1 << row.states[s]
     return seen
 
 
@@ -56,11 +58,9 @@ def deletion_status(
     at the first: asking after each of many answers costs one pass in all. Any hint gives the same
     status.
     """
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
-    records = columns.records
+    first = columns.first
     cdef Py_ssize_t n = rows.shape[0]
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef Py_ssize_t at = 0
     cdef int seen
     cdef int status = 0
@@ -70,8 +70,8 @@ def deletion_status(
     with nogil:
         for i in range(n):
             at = hint + i if hint + i < n else hint + i - n
-            row = rows[at]
-            seen = states_of_row(&replica_state[width * row], records[row].n_replicas)
+            row = row_at(first, rows[at])
+            seen = states_of_row(row)
             if (seen >> R_DELETION_STARTED) & 1:
                 status = SOME_STARTED
                 break
@@ -94,19 +94,19 @@ def slots_in_state(
     uint64_t[::1] slots,      # OUT  (n,)    assigned slots in such a state
 ):
     """Which assigned replicas of some rows are in one of some states."""
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
-    records = columns.records
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef int s
     cdef uint64_t found
     with nogil:
         for i in range(rows.shape[0]):
-            kfast_prefetch(&replica_state[width * (rows[min(i + AHEAD, rows.shape[0] - 1)])])
-            row = rows[i]
+            kfast_prefetch(
+                first.states + first.width * rows[min(i + AHEAD, rows.shape[0] - 1)]
+            )
+            row = row_at(first, rows[i])
             found = 0
-            for s in range(records[row].n_replicas):
-                found |= (<uint64_t> ((states >> replica_state[width * row + s]) & 1)) << s
+            for s in range(row.record.n_replicas):
+                found |= (<uint64_t> ((states >> row.states[s]) & 1)) << s
             slots[i] = found
 
 
@@ -117,15 +117,15 @@ def count_by_broker(
     int64_t[::1] counts,        # IN OUT  (B,)    how many each broker has
 ):
     """Count replicas by broker row."""
-    cdef Py_ssize_t width = columns.width
-    replicas = columns.replicas
+    first = columns.first
     cdef Py_ssize_t i
     cdef uint64_t left
     with nogil:
         for i in range(rows.shape[0]):
+            row = row_at(first, rows[i])
             left = slots[i]
             while left:
-                counts[replicas[width * rows[i] + kfast_lowest(left)]] += 1
+                counts[row.brokers[kfast_lowest(left)]] += 1
                 left &= left - 1
 
 
@@ -138,21 +138,21 @@ def list_by_broker(
     uint64_t[::1] slot,         # OUT     (m,)    the broker's slot in each, as a mask
 ):
     """List replicas by broker row, each broker's in the order of `rows`."""
-    cdef Py_ssize_t width = columns.width
-    replicas = columns.replicas
+    first = columns.first
     cdef Py_ssize_t i
     cdef int s
     cdef int64_t at
     cdef uint64_t left
     with nogil:
         for i in range(rows.shape[0]):
+            row = row_at(first, rows[i])
             left = slots[i]
             while left:
                 s = kfast_lowest(left)
-                at = place[replicas[width * rows[i] + s]]
+                at = place[row.brokers[s]]
                 hosted[at] = rows[i]
                 slot[at] = (<uint64_t> 1) << s
-                place[replicas[width * rows[i] + s]] = at + 1
+                place[row.brokers[s]] = at + 1
                 left &= left - 1
 
 
@@ -167,17 +167,17 @@ def forget_partitions(
     Source: section 1.6, `remove_topic`.
     """
     columns.check_writable()
-    records = columns.records
+    first = columns.first
     cdef Py_ssize_t i
     cdef Py_ssize_t n_led = 0
     with nogil:
         for i in range(rows.shape[0]):
-            record = &records[rows[i]]
-            n_led += (record.flags & FLAG_HAS_LEADERSHIP) != 0
-            set_masks(record, 0, 0, 0, record.offline_dir)
-            record.n_replicas = 0
-            record.leader = NO_LEADER
-            record.flags &= FLAG_BEING_REASSIGNED
+            row = row_at(first, rows[i])
+            n_led += (row.record.flags & FLAG_HAS_LEADERSHIP) != 0
+            set_masks(row.record, 0, 0, 0, row.record.offline_dir)
+            row.record.n_replicas = 0
+            row.record.leader = NO_LEADER
+            row.record.flags &= FLAG_BEING_REASSIGNED
     return n_led
 
 
@@ -192,32 +192,29 @@ def free_partitions(
     partition or of a replica, or an offline directory.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
+    first = columns.first
     cdef int32_t* partition = columns.partition
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef int s
     cdef bint used
     with nogil:
         for i in range(rows.shape[0]):
-            row = rows[i]
-            record = &records[row]
-            used = record.n_replicas or record.flags & ~FLAG_ASSIGNED or record.offline_dir
-            used = used or not (record.partition_state == P_NON_EXISTENT
-                                or record.partition_state == P_NO_ENTRY)
-            for s in range(record.n_slots):
-                used = used or replica_state[width * row + s] != R_NO_ENTRY
+            row = row_at(first, rows[i])
+            used = row.record.n_replicas or row.record.flags & ~FLAG_ASSIGNED
+            used = used or row.record.offline_dir
+            used = used or not (row.record.partition_state == P_NON_EXISTENT
+                                or row.record.partition_state == P_NO_ENTRY)
+            for s in range(row.record.n_slots):
+                used = used or row.states[s] != R_NO_ENTRY
             if used:
                 continue
-            for s in range(record.n_slots):
-                replicas[width * row + s] = -1
-            memset(record, 0, sizeof(record[0]))
-            record.leader = NO_LEADER
-            record.partition_state = P_NO_ENTRY
-            partition[row] = -1
-            freed[n] = <int32_t> row
+            for s in range(row.record.n_slots):
+                put_broker(row, s, -1)
+            memset(row.record, 0, sizeof(row.record[0]))
+            row.record.leader = NO_LEADER
+            row.record.partition_state = P_NO_ENTRY
+            partition[row.index] = -1
+            freed[n] = <int32_t> row.index
             n += 1
     return n

@@ -17,9 +17,9 @@ from kfast.kernels.slots cimport (
     P_NON_EXISTENT,
     P_NO_ENTRY,
     R_NON_EXISTENT,
-    broker_t,
     first_slots,
-    record_t,
+    row_at,
+    row_t,
 )
 from kfast.kernels.splitmix cimport mix
 
@@ -41,23 +41,21 @@ cdef inline uint64_t fold(uint64_t digest, uint64_t word, uint64_t other) noexce
 
 
 cdef inline uint64_t slot_word(
-    const broker_t* brokers, const uint8_t* states, const int32_t* broker_id, int s
+    row_t row, const int32_t* broker_id, int s
 ) noexcept nogil:
     """Broker and state of a slot; no entry counts as NonExistent."""
-    cdef uint64_t state = states[s] if states[s] != R_NON_EXISTENT else 0
-    return <uint32_t> broker_id[brokers[s]] | state << 32
+    cdef uint64_t state = row.states[s] if row.states[s] != R_NON_EXISTENT else 0
+    return <uint32_t> broker_id[row.brokers[s]] | state << 32
 
 
-cdef uint64_t digest_others(
-    const record_t* record, const broker_t* brokers, const uint8_t* states,
-    const int32_t* broker_id
-) noexcept nogil:
+cdef uint64_t digest_others(row_t row, const int32_t* broker_id) noexcept nogil:
     """Digest of the slots behind the assignment, whatever their order; unnamed ones are nothing."""
     cdef uint64_t total = 0
     cdef uint64_t named, word
     cdef int s
+    record = row.record
     for s in range(record.n_replicas, record.n_slots):
-        word = slot_word(brokers, states, broker_id, s)
+        word = slot_word(row, broker_id, s)
         named = (record.isr >> s) & 1
         named |= ((record.adding >> s) & 1) << 1
         named |= ((record.removing >> s) & 1) << 2
@@ -68,15 +66,15 @@ cdef uint64_t digest_others(
 
 
 cdef inline uint64_t digest_row(
-    const record_t* record, const broker_t* brokers, const uint8_t* states,
-    const int32_t* broker_id, uint64_t digest
+    row_t row, const int32_t* broker_id, uint64_t digest
 ) noexcept nogil:
     """Digest of one partition, from one of its key."""
-    cdef uint64_t assigned = first_slots(record.n_replicas)
+    cdef uint64_t assigned = first_slots(row.record.n_replicas)
     cdef uint64_t others = 0
     cdef uint64_t odd = 0
     cdef uint32_t leader
     cdef int s
+    record = row.record
     if record.flags & FLAG_HAS_LEADERSHIP:
         leader = <uint32_t> (broker_id[record.leader] if record.leader >= 0 else NO_LEADER)
         digest = fold(
@@ -89,17 +87,17 @@ cdef inline uint64_t digest_row(
     digest = fold(digest, record.isr & assigned, odd)
     if record.n_replicas == 3:
         # The same as below, without a loop for what nearly every partition has.
-        digest = fold(digest, slot_word(brokers, states, broker_id, 0),
-                      slot_word(brokers, states, broker_id, 1))
-        digest = fold(digest, slot_word(brokers, states, broker_id, 2), 0)
+        digest = fold(digest, slot_word(row, broker_id, 0),
+                      slot_word(row, broker_id, 1))
+        digest = fold(digest, slot_word(row, broker_id, 2), 0)
     else:
         for s in range(0, record.n_replicas - 1, 2):
-            digest = fold(digest, slot_word(brokers, states, broker_id, s),
-                          slot_word(brokers, states, broker_id, s + 1))
+            digest = fold(digest, slot_word(row, broker_id, s),
+                          slot_word(row, broker_id, s + 1))
         if record.n_replicas & 1:
-            digest = fold(digest, slot_word(brokers, states, broker_id, record.n_replicas - 1), 0)
+            digest = fold(digest, slot_word(row, broker_id, record.n_replicas - 1), 0)
     if record.n_slots > record.n_replicas:
-        others = digest_others(record, brokers, states, broker_id)
+        others = digest_others(row, broker_id)
     return mix(digest + others)
 
 
@@ -109,28 +107,24 @@ def digest(
     const uint64_t[::1] topic_digest,  # IN  (T,)    digest of each topic's name
 ):
     """Digest of all partitions: the same for every layout and every order of rows."""
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
-    cdef const int32_t* topic_row = columns.topic_row
+    first = columns.first
     cdef int32_t* partition = columns.partition
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    cdef Py_ssize_t i
     cdef uint64_t total = 0
     cdef uint64_t word
     cdef int state
     with nogil:
-        for row in range(columns.n_partitions):
-            state = records[row].partition_state
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            state = row.record.partition_state
             if state == P_NO_ENTRY:
                 state = P_NON_EXISTENT
-            if not records[row].flags and state == P_NON_EXISTENT:
+            if not row.record.flags and state == P_NON_EXISTENT:
                 continue
-            word = <uint32_t> partition[row] | <uint64_t> records[row].n_replicas << 32
-            word |= <uint64_t> records[row].flags << 40 | <uint64_t> state << 48
+            word = <uint32_t> partition[i] | <uint64_t> row.record.n_replicas << 32
+            word |= <uint64_t> row.record.flags << 40 | <uint64_t> state << 48
             total += digest_row(
-                &records[row], &replicas[width * row], &replica_state[width * row], &broker_id[0],
-                fold(0, topic_digest[topic_row[row]], word),
+                row, &broker_id[0], fold(0, topic_digest[row.topic_row[i]], word)
             )
     return total
 

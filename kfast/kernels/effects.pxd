@@ -7,6 +7,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memmove, memset
 
 from kfast.kernels.slots cimport (
+    Effect,
     FLAG_RECOVERY,
     KIND_QUEUED,
     KIND_UNCLEAN,
@@ -18,25 +19,25 @@ from kfast.kernels.slots cimport (
     TALLY_UNCLEAN,
     TOPIC_QUEUED,
     TOPIC_STARTED,
-    Effect,
+    WideRecord,
     broker_t,
     chunk_start,
     kfast_lowest,
     record_t,
+    row_t,
     write_bit,
 )
 
 
 cdef inline void begin_effect(
-    Effect* effect, const record_t* record, Py_ssize_t row, int32_t broker,
-    int from_state, int to_state, uint8_t topic_flags
+    Effect* effect, row_t row, int32_t broker, int from_state, int to_state, uint8_t topic_flags
 ) noexcept nogil:
     """Start the effect of one target with the record as it is before."""
     memset(effect, 0, sizeof(Effect))
-    effect.row = <int32_t> row
+    effect.row = <int32_t> row.index
     effect.broker = broker
-    effect.leader_before = record.leader
-    effect.isr_before = record.isr
+    effect.leader_before = row.record.leader
+    effect.isr_before = row.record.isr
     effect.kinds = KIND_QUEUED if topic_flags & TOPIC_QUEUED else 0
     effect.from_state = <int8_t> from_state
     effect.to_state = <int8_t> to_state
@@ -56,17 +57,24 @@ cdef inline void carry_record(Effect* effect, const record_t* record) noexcept n
     effect.n_slots = record.n_slots
 
 
+cdef inline void write_isr(record_t* record, uint64_t isr) noexcept nogil:
+    """Write the ISR, as wide as the layout has it."""
+    if record_t is WideRecord:
+        record.isr = isr
+    else:
+        record.isr = <uint8_t> isr
+
+
 cdef inline void put_partition_state(
-    record_t* record, Py_ssize_t row, int state, uint8_t topic_flags,
-    uint64_t* pending, int64_t* tally
+    row_t row, int state, uint8_t topic_flags, int64_t* tally
 ) noexcept nogil:
     """Set a partition's state and keep the offline count. Source: section 1.6."""
-    cdef int old = record.partition_state
+    cdef int old = row.record.partition_state
     if old != state:
         if not topic_flags & TOPIC_STARTED:
             tally[TALLY_OFFLINE] += (state == P_OFFLINE) - (old == P_OFFLINE)
-        record.partition_state = <int8_t> state
-        write_bit(pending, row, state == P_OFFLINE or state == P_NEW)
+        row.record.partition_state = <int8_t> state
+        write_bit(row.pending, row.index, state == P_OFFLINE or state == P_NEW)
 
 
 cdef inline void count_requests(

@@ -35,29 +35,30 @@ from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
     CONFIG_LOOKUP_FAILED,
+    Effect,
     FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
     KIND_UNCLEAN,
+    Liveness,
     MOVED,
     NO_ELIGIBLE_LEADER,
     NO_LIVE_REPLICA,
     NO_SLOT,
-    P_ONLINE,
     TALLY_IMBALANCE,
     TALLY_LED,
     TOPIC_EXISTS,
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
-    Effect,
-    Liveness,
     chunk_start,
     first_slots,
     is_imbalanced,
     is_live,
     kfast_prefetch,
-    leader_is_online,
     liveness_of,
-    write_bit,
+    prefetch_row,
+    refresh_leader,
+    row_at,
+    topic_flags_of,
 )
 
 
@@ -76,30 +77,18 @@ def bring_online(
     Source: sections 3.4 to 3.6; Kafka 3.9, `doHandleStateChanges`.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
     cdef RuleSet values = rules.values
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        first = columns.first
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
-            row = rows[min(i + AHEAD, rows.shape[0] - 1)]
-            kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[width * row])
-            row = rows[i]
+            prefetch_row(first, rows[min(i + AHEAD, rows.shape[0] - 1)])
+            row = row_at(first, rows[i])
             codes[i] = bring_one_online(
-                &records[row], &replicas[width * row], broker_status, row,
-                &topic_row[row], topic_flags, strategy, values.partition_previous[P_ONLINE],
-                values.controller_epoch, values.recovery_supported,
+                row, &values, topic_flags_of(row) if values.any_queued else 0, strategy,
                 decided[i] if decided.shape[0] else NOT_ASKED_RULE,
-                values.any_queued, values.counting, leader_offline, pending,
                 &effects[i] if effects.shape[0] else NULL, &tally[t, 0],
             )
 
@@ -121,37 +110,25 @@ def rebalance(
     Source: section 6.8, auto, step 3.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
     cdef RuleSet values = rules.values
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef int t, k
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        first = columns.first
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
-            row = rows[min(i + AHEAD, rows.shape[0] - 1)]
-            kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[width * row])
-            kfast_prefetch(&topic_row[row])
-            row = rows[i]
-            k = step[replicas[width * row]]
-            if k < 0 or not topic_flags[topic_row[row]] & TOPIC_EXISTS:
+            row = row_at(first, rows[min(i + AHEAD, rows.shape[0] - 1)])
+            prefetch_row(first, row.index)
+            kfast_prefetch(&first.topic_row[row.index])
+            row = row_at(first, rows[i])
+            k = step[row.brokers[0]]
+            if k < 0 or not topic_flags_of(row) & TOPIC_EXISTS:
                 continue
-            if is_live(&records[row], &replicas[width * row], broker_status, 0) and (
-                records[row].isr & 1 or not values.rebalances_in_isr
-            ):
+            if is_live(row, 0) and (row.record.isr & 1 or not values.rebalances_in_isr):
                 asked[t, k] += 1
                 bring_one_online(
-                    &records[row], &replicas[width * row], broker_status, row, &topic_row[row],
-                    topic_flags, values.preferred_strategy, values.partition_previous[P_ONLINE],
-                    values.controller_epoch, values.recovery_supported, NOT_ASKED_RULE, False,
-                    values.counting, leader_offline, pending, NULL, &tally[t, k, 0],
+                    row, &values, 0, values.preferred_strategy, NOT_ASKED_RULE, NULL,
+                    &tally[t, k, 0],
                 )
 
 
@@ -170,28 +147,25 @@ def choose(
 
     Source: section 3.6, step 3, and section 4.
     """
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    replicas = columns.replicas
+    first = columns.first
     stored = columns.records_in(stored_records, rows.shape[0])
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef Choice choice
     cdef Liveness seen
     cdef bint permitted
     for i in range(rows.shape[0]):
-        row = rows[i]
-        seen = liveness_of(&stored[i], &replicas[width * row], broker_status)
-        permitted = (
-            strategy == OFFLINE_ALLOW_UNCLEAN or topic_flags[topic_row[row]] & TOPIC_UNCLEAN
-        )
+        row = row_at(first, rows[i])
+        row.record = &stored[i]
+        seen = liveness_of(row)
+        permitted = strategy == OFFLINE_ALLOW_UNCLEAN or topic_flags_of(row) & TOPIC_UNCLEAN
         choices[i].recipients = 0
         choices[i].kinds = 0
-        if needs_permission(strategy, stored[i].isr, seen) and lookup_failed[topic_row[row]]:
+        if needs_permission(strategy, stored[i].isr, seen) and (
+            lookup_failed[row.topic_row[row.index]]
+        ):
             choices[i].code = CONFIG_LOOKUP_FAILED
             continue
-        choice = choose_for(&stored[i], strategy, seen, permitted)
+        choice = choose_for(row.record, strategy, seen, permitted)
         overrule(&choice, decided[i] if decided.shape[0] else NOT_ASKED_RULE)
         if choice.slot == NO_SLOT and strategy != WRITE_BACK:
             choices[i].code = NO_ELIGIBLE_LEADER
@@ -200,7 +174,7 @@ def choose(
         choices[i].recipients = choice.recipients
         choices[i].kinds = KIND_UNCLEAN if choice.unclean else 0
         if strategy != WRITE_BACK:
-            lead_anew(&stored[i], &replicas[width * row], &choice, rules.values.recovery_supported)
+            lead_anew(row, &choice, rules.values.recovery_supported)
 
 
 def propose_initial(
@@ -212,20 +186,16 @@ def propose_initial(
     uint64_t[::1] recipients,  # OUT     (n,)    online assigned slots
 ):
     """Make the first record of new partitions. Source: section 3.5, steps 1 to 3."""
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    replicas = columns.replicas
+    first = columns.first
     proposed = columns.records_in(proposed_records, rows.shape[0])
     cdef Py_ssize_t i
-    cdef Liveness seen
     for i in range(rows.shape[0]):
-        seen = liveness_of(&proposed[i], &replicas[width * rows[i]], broker_status)
-        recipients[i] = first_slots(proposed[i].n_replicas) & seen.live
+        row = row_at(first, rows[i])
+        row.record = &proposed[i]
+        recipients[i] = first_slots(row.record.n_replicas) & liveness_of(row).live
         codes[i] = MOVED if recipients[i] else NO_LIVE_REPLICA
         if recipients[i]:
-            initial_record(
-                &proposed[i], &replicas[width * rows[i]], recipients[i], controller_epoch
-            )
+            initial_record(row, recipients[i], controller_epoch)
 
 
 def adopt(
@@ -241,37 +211,26 @@ def adopt(
     Source: section 1.6, `put_leadership`.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    records = columns.records
-    replicas = columns.replicas
+    first = columns.first
     written = columns.records_in(written_records, rows.shape[0])
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef bint imbalanced
-    cdef Liveness seen
     for i in range(rows.shape[0]):
-        row = rows[i]
-        imbalanced = is_imbalanced(&records[row], &replicas[width * row])
-        records[row].leader = written[i].leader
-        records[row].leader_epoch = written[i].leader_epoch
-        records[row].version = written[i].version
-        records[row].controller_epoch = written[i].controller_epoch
-        records[row].isr = written[i].isr
-        tally[TALLY_LED] += not records[row].flags & FLAG_HAS_LEADERSHIP
-        records[row].flags = <uint8_t> (
-            (records[row].flags & ~FLAG_RECOVERY) | FLAG_HAS_LEADERSHIP
+        row = row_at(first, rows[i])
+        imbalanced = is_imbalanced(row)
+        row.record.leader = written[i].leader
+        row.record.leader_epoch = written[i].leader_epoch
+        row.record.version = written[i].version
+        row.record.controller_epoch = written[i].controller_epoch
+        row.record.isr = written[i].isr
+        tally[TALLY_LED] += not row.record.flags & FLAG_HAS_LEADERSHIP
+        row.record.flags = <uint8_t> (
+            (row.record.flags & ~FLAG_RECOVERY) | FLAG_HAS_LEADERSHIP
             | (written[i].flags & FLAG_RECOVERY)
         )
-        seen = liveness_of(&records[row], &replicas[width * row], broker_status)
-        write_bit(leader_offline, row,
-                  not leader_is_online(&records[row], &replicas[width * row], seen.live))
-        if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
-            tally[TALLY_IMBALANCE] += (
-                is_imbalanced(&records[row], &replicas[width * row]) - imbalanced
-            )
+        refresh_leader(row)
+        if not topic_flags_of(row) & TOPIC_QUEUED:
+            tally[TALLY_IMBALANCE] += is_imbalanced(row) - imbalanced
 
 
 def choose_one(

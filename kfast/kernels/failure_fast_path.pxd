@@ -13,11 +13,12 @@ Source: docs/controller.md, sections 2.5, 2.6, 3.4 and 4.1; Kafka 3.9, `ReplicaS
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfast.kernels.election cimport NOT_ASKED_RULE
-from kfast.kernels.effects cimport append_effect
+from kfast.kernels.effects cimport append_effect, write_isr
 from kfast.kernels.slots cimport (
     BROKER_REGISTERED,
     BROKER_SHUTTING_DOWN,
     ELECTED,
+    Effect,
     FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
     KIND_ELECTION,
@@ -36,11 +37,9 @@ from kfast.kernels.slots cimport (
     TALLY_LEADERS_MOVED,
     TALLY_METADATA,
     TALLY_OFFLINE,
-    Effect,
-    WideRecord,
     broker_t,
     lowest_slot,
-    record_t,
+    row_t,
 )
 
 # Slots of a row that may be such a partition; rows between two additions of their counts.
@@ -119,8 +118,7 @@ cdef inline Py_ssize_t place_of(broker_t broker, Py_ssize_t n_brokers) noexcept 
 
 
 cdef inline bint lose_replicas(
-    record_t* record, const broker_t* brokers, uint8_t* states, int width, uint32_t eligible,
-    ShrinkContext* losing, ShrunkRow* loss
+    row_t row, int width, uint32_t eligible, ShrinkContext* losing, ShrunkRow* loss
 ) noexcept nogil:
     """All steps of a failure for one such partition; False, and nothing done, for another row."""
     cdef uint32_t seen = 0
@@ -130,6 +128,9 @@ cdef inline bint lose_replicas(
     cdef uint32_t writes = 0
     cdef Py_ssize_t place[MOST_SLOTS]
     cdef int s
+    record = row.record
+    brokers = row.brokers
+    states = row.states
     for s in range(width):
         place[s] = place_of(brokers[s], losing.n_brokers)
         seen |= losing.marks[place[s]] << s
@@ -176,10 +177,7 @@ cdef inline bint lose_replicas(
     record.leader_epoch += <int32_t> writes
     record.version += <int32_t> writes
     record.controller_epoch = losing.controller_epoch
-    if record_t is WideRecord:
-        record.isr = kept & ~lost
-    else:
-        record.isr = <uint8_t> (kept & ~lost)
+    write_isr(record, kept & ~lost)
     return True
 
 
@@ -199,15 +197,16 @@ cdef inline int next_slot(
 
 
 cdef inline void append_losses(
-    Effect** ends, const ShrunkRow* loss, const record_t* record, const broker_t* brokers,
-    Py_ssize_t row, const int32_t* rank
+    Effect** ends, const ShrunkRow* loss, row_t row, const int32_t* rank
 ) noexcept nogil:
     """Append the effects of all steps, from how the row was before and how it is now."""
     cdef uint32_t left = loss.lost
     cdef uint32_t member
     cdef int slot
     cdef Effect effect
-    effect.row = <int32_t> row
+    record = row.record
+    brokers = row.brokers
+    effect.row = <int32_t> row.index
     effect.broker = NO_LEADER
     effect.leader_before = effect.leader = loss.leader
     effect.leader_epoch = loss.leader_epoch

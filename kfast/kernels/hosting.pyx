@@ -18,19 +18,19 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
 )
 from kfast.kernels.slots cimport (
     AHEAD,
-    FLAG_HAS_LEADERSHIP,
+    Liveness,
     NO_SLOT,
     TOPIC_QUEUED,
-    Liveness,
-    broker_t,
+    chosen_slots,
     first_slots,
     kfast_lowest,
-    kfast_prefetch,
-    leader_is_online,
     liveness_of,
-    record_t,
+    prefetch_all,
+    refresh_leader,
+    row_at,
+    row_t,
+    share_start,
     slot_of,
-    write_bit,
 )
 
 
@@ -49,48 +49,26 @@ def select_slots(
     """
     if refresh:
         columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef uint64_t* leader_offline = columns.leader_offline
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_candidates = candidates.shape[0]
-    cdef int s, last
-    cdef uint64_t found
+    cdef uint64_t chosen_here
     with nogil:
         for i in range(n_candidates):
             if i + AHEAD < n_candidates:
-                row = candidates[i + AHEAD]
-                kfast_prefetch(<const void*> &records[row])
-                kfast_prefetch(<const void*> &replicas[width * row])
-                kfast_prefetch(<const void*> &replica_state[width * row])
-            row = candidates[i]
-            last = records[row].n_replicas if assigned_only else records[row].n_slots
-            found = 0
-            for s in range(last):
-                found |= (<uint64_t> chosen[replicas[width * row + s]]) << s
+                prefetch_all(first, candidates[i + AHEAD])
+            row = row_at(first, candidates[i])
             if refresh:
-                refresh_row(&records[row], &replicas[width * row], broker_status, row,
-                            leader_offline)
-            if found:
-                rows[n] = <int32_t> row
-                slots[n] = found
+                refresh_leader(row)
+            chosen_here = chosen_slots(
+                row, &chosen[0], row.record.n_replicas if assigned_only else row.record.n_slots
+            )
+            if chosen_here:
+                rows[n] = <int32_t> row.index
+                slots[n] = chosen_here
                 n += 1
     return n
-
-
-cdef inline void refresh_row(
-    const record_t* record, const broker_t* brokers, const uint8_t* status, Py_ssize_t row,
-    uint64_t* leader_offline
-) noexcept nogil:
-    """Set the row's bit as `partitions_with_offline_leader` of section 1.5 has it."""
-    cdef bint offline = record.flags & FLAG_HAS_LEADERSHIP and not leader_is_online(
-        record, brokers, liveness_of(record, brokers, status).live
-    )
-    write_bit(leader_offline, row, offline)
 
 
 def find_tracking(
@@ -102,27 +80,22 @@ def find_tracking(
 
     Where that is more than there is room for, only the first n are listed.
     """
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t room = rows.shape[0]
-    cdef int s
-    cdef uint8_t found
+    cdef bint tracked
     with nogil:
-        for row in range(columns.n_partitions):
-            if records[row].n_slots == 3:
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            if row.record.n_slots == 3:
                 # What nearly every partition has, without a loop.
-                found = chosen[replicas[width * row]] | chosen[replicas[width * row + 1]]
-                found |= chosen[replicas[width * row + 2]]
+                tracked = chosen_slots(row, &chosen[0], 3) != 0
             else:
-                found = 0
-                for s in range(records[row].n_slots):
-                    found |= chosen[replicas[width * row + s]]
-            if found:
+                tracked = chosen_slots(row, &chosen[0], row.record.n_slots) != 0
+            if tracked:
                 if n < room:
-                    rows[n] = <int32_t> row
+                    rows[n] = <int32_t> i
                 n += 1
     return n
 
@@ -178,10 +151,8 @@ def list_groups(
 
     Nothing more is looked at when all that are sought are found, as mostly after a few rows.
     """
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row, b
+    first = columns.first
+    cdef Py_ssize_t i, b
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t left = 0
     cdef uint64_t mask
@@ -192,10 +163,10 @@ def list_groups(
         for i in range(rows.shape[0]):
             if not left:
                 break
-            row = rows[i]
-            mask = slots[i] if slots.shape[0] else first_slots(records[row].n_replicas)
+            row = row_at(first, rows[i])
+            mask = slots[i] if slots.shape[0] else first_slots(row.record.n_replicas)
             while mask:
-                broker = <int32_t> replicas[width * row + kfast_lowest(mask)]
+                broker = <int32_t> row.brokers[kfast_lowest(mask)]
                 mask &= mask - 1
                 if sought[broker]:
                     sought[broker] = 0
@@ -258,25 +229,26 @@ def merge_waiting(
 
 
 cdef inline Py_ssize_t list_share(
-    const broker_t* replicas, int width, const uint8_t* chosen, Py_ssize_t n_brokers,
-    const uint64_t* leader_offline, const uint64_t* pending, Py_ssize_t begin, Py_ssize_t end,
-    int32_t* rows
+    row_t first, int width, const uint8_t* chosen, Py_ssize_t n_brokers, Py_ssize_t begin,
+    Py_ssize_t end, int32_t* rows
 ) noexcept nogil:
     """`list_concerned` for some rows, of which the first begins a word of the bitmaps."""
-    cdef Py_ssize_t row
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef uint64_t waiting = 0
     cdef uint8_t hit
     cdef int s
-    for row in range(begin, end):
-        if not row & 63:
-            waiting = leader_offline[row >> 6] | pending[row >> 6]
+    first.width = width
+    for i in range(begin, end):
+        row = row_at(first, i)
+        if not i & 63:
+            waiting = row.leader_offline[i >> 6] | row.pending[i >> 6]
         hit = waiting & 1
         waiting >>= 1
         for s in range(width):
-            hit |= chosen[min(<Py_ssize_t> <uint32_t> replicas[width * row + s], n_brokers)]
+            hit |= chosen[min(<Py_ssize_t> <uint32_t> row.brokers[s], n_brokers)]
         # Nobody can predict which rows are hit: each is written, and the next one over it if not.
-        rows[n] = <int32_t> row
+        rows[n] = <int32_t> i
         n += hit
     return n
 
@@ -293,32 +265,28 @@ def list_concerned(
     Returns how many there are.
     """
     columns.check_bitmaps()
-    cdef Py_ssize_t width = columns.width
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    replicas = columns.replicas
-    cdef Py_ssize_t size = columns.n_partitions
-    cdef Py_ssize_t words = (size + 63) // 64
+    cdef Py_ssize_t size = columns.first.n_rows
     cdef Py_ssize_t n_brokers = chosen.shape[0] - 1
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t begin[65]
-    cdef Py_ssize_t found[64]
+    cdef Py_ssize_t listed[64]
+    cdef int width = <int> columns.first.width
     cdef int t
     if not size:
         return 0
     for t in range(threads + 1):
-        begin[t] = min(64 * (words * t // threads), size)
+        begin[t] = share_start(size, t, threads)
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
+        # A number that the compiler knows: the loop over slots becomes straight code.
         if width == 3:
-            found[t] = list_share(replicas, 3, &chosen[0], n_brokers, leader_offline,
-                                  pending, begin[t], begin[t + 1], &rows[0] + begin[t])
+            listed[t] = list_share(columns.first, 3, &chosen[0], n_brokers, begin[t],
+                                   begin[t + 1], &rows[0] + begin[t])
         else:
-            found[t] = list_share(replicas, width, &chosen[0], n_brokers,
-                                  leader_offline, pending, begin[t], begin[t + 1],
-                                  &rows[0] + begin[t])
+            listed[t] = list_share(columns.first, width, &chosen[0], n_brokers, begin[t],
+                                   begin[t + 1], &rows[0] + begin[t])
     for t in range(threads):
-        memmove(&rows[0] + n, &rows[0] + begin[t], found[t] * sizeof(int32_t))
-        n += found[t]
+        memmove(&rows[0] + n, &rows[0] + begin[t], listed[t] * sizeof(int32_t))
+        n += listed[t]
     return n
 
 
@@ -328,17 +296,11 @@ def refresh_leader_offline(
 ):
     """Bring the bitmap of offline leaders up to date after liveness changed."""
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef uint64_t* leader_offline = columns.leader_offline
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     with nogil:
         for i in range(rows.shape[0]):
-            row = rows[i]
-            refresh_row(&records[row], &replicas[width * row], broker_status, row,
-                        leader_offline)
+            refresh_leader(row_at(first, rows[i]))
 
 
 def track(
@@ -352,20 +314,18 @@ def track(
     Returns how many were served; fewer than n means that the next row has no free slot.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef int slot
     for i in range(rows.shape[0]):
-        row = rows[i]
-        slot = slot_of(&replicas[width * row], records[row].n_slots, brokers[i])
+        row = row_at(first, rows[i])
+        slot = slot_of(row.brokers, row.record.n_slots, brokers[i])
         if slot == NO_SLOT:
-            if records[row].n_slots == columns.width:
+            if row.record.n_slots == first.width:
                 return i
-            slot = records[row].n_slots
-            replicas[width * row + slot] = brokers[i]
-            records[row].n_slots += 1
+            slot = row.record.n_slots
+            row.brokers[slot] = brokers[i]
+            row.record.n_slots += 1
         slots[i] = slot
     return rows.shape[0]
 
@@ -377,12 +337,11 @@ def find_slots(
     int32_t[::1] slots,          # OUT  (n,)    slot of each; -1: not tracked
 ):
     """Find the slot of one broker per row."""
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
+    first = columns.first
     cdef Py_ssize_t i
     for i in range(rows.shape[0]):
-        slots[i] = slot_of(&replicas[width * rows[i]], records[rows[i]].n_slots, brokers[i])
+        row = row_at(first, rows[i])
+        slots[i] = slot_of(row.brokers, row.record.n_slots, brokers[i])
 
 
 def live_slots(
@@ -392,14 +351,11 @@ def live_slots(
     uint64_t[::1] up,         # OUT  (n,)    the same, shutting-down brokers included
 ):
     """Which slots of some rows are online. Source: section 1.5."""
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    records = columns.records
-    replicas = columns.replicas
+    first = columns.first
     cdef Py_ssize_t i
     cdef Liveness seen
     with nogil:
         for i in range(rows.shape[0]):
-            seen = liveness_of(&records[rows[i]], &replicas[width * rows[i]], broker_status)
+            seen = liveness_of(row_at(first, rows[i]))
             live[i] = seen.live
             up[i] = seen.up

@@ -6,32 +6,31 @@ Source: docs/controller.md, sections 2.6 and 6.10; Kafka 3.9, `ReplicaStateMachi
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kfast.kernels.bring_online cimport write_isr
 from kfast.kernels.columns cimport columns_t
 from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
     NarrowColumns,  # no-cython-lint
     WideColumns,  # no-cython-lint
 )
+from kfast.kernels.effects cimport write_isr
 from kfast.kernels.isr cimport Shrunk, shrink_one
 from kfast.kernels.rules cimport Rules
 from kfast.kernels.slots cimport (
     AHEAD,
-    BROKER_REGISTERED,
-    BROKER_SHUTTING_DOWN,
     FLAG_HAS_LEADERSHIP,
     FLAG_RECOVERY,
     NO_LEADER,
     TALLY_IMBALANCE,
-    Liveness,
     bit,
-    broker_t,
+    broker_is_live,
+    chosen_slots,
     first_slots,
     is_imbalanced,
     kfast_count,
-    kfast_prefetch,
     leader_is_online,
     liveness_of,
-    record_t,
+    prefetch_row,
+    row_at,
+    row_t,
     write_bit,
 )
 
@@ -59,15 +58,15 @@ def shrink(
 
     Source: section 2.6, step 2.
     """
-    cdef Py_ssize_t width = columns.width
-    replicas = columns.replicas
+    first = columns.first
     stored = columns.records_in(stored_records, rows.shape[0])
     cdef Py_ssize_t i
     cdef Shrunk shrunk
     for i in range(rows.shape[0]):
+        row = row_at(first, rows[i])
         shrunk = shrink_one(
-            bit(slots[i]), stored[i].isr,
-            stored[i].leader == <int32_t> replicas[width * rows[i] + slots[i]], may_empty[i],
+            bit(slots[i]), stored[i].isr, stored[i].leader == <int32_t> row.brokers[slots[i]],
+            may_empty[i],
         )
         write[i] = shrunk.write
         if shrunk.write:
@@ -78,13 +77,14 @@ def shrink(
 
 
 cdef inline int check_alteration(
-    const record_t* cached, const broker_t* brokers, const uint8_t* status, int32_t sender,
-    int32_t leader_epoch, int32_t version, uint64_t isr, bint recovering, int n_unknown
+    row_t row, int32_t sender, int32_t leader_epoch, int32_t version, uint64_t isr,
+    bint recovering, int n_unknown
 ) noexcept nogil:
     """The rows of section 6.10's table, in order; the first that matches decides."""
-    cdef bint was_recovering = (cached.flags & FLAG_RECOVERY) != 0
+    cdef bint was_recovering = (row.record.flags & FLAG_RECOVERY) != 0
     cdef bint same
     cdef int s
+    cached = row.record
     if not cached.flags & FLAG_HAS_LEADERSHIP:
         return UNKNOWN_TOPIC_OR_PARTITION
     if version > cached.version or leader_epoch > cached.leader_epoch:
@@ -103,9 +103,7 @@ cdef inline int check_alteration(
     if n_unknown:
         return INELIGIBLE_REPLICA
     for s in range(cached.n_slots):
-        if (isr >> s) & 1 and (
-            status[brokers[s]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) != BROKER_REGISTERED
-        ):
+        if (isr >> s) & 1 and not broker_is_live(row.broker_status[row.brokers[s]]):
             return INELIGIBLE_REPLICA
     return WRITTEN
 
@@ -122,15 +120,12 @@ def check_alterations(
     uint8_t[::1] codes,               # OUT  (n,)    `schema.AlterCode`
 ):
     """Decide on ISR changes that leaders report. Source: section 6.10."""
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    records = columns.records
-    replicas = columns.replicas
+    first = columns.first
     cdef Py_ssize_t i
     for i in range(rows.shape[0]):
         codes[i] = check_alteration(
-            &records[rows[i]], &replicas[width * rows[i]], broker_status, sender[i],
-            leader_epoch[i], version[i], isr[i], recovery[i], n_unknown[i],
+            row_at(first, rows[i]), sender[i], leader_epoch[i], version[i], isr[i], recovery[i],
+            n_unknown[i],
         )
 
 
@@ -144,23 +139,10 @@ def propose_catch_up(
 
     Only assigned replicas on live brokers count, and only a live leader reports.
     """
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
-    cdef Liveness seen
-    cdef uint64_t joined
+    first = columns.first
+    cdef Py_ssize_t i
     for i in range(rows.shape[0]):
-        row = rows[i]
-        isr[i] = 0
-        if not records[row].flags & FLAG_HAS_LEADERSHIP:
-            continue
-        seen = liveness_of(&records[row], &replicas[width * row], broker_status)
-        joined = slots[i] & seen.live & first_slots(records[row].n_replicas)
-        joined &= ~(<uint64_t> records[row].isr)
-        if joined and leader_is_online(&records[row], &replicas[width * row], seen.live):
-            isr[i] = joined | records[row].isr
+        isr[i] = caught_up(row_at(first, rows[i]), slots[i])
 
 
 def catch_up_hosted(
@@ -183,12 +165,8 @@ def catch_up_hosted(
     Source: section 6.10.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef uint64_t* leader_offline = columns.leader_offline
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t n_candidates = candidates.shape[0]
     cdef bint asks_controller = rules.values.has_alter_partition
@@ -198,61 +176,47 @@ def catch_up_hosted(
     with nogil:
         for i in range(n_candidates):
             if i + AHEAD < n_candidates:
-                row = candidates[i + AHEAD]
-                kfast_prefetch(&records[row])
-                kfast_prefetch(<const void*> &replicas[width * row])
-            row = candidates[i]
-            record = &records[row]
-            isr = caught_up(record, &replicas[width * row], broker_status, &chosen[0])
+                prefetch_row(first, candidates[i + AHEAD])
+            row = row_at(first, candidates[i])
+            isr = caught_up(row, chosen_slots(row, &chosen[0], row.record.n_replicas))
             if not isr:
                 continue
             code = WRITTEN
             if asks_controller:
                 code = check_alteration(
-                    record, &replicas[width * row], broker_status, record.leader,
-                    record.leader_epoch, record.version, isr, False, False,
+                    row, row.record.leader, row.record.leader_epoch, row.record.version, isr,
+                    False, False,
                 )
-            rows[n] = <int32_t> row
+            rows[n] = <int32_t> row.index
             codes[n] = <uint8_t> code
-            sizes[record.leader] += 1
+            sizes[row.record.leader] += 1
             n += 1
             if code == WRITTEN:
-                adopt_isr(record, &replicas[width * row], isr, controller_epoch, asks_controller,
-                          &tally[0])
-                write_bit(leader_offline, row, False)
+                adopt_isr(row, isr, controller_epoch, asks_controller, &tally[0])
+                write_bit(row.leader_offline, row.index, False)
     return n
 
 
-cdef inline uint64_t caught_up(
-    const record_t* record, const broker_t* brokers, const uint8_t* status, const uint8_t* chosen
-) noexcept nogil:
+cdef inline uint64_t caught_up(row_t row, uint64_t slots) noexcept nogil:
     """The ISR with the assigned replicas that caught up; 0 where no live leader has to report."""
-    cdef Liveness seen
-    cdef uint64_t joined = 0
-    cdef int s
-    if not record.flags & FLAG_HAS_LEADERSHIP:
+    cdef uint64_t joined = slots & first_slots(row.record.n_replicas) & ~(<uint64_t> row.record.isr)
+    cdef uint64_t live
+    if not joined or not row.record.flags & FLAG_HAS_LEADERSHIP:
         return 0
-    for s in range(record.n_replicas):
-        joined |= (<uint64_t> chosen[brokers[s]]) << s
-    joined &= ~(<uint64_t> record.isr)
-    if not joined:
-        return 0
-    seen = liveness_of(record, brokers, status)
-    joined &= seen.live
-    if joined and leader_is_online(record, brokers, seen.live):
-        return joined | record.isr
+    live = liveness_of(row).live
+    if joined & live and leader_is_online(row, live):
+        return joined & live | row.record.isr
     return 0
 
 
 cdef inline void adopt_isr(
-    record_t* record, const broker_t* brokers, uint64_t isr, int controller_epoch,
-    bint by_controller, int64_t* tally
+    row_t row, uint64_t isr, int controller_epoch, bint by_controller, int64_t* tally
 ) noexcept nogil:
     """Take a written ISR into the cache (section 1.6); only the controller leaves its epoch."""
-    cdef bint imbalanced = is_imbalanced(record, brokers)
-    write_isr(record, isr)
-    record.version += 1
+    cdef bint imbalanced = is_imbalanced(row)
+    write_isr(row.record, isr)
+    row.record.version += 1
     if by_controller:
-        record.controller_epoch = controller_epoch
-        record.flags &= ~FLAG_RECOVERY
-    tally[TALLY_IMBALANCE] += is_imbalanced(record, brokers) - imbalanced
+        row.record.controller_epoch = controller_epoch
+        row.record.flags &= ~FLAG_RECOVERY
+    tally[TALLY_IMBALANCE] += is_imbalanced(row) - imbalanced

@@ -13,17 +13,19 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
 )
 from kfast.kernels.slots cimport (
     AHEAD,
+    Effect,
     KIND_DELETE,
     KIND_IS_NEW,
     KIND_LEADER_AND_ISR,
     KIND_METADATA,
     KIND_STOP,
-    Effect,
     broker_t,
     first_slots,
     kfast_prefetch,
     liveness_of,
     lowest_slot,
+    prefetch_row,
+    row_at,
 )
 # Effects whose columns are copied together, while they lie in the nearest cache; columns of a
 # table, at most; slots that are looked up whether a list has them or not, as a mispredicted branch
@@ -79,28 +81,22 @@ def copy_partitions(
 
     Returns all bits of `kinds` that occur, and whether some partition is being reassigned.
     """
-    cdef Py_ssize_t n = effects.shape[0], width = columns.width
-    cdef Py_ssize_t i, row
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const int32_t* partition = columns.partition
-    cdef const uint8_t* broker_status = columns.broker_status
-    records = columns.records
-    replicas = columns.replicas
-    cdef uint64_t live, changing = 0
+    cdef Py_ssize_t n = effects.shape[0]
+    cdef Py_ssize_t i
+    cdef uint64_t changing = 0
     cdef uint8_t kinds = 0
+    first = columns.first
     with nogil:
         for i in range(n):
-            row = effects[i].row
             if i + AHEAD < n:
-                kfast_prefetch(&records[effects[i + AHEAD].row])
-                kfast_prefetch(&replicas[width * effects[i + AHEAD].row])
-            memcpy(&slots[i, 0], &replicas[width * row], slots.shape[1])
-            keys[i, 0] = topic_row[row]
-            keys[i, 1] = partition[row]
+                prefetch_row(first, effects[i + AHEAD].row)
+            row = row_at(first, effects[i].row)
+            memcpy(&slots[i, 0], row.brokers, slots.shape[1])
+            keys[i, 0] = row.topic_row[row.index]
+            keys[i, 1] = columns.partition[row.index]
             keys[i, 2] = effects[i].row
             if effects[i].kinds & KIND_LEADER_AND_ISR:
-                live = liveness_of(&records[row], &replicas[width * row], broker_status).live
-                offline[i] = first_slots(records[row].n_replicas) & ~live
+                offline[i] = first_slots(row.record.n_replicas) & ~liveness_of(row).live
             codes[0, i] = effects[i].code
             codes[1, i] = effects[i].kinds
             kinds |= effects[i].kinds

@@ -4,7 +4,7 @@ Source: docs/controller.md, sections 3.2 and 3.4; Kafka 3.9, `PartitionStateMach
 """
 
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kfast.kernels.columns cimport columns_t
 from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused type
@@ -18,8 +18,11 @@ from kfast.kernels.slots cimport (
     Effect,
     chunk_start,
     kfast_prefetch,
+    row_at,
+    share_start,
+    topic_flags_of,
 )
-from kfast.kernels.starting cimport initialize_partition
+from kfast.kernels.controller_startup cimport initialize_partition
 
 
 def change_partitions(
@@ -36,25 +39,17 @@ def change_partitions(
     Source: section 3.4; Kafka 3.9, `ZkPartitionStateMachine.doHandleStateChanges`.
     """
     columns.check_writable()
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
     cdef int threads = <int> tally.shape[0]
     cdef RuleSet values = rules.values
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef int t
-    cdef uint8_t flags
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        flags = 0
+        first = columns.first
         for i in range(chunk_start(rows, t, threads), chunk_start(rows, t + 1, threads)):
-            kfast_prefetch(&records[rows[min(i + AHEAD, rows.shape[0] - 1)]])
-            row = rows[i]
-            if values.any_queued:
-                flags = topic_flags[topic_row[row]]
-            move_partition(&records[row], row, flags, target, values.partition_previous[target],
-                           pending, &codes[i],
-                           &effects[i] if effects.shape[0] else NULL, &tally[t, 0])
+            kfast_prefetch(first.record + rows[min(i + AHEAD, rows.shape[0] - 1)])
+            row = row_at(first, rows[i])
+            move_partition(row, topic_flags_of(row) if values.any_queued else 0, target, &values,
+                           &codes[i], &effects[i] if effects.shape[0] else NULL, &tally[t, 0])
 
 
 def initialize_partitions(
@@ -67,21 +62,12 @@ def initialize_partitions(
     Source: section 3.2; Kafka 3.9, `PartitionStateMachine.initializePartitionState`.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
     cdef int threads = <int> tally.shape[0]
-    cdef Py_ssize_t words = columns.n_words
-    cdef Py_ssize_t row
+    cdef Py_ssize_t n = columns.first.n_rows
+    cdef Py_ssize_t i
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        for row in range(64 * (words * t // threads),
-                         min(64 * (words * (t + 1) // threads), columns.n_partitions)):
-            initialize_partition(
-                &records[row], &replicas[width * row], broker_status, row,
-                topic_flags[topic_row[row]] if any_queued else 0, pending, &tally[t, 0],
-            )
+        first = columns.first
+        for i in range(share_start(n, t, threads), share_start(n, t + 1, threads)):
+            row = row_at(first, i)
+            initialize_partition(row, topic_flags_of(row) if any_queued else 0, &tally[t, 0])

@@ -3,17 +3,18 @@
 Sections are those of docs/controller.md.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint64_t
 
 from kfast.kernels.slots cimport (
+    Effect,
     FLAG_ASSIGNED,
     R_NO_ENTRY,
-    Effect,
     WideRecord,
+    WideRow,
     bit,
-    broker_t,
     first_slots,
     record_t,
+    row_t,
 )
 
 
@@ -53,64 +54,70 @@ cdef inline uint64_t permuted(uint64_t mask, const uint8_t* order, int n) noexce
     return moved
 
 
+cdef inline void put_broker(row_t row, int slot, int32_t broker) noexcept nogil:
+    """Write the broker row of one slot; -1 for none."""
+    if row_t is WideRow:
+        row.brokers[slot] = broker
+    else:
+        row.brokers[slot] = <uint16_t> broker
+
+
 cdef inline uint64_t permute_slots(
-    record_t* record, broker_t* brokers, uint8_t* states, const uint8_t* order, uint64_t marked
+    row_t row, const uint8_t* order, uint64_t marked
 ) noexcept nogil:
     """Put all slots of a row into another order; returns where the marked ones are now."""
-    cdef broker_t moved_brokers[64]
+    cdef int32_t moved_brokers[64]
     cdef uint8_t moved_states[64]
-    cdef int n = record.n_slots
+    cdef int n = row.record.n_slots
     cdef int s
     for s in range(n):
-        moved_brokers[s] = brokers[order[s]]
-        moved_states[s] = states[order[s]]
+        moved_brokers[s] = <int32_t> row.brokers[order[s]]
+        moved_states[s] = row.states[order[s]]
     for s in range(n):
-        brokers[s] = moved_brokers[s]
-        states[s] = moved_states[s]
+        put_broker(row, s, moved_brokers[s])
+        row.states[s] = moved_states[s]
     set_masks(
-        record, permuted(record.isr, order, n), permuted(record.adding, order, n),
-        permuted(record.removing, order, n), permuted(record.offline_dir, order, n),
+        row.record,
+        permuted(row.record.isr, order, n), permuted(row.record.adding, order, n),
+        permuted(row.record.removing, order, n), permuted(row.record.offline_dir, order, n),
     )
     return permuted(marked, order, n)
 
 
-cdef inline void move_slot(
-    record_t* record, broker_t* brokers, uint8_t* states, int source, int destination
-) noexcept nogil:
+cdef inline void move_slot(row_t row, int source, int destination) noexcept nogil:
     """Take one slot out and put it in again elsewhere; the slots between move by one."""
-    cdef broker_t broker = brokers[source]
-    cdef uint8_t state = states[source]
+    cdef int32_t broker = <int32_t> row.brokers[source]
+    cdef uint8_t state = row.states[source]
     cdef int step = 1 if destination > source else -1
     cdef int at = source
     while at != destination:
-        brokers[at] = brokers[at + step]
-        states[at] = states[at + step]
+        row.brokers[at] = row.brokers[at + step]
+        row.states[at] = row.states[at + step]
         at += step
-    brokers[destination] = broker
-    states[destination] = state
+    put_broker(row, destination, broker)
+    row.states[destination] = state
     set_masks(
-        record,
-        move_bit(record.isr, source, destination),
-        move_bit(record.adding, source, destination),
-        move_bit(record.removing, source, destination),
-        move_bit(record.offline_dir, source, destination),
+        row.record,
+        move_bit(row.record.isr, source, destination),
+        move_bit(row.record.adding, source, destination),
+        move_bit(row.record.removing, source, destination),
+        move_bit(row.record.offline_dir, source, destination),
     )
 
 
 cdef inline uint64_t append_to_assignment(
-    record_t* record, broker_t* brokers, uint8_t* states, int slot, uint64_t recipients,
-    Effect* effects, int n_effects
+    row_t row, int slot, uint64_t recipients, Effect* effects, int n_effects
 ) noexcept nogil:
     """Make the tracked broker of a slot the last assigned replica.
 
     The masks of this call's effects so far, and its recipients, speak of slots too: they move as
     well. Returns `recipients` after the move. Source: section 2.4.
     """
-    cdef int destination = record.n_replicas
+    cdef int destination = row.record.n_replicas
     cdef int i
-    move_slot(record, brokers, states, slot, destination)
-    record.n_replicas += 1
-    record.flags |= FLAG_ASSIGNED
+    move_slot(row, slot, destination)
+    row.record.n_replicas += 1
+    row.record.flags |= FLAG_ASSIGNED
     if effects != NULL:
         for i in range(n_effects):
             effects[i].isr = move_bit(effects[i].isr, slot, destination)
@@ -121,23 +128,22 @@ cdef inline uint64_t append_to_assignment(
     return move_bit(recipients, slot, destination)
 
 
-cdef inline void remove_from_assignment(
-    record_t* record, broker_t* brokers, uint8_t* states, int slot
-) noexcept nogil:
+cdef inline void remove_from_assignment(row_t row, int slot) noexcept nogil:
     """Take a slot out of the assignment: `remove(b)` of section 1.3.
 
     The slot stays tracked where an ISR, the leader or an offline directory still names the broker.
     """
-    cdef int32_t broker = <int32_t> brokers[slot]
+    cdef int32_t broker = <int32_t> row.brokers[slot]
     cdef uint64_t gone = bit(slot)
+    record = row.record
     set_masks(record, record.isr, record.adding & ~gone, record.removing & ~gone,
               record.offline_dir)
     record.flags |= FLAG_ASSIGNED
     if slot < record.n_replicas:
         record.n_replicas -= 1
-    move_slot(record, brokers, states, slot, record.n_slots - 1)
+    move_slot(row, slot, record.n_slots - 1)
     gone = bit(record.n_slots - 1)
     if not (record.isr | record.offline_dir) & gone and record.leader != broker:
         record.n_slots -= 1
-        brokers[record.n_slots] = <broker_t> -1
-        states[record.n_slots] = R_NO_ENTRY
+        put_broker(row, record.n_slots, -1)
+        row.states[record.n_slots] = R_NO_ENTRY

@@ -27,22 +27,22 @@ from kfast.kernels.election cimport (
 )
 from kfast.kernels.slots cimport (
     AHEAD,
-    BROKER_REGISTERED,
-    BROKER_SHUTTING_DOWN,
     FLAG_HAS_LEADERSHIP,
+    Liveness,
     NO_SLOT,
     P_NEW,
     P_NON_EXISTENT,
     P_NO_ENTRY,
     P_OFFLINE,
     TOPIC_UNCLEAN,
-    Liveness,
-    broker_t,
+    broker_is_live,
     chunk_start,
-    kfast_prefetch,
     liveness_of,
-    record_t,
+    prefetch_row,
+    row_at,
+    row_t,
     slot_of,
+    topic_flags_of,
 )
 
 # What is about to happen to the rows; `policy_runner.ElectionCause`.
@@ -76,13 +76,14 @@ cdef struct Question:
 
 
 cdef inline bint is_elected(
-    const record_t* record, const broker_t* brokers, bint led, const Question* question
+    row_t row, bint led, const Question* question
 ) noexcept nogil:
     """Whether the event runs an election for this row, as the kernels of the event decide it.
 
     `led`: the cached leader is online.
     """
-    cdef int state = record.partition_state
+    cdef int state = row.record.partition_state
+    record = row.record
     if question.occasion == STORED:
         return True
     if not record.flags & FLAG_HAS_LEADERSHIP:
@@ -99,24 +100,25 @@ cdef inline bint is_elected(
     elif question.occasion == SHUT_DOWN:
         if record.n_replicas < 2 or record.leader != question.broker:
             return False
-        if slot_of(brokers, record.n_replicas, question.broker) == NO_SLOT:
+        if slot_of(row.brokers, record.n_replicas, question.broker) == NO_SLOT:
             return False
     return state != P_NEW and (question.online_from >> state) & 1
 
 
 cdef inline bint may_be_asked(
-    const record_t* record, const uint8_t* status, const Question* question
+    row_t row, const Question* question
 ) noexcept nogil:
     """False only for rows that `is_elected` rules out: told at a glance and without a branch.
 
     A leader on a live broker is online where no directory failed. Its state says of a row with
     such a leader whether it was Offline all the same.
     """
-    cdef uint8_t live
+    cdef bint live
+    record = row.record
     if question.occasion == FAILED:
-        live = status[max(record.leader, 0)] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN)
+        live = broker_is_live(row.broker_status[max(record.leader, 0)])
         return (
-            (record.leader < 0) | (live != BROKER_REGISTERED) | (record.offline_dir != 0)
+            (record.leader < 0) | (not live) | (record.offline_dir != 0)
             | (record.partition_state == P_OFFLINE)
         )
     if question.occasion == SHUT_DOWN:
@@ -132,15 +134,15 @@ cdef inline bint is_bad(const Choice* choice, int64_t answer) noexcept nogil:
 
 
 cdef inline int64_t call_rule(
-    const record_t* record, const broker_t* brokers, int leader, const Liveness* seen,
-    const Choice* choice, const Question* question
+    row_t row, int leader, const Liveness* seen, const Choice* choice, const Question* question
 ) noexcept nogil:
     cdef int32_t rows[64]
     cdef int32_t racks[64]
     cdef int64_t led[64]
     cdef int s
+    record = row.record
     for s in range(record.n_slots):
-        rows[s] = <int32_t> brokers[s]
+        rows[s] = <int32_t> row.brokers[s]
     if question.rack != NULL:
         for s in range(record.n_slots):
             racks[s] = question.rack[rows[s]]
@@ -154,27 +156,26 @@ cdef inline int64_t call_rule(
 
 
 cdef inline int ask_row(
-    const record_t* record, const broker_t* brokers, const uint8_t* status,
-    const int32_t* topic_row, const uint8_t* topic_flags, const uint8_t* lookup_failed,
-    const Question* question, int8_t* decided, int64_t* failure
+    row_t row, const uint8_t* lookup_failed, const Question* question, int8_t* decided,
+    int64_t* failure
 ) noexcept nogil:
     """Ask the rule for one row if it is elected for; 0 where the answer is bad."""
     cdef bint unclean = question.strategy == OFFLINE_ALLOW_UNCLEAN
-    cdef Liveness seen = liveness_of(record, brokers, status)
-    cdef int leader = slot_of(brokers, record.n_slots, record.leader)
+    cdef Liveness seen = liveness_of(row)
+    cdef int leader = slot_of(row.brokers, row.record.n_slots, row.record.leader)
     cdef bint led = leader != NO_SLOT and (seen.live >> leader) & 1 != 0
     cdef Choice choice
     cdef int64_t answer
-    if not is_elected(record, brokers, led, question):
+    if not is_elected(row, led, question):
         return 1
-    if needs_permission(question.strategy, record.isr, seen):
-        if lookup_failed != NULL and lookup_failed[topic_row[0]]:
+    if needs_permission(question.strategy, row.record.isr, seen):
+        if lookup_failed != NULL and lookup_failed[row.topic_row[row.index]]:
             return 1
-        unclean = topic_flags[topic_row[0]] & TOPIC_UNCLEAN
-    choice = choose_for(record, question.strategy, seen, unclean)
+        unclean = topic_flags_of(row) & TOPIC_UNCLEAN
+    choice = choose_for(row.record, question.strategy, seen, unclean)
     if choice.slot == NO_SLOT:
         return 1
-    answer = call_rule(record, brokers, leader, &seen, &choice, question)
+    answer = call_rule(row, leader, &seen, &choice, question)
     if is_bad(&choice, answer):
         failure[1] = answer
         failure[2] = <int64_t> choice.candidates
@@ -183,19 +184,23 @@ cdef inline int ask_row(
     return 1
 
 
-cdef void decide_chunk(
-    columns_t columns, const record_t* records, const uint8_t[::1] lookup_failed,
-    const int32_t[::1] rows, Py_ssize_t begin, Py_ssize_t end, const Question* question,
-    int8_t[::1] decided, int64_t* failure
+cdef inline row_t row_asked(
+    row_t first, row_t stored, const Question* question, int32_t index, Py_ssize_t i
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row, ahead, last
+    """A row with the record that is asked about: number i of the stored ones, or its own."""
+    cdef row_t row = row_at(first, index)
+    if question.occasion == STORED:
+        row.record = stored.record + i
+    return row
+
+
+cdef void decide_chunk(
+    row_t first, row_t stored, const uint8_t[::1] lookup_failed, const int32_t[::1] rows,
+    Py_ssize_t begin, Py_ssize_t end, const Question* question, int8_t[::1] decided,
+    int64_t* failure
+) noexcept nogil:
+    cdef Py_ssize_t i, last
     cdef Py_ssize_t asked[BLOCK]
-    cdef bint stored = question.occasion == STORED
     cdef const uint8_t* unreadable = &lookup_failed[0] if lookup_failed.shape[0] else NULL
     cdef int k, n
     while begin < end:
@@ -203,18 +208,15 @@ cdef void decide_chunk(
         n = 0
         for i in range(begin, last):
             if i + AHEAD < end:
-                ahead = rows[i + AHEAD]
-                kfast_prefetch(&records[i + AHEAD if stored else ahead])
-                kfast_prefetch(&replicas[width * ahead])
+                prefetch_row(first, rows[i + AHEAD])
             decided[i] = NOT_ASKED_RULE
             asked[n] = i
-            n += may_be_asked(&records[i if stored else rows[i]], status, question)
+            n += may_be_asked(row_asked(first, stored, question, rows[i], i), question)
         for k in range(n):
             i = asked[k]
-            row = rows[i]
             if not ask_row(
-                &records[i if stored else row], &replicas[width * row], status, &topic_row[row],
-                topic_flags, unreadable, question, &decided[i], failure,
+                row_asked(first, stored, question, rows[i], i), unreadable, question, &decided[i],
+                failure,
             ):
                 failure[0] = i
                 return
@@ -243,9 +245,9 @@ def decide(
     A thread stops at the first answer that is no candidate and not -1 and reports it; INT64_MIN
     means that the rule raised. Elections of the preferred replica leave nothing to decide.
     """
-    records = columns.records
+    stored = columns.first
     if stored_records is not None:
-        records = columns.records_in(stored_records, rows.shape[0])
+        stored.record = columns.records_in(stored_records, rows.shape[0])
     cdef int threads = <int> failures.shape[0]
     cdef Question question
     cdef int t
@@ -264,7 +266,7 @@ def decide(
         return
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         decide_chunk(
-            columns, records, lookup_failed, rows, chunk_start(rows, t, threads),
+            columns.first, stored, lookup_failed, rows, chunk_start(rows, t, threads),
             chunk_start(rows, t + 1, threads), &question, decided, &failures[t, 0],
         )
 
@@ -274,15 +276,16 @@ def count_led(
     int64_t[:, ::1] led,  # IN OUT  (threads, B)  partitions that each broker leads
 ):
     """Count the partitions that each broker leads, one share of the rows per thread."""
-    records = columns.records
     cdef int threads = <int> led.shape[0]
-    cdef Py_ssize_t n = columns.n_partitions
-    cdef Py_ssize_t row
+    cdef Py_ssize_t n = columns.first.n_rows
+    cdef Py_ssize_t i
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        for row in range(n * t // threads, n * (t + 1) // threads):
-            if records[row].flags & FLAG_HAS_LEADERSHIP and records[row].leader >= 0:
-                led[t, records[row].leader] += 1
+        first = columns.first
+        for i in range(n * t // threads, n * (t + 1) // threads):
+            row = row_at(first, i)
+            if row.record.flags & FLAG_HAS_LEADERSHIP and row.record.leader >= 0:
+                led[t, row.record.leader] += 1
 
 
 def raised():

@@ -18,8 +18,7 @@ from kfast.kernels.effects cimport begin_effect, carry_record, count_requests
 from kfast.kernels.permute cimport permute_slots, set_masks
 from kfast.kernels.slots cimport (
     AHEAD,
-    BROKER_REGISTERED,
-    BROKER_SHUTTING_DOWN,
+    Effect,
     FLAG_ASSIGNED,
     FLAG_HAS_LEADERSHIP,
     KIND_IS_NEW,
@@ -33,16 +32,24 @@ from kfast.kernels.slots cimport (
     TALLY_IMBALANCE,
     TALLY_METADATA,
     TOPIC_QUEUED,
-    Effect,
     bit,
-    broker_t,
+    broker_is_live,
     first_slots,
     is_imbalanced,
-    kfast_prefetch,
     lowest_slot,
+    prefetch_all,
     record_t,
+    row_at,
+    row_t,
     slot_of,
+    topic_flags_of,
 )
+
+
+cdef inline bint is_in_origin(row_t row, int32_t broker) noexcept nogil:
+    """Whether a broker is assigned, and not only being added."""
+    cdef int slot = slot_of(row.brokers, row.record.n_replicas, broker)
+    return slot != NO_SLOT and not (row.record.adding >> slot) & 1
 
 
 def check_added(
@@ -56,31 +63,16 @@ def check_added(
 
     Source: section 6.7, the second check.
     """
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
-    cdef int at, slot
-    cdef uint64_t origin
+    first = columns.first
+    cdef Py_ssize_t i
+    cdef int at
     for i in range(rows.shape[0]):
-        row = rows[i]
         alive[i] = 1
-        origin = 0
-        if row >= 0:
-            origin = first_slots(records[row].n_replicas) & ~(<uint64_t> records[row].adding)
         for at in range(offsets[i], offsets[i + 1]):
             if targets[at] < 0:
                 alive[i] = 0
-                continue
-            if row >= 0:
-                slot = slot_of(&replicas[width * row], records[row].n_slots, targets[at])
-                if slot != NO_SLOT and (origin >> slot) & 1:
-                    continue
-            if broker_status[targets[at]] & (
-                BROKER_REGISTERED | BROKER_SHUTTING_DOWN
-            ) != BROKER_REGISTERED:
-                alive[i] = 0
+            elif rows[i] < 0 or not is_in_origin(row_at(first, rows[i]), targets[at]):
+                alive[i] &= broker_is_live(first.broker_status[targets[at]])
 
 
 def check_lists(
@@ -110,17 +102,15 @@ def check_safe(
 
     Those have a record, not of a newer controller, and a topic that is not queued for deletion.
     """
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    records = columns.records
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     with nogil:
         for i in range(rows.shape[0]):
-            row = rows[i]
+            row = row_at(first, rows[i])
             safe[i] = (
-                records[row].flags & FLAG_HAS_LEADERSHIP != 0
-                and records[row].controller_epoch <= controller_epoch
-                and not topic_flags[topic_row[row]] & TOPIC_QUEUED
+                row.record.flags & FLAG_HAS_LEADERSHIP != 0
+                and row.record.controller_epoch <= controller_epoch
+                and not topic_flags_of(row) & TOPIC_QUEUED
             )
 
 
@@ -132,21 +122,21 @@ def check_complete(
     uint8_t[::1] complete,           # OUT  (n,)  1: nothing to move, or all targets are in sync
 ):
     """Which reassignments are complete. Source: section 6.7, step 3."""
-    records = columns.records
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef uint64_t target, isr
     cdef bint known
     with nogil:
         for i in range(rows.shape[0]):
-            row = rows[i]
-            known = records[row].flags & FLAG_HAS_LEADERSHIP != 0
-            isr = records[row].isr
+            row = row_at(first, rows[i])
+            known = row.record.flags & FLAG_HAS_LEADERSHIP != 0
+            isr = row.record.isr
             if is_stored.shape[0]:
                 known = is_stored[i] != 0
                 isr = stored_isr[i]
-            target = first_slots(records[row].n_replicas) & ~(<uint64_t> records[row].removing)
+            target = first_slots(row.record.n_replicas) & ~(<uint64_t> row.record.removing)
             complete[i] = (
-                not (records[row].adding or records[row].removing)
+                not (row.record.adding or row.record.removing)
                 or (known and not target & ~isr)
             )
 
@@ -175,16 +165,16 @@ cdef inline int append_slots(uint64_t slots, uint8_t* order, int n) noexcept nog
 
 
 cdef inline int plan_order(
-    const record_t* record, const broker_t* brokers, const int32_t[::1] targets, int begin,
-    int end, uint8_t* order, uint64_t* adding, uint64_t* removing
+    row_t row, const int32_t[::1] targets, int begin, int end, uint8_t* order, uint64_t* adding,
+    uint64_t* removing
 ) noexcept nogil:
     """`reassign_to` in slots: the full list F, then all others; returns the length of F."""
-    cdef uint64_t origin = first_slots(record.n_replicas) & ~(<uint64_t> record.adding)
+    cdef uint64_t origin = first_slots(row.record.n_replicas) & ~(<uint64_t> row.record.adding)
     cdef uint64_t wanted = 0
     cdef int n = 0
     cdef int at, slot, full
     for at in range(begin, end):
-        slot = slot_of(brokers, record.n_slots, targets[at])
+        slot = slot_of(row.brokers, row.record.n_slots, targets[at])
         if not wanted & bit(slot):
             wanted |= bit(slot)
             order[n] = <uint8_t> slot
@@ -192,7 +182,7 @@ cdef inline int plan_order(
     removing[0] = origin & ~wanted
     adding[0] = wanted & ~origin
     full = append_slots(origin & ~wanted, order, n)
-    append_slots(first_slots(record.n_slots) & ~(wanted | origin), order, full)
+    append_slots(first_slots(row.record.n_slots) & ~(wanted | origin), order, full)
     return full
 
 
@@ -211,13 +201,8 @@ def start_reassignments(
     Source: sections 1.3 (`reassign_to`) and 6.7, phase U.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef uint8_t order[64]
     cdef int full
     cdef uint64_t adding, removing, assigned
@@ -225,30 +210,22 @@ def start_reassignments(
     with nogil:
         for i in range(rows.shape[0]):
             if i + AHEAD < rows.shape[0]:
-                kfast_prefetch(&records[rows[i + AHEAD]])
-                kfast_prefetch(&replicas[width * (rows[i + AHEAD])])
-                kfast_prefetch(&replica_state[width * (rows[i + AHEAD])])
-            row = rows[i]
-            record = &records[row]
+                prefetch_all(first, rows[i + AHEAD])
+            row = row_at(first, rows[i])
             dropped[i] = 0
             full = plan_order(
-                record, &replicas[width * row], targets, offsets[i], offsets[i + 1], order, &adding,
-                &removing,
+                row, targets, offsets[i], offsets[i + 1], order, &adding, &removing
             )
-            if is_in_place(record, order, full, adding, removing):
+            if is_in_place(row.record, order, full, adding, removing):
                 continue
-            imbalanced = is_imbalanced(record, &replicas[width * row])
-            assigned = first_slots(record.n_replicas)
-            set_masks(record, record.isr, adding, removing, record.offline_dir)
-            dropped[i] = permute_slots(
-                record, &replicas[width * row], &replica_state[width * row], order, assigned
-            ) & ~first_slots(full)
-            record.n_replicas = <uint8_t> full
-            record.flags |= FLAG_ASSIGNED
-            if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
-                tally[0, TALLY_IMBALANCE] += (
-                    is_imbalanced(record, &replicas[width * row]) - imbalanced
-                )
+            imbalanced = is_imbalanced(row)
+            assigned = first_slots(row.record.n_replicas)
+            set_masks(row.record, row.record.isr, adding, removing, row.record.offline_dir)
+            dropped[i] = permute_slots(row, order, assigned) & ~first_slots(full)
+            row.record.n_replicas = <uint8_t> full
+            row.record.flags |= FLAG_ASSIGNED
+            if not topic_flags_of(row) & TOPIC_QUEUED:
+                tally[0, TALLY_IMBALANCE] += is_imbalanced(row) - imbalanced
 
 
 def assign_targets(
@@ -262,36 +239,26 @@ def assign_targets(
     Source: section 6.7, step B2.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* replica_state = columns.replica_state
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef uint8_t order[64]
     cdef int full, n
     cdef uint64_t gone, assigned
     cdef bint imbalanced
     with nogil:
         for i in range(rows.shape[0]):
-            row = rows[i]
-            record = &records[row]
-            imbalanced = is_imbalanced(record, &replicas[width * row])
-            assigned = first_slots(record.n_replicas)
-            gone = assigned & record.removing
+            row = row_at(first, rows[i])
+            imbalanced = is_imbalanced(row)
+            assigned = first_slots(row.record.n_replicas)
+            gone = assigned & row.record.removing
             full = append_slots(assigned & ~gone, order, 0)
             n = append_slots(gone, order, full)
-            append_slots(first_slots(record.n_slots) & ~assigned, order, n)
-            set_masks(record, record.isr, 0, 0, record.offline_dir)
-            removed[i] = permute_slots(
-                record, &replicas[width * row], &replica_state[width * row], order, gone
-            )
-            record.n_replicas = <uint8_t> full
-            if not topic_flags[topic_row[row]] & TOPIC_QUEUED:
-                tally[0, TALLY_IMBALANCE] += (
-                    is_imbalanced(record, &replicas[width * row]) - imbalanced
-                )
+            append_slots(first_slots(row.record.n_slots) & ~assigned, order, n)
+            set_masks(row.record, row.record.isr, 0, 0, row.record.offline_dir)
+            removed[i] = permute_slots(row, order, gone)
+            row.record.n_replicas = <uint8_t> full
+            if not topic_flags_of(row) & TOPIC_QUEUED:
+                tally[0, TALLY_IMBALANCE] += is_imbalanced(row) - imbalanced
 
 
 cdef inline uint8_t raise_epoch(record_t* record, int controller_epoch) noexcept nogil:
@@ -324,45 +291,39 @@ def touch(
     Source: section 6.6.
     """
     columns.check_writable()
-    cdef Py_ssize_t width = columns.width
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t n_kept = 0
     cdef uint64_t told
     with nogil:
         for i in range(rows.shape[0]):
-            row = rows[i]
-            record = &records[row]
-            codes[i] = raise_epoch(record, controller_epoch)
+            row = row_at(first, rows[i])
+            codes[i] = raise_epoch(row.record, controller_epoch)
             if codes[i] != MOVED:
                 continue
-            told = first_slots(record.n_replicas)
+            told = first_slots(row.record.n_replicas)
             if others.shape[0]:
                 told |= others[i]
             tally[0, TALLY_METADATA] += 1
-            count_requests(&tally[0, TALLY_BROKERS], &replicas[width * row], told)
+            count_requests(&tally[0, TALLY_BROKERS], row.brokers, told)
             if effects.shape[0]:
                 n_kept += announce(
-                    record, row, topic_flags[topic_row[row]], told,
-                    record.adding if separate_added else 0, separate_added, &effects[n_kept],
+                    row, topic_flags_of(row), told, row.record.adding if separate_added else 0,
+                    separate_added, &effects[n_kept],
                 )
     return n_kept
 
 
 cdef inline int announce(
-    const record_t* record, Py_ssize_t row, uint8_t flags, uint64_t told, uint64_t added,
-    bint separate_added, Effect* effects
+    row_t row, uint8_t flags, uint64_t told, uint64_t added, bint separate_added, Effect* effects
 ) noexcept nogil:
     """What the old replicas are told, and apart from it what those are that are being added."""
     cdef int n = 2 if separate_added else 1
     cdef int i
     for i in range(n):
-        begin_effect(&effects[i], record, row, -1, 0, 0, flags)
+        begin_effect(&effects[i], row, -1, 0, 0, flags)
         effects[i].code = NOT_ASKED
         effects[i].kinds |= KIND_LEADER_AND_ISR | (KIND_IS_NEW if i else 0)
         effects[i].recipients = added if i else told & ~added
-        carry_record(&effects[i], record)
+        carry_record(&effects[i], row.record)
     return n

@@ -4,14 +4,16 @@ Source: docs/controller.md, sections 2.4 to 2.6; Kafka 3.9,
 `ZkReplicaStateMachine.doHandleStateChanges` and `doRemoveReplicasFromIsr`.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kfast.kernels.effects cimport begin_effect, carry_record, count_requests
+from kfast.kernels.effects cimport begin_effect, carry_record, count_requests, write_isr
 from kfast.kernels.isr cimport Shrunk, shrink_one
 from kfast.kernels.permute cimport append_to_assignment, remove_from_assignment
+from kfast.kernels.rules cimport RuleSet
 from kfast.kernels.slots cimport (
     APPENDED,
     DROPPED,
+    Effect,
     FLAG_HAS_LEADERSHIP,
     ILLEGAL_STATE,
     KIND_DELETE,
@@ -41,13 +43,11 @@ from kfast.kernels.slots cimport (
     TALLY_METADATA,
     TOPIC_QUEUED,
     TOPIC_UNCLEAN,
-    Effect,
-    WideRecord,
     bit,
-    broker_t,
     first_slots,
     is_imbalanced,
     record_t,
+    row_t,
     write_bit,
 )
 
@@ -109,41 +109,40 @@ cdef inline void stay_leaderless(
 
 
 cdef inline void become_offline(
-    record_t* record, int slot, int32_t broker, bint queued, int controller_epoch,
-    bint defer, int without_leadership, bint may_empty, TransitionResult* result
+    row_t row, const RuleSet* rules, int slot, uint8_t topic_flags, TransitionResult* result
 ) noexcept nogil:
-    """Source: sections 2.5 and 2.6; with `defer` a store decides the rest."""
+    """Source: sections 2.5 and 2.6; where a store is asked, it decides the rest."""
     cdef Shrunk shrunk
+    cdef bint queued = topic_flags & TOPIC_QUEUED
+    cdef bint may_empty = rules.empties_unclean and topic_flags & TOPIC_UNCLEAN
+    record = row.record
     add_stop(record, result, queued, False)
     if not record.flags & FLAG_HAS_LEADERSHIP:
-        stay_leaderless(result, queued, without_leadership)
+        stay_leaderless(result, queued, rules.without_leadership)
         return
-    if defer:
+    if rules.asks_store:
         result.code = NOT_ASKED
         return
-    if record.controller_epoch > controller_epoch:
+    if record.controller_epoch > rules.controller_epoch:
         result.code = NEWER_CONTROLLER
         return
-    shrunk = shrink_one(bit(slot), record.isr, record.leader == broker, may_empty)
+    shrunk = shrink_one(
+        bit(slot), record.isr, record.leader == <int32_t> row.brokers[slot], may_empty
+    )
     if shrunk.write:
         record.leader_epoch += 1
         record.version += 1
         if shrunk.leaderless:
             record.leader = NO_LEADER
-        if record_t is WideRecord:
-            record.isr = shrunk.isr
-        else:
-            record.isr = <uint8_t> shrunk.isr
-    record.controller_epoch = controller_epoch
+        write_isr(record, shrunk.isr)
+    record.controller_epoch = rules.controller_epoch
     if not queued:
         result.kinds |= KIND_LEADER_AND_ISR
         result.recipients = first_slots(record.n_replicas) & ~bit(slot)
 
 
 cdef inline TransitionResult change_one(
-    record_t* record, uint8_t* states, int slot, int32_t broker, int target,
-    uint32_t valid_previous, bint queued, int controller_epoch, bint defer,
-    int without_leadership, bint may_empty
+    row_t row, const RuleSet* rules, int slot, int target, uint8_t topic_flags
 ) noexcept nogil:
     """Move one replica, if the matrix allows it. Source: section 2.4."""
     cdef TransitionResult result
@@ -151,20 +150,19 @@ cdef inline TransitionResult change_one(
     result.stop_epoch = 0
     result.code = MOVED
     result.kinds = 0
-    if not (valid_previous >> states[slot]) & 1:
+    if not (rules.replica_previous[target] >> row.states[slot]) & 1:
         result.code = ILLEGAL_STATE
         return result
     if target == R_NEW:
-        become_new(record, slot, broker, &result)
+        become_new(row.record, slot, <int32_t> row.brokers[slot], &result)
     elif target == R_ONLINE:
-        become_online(record, slot, states[slot], &result)
+        become_online(row.record, slot, row.states[slot], &result)
     elif target == R_OFFLINE:
-        become_offline(record, slot, broker, queued, controller_epoch, defer, without_leadership,
-                       may_empty, &result)
+        become_offline(row, rules, slot, topic_flags, &result)
     elif target == R_DELETION_STARTED:
-        add_stop(record, &result, queued, True)
+        add_stop(row.record, &result, topic_flags & TOPIC_QUEUED, True)
     if result.code == MOVED or result.code == APPENDED:
-        states[slot] = R_NO_ENTRY if target == R_NON_EXISTENT else <uint8_t> target
+        row.states[slot] = R_NO_ENTRY if target == R_NON_EXISTENT else <uint8_t> target
     return result
 
 
@@ -181,16 +179,12 @@ cdef inline void move_later(
 
 
 cdef inline Py_ssize_t change_row(
-    record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, uint8_t* order, int n,
-    uint8_t topic_flags, int target, uint32_t valid_previous, int controller_epoch, bint defer,
-    int without_leadership, bint empties_unclean, bint counting, uint64_t* leader_offline,
+    row_t row, const RuleSet* rules, uint8_t* order, int n, int target, uint8_t topic_flags,
     uint8_t* codes, Effect* effects, int64_t* tally, Py_ssize_t n_brokers
 ) noexcept nogil:
     """Move the replicas in n slots of one partition, in the given order, which is used up."""
-    cdef bint queued = topic_flags & TOPIC_QUEUED
-    cdef bint may_empty = empties_unclean and topic_flags & TOPIC_UNCLEAN
-    cdef bint imbalanced = is_imbalanced(record, brokers)
-    cdef int32_t leader = record.leader
+    cdef bint imbalanced = is_imbalanced(row)
+    cdef int32_t leader = row.record.leader
     cdef uint64_t told = 0
     cdef int kinds = 0
     cdef int run = 0
@@ -200,44 +194,43 @@ cdef inline Py_ssize_t change_row(
     cdef TransitionResult result
     for i in range(n):
         slot = order[i]
-        broker = <int32_t> brokers[slot]
-        if states[slot] == R_NO_ENTRY:
-            states[slot] = R_NON_EXISTENT
-        from_state = states[slot]
+        broker = <int32_t> row.brokers[slot]
+        if row.states[slot] == R_NO_ENTRY:
+            row.states[slot] = R_NON_EXISTENT
+        from_state = row.states[slot]
         if effects != NULL:
-            begin_effect(&effects[i], record, row, broker, from_state, target, topic_flags)
-        result = change_one(record, states, slot, broker, target, valid_previous, queued,
-                            controller_epoch, defer, without_leadership, may_empty)
+            begin_effect(&effects[i], row, broker, from_state, target, topic_flags)
+        result = change_one(row, rules, slot, target, topic_flags)
         codes[i] = result.code
         told |= result.recipients
         kinds |= result.kinds
         if i == 0:
             first_state = from_state
-        if counting and result.code == MOVED and from_state == first_state:
+        if rules.counting and result.code == MOVED and from_state == first_state:
             run += 1
             if result.kinds & KIND_STOP:
                 tally[TALLY_BROKERS + n_brokers + broker] += 1
-        elif counting:
+        elif rules.counting:
             count_target(tally, n_brokers, broker, from_state, target, &result)
         if effects != NULL:
-            keep_result(&effects[i], record, &result)
+            keep_result(&effects[i], row.record, &result)
         if result.code == APPENDED:
-            move_later(order, i + 1, n, slot, record.n_replicas)
-            told = append_to_assignment(record, brokers, states, slot, told, effects, i + 1)
+            move_later(order, i + 1, n, slot, row.record.n_replicas)
+            told = append_to_assignment(row, slot, told, effects, i + 1)
         elif target == R_NON_EXISTENT and result.code == MOVED:
-            move_later(order, i + 1, n, slot, record.n_slots - 1)
-            remove_from_assignment(record, brokers, states, slot)
-    if counting:
+            move_later(order, i + 1, n, slot, row.record.n_slots - 1)
+            remove_from_assignment(row, slot)
+    if rules.counting:
         # Most replicas of a partition share their fate: one addition serves them all.
         tally[TALLY_CODES + MOVED] += run
         tally[TALLY_CELLS + 8 * first_state + target] += run
-        count_requests(tally + TALLY_BROKERS, brokers, told)
+        count_requests(tally + TALLY_BROKERS, row.brokers, told)
         tally[TALLY_METADATA] += (kinds & KIND_LEADER_AND_ISR) != 0
         tally[TALLY_ANNOUNCED] += (kinds & KIND_METADATA) != 0
-    if not queued:
-        tally[TALLY_IMBALANCE] += is_imbalanced(record, brokers) - imbalanced
-    if record.leader != leader:
-        write_bit(leader_offline, row, True)
+    if not topic_flags & TOPIC_QUEUED:
+        tally[TALLY_IMBALANCE] += is_imbalanced(row) - imbalanced
+    if row.record.leader != leader:
+        write_bit(row.leader_offline, row.index, True)
     return n
 
 

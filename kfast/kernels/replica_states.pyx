@@ -19,38 +19,37 @@ from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
     AHEAD,
-    FLAG_HAS_LEADERSHIP,
-    LEADERLESS_MOVED,
-    R_DELETION_INELIGIBLE,
+    Effect,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
-    Effect,
     chunk_start,
     first_slots,
+    has_offline_leader,
     kfast_count,
-    kfast_prefetch,
-    leader_is_online,
     liveness_of,
+    prefetch_all,
+    row_at,
+    row_t,
+    share_start,
+    topic_flags_of,
     write_bit,
 )
-from kfast.kernels.starting cimport announce_row, forget_row
+from kfast.kernels.controller_startup cimport (
+    announce_row,
+    forget_row,
+    set_first_states,
+    startup_rules,
+)
 
 
 cdef void change_chunk(
-    columns_t columns, RuleSet rules, const int32_t[::1] rows, const uint64_t[::1] slots,
+    row_t first, RuleSet rules, const int32_t[::1] rows, const uint64_t[::1] slots,
     const int32_t[::1] group_rank, bint each, Py_ssize_t begin, Py_ssize_t end,
     Py_ssize_t first_target, int target, uint8_t[::1] codes, Effect[::1] effects, int64_t* tally,
     Py_ssize_t n_brokers
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* states = columns.replica_state
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t i, row
+    cdef Py_ssize_t i
     cdef Py_ssize_t at = first_target
     cdef uint8_t order[64]
     cdef int n
@@ -58,22 +57,16 @@ cdef void change_chunk(
     cdef bint ask_topic = rules.any_queued or rules.empties_unclean
     for i in range(begin, end):
         if i + AHEAD < end:
-            row = rows[i + AHEAD]
-            kfast_prefetch(&records[row])
-            kfast_prefetch(&replicas[width * row])
-            kfast_prefetch(&states[width * row])
-        row = rows[i]
+            prefetch_all(first, rows[i + AHEAD])
+        row = row_at(first, rows[i])
         if ask_topic:
-            flags = topic_flags[topic_row[row]]
+            flags = topic_flags_of(row)
         if each:
-            n = order_by_hash(&replicas[width * row], slots[i], <uint32_t*> &group_rank[0], order)
+            n = order_by_hash(row.brokers, slots[i], <uint32_t*> &group_rank[0], order)
         else:
-            n = order_by_rank(&replicas[width * row], slots[i], &group_rank[0], order)
+            n = order_by_rank(row.brokers, slots[i], &group_rank[0], order)
         at += change_row(
-            &records[row], &replicas[width * row], &states[width * row], row, order, n, flags,
-            target, rules.replica_previous[target], rules.controller_epoch, rules.asks_store,
-            rules.without_leadership, rules.empties_unclean, rules.counting, leader_offline,
-            &codes[at],
+            row, &rules, order, n, target, flags, &codes[at],
             &effects[at] if effects.shape[0] else NULL, tally, n_brokers,
         )
 
@@ -114,21 +107,21 @@ def change_replicas(
     cdef int threads = <int> tally.shape[0]
     cdef Py_ssize_t n_brokers = (tally.shape[1] - TALLY_BROKERS) // 2
     cdef Py_ssize_t begin[65]
-    cdef Py_ssize_t first[65]
+    cdef Py_ssize_t targets[65]
     cdef Py_ssize_t i
     cdef int t
     with nogil:
-        first[0] = 0
+        targets[0] = 0
         for t in range(threads + 1):
             begin[t] = chunk_start(rows, t, threads)
         for t in range(1, threads):
-            first[t] = first[t - 1]
+            targets[t] = targets[t - 1]
             for i in range(begin[t - 1], begin[t]):
-                first[t] += kfast_count(slots[i])
+                targets[t] += kfast_count(slots[i])
         for t in prange(threads, schedule="static", num_threads=threads):
             change_chunk(
-                columns, rules.values, rows, slots, group_rank, each, begin[t], begin[t + 1],
-                first[t], target, codes, effects, &tally[t, 0], n_brokers,
+                columns.first, rules.values, rows, slots, group_rank, each, begin[t], begin[t + 1],
+                targets[t], target, codes, effects, &tally[t, 0], n_brokers,
             )
 
 
@@ -153,32 +146,24 @@ def start_replicas(
     columns.check_writable()
     cdef int threads = <int> tally.shape[1]
     cdef Py_ssize_t n_brokers = (tally.shape[2] - TALLY_BROKERS) // 2
-    cdef Py_ssize_t words = columns.n_words
-    cdef Py_ssize_t last
+    cdef Py_ssize_t n = columns.first.n_rows
+    cdef bint take_offline = rules.values.offlines_dead and not rules.values.asks_store
+    cdef RuleSet values = startup_rules(&rules.values)
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
-        last = min(64 * (words * (t + 1) // threads), columns.n_partitions)
         start_chunk(
-            columns, rules.values, online_rank, offline_rank, 64 * (words * t // threads), last,
-            reset, went_online, went_offline, &tally[0, t, 0], &tally[1, t, 0], n_brokers,
+            columns.first, values, online_rank, offline_rank, share_start(n, t, threads),
+            share_start(n, t + 1, threads), reset, take_offline, went_online, went_offline,
+            &tally[0, t, 0], &tally[1, t, 0], n_brokers,
         )
 
 
 cdef void start_chunk(
-    columns_t columns, RuleSet rules, const int32_t[::1] online_rank,
-    const int32_t[::1] offline_rank, Py_ssize_t begin, Py_ssize_t end, bint reset,
-    Effect[::1] went_online, Effect[::1] went_offline, int64_t* online_tally,
-    int64_t* offline_tally, Py_ssize_t n_brokers
+    row_t first, RuleSet rules, const int32_t[::1] online_rank, const int32_t[::1] offline_rank,
+    Py_ssize_t begin, Py_ssize_t end, bint reset, bint take_offline, Effect[::1] went_online,
+    Effect[::1] went_offline, int64_t* online_tally, int64_t* offline_tally, Py_ssize_t n_brokers
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* states = columns.replica_state
-    cdef const uint8_t* status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    cdef Py_ssize_t i
     cdef Py_ssize_t n_online = 0
     cdef Py_ssize_t n_offline = 0
     cdef const int32_t* first_online = &online_rank[0] if online_rank.shape[0] else NULL
@@ -188,38 +173,31 @@ cdef void start_chunk(
     cdef uint8_t flags
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
-    cdef int s, n
-    for row in range(begin, end):
-        record = &records[row]
+    cdef int n
+    for i in range(begin, end):
+        row = row_at(first, i)
         if reset:
-            forget_row(record, &states[width * row], online_tally)
-        live = liveness_of(record, &replicas[width * row], status).live
+            forget_row(row, online_tally)
+        live = liveness_of(row).live
         if reset:
-            write_bit(leader_offline, row, record.flags & FLAG_HAS_LEADERSHIP
-                      and not leader_is_online(record, &replicas[width * row], live))
-        for s in range(record.n_replicas):
-            states[width * row + s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
-        online = live & first_slots(record.n_replicas)
-        offline = first_slots(record.n_replicas) & ~live
-        flags = topic_flags[topic_row[row]] if rules.any_queued else 0
+            write_bit(row.leader_offline, i, has_offline_leader(row, live))
+        set_first_states(row, live)
+        online = live & first_slots(row.record.n_replicas)
+        offline = first_slots(row.record.n_replicas) & ~live
+        flags = topic_flags_of(row) if rules.any_queued else 0
         if keeping:
-            n = order_by_rank(&replicas[width * row], online, first_online, order)
+            n = order_by_rank(row.brokers, online, first_online, order)
             n_online += change_row(
-                record, &replicas[width * row], &states[width * row], row, order, n,
-                flags, R_ONLINE, rules.replica_previous[R_ONLINE], rules.controller_epoch, False,
-                LEADERLESS_MOVED, False, rules.counting, leader_offline, codes,
+                row, &rules, order, n, R_ONLINE, flags, codes,
                 &went_online[n_online] if online else NULL, online_tally, n_brokers,
             )
         elif rules.counting:
-            announce_row(record, &replicas[width * row], online, online_tally)
-        if offline and rules.offlines_dead and not rules.asks_store:
-            n = order_by_rank(&replicas[width * row], offline, first_offline, order)
+            announce_row(row, online, online_tally)
+        if offline and take_offline:
+            n = order_by_rank(row.brokers, offline, first_offline, order)
             n_offline += change_row(
-                record, &replicas[width * row], &states[width * row], row, order, n,
-                flags, R_OFFLINE, rules.replica_previous[R_OFFLINE], rules.controller_epoch, False,
-                LEADERLESS_MOVED, False, rules.counting, leader_offline, codes,
-                &went_offline[n_offline] if keeping else NULL,
-                offline_tally, n_brokers,
+                row, &rules, order, n, R_OFFLINE, flags, codes,
+                &went_offline[n_offline] if keeping else NULL, offline_tally, n_brokers,
             )
 
 
@@ -227,17 +205,13 @@ def count_started(
     columns_t columns,
 ):
     """How many assigned replicas are online, and how many are not."""
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef Py_ssize_t online = 0
     cdef Py_ssize_t assigned = 0
-    cdef uint64_t live
     with nogil:
-        for row in range(columns.n_partitions):
-            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
-            online += kfast_count(live & first_slots(records[row].n_replicas))
-            assigned += records[row].n_replicas
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            online += kfast_count(liveness_of(row).live & first_slots(row.record.n_replicas))
+            assigned += row.record.n_replicas
     return online, assigned - online

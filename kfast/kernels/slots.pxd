@@ -13,10 +13,13 @@ cdef extern from *:
     static inline int kfast_lowest(unsigned long long mask) { return __builtin_ctzll(mask); }
     static inline int kfast_count(unsigned long long mask) { return __builtin_popcountll(mask); }
     static inline void kfast_prefetch(const void *place) { __builtin_prefetch(place, 1); }
+    #include <assert.h>
+    #define kfast_check_row(row, n_rows) assert(0 <= (row) && (row) < (n_rows))
     """
     int kfast_lowest(uint64_t mask) noexcept nogil
     int kfast_count(uint64_t mask) noexcept nogil
     void kfast_prefetch(const void* place) noexcept nogil
+    void kfast_check_row(Py_ssize_t row, Py_ssize_t n_rows) noexcept nogil
 
 # How many rows ahead scattered rows are fetched.
 cdef enum:
@@ -66,6 +69,39 @@ ctypedef fused const_record_t:
 ctypedef fused broker_t:
     uint16_t
     int32_t
+
+# One partition of a state: its columns, and those of all that they refer to. The layouts differ in
+# the first two fields.
+cdef struct NarrowRow:
+    NarrowRecord* record
+    uint16_t* brokers             # broker row of each slot
+    uint8_t* states               # `schema.ReplicaState` of each slot
+    Py_ssize_t index              # which row of the state it is
+    Py_ssize_t n_rows             # rows of the state
+    Py_ssize_t width              # slots of each of them
+    const uint8_t* broker_status  # of each broker
+    const int32_t* topic_row      # of each row
+    const uint8_t* topic_flags    # of each topic
+    uint64_t* leader_offline      # bitmap over rows: with leadership and an offline leader
+    uint64_t* pending             # bitmap over rows: New or Offline
+
+cdef struct WideRow:
+    WideRecord* record
+    int32_t* brokers
+    uint8_t* states
+    Py_ssize_t index
+    Py_ssize_t n_rows
+    Py_ssize_t width
+    const uint8_t* broker_status
+    const int32_t* topic_row
+    const uint8_t* topic_flags
+    uint64_t* leader_offline
+    uint64_t* pending
+
+# Whatever works on either layout takes this: what can never occur together is never compiled.
+ctypedef fused row_t:
+    NarrowRow
+    WideRow
 
 cdef enum:
     NO_SLOT = -1
@@ -208,53 +244,95 @@ cdef inline int slot_of(const broker_t* brokers, int n_slots, int32_t broker) no
     return NO_SLOT
 
 
-cdef inline Liveness liveness_of(
-    const record_t* record, const broker_t* brokers, const uint8_t* status
-) noexcept nogil:
+cdef inline row_t row_at(row_t first, Py_ssize_t index) noexcept nogil:
+    """Another row, from the first one of a state; a debug build checks that there is such a row."""
+    cdef row_t row = first
+    kfast_check_row(index, first.n_rows)
+    row.record = first.record + index
+    row.brokers = first.brokers + first.width * index
+    row.states = first.states + first.width * index
+    row.index = index
+    return row
+
+
+cdef inline void prefetch_row(row_t first, Py_ssize_t index) noexcept nogil:
+    """Fetch record and brokers of a row that is visited soon."""
+    kfast_prefetch(first.record + index)
+    kfast_prefetch(first.brokers + first.width * index)
+
+
+cdef inline void prefetch_all(row_t first, Py_ssize_t index) noexcept nogil:
+    """Fetch record, brokers and states: a quarter of the narrow records lie on two cache lines."""
+    prefetch_row(first, index)
+    kfast_prefetch(<const char*> (first.record + index + 1) - 1)
+    kfast_prefetch(first.states + first.width * index)
+
+
+cdef inline uint8_t topic_flags_of(row_t row) noexcept nogil:
+    """Flags of the row's topic, which are far away in memory."""
+    return row.topic_flags[row.topic_row[row.index]]
+
+
+cdef inline bint broker_is_live(uint8_t status) noexcept nogil:
+    """Whether a broker of this status is registered and not shutting down."""
+    return status & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+
+
+cdef inline Liveness liveness_of(row_t row) noexcept nogil:
     """Liveness of every slot. Source: section 1.5, `is_replica_online`."""
     cdef Liveness seen
     cdef int s
     cdef uint64_t registered = 0
     cdef uint64_t shutting_down = 0
     cdef uint8_t word
-    for s in range(record.n_slots):
-        word = status[brokers[s]]
+    for s in range(row.record.n_slots):
+        word = row.broker_status[row.brokers[s]]
         registered |= (<uint64_t> (word & BROKER_REGISTERED)) << s
         shutting_down |= (<uint64_t> ((word & BROKER_SHUTTING_DOWN) >> 1)) << s
     seen.shutting_down = shutting_down
-    seen.up = registered & ~(<uint64_t> record.offline_dir)
+    seen.up = registered & ~(<uint64_t> row.record.offline_dir)
     seen.live = seen.up & ~shutting_down
     return seen
 
 
-cdef inline bint is_live(
-    const record_t* record, const broker_t* brokers, const uint8_t* status, int s
-) noexcept nogil:
+cdef inline bint is_live(row_t row, int s) noexcept nogil:
     """Bit s of `liveness_of(...).live`, where no other is asked for."""
     return (
-        status[brokers[s]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
-        and not (record.offline_dir >> s) & 1
+        broker_is_live(row.broker_status[row.brokers[s]])
+        and not (row.record.offline_dir >> s) & 1
     )
 
 
-cdef inline bint leader_is_online(
-    const record_t* record, const broker_t* brokers, uint64_t live
-) noexcept nogil:
+cdef inline bint leader_is_online(row_t row, uint64_t live) noexcept nogil:
     """Whether the cached leader is online; false for no leader."""
     cdef int s
-    for s in range(record.n_slots):
-        if <int32_t> brokers[s] == record.leader:
+    for s in range(row.record.n_slots):
+        if <int32_t> row.brokers[s] == row.record.leader:
             return (live >> s) & 1
     return False
 
 
-cdef inline bint is_imbalanced(const record_t* record, const broker_t* brokers) noexcept nogil:
+cdef inline bint has_offline_leader(row_t row, uint64_t live) noexcept nogil:
+    """Whether leadership is cached, of a leader that is not online (section 1.5)."""
+    return row.record.flags & FLAG_HAS_LEADERSHIP and not leader_is_online(row, live)
+
+
+cdef inline bint is_imbalanced(row_t row) noexcept nogil:
     """Whether the preferred replica does not lead, as the counter of section 1.6 sees it."""
-    if not record.flags & FLAG_HAS_LEADERSHIP or record.n_replicas == 0:
+    if not row.record.flags & FLAG_HAS_LEADERSHIP or row.record.n_replicas == 0:
         return False
-    if (record.adding | record.removing) and record.adding & 1:
-        return record.isr & 1
-    return <int32_t> brokers[0] != record.leader
+    if (row.record.adding | row.record.removing) and row.record.adding & 1:
+        return row.record.isr & 1
+    return <int32_t> row.brokers[0] != row.record.leader
+
+
+cdef inline uint64_t chosen_slots(row_t row, const uint8_t* chosen, int n_slots) noexcept nogil:
+    """Which of the first slots are on brokers that are marked."""
+    cdef uint64_t slots = 0
+    cdef int s
+    for s in range(n_slots):
+        slots |= (<uint64_t> chosen[row.brokers[s]]) << s
+    return slots
 
 
 cdef inline void write_bit(uint64_t* bits, Py_ssize_t row, bint value) noexcept nogil:
@@ -265,6 +343,13 @@ cdef inline void write_bit(uint64_t* bits, Py_ssize_t row, bint value) noexcept 
         bits[row >> 6] = word | at
     elif not value and word & at:
         bits[row >> 6] = word & ~at
+
+
+cdef inline bint refresh_leader(row_t row) noexcept nogil:
+    """Whether the row has an offline leader; its bit says so too afterwards."""
+    cdef bint offline = has_offline_leader(row, liveness_of(row).live)
+    write_bit(row.leader_offline, row.index, offline)
+    return offline
 
 
 cdef inline bint has_bit(const uint64_t* bits, Py_ssize_t row) noexcept nogil:
@@ -279,3 +364,8 @@ cdef inline Py_ssize_t chunk_start(const int32_t[::1] rows, int thread, int thre
     while 0 < at < n and rows[at] >> 6 == rows[at - 1] >> 6:
         at += 1
     return at
+
+
+cdef inline Py_ssize_t share_start(Py_ssize_t n, int thread, int threads) noexcept nogil:
+    """The same where all n rows are visited."""
+    return min(64 * ((n + 63) // 64 * thread // threads), n)

@@ -1,17 +1,35 @@
 """Sweeps of few brokers among many: only the partitions that they host are looked at."""
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
+
+class Hosting(Protocol):
+    """Which partitions each broker hosts, and what each set of down brokers changes."""
+
+    @property
+    def sequences(self) -> _Array: ...
+    @property
+    def width(self) -> _Array: ...
+    @property
+    def begin(self) -> _Array: ...
+    @property
+    def entries(self) -> _Array: ...
+    @property
+    def table_begin(self) -> _Array: ...
+    @property
+    def table(self) -> _Array: ...
+    @property
+    def quiet(self) -> _Array: ...
+    @property
+    def base(self) -> _Array: ...
 
 def count_hosts(groups: _Array, sequences: _Array, hosted: _Array) -> None: ...
 def list_hosts(
     groups: _Array, sequences: _Array, place: _Array, entries: _Array
 ) -> None: ...
 def count_sparse(
-    sequences: _Array, width: _Array, begin: _Array, entries: _Array, table_begin: _Array,
-    table: _Array, quiet: _Array, base: _Array, offsets: _Array, down: _Array, is_down: _Array,
-    counts: _Array,
+    hosting: Hosting, offsets: _Array, down: _Array, is_down: _Array, counts: _Array
 ) -> None: ...

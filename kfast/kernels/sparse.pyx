@@ -65,20 +65,27 @@ cdef inline int lowest(int mask) noexcept nogil:
 
 
 def count_sparse(
-    const int32_t[::1] sequences,      # IN             sequences, shape by shape
-    const int64_t[::1] width,          # IN      (G,)   length of a shape's sequences
-    const int64_t[::1] begin,          # IN      (B+2,) where each broker's entries begin
-    const int64_t[::1] entries,        # IN      (m,)   shape and place of the sequence
-    const int64_t[::1] table_begin,    # IN      (G,)   where each shape's table begins
-    const int32_t[:, ::1] table,       # IN      (t, 8) what each set of down brokers changes
-    const int64_t[::1] quiet,          # IN      (8,)   counts where nothing fails
-    const int64_t[::1] base,           # IN      (8,)   counts where something else fails
+    hosting,                           # IN             `Hosting`: see below
     const int64_t[::1] offsets,        # IN      (n+1,) where each scenario begins
     const int32_t[::1] down,           # IN      (d,)   broker rows that fail
     uint8_t[::1] is_down,              # IN OUT  (B+1,) scratch, all 0
     int64_t[:, ::1] counts,            # IN OUT  (7, n) added to
 ):
-    """Count every scenario over the partitions that its brokers host."""
+    """Count every scenario over the partitions that its brokers host.
+
+    `hosting` has the sequences, shape by shape, and their width per shape; where the entries of
+    each broker begin, and the entries: shape and place of the sequence; where the table of each
+    shape begins, and what each set of down brokers changes; counts where nothing fails (`quiet`)
+    and where something else fails (`base`).
+    """
+    cdef const int32_t[::1] sequences = hosting.sequences
+    cdef const int64_t[::1] width = hosting.width
+    cdef const int64_t[::1] begin = hosting.begin
+    cdef const int64_t[::1] entries = hosting.entries
+    cdef const int64_t[::1] table_begin = hosting.table_begin
+    cdef const int32_t[:, ::1] table = hosting.table
+    cdef const int64_t[::1] quiet = hosting.quiet
+    cdef const int64_t[::1] base = hosting.base
     cdef Py_ssize_t i, at, e
     cdef int64_t place, g
     cdef int32_t changed[COUNTS]

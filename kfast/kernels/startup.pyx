@@ -21,44 +21,43 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
 from kfast.kernels.replica_states cimport change_row
 from kfast.kernels.rules cimport Rules, RuleSet
 from kfast.kernels.slots cimport (
-    BROKER_REGISTERED,
-    BROKER_SHUTTING_DOWN,
     FLAG_ASSIGNED,
     FLAG_BEING_REASSIGNED,
     FLAG_HAS_LEADERSHIP,
-    LEADERLESS_MOVED,
     MOVED,
     P_ONLINE,
-    R_DELETION_INELIGIBLE,
     R_OFFLINE,
     R_ONLINE,
     TALLY_BROKERS,
     TALLY_CELLS,
     TALLY_CODES,
     TALLY_METADATA,
+    broker_is_live,
     broker_t,
     first_slots,
+    has_offline_leader,
     kfast_prefetch,
-    leader_is_online,
     liveness_of,
-    record_t,
+    row_at,
+    row_t,
+    share_start,
+    topic_flags_of,
     write_bit,
 )
-from kfast.kernels.starting cimport announce_row, forget_row, initialize_partition
+from kfast.kernels.controller_startup cimport (
+    announce_row,
+    forget_row,
+    initialize_partition,
+    set_first_states,
+    startup_rules,
+)
 
 # Rows of a cache line of a hosting list: the next line is fetched while one is written.
 cdef enum:
     LINE = 16
 
-cdef inline Py_ssize_t share_start(Py_ssize_t n, int thread, int threads) noexcept nogil:
-    """First row of a thread's share; no two threads share a word of a bitmap."""
-    return min(64 * ((n + 63) // 64 * thread // threads), n)
 
-
-cdef inline bint start_healthy(
-    record_t* record, const broker_t* brokers, uint8_t* states, const uint8_t* status,
-    int64_t* healthy, int n
-) noexcept nogil:
+cdef inline bint start_healthy(row_t row, int64_t* healthy, int n) noexcept nogil:
     """Start a partition of n slots that is as most are; does nothing, and says so, for another.
 
     Such a one is led by an assigned replica, every slot is online, none is beyond the assignment,
@@ -67,12 +66,14 @@ cdef inline bint start_healthy(
     cdef bint live = True
     cdef bint led = False
     cdef int s
+    record = row.record
+    brokers = row.brokers
     if record.flags & (FLAG_ASSIGNED | FLAG_HAS_LEADERSHIP | FLAG_BEING_REASSIGNED) != (
         FLAG_ASSIGNED | FLAG_HAS_LEADERSHIP
     ) or record.n_replicas != n or record.adding | record.removing:
         return False
     for s in range(n):
-        live &= status[brokers[s]] & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+        live &= broker_is_live(row.broker_status[brokers[s]])
         led |= <int32_t> brokers[s] == record.leader
     if not live & led:
         return False
@@ -82,85 +83,63 @@ cdef inline bint start_healthy(
     record.offline_dir = 0
     record.partition_state = P_ONLINE
     for s in range(n):
-        states[s] = R_ONLINE
+        row.states[s] = R_ONLINE
     return True
 
 
 cdef void start_row(
-    record_t* record, broker_t* brokers, uint8_t* states, Py_ssize_t row, const uint8_t* status,
-    uint8_t flags, const RuleSet* rules, const int32_t* rank, uint64_t* leader_offline,
-    uint64_t* pending, int64_t* online, int64_t* offline, int64_t* partition, Py_ssize_t n_brokers
+    row_t row, const RuleSet* rules, const int32_t* rank, int64_t* online, int64_t* offline,
+    int64_t* partition, Py_ssize_t n_brokers
 ) noexcept nogil:
     """All of the start of one partition, whatever state it is in."""
+    cdef uint8_t flags = topic_flags_of(row) if rules.any_queued else 0
     cdef uint8_t codes[64]
     cdef uint8_t order[64]
     cdef uint64_t live, assigned
-    cdef int s, n
-    forget_row(record, states, online)
-    live = liveness_of(record, brokers, status).live
-    assigned = first_slots(record.n_replicas)
-    write_bit(leader_offline, row, record.flags & FLAG_HAS_LEADERSHIP
-              and not leader_is_online(record, brokers, live))
-    for s in range(record.n_replicas):
-        states[s] = R_ONLINE if (live >> s) & 1 else R_DELETION_INELIGIBLE
+    cdef int n
+    forget_row(row, online)
+    live = liveness_of(row).live
+    assigned = first_slots(row.record.n_replicas)
+    write_bit(row.leader_offline, row.index, has_offline_leader(row, live))
+    set_first_states(row, live)
     if rules.counting:
-        announce_row(record, brokers, live & assigned, online)
+        announce_row(row, live & assigned, online)
     if assigned & ~live and rules.offlines_dead:
-        n = order_by_rank(brokers, assigned & ~live, rank, order)
-        change_row(
-            record, brokers, states, row, order, n, flags, R_OFFLINE,
-            rules.replica_previous[R_OFFLINE], rules.controller_epoch, False, LEADERLESS_MOVED,
-            False, rules.counting, leader_offline, codes, NULL, offline, n_brokers,
-        )
-    initialize_partition(record, brokers, status, row, flags, pending, partition)
+        n = order_by_rank(row.brokers, assigned & ~live, rank, order)
+        change_row(row, rules, order, n, R_OFFLINE, flags, codes, NULL, offline, n_brokers)
+    initialize_partition(row, flags, partition)
 
 
 cdef void start_share(
-    columns_t columns, Py_ssize_t begin, Py_ssize_t end, RuleSet rules, const int32_t* rank,
+    row_t first, Py_ssize_t begin, Py_ssize_t end, RuleSet rules, const int32_t* rank,
     int64_t* online, int64_t* offline, int64_t* partition, int64_t* healthy, int64_t* hosted,
     Py_ssize_t n_brokers
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    cdef uint8_t* states = columns.replica_state
-    cdef const uint8_t* status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef uint64_t* leader_offline = columns.leader_offline
-    cdef uint64_t* pending = columns.pending
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    cdef Py_ssize_t i
     cdef int64_t n_rows = 0
     cdef int64_t n_replicas = 0
     cdef int s, n
     cdef bint started
-    cdef uint8_t* own
-    for row in range(begin, end):
-        if row & 63 == 0:
-            leader_offline[row >> 6] = 0
-            pending[row >> 6] = 0
-        record = &records[row]
-        brokers = &replicas[width * row]
-        own = &states[width * row]
-        n = record.n_slots
+    for i in range(begin, end):
+        row = row_at(first, i)
+        if i & 63 == 0:
+            row.leader_offline[i >> 6] = 0
+            row.pending[i >> 6] = 0
+        n = row.record.n_slots
         # Numbers that the compiler knows: the loops over slots become straight code.
         if n == 3:
-            started = start_healthy(record, brokers, own, status, healthy, 3)
+            started = start_healthy(row, healthy, 3)
         elif n == 2:
-            started = start_healthy(record, brokers, own, status, healthy, 2)
+            started = start_healthy(row, healthy, 2)
         else:
-            started = start_healthy(record, brokers, own, status, healthy, n)
+            started = start_healthy(row, healthy, n)
         if started:
             n_rows += 1
             n_replicas += n
             continue
         for s in range(n):
-            hosted[brokers[s]] += 1
-        start_row(
-            record, brokers, own, row, status,
-            topic_flags[topic_row[row]] if rules.any_queued else 0, &rules, rank,
-            leader_offline, pending, online, offline, partition, n_brokers,
-        )
+            hosted[row.brokers[s]] += 1
+        start_row(row, &rules, rank, online, offline, partition, n_brokers)
     for s in range(n_brokers):
         hosted[s] += healthy[s]
     if rules.counting:
@@ -191,29 +170,27 @@ def start_machines(
     columns.check_writable()
     cdef int threads = <int> tally.shape[1]
     cdef Py_ssize_t n_brokers = (tally.shape[2] - TALLY_BROKERS) // 2
-    cdef Py_ssize_t n = columns.n_partitions
+    cdef Py_ssize_t n = columns.first.n_rows
     cdef int t
-    cdef RuleSet values = rules.values
+    cdef RuleSet values = startup_rules(&rules.values)
     cdef const int32_t* rank = &group_rank[0] if group_rank.shape[0] else NULL
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         start_share(
-            columns, share_start(n, t, threads), share_start(n, t + 1, threads), values, rank,
+            columns.first, share_start(n, t, threads), share_start(n, t + 1, threads), values, rank,
             &tally[0, t, 0], &tally[1, t, 0], &tally[2, t, 0], &healthy[t, 0], &hosted[t, 0],
             n_brokers,
         )
 
 
 cdef void count_share(
-    columns_t columns, Py_ssize_t begin, Py_ssize_t end, int64_t* counts
+    row_t first, Py_ssize_t begin, Py_ssize_t end, int64_t* counts
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    cdef Py_ssize_t i
     cdef int s
-    for row in range(begin, end):
-        for s in range(records[row].n_slots):
-            counts[replicas[width * row + s]] += 1
+    for i in range(begin, end):
+        row = row_at(first, i)
+        for s in range(row.record.n_slots):
+            counts[row.brokers[s]] += 1
 
 
 def count_hosted(
@@ -222,11 +199,12 @@ def count_hosted(
 ):
     """Count the partitions that track each broker, per thread's share of the rows."""
     cdef int threads = <int> counts.shape[0]
-    cdef Py_ssize_t n = columns.n_partitions
+    cdef Py_ssize_t n = columns.first.n_rows
     cdef int t
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         count_share(
-            columns, share_start(n, t, threads), share_start(n, t + 1, threads), &counts[t, 0],
+            columns.first, share_start(n, t, threads), share_start(n, t + 1, threads),
+            &counts[t, 0],
         )
 
 
@@ -245,23 +223,22 @@ cdef inline void list_row(
 
 
 cdef void list_share(
-    columns_t columns, Py_ssize_t begin, Py_ssize_t end, int64_t* position, int32_t* hosted,
+    row_t first, Py_ssize_t begin, Py_ssize_t end, int64_t* position, int32_t* hosted,
     bint all_used
 ) noexcept nogil:
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
-    if all_used and width == 3:
+    cdef Py_ssize_t i
+    if all_used and first.width == 3:
         # A number that the compiler knows: the loop over slots becomes straight code.
-        for row in range(begin, end):
-            list_row(&replicas[width * row], 3, row, position, hosted)
+        first.width = 3
+        for i in range(begin, end):
+            row = row_at(first, i)
+            list_row(row.brokers, 3, i, position, hosted)
         return
-    for row in range(begin, end):
+    for i in range(begin, end):
+        row = row_at(first, i)
         # Where every slot is used, the records need not be read.
         list_row(
-            &replicas[width * row], <int> width if all_used else records[row].n_slots, row,
-            position, hosted,
+            row.brokers, <int> first.width if all_used else row.record.n_slots, i, position, hosted
         )
 
 
@@ -276,13 +253,13 @@ def list_hosted(
     rows of each broker begin.
     """
     cdef int threads = <int> position.shape[0]
-    cdef Py_ssize_t n = columns.n_partitions
-    cdef bint all_used = hosted.shape[0] == n * columns.width
+    cdef Py_ssize_t n = columns.first.n_rows
+    cdef bint all_used = hosted.shape[0] == n * columns.first.width
     cdef int t
     if not hosted.shape[0]:
         return
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         list_share(
-            columns, share_start(n, t, threads), share_start(n, t + 1, threads), &position[t, 0],
-            &hosted[0], all_used,
+            columns.first, share_start(n, t, threads), share_start(n, t + 1, threads),
+            &position[t, 0], &hosted[0], all_used,
         )

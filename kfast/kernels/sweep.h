@@ -69,7 +69,7 @@ static int KFAST_POPCOUNT(uint64_t word)
 #define TARGET
 #define XOR3(a, b, c) ((a) ^ (b) ^ (c))
 #define MAJORITY(a, b, c) (((a) & (b)) | (((a) ^ (b)) & (c)))
-#include "sweep_rules.h"
+#include "scenario_outcome.h"
 #undef VEC
 #undef NAME
 #undef TARGET
@@ -85,7 +85,7 @@ typedef uint64_t kfast_v512 __attribute__((vector_size(64), aligned(8), may_alia
 #define TARGET __attribute__((target("avx2,popcnt")))
 #define XOR3(a, b, c) ((a) ^ (b) ^ (c))
 #define MAJORITY(a, b, c) (((a) & (b)) | (((a) ^ (b)) & (c)))
-#include "sweep_rules.h"
+#include "scenario_outcome.h"
 #undef VEC
 #undef NAME
 #undef TARGET
@@ -99,7 +99,7 @@ typedef uint64_t kfast_v512 __attribute__((vector_size(64), aligned(8), may_alia
     ((kfast_v512) _mm512_ternarylogic_epi64((__m512i) (a), (__m512i) (b), (__m512i) (c), 0x96))
 #define MAJORITY(a, b, c) \
     ((kfast_v512) _mm512_ternarylogic_epi64((__m512i) (a), (__m512i) (b), (__m512i) (c), 0xe8))
-#include "sweep_rules.h"
+#include "scenario_outcome.h"
 #undef VEC
 #undef NAME
 #undef TARGET

@@ -1,12 +1,23 @@
 """Sweeps: what many scenarios do to every partition, one bit per scenario."""
 
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from kfast.kernels.columns import Columns
 
 _Array: TypeAlias = npt.NDArray[Any]
+
+class FailoverOrder(Protocol):
+    """Who must be down for a broker to take a partition over."""
+
+    @property
+    def entry_begin(self) -> _Array: ...
+    @property
+    def predecessors_begin(self) -> _Array: ...
+    @property
+    def predecessors(self) -> _Array: ...
 
 def widest() -> int: ...
 def layout() -> dict[str, int]: ...
@@ -15,23 +26,25 @@ def find_shapes(
     sizes: _Array, group: _Array,
 ) -> int: ...
 def write_sequences(
-    columns: Columns, controller_epoch: int, nothing_fails: int, group: _Array, width: _Array,
-    begin: _Array, place: _Array, first: _Array, sequences: _Array, rows: _Array,
+    columns: Columns, controller_epoch: int, nothing_fails: int, groups: _Array, group: _Array,
+    place: _Array, sequences: _Array, rows: _Array,
 ) -> None: ...
+
+@disjoint_base
+class DownBrokers:
+    def __init__(self, offsets: _Array, down: _Array, words: int, up: _Array) -> None: ...
+
 def count_dense(
-    groups: _Array, sequences: _Array, n_brokers: int, offsets: _Array, down: _Array, words: int,
-    want: int, up: _Array, counts: _Array,
+    groups: _Array, sequences: _Array, scenarios: DownBrokers, want: int, counts: _Array
 ) -> None: ...
-def count_heirs(groups: _Array, sequences: _Array, led: _Array, heirs: _Array) -> None: ...
-def list_heirs(
+def count_takeovers(groups: _Array, sequences: _Array, led: _Array, counts: _Array) -> None: ...
+def list_takeovers(
     groups: _Array, sequences: _Array, place: _Array, begin: _Array, before: _Array
 ) -> None: ...
-def lead_dense(
-    led: _Array, entry: _Array, begin: _Array, before: _Array, offsets: _Array, down: _Array,
-    words: int, up: _Array, most: _Array, fullest: _Array, histogram_begin: _Array,
-    histogram: _Array,
+def count_leaders(
+    led: _Array, failover_order: FailoverOrder, scenarios: DownBrokers, most: _Array,
+    fullest: _Array, histogram_begin: _Array, histogram: _Array,
 ) -> None: ...
 def count_partitions(
-    groups: _Array, sequences: _Array, first: _Array, n_brokers: int, offsets: _Array,
-    down: _Array, words: int, up: _Array, counts: _Array,
+    groups: _Array, sequences: _Array, first: _Array, scenarios: DownBrokers, counts: _Array
 ) -> None: ...

@@ -1,9 +1,9 @@
 """Sweeps: what many scenarios do to every partition, one bit per scenario.
 
 A partition becomes the sequence of its live brokers in the order in which they would lead
-(`sweep_rules.h` tells the parts). Partitions of one shape lie together, so that the loops over them
-have no branches. Counts per scenario are kept as binary digits, one vector per digit, and added to
-by carry-save adders.
+(`scenario_outcome.h` tells the parts). Partitions of one shape lie together, so that the loops over
+them have no branches. Counts per scenario are kept as binary digits, one vector per digit, and
+added to by carry-save adders.
 
 Source: docs/controller.md, sections 2.6, 3, 4 and 6.2; Harley and Seal's counting of bits: Mula,
 Kurz, Lemire, "Faster population counts using AVX2 instructions", 2018.
@@ -16,6 +16,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     NarrowColumns,  # no-cython-lint
     WideColumns,  # no-cython-lint
 )
+from kfast.kernels.min_isr cimport needed_in_sync
 from kfast.kernels.slots cimport (
     FLAG_ASSIGNED,
     FLAG_HAS_LEADERSHIP,
@@ -27,8 +28,10 @@ from kfast.kernels.slots cimport (
     broker_t,
     first_slots,
     liveness_of,
-    record_t,
+    row_at,
+    row_t,
     slot_of,
+    topic_flags_of,
 )
 
 
@@ -83,9 +86,8 @@ cdef inline int put_slots(
 
 
 cdef inline uint64_t shape_of(
-    const record_t* record, const broker_t* brokers, const uint8_t* status,
-    uint8_t topic_flags, int32_t min_isr, int32_t controller_epoch, int32_t nothing_fails,
-    int32_t* sequence
+    row_t row, uint8_t topic_flags, int32_t min_isr, int32_t controller_epoch,
+    int32_t nothing_fails, int32_t* sequence
 ) noexcept nogil:
     """Write a partition's sequence and return its shape; NO_SHAPE where it is no partition.
 
@@ -96,9 +98,11 @@ cdef inline uint64_t shape_of(
     cdef int flags = 0
     cdef int need
     cdef bint led, waits
+    record = row.record
+    brokers = row.brokers
     if not record.flags & FLAG_ASSIGNED:
         return NO_SHAPE
-    live = liveness_of(record, brokers, status).live
+    live = liveness_of(row).live
     assigned = first_slots(record.n_replicas) & live
     led = record.flags & FLAG_HAS_LEADERSHIP
     isr = record.isr & live if led else 0
@@ -127,7 +131,7 @@ cdef inline uint64_t shape_of(
     n_blocking = at - 1 - n_clean
     at = put_slots(rest, brokers, record.n_slots, sequence, at)
     n_rest = at - 1 - n_clean - n_blocking
-    need = max(min(min_isr, <int32_t> record.n_replicas), -1)
+    need = max(needed_in_sync(min_isr, record.n_replicas), -1)
     if flags & SHAPE_ELECTS and topic_flags & TOPIC_UNCLEAN:
         slot = 24
     else:
@@ -148,28 +152,23 @@ def find_shapes(
     int32_t[::1] group,          # OUT     (P,)    number of each row's shape, -1 for none
 ):
     """Number the shapes that occur; returns how many, or -1 where the table is too small."""
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    cdef Py_ssize_t width = columns.width
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef uint64_t shape, at
     cdef uint64_t last = <uint64_t> shapes.shape[0] - 1
     cdef int32_t n = 0
     cdef int32_t t
     cdef int32_t sequence[MOST_BROKERS]
     with nogil:
-        for row in range(columns.n_partitions):
-            t = topic_row[row]
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            t = row.topic_row[i]
             shape = shape_of(
-                &records[row], &replicas[width * row], broker_status,
-                topic_flags[t] if t >= 0 else 0, min_isr[t] if t >= 0 else 0, controller_epoch,
-                0, sequence,
+                row, row.topic_flags[t] if t >= 0 else 0, min_isr[t] if t >= 0 else 0,
+                controller_epoch, 0, sequence,
             )
             if shape == NO_SHAPE:
-                group[row] = -1
+                group[i] = -1
                 continue
             at = (shape * <uint64_t> 0x9E3779B97F4A7C15ULL) >> 32 & last
             while shapes[at] and shapes[at] != shape:
@@ -182,7 +181,7 @@ def find_shapes(
                 numbers[at] = n
                 sizes[n] = 0
                 n += 1
-            group[row] = numbers[at]
+            group[i] = numbers[at]
             sizes[numbers[at]] += 1
     return n
 
@@ -190,90 +189,109 @@ def find_shapes(
 def write_sequences(
     columns_t columns,
     int32_t controller_epoch,
-    int32_t nothing_fails,     # the row that is "up" where nothing fails
-    const int32_t[::1] group,  # IN      (P,)    number of each row's shape, -1 for none
-    const int64_t[::1] width,  # IN      (G,)    length of a shape's sequences
-    const int64_t[::1] begin,  # IN      (G,)    where each shape's sequences begin
-    int64_t[::1] place,        # IN OUT  (G,)    where each shape's next partition goes
-    const int64_t[::1] first,  # IN      (G,)    where each shape's partitions begin
-    int32_t[::1] sequences,    # OUT             sequences, shape by shape
-    int32_t[::1] rows,         # OUT     (n,)    row of each partition, shape by shape
+    int32_t nothing_fails,         # the row that is "up" where nothing fails
+    const int64_t[:, ::1] groups,  # IN      (G, F)  shapes: see `sweep.h`
+    const int32_t[::1] group,      # IN      (P,)    number of each row's shape, -1 for none
+    int64_t[:, ::1] place,         # IN OUT  (2, G)  where each shape's next partition and its
+                                   #                 sequence go
+    int32_t[::1] sequences,        # OUT             sequences, shape by shape
+    int32_t[::1] rows,             # OUT     (n,)    row of each partition, shape by shape
 ):
     """Write the sequence of every partition to its place."""
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    cdef const uint8_t* topic_flags = columns.topic_flags
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef int64_t at
-    cdef int32_t g, i
+    cdef int32_t g, s
     cdef int32_t sequence[MOST_BROKERS]
     with nogil:
-        for row in range(columns.n_partitions):
-            g = group[row]
+        for i in range(first.n_rows):
+            g = group[i]
             if g < 0:
                 continue
-            shape_of(
-                &records[row], &replicas[columns.width * row], broker_status,
-                topic_flags[topic_row[row]], 0, controller_epoch, nothing_fails, sequence,
-            )
-            rows[place[g]] = <int32_t> row
-            at = begin[g] + (place[g] - first[g]) * width[g]
-            for i in range(<int32_t> width[g]):
-                sequences[at + i] = sequence[i]
-            place[g] += 1
+            row = row_at(first, i)
+            shape_of(row, topic_flags_of(row), 0, controller_epoch, nothing_fails, sequence)
+            rows[place[0, g]] = <int32_t> i
+            at = place[1, g]
+            for s in range(<int32_t> groups[g, 6]):
+                sequences[at + s] = sequence[s]
+            place[0, g] += 1
+            place[1, g] += groups[g, 6]
 
 
-cdef inline void fill_tile(
-    const int64_t* offsets, const int32_t* down, int64_t n, int64_t n_brokers, int words,
-    uint64_t* up
-) noexcept nogil:
-    """One bit per scenario and broker: up. The last row is "up" where nothing fails."""
-    cdef int64_t i, at
-    for i in range(n_brokers * words):
-        up[i] = ~(<uint64_t> 0)
-    for i in range(n_brokers * words, (n_brokers + 1) * words):
-        up[i] = ~(<uint64_t> 0)
-    for i in range(n):
-        if offsets[i + 1] > offsets[i]:
-            up[n_brokers * words + (i >> 6)] &= ~((<uint64_t> 1) << (i & 63))
-        for at in range(offsets[i], offsets[i + 1]):
-            up[down[at] * words + (i >> 6)] &= ~((<uint64_t> 1) << (i & 63))
+cdef class DownBrokers:
+    """The brokers that fail in some scenarios, as vectors of one bit per scenario.
+
+    Parameters
+    ----------
+    offsets : (n + 1,) array of int64
+        Where each scenario begins, from 0.
+    down : (d,) array of int32
+        Broker rows that fail.
+    words : int
+        Width of a vector: 1, 4 or 8 words of 64 bits.
+    up : ((B + 1) * words,) array of uint64
+        Memory for a vector of every broker, and one of the scenarios in which nothing fails.
+    """
+
+    cdef const int64_t[::1] offsets
+    cdef const int32_t[::1] down
+    cdef uint64_t[::1] up
+    cdef int words
+    cdef int64_t n_brokers
+    cdef int64_t n_scenarios
+    cdef int64_t lanes
+
+    def __init__(
+        self, const int64_t[::1] offsets, const int32_t[::1] down, int words, uint64_t[::1] up
+    ):
+        self.offsets, self.down, self.up, self.words = offsets, down, up, words
+        self.n_brokers = up.shape[0] // words - 1
+        self.n_scenarios = offsets.shape[0] - 1
+        self.lanes = 64 * words
+
+    cdef int64_t fill(self, int64_t begin) noexcept nogil:
+        """Set the bits of the vector that begins with a scenario; returns how many are in it."""
+        cdef int64_t n = min(self.lanes, self.n_scenarios - begin)
+        cdef int64_t i, at
+        cdef int words = self.words
+        cdef uint64_t* up = &self.up[0]
+        cdef uint64_t* quiet = up + self.n_brokers * words
+        cdef const int64_t* offsets = &self.offsets[begin]
+        cdef const int32_t* down = &self.down[0]
+        for i in range(self.up.shape[0]):
+            up[i] = ~(<uint64_t> 0)
+        for i in range(n):
+            if offsets[i + 1] > offsets[i]:
+                quiet[i >> 6] &= ~((<uint64_t> 1) << (i & 63))
+            for at in range(offsets[i], offsets[i + 1]):
+                up[down[at] * words + (i >> 6)] &= ~((<uint64_t> 1) << (i & 63))
+        return n
 
 
 def count_dense(
     const int64_t[:, ::1] groups,    # IN      (G, F)  shapes: see `sweep.h`
     const int32_t[::1] sequences,    # IN              sequences, shape by shape
-    int64_t n_brokers,
-    const int64_t[::1] offsets,      # IN      (n+1,)  where each scenario begins
-    const int32_t[::1] down,         # IN      (d,)    broker rows that fail, from offsets[0] = 0
-    int words,                       # width of a vector: 1, 4 or 8
+    DownBrokers scenarios not None,
     int want,                        # bit m: count m is asked for
-    uint64_t[::1] up,                # scratch ((B + 1) * words,)
     int64_t[:, ::1] counts,          # IN OUT  (COUNTS, n rounded up to vectors)  added to
 ):
     """Count every scenario over all partitions, one vector of scenarios at a time."""
-    cdef int64_t i, m
-    cdef int64_t n = offsets.shape[0] - 1
-    cdef int64_t lanes = 64 * words
+    cdef int64_t i = 0
     with nogil:
-        i = 0
-        while i < n:
-            m = min(lanes, n - i)
-            fill_tile(&offsets[i], &down[0], m, n_brokers, words, &up[0])
+        while i < scenarios.n_scenarios:
+            scenarios.fill(i)
             kfast_count_tile(
-                words, &groups[0, 0], groups.shape[0], &sequences[0], &up[0], want,
-                &counts[0, i], counts.shape[1],
+                scenarios.words, &groups[0, 0], groups.shape[0], &sequences[0], &scenarios.up[0],
+                want, &counts[0, i], counts.shape[1],
             )
-            i += lanes
+            i += scenarios.lanes
 
 
-def count_heirs(
+def count_takeovers(
     const int64_t[:, ::1] groups,  # IN      (G, F)     shapes: see `sweep.h`
     const int32_t[::1] sequences,  # IN                 sequences, shape by shape
     int64_t[::1] led,              # IN OUT  (B,)       partitions that each broker leads
-    int64_t[:, ::1] heirs,         # IN OUT  (D, B+1)   those that it leads where d others are down
+    int64_t[:, ::1] counts,        # IN OUT  (D, B+1)   those that it leads where d others are down
 ):
     """Count, per broker, what it leads at the start and what it may take over."""
     cdef Py_ssize_t g
@@ -290,13 +308,13 @@ def count_heirs(
                     led[sequences[at]] += 1
                 if groups[g, 0] & SHAPE_ELECTS:
                     for j in range(1, n_clean + 1):
-                        heirs[j - 1, sequences[at + j]] += 1
+                        counts[j - 1, sequences[at + j]] += 1
                     for j in range(1 + n_clean + n_blocking, 1 + n_clean + n_blocking + n_unclean):
-                        heirs[j - 1, sequences[at + j]] += 1
+                        counts[j - 1, sequences[at + j]] += 1
                 at += groups[g, 6]
 
 
-def list_heirs(
+def list_takeovers(
     const int64_t[:, ::1] groups,  # IN      (G, F)  shapes: see `sweep.h`
     const int32_t[::1] sequences,  # IN              sequences, shape by shape
     int64_t[:, ::1] place,         # IN OUT  (D, B)  where each broker's next entry goes
@@ -317,13 +335,13 @@ def list_heirs(
             at = groups[g, 8]
             for _ in range(groups[g, 7]):
                 for j in range(1, n_clean + 1):
-                    put_heir(&sequences[at], j, place, begin, &before[0])
+                    put_takeover(&sequences[at], j, place, begin, &before[0])
                 for j in range(first_unclean, last):
-                    put_heir(&sequences[at], j, place, begin, &before[0])
+                    put_takeover(&sequences[at], j, place, begin, &before[0])
                 at += groups[g, 6]
 
 
-cdef inline void put_heir(
+cdef inline void put_takeover(
     const int32_t* sequence, int depth, int64_t[:, ::1] place, const int64_t[::1] begin,
     int32_t* before
 ) noexcept nogil:
@@ -334,67 +352,56 @@ cdef inline void put_heir(
         before[begin[depth - 1] + entry * depth + i] = sequence[i]
 
 
-def lead_dense(
-    const int64_t[::1] led,          # IN      (B,)      partitions that each broker leads
-    const int64_t[:, ::1] entry,     # IN      (D, B+1)  where each broker's entries begin
-    const int64_t[::1] begin,        # IN      (D,)      where the names of each depth begin
-    const int32_t[::1] before,       # IN                for each entry, who must be down
-    const int64_t[::1] offsets,      # IN      (n+1,)    where each scenario begins
-    const int32_t[::1] down,         # IN      (d,)      broker rows that fail
-    int words,                       # width of a vector: 1, 4 or 8
-    uint64_t[::1] up,                # scratch ((B + 1) * words,)
-    int32_t[::1] most,               # OUT     (n,)      leaders on the fullest broker
-    int32_t[::1] fullest,            # OUT     (n,)      its row, the first of equals; -1 for none
-    const int64_t[::1] histogram_begin,  # IN  (B,)      where each broker's histogram begins
-    int64_t[::1] histogram,          # IN OUT            scenarios by leaders; or empty
+def count_leaders(
+    const int64_t[::1] led,              # IN  (B,)      partitions that each broker leads
+    failover_order,                      # IN  entry_begin (D, B+1), where each broker's entries
+                                         #     begin; predecessors_begin (D,), where those of each
+                                         #     depth begin; predecessors, who must be down
+    DownBrokers scenarios not None,
+    int32_t[::1] most,                   # OUT     (n,)  leaders on the fullest broker
+    int32_t[::1] fullest,                # OUT     (n,)  its row, the first of equals; -1 for none
+    const int64_t[::1] histogram_begin,  # IN      (B,)  where each broker's histogram begins
+    int64_t[::1] histogram,              # IN OUT        scenarios by leaders; or empty
 ):
     """Count leaders per broker in every scenario, one vector of scenarios at a time."""
-    cdef int64_t i, m
-    cdef int64_t n = offsets.shape[0] - 1
-    cdef int64_t lanes = 64 * words
-    cdef int64_t n_brokers = led.shape[0]
+    cdef const int64_t[:, ::1] entry = failover_order.entry_begin
+    cdef const int64_t[::1] begin = failover_order.predecessors_begin
+    cdef const int32_t[::1] before = failover_order.predecessors
     cdef int64_t* counted = &histogram[0] if histogram.shape[0] else NULL
+    cdef int64_t i = 0
+    cdef int64_t n
     with nogil:
-        i = 0
-        while i < n:
-            m = min(lanes, n - i)
-            fill_tile(&offsets[i], &down[0], m, n_brokers, words, &up[0])
+        while i < scenarios.n_scenarios:
+            n = scenarios.fill(i)
             kfast_count_leaders(
-                words, n_brokers, &led[0], <int> entry.shape[0], &entry[0, 0], &begin[0],
-                &before[0], &up[0], <int> m, &most[i], &fullest[i],
+                scenarios.words, led.shape[0], &led[0], <int> entry.shape[0], &entry[0, 0],
+                &begin[0], &before[0], &scenarios.up[0], <int> n, &most[i], &fullest[i],
                 &histogram_begin[0] if counted else NULL, counted,
             )
-            i += lanes
+            i += scenarios.lanes
 
 
 def count_partitions(
     const int64_t[:, ::1] groups,    # IN      (G, F)  shapes: see `sweep.h`
     const int32_t[::1] sequences,    # IN              sequences, shape by shape
     const int64_t[::1] first,        # IN      (G,)    where each shape's partitions begin
-    int64_t n_brokers,
-    const int64_t[::1] offsets,      # IN      (n+1,)  where each scenario begins
-    const int32_t[::1] down,         # IN      (d,)    broker rows that fail
-    int words,                       # width of a vector: 1, 4 or 8
-    uint64_t[::1] up,                # scratch ((B + 1) * words,)
+    DownBrokers scenarios not None,
     int64_t[:, ::1] counts,          # IN OUT  (2, m)  scenarios offline, under min ISR
 ):
     """Count, for every partition, the scenarios in which it is offline or under min ISR."""
-    cdef int64_t i, m, g, k
-    cdef int64_t n = offsets.shape[0] - 1
-    cdef int64_t lanes = 64 * words
+    cdef int64_t i = 0
+    cdef int64_t g, k, n
     cdef uint64_t counted[8]
     with nogil:
-        i = 0
-        while i < n:
-            m = min(lanes, n - i)
-            fill_tile(&offsets[i], &down[0], m, n_brokers, words, &up[0])
+        while i < scenarios.n_scenarios:
+            n = scenarios.fill(i)
             for k in range(8):
                 counted[k] = 0
-            for k in range(m):
+            for k in range(n):
                 counted[k >> 6] |= (<uint64_t> 1) << (k & 63)
             for g in range(groups.shape[0]):
                 kfast_count_rows(
-                    words, &groups[g, 0], &sequences[groups[g, 8]], &up[0], counted,
-                    &counts[0, first[g]], &counts[1, first[g]],
+                    scenarios.words, &groups[g, 0], &sequences[groups[g, 8]], &scenarios.up[0],
+                    counted, &counts[0, first[g]], &counts[1, first[g]],
                 )
-            i += lanes
+            i += scenarios.lanes

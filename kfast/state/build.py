@@ -9,7 +9,7 @@ import functools
 import hashlib
 from pathlib import Path
 
-from kfast.kernels.sources import sources_digest
+from kfast.kernels.source_digest import sources_digest
 
 __all__ = ["build_digest"]
 

@@ -3,16 +3,15 @@
 `min.insync.replicas` of the topic, or else the brokers' default; a partition with fewer assigned
 replicas needs no more than it has. A partition with fewer live ISR members is *under min ISR*.
 
-The values are computed here, and so is the comparison wherever live members are counted in Python:
-for restarts (`IsrMargins` of `analysis/replica_sets.py`), and for the partitions that a group of
-brokers takes down (`Risk.lost` of `analysis/copyset_risk.py`). Kernels that count them compare at
-once: `mark_of` of `kernels/census.pyx` for a cluster as it is, `decide` of `kernels/sweep_rules.h`
-for scenarios.
+The comparison is `is_under_min_isr`, here and in `kernels/min_isr.pxd`. The sweeps'
+`kernels/scenario_outcome.h` makes it for 64 scenarios at a time and more, with masks for counts.
 
 Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,7 @@ import numpy.typing as npt
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 
-__all__ = [
-    "is_topic_min_isr", "is_under_min_isr", "min_insync_replicas", "partition_min_isr",
-]
+__all__ = ["is_topic_min_isr", "is_under_min_isr", "min_insync_replicas", "partition_min_isr"]
 
 
 def min_insync_replicas(state: ClusterState) -> Rows:
@@ -45,9 +42,7 @@ def partition_min_isr(state: ClusterState, rows: Rows) -> Rows:
     return needed
 
 
-def is_under_min_isr(
-    in_sync: npt.NDArray[np.integer], needed: npt.NDArray[np.integer]
-) -> npt.NDArray[np.bool_]:
-    """(n,) whether partitions with so many live ISR members are under the min ISR in force."""
+def is_under_min_isr(in_sync: npt.NDArray[Any], needed: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether each partition has fewer live ISR members than it needs."""
     under: npt.NDArray[np.bool_] = in_sync < needed
     return under

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kfast.kernels import sweep as kernel
 from kfast.state.records import Rows
 from kfast.sweeps.scenarios import Offsets
-from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
+from kfast.sweeps.sweep_plan import SweepPlan, down_brokers, padded
 
 __all__ = ["FailoverOrder"]
 
@@ -49,13 +49,13 @@ class FailoverOrder:
         led = np.zeros(plan.n_brokers, np.int64)
         counts = np.zeros((depths, plan.n_brokers + 1), np.int64)
         sequences = padded(plan.sequences)
-        kernel.count_heirs(plan.groups, sequences, led, counts)
+        kernel.count_takeovers(plan.groups, sequences, led, counts)
         entry_begin = np.zeros_like(counts)
         np.cumsum(counts[:, :-1], axis=1, out=entry_begin[:, 1:])
         lengths = entry_begin[:, -1] * np.arange(1, depths + 1)
         begin = np.cumsum(lengths) - lengths
         predecessors = np.empty(int(lengths.sum()) + 1, np.int32)
-        kernel.list_heirs(plan.groups, sequences, entry_begin.copy(), begin, predecessors)
+        kernel.list_takeovers(plan.groups, sequences, entry_begin.copy(), begin, predecessors)
         return cls(led, entry_begin, begin, predecessors)
 
     @property
@@ -85,9 +85,6 @@ class FailoverOrder:
         n = offsets.size - 1
         most, fullest = np.zeros(n, np.int32), np.full(n, -1, np.int32)
         if self.led.size and n:
-            kernel.lead_dense(
-                self.led, self.entry_begin, self.predecessors_begin, self.predecessors, offsets,
-                padded(down), words, new_tile(self.led.size, words), most, fullest, begin,
-                histograms,
-            )
+            scenarios = down_brokers(offsets, down, self.led.size, words)
+            kernel.count_leaders(self.led, self, scenarios, most, fullest, begin, histograms)
         return most, fullest

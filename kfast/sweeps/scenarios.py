@@ -3,8 +3,8 @@
 Scenario 0 is the empty one, the baseline. Scenarios are a few parameters, never their rows, so that
 they are cheap to send anywhere; a random scenario depends on its seed and number alone.
 
-Source: `kernels/draws.pyx` for the random ones; Buckles and Lybanon, "Algorithm 515: generation of
-a vector from the lexicographical index", TOMS 1977, for the combinations.
+Source: `kernels/scenario_sampling.pyx` for the random ones; Buckles and Lybanon, "Algorithm 515:
+generation of a vector from the lexicographical index", TOMS 1977, for the combinations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from kfast.arguments import MAX_LONG, whole
 from kfast.errors import ArgumentError
-from kfast.kernels import draws
+from kfast.kernels import scenario_sampling as sampling
 from kfast.schema import SCENARIOS
 from kfast.state.arrow_views import view
 from kfast.state.display import Summary, summary_html, summary_text
@@ -203,7 +203,7 @@ class Samples(Scenarios):
     def _down(self, start: int, stop: int) -> Down:
         chosen = np.empty((stop - start, self.k), np.int32)
         taken = np.zeros(self.candidates.size + 1, np.uint8)
-        draws.sample_brokers(self.seed, start, self.candidates, taken, chosen)
+        sampling.sample_brokers(self.seed, start, self.candidates, taken, chosen)
         return _uniform(chosen)
 
 
@@ -225,7 +225,7 @@ class Independent(Scenarios):
         rows = np.empty(expected + expected // 8 + 2 * size + 1024, np.int32)
         done = 0
         while True:
-            done += draws.draw_independent(
+            done += sampling.draw_independent(
                 self.seed, start + done, min(threshold, 2**64 - 1), certain, self.begin,
                 self.member, offsets[done:], rows,
             )
@@ -248,7 +248,7 @@ class Bursts(Scenarios):
         largest = int(self.failing.max(initial=0))
         rows = np.empty((stop - start) * largest + 1, np.int32)
         taken = np.zeros(self.member.size + 1, np.uint8)
-        draws.draw_bursts(
+        sampling.draw_bursts(
             self.seed, start, self.begin, self.member, self.failing, taken, offsets, rows
         )
         return offsets, rows[: int(offsets[-1])].copy()

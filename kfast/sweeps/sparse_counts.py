@@ -11,7 +11,7 @@ from kfast.kernels import sparse
 from kfast.kernels import sweep as dense
 from kfast.state.records import Rows
 from kfast.sweeps.scenarios import Offsets
-from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
+from kfast.sweeps.sweep_plan import SweepPlan, down_brokers, padded
 
 __all__ = ["MOST_WIDTH", "Hosting"]
 
@@ -83,13 +83,12 @@ class Hosting:
         """Add the counts of some scenarios; `counts` are (7, n) or wider, `wanted` as dense."""
         n_brokers = self.begin.size - 2
         sparse.count_sparse(
-            self.sequences, self.width, self.begin, self.entries, self.table_begin, self.table,
-            self.quiet, self.base, offsets, padded(down), np.zeros(n_brokers + 1, np.uint8), counts,
+            self, offsets, padded(down), np.zeros(n_brokers + 1, np.uint8), counts
         )
         if len(self.wide):
             dense.count_dense(
-                self.wide, self.sequences, n_brokers, offsets, padded(down), words, wanted,
-                new_tile(n_brokers, words), counts,
+                self.wide, self.sequences, down_brokers(offsets, down, n_brokers, words), wanted,
+                counts,
             )
 
 
@@ -113,8 +112,7 @@ def _table(group: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     down = np.nonzero(member)[1].astype(np.int32)
     counts = np.zeros((COUNTS - 1, -(-len(member) // 64) * 64), np.int64)
     dense.count_dense(
-        one.reshape(1, -1), sequence, width + 1, offsets, down, 1, EVERY_COUNT,
-        new_tile(width + 1, 1), counts,
+        one.reshape(1, -1), sequence, down_brokers(offsets, down, width + 1, 1), EVERY_COUNT, counts
     )
     values = np.zeros((len(member), COUNTS), np.int64)
     values[:, :-1] = counts[:, : len(member)].T

@@ -28,7 +28,7 @@ from kfast.state.records import Rows
 from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Offsets, Scenarios
 from kfast.sweeps.sparse_counts import Hosting
-from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
+from kfast.sweeps.sweep_plan import SweepPlan, down_brokers
 
 __all__ = ["RANGE_SCENARIOS", "SWEEP_COUNTS", "Progress", "SweepWork", "check_counts",
     "sweep_schema", "words_of"]
@@ -131,8 +131,8 @@ class SweepWork:
             self.hosting.count(offsets, down, self.words, self.wanted, counts)
             return counts
         kernel.count_dense(
-            plan.groups, plan.sequences, plan.n_brokers, offsets, padded(down), self.words,
-            self.wanted, new_tile(plan.n_brokers, self.words), counts,
+            plan.groups, plan.sequences,
+            down_brokers(offsets, down, plan.n_brokers, self.words), self.wanted, counts,
         )
         return counts
 

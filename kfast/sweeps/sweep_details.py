@@ -16,7 +16,7 @@ from kfast.state.census import key_columns
 from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.sweep_counts import RANGE_SCENARIOS
-from kfast.sweeps.sweep_plan import SweepPlan, new_tile, padded
+from kfast.sweeps.sweep_plan import SweepPlan, down_brokers, padded
 from kfast.sweeps.sweep_run import Source, check_sweep
 
 __all__ = [
@@ -77,8 +77,8 @@ def count_partitions(
     def count(start: int, stop: int, counts: Counts) -> None:
         offsets, down = scenarios.down(start, stop)
         kernel.count_partitions(
-            plan.groups, sequences, first, plan.n_brokers, offsets, padded(down), words,
-            new_tile(plan.n_brokers, words), counts,
+            plan.groups, sequences, first, down_brokers(offsets, down, plan.n_brokers, words),
+            counts,
         )
 
     n = plan.n_partitions

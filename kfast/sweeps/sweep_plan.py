@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from kfast.kernels.sweep import DownBrokers
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
 if TYPE_CHECKING:
     from kfast.state import ClusterState
 
-__all__ = ["FIELDS", "SweepPlan", "new_tile", "padded"]
+__all__ = ["FIELDS", "SweepPlan", "down_brokers", "padded"]
 
 CACHE_LINE_BYTES = 64
 
@@ -87,9 +88,11 @@ def padded(rows: Rows) -> Rows:
     return np.ascontiguousarray(rows, np.int32) if rows.size else np.zeros(1, np.int32)
 
 
-def new_tile(n_brokers: int, words: int) -> npt.NDArray[np.uint64]:
-    """Memory for one vector per broker and one more, on a boundary of cache lines."""
+def down_brokers(
+    offsets: npt.NDArray[np.int64], down: Rows, n_brokers: int, words: int
+) -> DownBrokers:
+    """The brokers that fail in some scenarios; vectors begin on a boundary of cache lines."""
     line = CACHE_LINE_BYTES // 8
     memory = np.empty((n_brokers + 1) * words + line, np.uint64)
     skip = -(memory.ctypes.data // 8) % line
-    return memory[skip : skip + (n_brokers + 1) * words]
+    return DownBrokers(offsets, padded(down), words, memory[skip : skip + (n_brokers + 1) * words])

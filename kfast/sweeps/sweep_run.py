@@ -193,9 +193,8 @@ def _plan(state: ClusterState) -> SweepPlan:
     sequences = np.empty(int(lengths.sum()) + 1, np.int32)
     rows = np.empty(int(sizes.sum()), np.int32)
     kernel.write_sequences(
-        state.columns, state.controller_epoch, state.n_brokers, group,
-        np.ascontiguousarray(groups[:, 6]), np.ascontiguousarray(groups[:, 8]), first.copy(),
-        first, sequences, rows,
+        state.columns, state.controller_epoch, state.n_brokers, groups, group,
+        np.stack([first, groups[:, 8]]), sequences, rows,
     )
     return SweepPlan(
         state.broker_id.copy(), state.registered, int(rows.size), state.n_partitions, groups,

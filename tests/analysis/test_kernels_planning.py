@@ -9,8 +9,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from kfast.analysis.batch_coloring import Limits
 from kfast.analysis.replica_sets import group_sets, list_by_broker, take_isr_margins
-from kfast.kernels import bounds, planning, sets
+from kfast.kernels import batch_bounds as bounds
+from kfast.kernels import batch_coloring as planning
+from kfast.kernels import replica_sets as sets
 from tests.analysis.test_impact import random_cluster
 from tests.support import reference_planning as reference
 from tests.support.kernel_calls import LAYOUTS, row_names
@@ -115,12 +118,12 @@ def test_group_sets_and_list_sets_of_brokers(seed, layout):
 def test_fill_batches_and_place_all(seed):
     """Both orders as plain Python takes them; `blocked` and the excess by their definitions."""
     n, limits = random_limits(seed, 12)
-    arrays = arrays_of(n, limits)
+    arrays = Limits(*arrays_of(n, limits))
     degree = np.array([sum(b in some for some, _ in limits) for b in range(n)], np.int64)
     order = np.array(Random(seed).sample(range(n), n), np.int32)
     for given in (order, np.empty(0, np.int32)):
         room = scratch(n, n)
-        used = planning.fill_batches(*arrays, degree, given, *room)
+        used = planning.fill_batches(arrays, degree, given, *room)
         expected = reference.fill(n, limits, degree, given.tolist() or None)
         assert dict(enumerate(room[0].tolist())) == expected
         assert used == max(expected.values()) + 1
@@ -128,7 +131,7 @@ def test_fill_batches_and_place_all(seed):
     generator = Random(seed)
     start = np.array([generator.randint(-1, 1) for _ in range(n)], np.int32)
     room = scratch(n, 2)
-    excess = planning.place_all(*arrays, start, *room)
+    excess = planning.place_all(arrays, start, *room)
     where = dict(enumerate(room[0].tolist()))
     assert all(where[b] == k for b, k in enumerate(start.tolist()) if k >= 0)
     blocked = [[reference.blocked_by(b, k, where, limits) for k in range(2)] for b in range(n)]
@@ -143,10 +146,10 @@ def test_fill_batches_and_place_all(seed):
 def test_search_exactly_finds_the_fewest(seed):
     """The number that trying all ways gives, and batches that are allowed."""
     n, limits = random_limits(seed)
-    arrays = arrays_of(n, limits)
+    arrays = Limits(*arrays_of(n, limits))
     best = np.arange(n, dtype=np.int32)
     degree = np.zeros(n, np.int64)
-    found, proven = planning.search_exactly(*arrays, degree, 1, 10**6, best, *scratch(n, n))
+    found, proven = planning.search_exactly(arrays, degree, 1, 10**6, best, *scratch(n, n))
     assert proven
     assert found == best.max() + 1 == reference.fewest_batches(range(n), limits)
     assert reference.is_allowed(batches_of(best), limits)
@@ -156,11 +159,11 @@ def test_search_exactly_says_when_it_gave_up():
     """A graph of 12 brokers that needs 3 batches: two steps prove nothing."""
     limits = [((a, (a + 1) % 11), 1) for a in range(11)] + [((0, 11), 1)]
     limits = [(tuple(sorted(some)), most) for some, most in limits]
-    arrays, best = arrays_of(12, limits), np.arange(12, dtype=np.int32)
+    arrays, best = Limits(*arrays_of(12, limits)), np.arange(12, dtype=np.int32)
     degree = np.zeros(12, np.int64)
-    n, proven = planning.search_exactly(*arrays, degree, 1, 2, best, *scratch(12, 12))
+    n, proven = planning.search_exactly(arrays, degree, 1, 2, best, *scratch(12, 12))
     assert not proven
-    n, proven = planning.search_exactly(*arrays, degree, 1, 10**6, best, *scratch(12, 12))
+    n, proven = planning.search_exactly(arrays, degree, 1, 10**6, best, *scratch(12, 12))
     assert (n, proven) == (3, True)
 
 
@@ -168,16 +171,16 @@ def test_search_exactly_says_when_it_gave_up():
 def test_search_fewer_ends_without_excess(seed):
     """With as many batches as suffice it finds a way, and keeps its counts right; and in slices."""
     n, limits = random_limits(seed)
-    arrays = arrays_of(n, limits)
+    arrays = Limits(*arrays_of(n, limits))
     width = max(2, reference.fewest_batches(range(n), limits))
     start = np.zeros(n, np.int32)
     ends = []
     for slice_of_work in (10**6, 40):
         room, until = scratch(n, width), np.zeros((n, width), np.int64)
-        excess = planning.place_all(*arrays, start, *room)
+        excess = planning.place_all(arrays, start, *room)
         memory = np.array([excess, 0, excess, 7], np.int64)
         for _ in range(10**4):
-            planning.search_fewer(*arrays, np.ones(n, np.int64), *room, until, memory,
+            planning.search_fewer(arrays, np.ones(n, np.int64), *room, until, memory,
                                   slice_of_work)
             if memory[0] == 0:
                 break
@@ -218,7 +221,7 @@ def test_pairs_and_what_they_imply(seed):
 def test_bounds_bound(seed):
     """`grow_clique` gives a clique's size, `largest_batches` no less than any allowed batch."""
     n, limits = random_limits(seed, 9)
-    arrays = arrays_of(n, limits)
+    arrays = Limits(*arrays_of(n, limits))
     apart, pairs = bits_of(n, limits)
     cliques = [
         size for size in range(1, n + 1)
@@ -229,7 +232,7 @@ def test_bounds_bound(seed):
         size = bounds.grow_clique(apart, broker, np.empty((1, 1), np.uint64))
         assert 1 <= size <= max(cliques)
     largest = np.empty(n, np.int32)
-    bounds.largest_batches(*arrays, apart, np.empty_like(apart), np.empty((2, 1), np.uint64),
+    bounds.largest_batches(arrays, apart, np.empty_like(apart), np.empty((2, 1), np.uint64),
                            largest)
     for broker in range(n):
         others = [b for b in range(n) if b != broker]
@@ -247,8 +250,8 @@ def test_a_clique_is_found_beyond_one_word():
     assert bounds.grow_clique(apart, 5, row) == 70
     assert bounds.grow_clique(apart, 2, row) == 1
     largest = np.empty(80, np.int32)
-    arrays = arrays_of(80, [((0, 1), 1)])
-    bounds.largest_batches(*arrays, apart, np.empty_like(apart), np.empty((2, 2), np.uint64),
+    arrays = Limits(*arrays_of(80, [((0, 1), 1)]))
+    bounds.largest_batches(arrays, apart, np.empty_like(apart), np.empty((2, 2), np.uint64),
                            largest)
     assert set(largest[5:75]) == {11}
     assert set(largest[:5]) == {11}

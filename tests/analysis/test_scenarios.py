@@ -13,7 +13,7 @@ import pytest
 import kfast
 from kfast import ClusterState, generate
 from kfast.errors import ArgumentError, InputError
-from kfast.kernels import draws
+from kfast.kernels import scenario_sampling as draws
 
 pytestmark = pytest.mark.kernels
 

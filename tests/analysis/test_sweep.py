@@ -52,8 +52,8 @@ def compare(seed, profile="zk-3.9"):
 def test_a_sweep_is_the_controller_run_scenario_by_scenario():
     """Clusters with dead brokers, queued topics, reassignments, newer records, odd ISRs.
 
-    All kernels together: `find_shapes`, `write_sequences`, `count_dense`; `count_heirs`,
-    `list_heirs`, `lead_dense`.
+    All kernels together: `find_shapes`, `write_sequences`, `count_dense`; `count_takeovers`,
+    `list_takeovers`, `count_leaders`.
     """
     assert sum(compare(seed) for seed in range(120)) > 90
 

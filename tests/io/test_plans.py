@@ -14,7 +14,7 @@ from bench_data import make
 from kfast import io, read_plan
 from kfast.errors import InputError
 from kfast.io import plan_json
-from kfast.kernels.brackets import document_end
+from kfast.kernels.json_documents import document_end
 
 pytestmark = pytest.mark.kernels
 

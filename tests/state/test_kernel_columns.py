@@ -80,6 +80,19 @@ def test_kernels_that_write_refuse_what_is_read_only():
         hosting.refresh_leader_offline(make_columns(*arrays[:7]), rows)
 
 
+@pytest.mark.parametrize("name", ["records", "replicas", "replica_state", "partition", "pending"])
+def test_an_array_made_read_only_later_is_refused(name):
+    """Its flags are looked at before each call, not only when columns are made."""
+    state = kfast.generate(brokers=5, partitions=70, seed=1)
+    columns_before, rows = state.columns, np.arange(70, dtype=np.int32)
+    hosting.refresh_leader_offline(columns_before, rows)
+    getattr(state, name).flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        hosting.refresh_leader_offline(columns_before, rows)
+    with pytest.raises(ValueError, match="read-only"):
+        kfast.Controller(state).on_controller_failover()
+
+
 def test_columns_are_not_made_by_their_class():
     """They would hold no array: a kernel would read from nowhere."""
     for kind in (columns.NarrowColumns, columns.WideColumns):

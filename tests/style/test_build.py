@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import kfast
-from kfast.kernels.sources import sources_digest
+from kfast.kernels.source_digest import sources_digest
 from tests.conftest import ROOT
 from tests.support.other_python import other_kfast
 

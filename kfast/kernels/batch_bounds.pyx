@@ -1,7 +1,7 @@
 """Which limits matter, and how few batches there can be at the least.
 
-The limits are those of `planning.pyx`. Brokers that may not be together at all are kept as bits:
-bit u of row v is set where some limit of 1 names both.
+The limits are those of `batch_coloring.pyx`. Brokers that may not be together at all are kept as
+bits: bit u of row v is set where some limit of 1 names both.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -178,11 +178,7 @@ cdef inline int64_t count_shared(
 
 
 def largest_batches(
-    const int64_t[::1] begin,      # IN   (E+1,)  where the members of each limit begin
-    const int32_t[::1] members,    # IN   (m,)    brokers
-    const int32_t[::1] limits,     # IN   (E,)    how many of them one batch may hold
-    const int64_t[::1] first,      # IN   (n+1,)  where the limits of each broker begin
-    const int32_t[::1] sets_of,    # IN   (m,)    their numbers
+    set_limits,                    # IN   `Limits`: sets of brokers, how many of each fit
     const uint64_t[:, ::1] apart,  # IN   (n, W)  bits of the pairs that may not be together
     uint64_t[:, ::1] linked,       # scratch (n, W)
     uint64_t[:, ::1] rest,         # scratch (2, W)
@@ -193,6 +189,11 @@ def largest_batches(
     The others of its batch are not apart from it, and of a limit of 2 that names it they hold at
     most one. So at most one of each clique of a cover of these brokers is among them.
     """
+    cdef const int64_t[::1] begin = set_limits.begin
+    cdef const int32_t[::1] members = set_limits.members
+    cdef const int32_t[::1] limits = set_limits.most
+    cdef const int64_t[::1] first = set_limits.first
+    cdef const int32_t[::1] sets_of = set_limits.sets_of
     cdef Py_ssize_t broker, word
     cdef Py_ssize_t n = apart.shape[0]
     cdef int64_t at, i, j

@@ -78,15 +78,22 @@ cdef inline Py_ssize_t most_saturated(Problem* p, const int64_t* degree) noexcep
 
 
 cdef Problem problem_of(
-    const int64_t[::1] begin, const int32_t[::1] members, const int32_t[::1] limits,
-    const int64_t[::1] first, const int32_t[::1] sets_of, int32_t[::1] batch,
-    int32_t[:, ::1] blocked, int32_t[::1] saturation,
-) noexcept nogil:
-    """The arrays as pointers; no limit at all is allowed, no broker is not."""
+    limits, int32_t[::1] batch, int32_t[:, ::1] blocked, int32_t[::1] saturation
+):
+    """The arrays as pointers, which the caller keeps; no limit at all is allowed, no broker is not.
+
+    `limits` has where the members of each limit begin, the members, how many of them one batch may
+    hold (from 1); where the limits of each broker begin, and their numbers.
+    """
+    cdef const int64_t[::1] begin = limits.begin
+    cdef const int32_t[::1] members = limits.members
+    cdef const int32_t[::1] most = limits.most
+    cdef const int64_t[::1] first = limits.first
+    cdef const int32_t[::1] sets_of = limits.sets_of
     cdef Problem p
     p.begin = &begin[0]
     p.members = &members[0] if members.shape[0] else NULL
-    p.limits = &limits[0] if limits.shape[0] else NULL
+    p.limits = &most[0] if most.shape[0] else NULL
     p.first = &first[0]
     p.sets_of = &sets_of[0] if sets_of.shape[0] else NULL
     p.batch = &batch[0]
@@ -98,11 +105,7 @@ cdef Problem problem_of(
 
 
 def fill_batches(
-    const int64_t[::1] begin,       # IN   (E+1,)  where the members of each limit begin
-    const int32_t[::1] members,     # IN   (m,)    brokers
-    const int32_t[::1] limits,      # IN   (E,)    how many of them one batch may hold, from 1
-    const int64_t[::1] first,       # IN   (n+1,)  where the limits of each broker begin
-    const int32_t[::1] sets_of,     # IN   (m,)    their numbers
+    limits,                         # IN      `Limits`: sets of brokers, how many of each fit
     const int64_t[::1] degree,      # IN   (n,)    breaks ties: the larger goes first
     const int32_t[::1] order,       # IN   (n,)    brokers in order; (0,): the most saturated next
     int32_t[::1] batch,             # OUT  (n,)    batch of each broker
@@ -112,9 +115,7 @@ def fill_batches(
     """Give every broker the first batch that is open to it; returns the number of batches."""
     cdef Py_ssize_t broker, k, i
     cdef Py_ssize_t used = 0
-    cdef Problem p = problem_of(
-        begin, members, limits, first, sets_of, batch, blocked, saturation
-    )
+    cdef Problem p = problem_of(limits, batch, blocked, saturation)
     with nogil:
         batch[:] = -1
         blocked[:, :] = 0
@@ -155,11 +156,7 @@ cdef void explore(Problem* p, Search* s, Py_ssize_t placed, int used) noexcept n
 
 
 def search_exactly(
-    const int64_t[::1] begin,       # IN      (E+1,)  where the members of each limit begin
-    const int32_t[::1] members,     # IN      (m,)    brokers
-    const int32_t[::1] limits,      # IN      (E,)    how many of them one batch may hold, from 1
-    const int64_t[::1] first,       # IN      (n+1,)  where the limits of each broker begin
-    const int32_t[::1] sets_of,     # IN      (m,)    their numbers
+    limits,                         # IN      `Limits`: sets of brokers, how many of each fit
     const int64_t[::1] cost,        # IN      (n,)    cells to change for each; breaks ties
     int lowest,                     # no fewer batches are possible
     int64_t work,                   # how many cells to look at or change before giving up
@@ -172,9 +169,7 @@ def search_exactly(
 
     Brokers in no limit should not be given: they multiply the ways that there are to try.
     """
-    cdef Problem p = problem_of(
-        begin, members, limits, first, sets_of, batch, blocked, saturation
-    )
+    cdef Problem p = problem_of(limits, batch, blocked, saturation)
     cdef Search s
     cdef Py_ssize_t i
     s.best = &best[0]
@@ -204,20 +199,14 @@ cdef inline uint64_t next_random(uint64_t* state) noexcept nogil:
 
 
 def place_all(
-    const int64_t[::1] begin,       # IN   (E+1,)  where the members of each limit begin
-    const int32_t[::1] members,     # IN   (m,)    brokers
-    const int32_t[::1] limits,      # IN   (E,)    how many of them one batch may hold, from 1
-    const int64_t[::1] first,       # IN   (n+1,)  where the limits of each broker begin
-    const int32_t[::1] sets_of,     # IN   (m,)    their numbers
+    limits,                         # IN      `Limits`: sets of brokers, how many of each fit
     const int32_t[::1] start,       # IN   (n,)    batch of each broker; -1: the best for it
     int32_t[::1] batch,             # OUT  (n,)
     int32_t[:, ::1] blocked,        # OUT  (n, K)
     int32_t[::1] saturation,        # OUT  (n,)
 ):
     """Put brokers where a start says, limits kept or not; returns the excess over all limits."""
-    cdef Problem p = problem_of(
-        begin, members, limits, first, sets_of, batch, blocked, saturation
-    )
+    cdef Problem p = problem_of(limits, batch, blocked, saturation)
     cdef Py_ssize_t broker, k, other
     cdef int64_t excess = 0
     cdef int turn
@@ -241,11 +230,7 @@ def place_all(
 
 
 def search_fewer(
-    const int64_t[::1] begin,       # IN      (E+1,)  where the members of each limit begin
-    const int32_t[::1] members,     # IN      (m,)    brokers
-    const int32_t[::1] limits,      # IN      (E,)    how many of them one batch may hold, from 1
-    const int64_t[::1] first,       # IN      (n+1,)  where the limits of each broker begin
-    const int32_t[::1] sets_of,     # IN      (m,)    their numbers
+    limits,                         # IN      `Limits`: sets of brokers, how many of each fit
     const int64_t[::1] degree,      # IN      (n,)    what it costs to move each broker
     int32_t[::1] batch,             # IN OUT  (n,)    batch of each broker, below K
     int32_t[:, ::1] blocked,        # IN OUT  (n, K)  as `place_all` leaves it
@@ -259,9 +244,7 @@ def search_fewer(
     Each step makes the best move of a broker whose batch exceeds a limit, and for a while forbids
     to undo it. May be called again to go on.
     """
-    cdef Problem p = problem_of(
-        begin, members, limits, first, sets_of, batch, blocked, saturation
-    )
+    cdef Problem p = problem_of(limits, batch, blocked, saturation)
     cdef uint64_t random = <uint64_t> memory[3]
     cdef Py_ssize_t broker, k, own, best_broker, best_batch
     cdef int64_t gain, best_gain, n_alike, n_bad

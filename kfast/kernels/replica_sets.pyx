@@ -13,6 +13,7 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     NarrowColumns,  # no-cython-lint
     WideColumns,  # no-cython-lint
 )
+from kfast.kernels.min_isr cimport needed_in_sync
 from kfast.kernels.slots cimport (
     FLAG_ASSIGNED,
     broker_t,
@@ -20,7 +21,9 @@ from kfast.kernels.slots cimport (
     kfast_count,
     kfast_lowest,
     liveness_of,
+    row_at,
 )
+from kfast.kernels.splitmix cimport mix
 
 
 def measure_isrs(
@@ -32,35 +35,30 @@ def measure_isrs(
     uint8_t[::1] needed,          # OUT  (P,)    min ISR, at most the assigned replicas
 ):
     """What keeps each partition alive; all is 0 for a partition without an assignment."""
-    cdef Py_ssize_t width = columns.width
-    cdef const uint8_t* broker_status = columns.broker_status
-    cdef const int32_t* topic_row = columns.topic_row
-    records = columns.records
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t i
     cdef uint64_t live
     cdef int32_t least
     with nogil:
-        for row in range(columns.n_partitions):
-            live_isr[row] = 0
-            live_replicas[row] = 0
-            in_sync[row] = 0
-            needed[row] = 0
-            if not records[row].flags & FLAG_ASSIGNED:
+        for i in range(first.n_rows):
+            row = row_at(first, i)
+            live_isr[i] = 0
+            live_replicas[i] = 0
+            in_sync[i] = 0
+            needed[i] = 0
+            if not row.record.flags & FLAG_ASSIGNED:
                 continue
-            live = liveness_of(&records[row], &replicas[width * row], broker_status).live
-            live_isr[row] = records[row].isr & live
-            live_replicas[row] = live & first_slots(records[row].n_replicas)
-            in_sync[row] = <uint8_t> kfast_count(live_isr[row])
-            least = min(min_isr[topic_row[row]], <int32_t> records[row].n_replicas)
-            needed[row] = <uint8_t> max(least, 0)
+            live = liveness_of(row).live
+            live_isr[i] = row.record.isr & live
+            live_replicas[i] = live & first_slots(row.record.n_replicas)
+            in_sync[i] = <uint8_t> kfast_count(live_isr[i])
+            least = needed_in_sync(min_isr[row.topic_row[i]], row.record.n_replicas)
+            needed[i] = <uint8_t> max(least, 0)
 
 
-cdef inline uint64_t mix(uint64_t word) noexcept nogil:
+cdef inline uint64_t spread(uint64_t word) noexcept nogil:
     """The finishing steps of splitmix64: a bijection that spreads every bit."""
-    word = (word ^ (word >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9ULL
-    word = (word ^ (word >> 27)) * <uint64_t> 0x94D049BB133111EBULL
-    return word ^ (word >> 31)
+    return mix(word - <uint64_t> 0x9E3779B97F4A7C15)
 
 
 cdef inline int list_members(
@@ -105,9 +103,8 @@ def group_sets(
     uint8_t[::1] tag_of,        # OUT  (P,)    tag of each set
 ):
     """Number the distinct sets in order of appearance; returns how many there are."""
-    cdef Py_ssize_t width = columns.width
-    replicas = columns.replicas
-    cdef Py_ssize_t row
+    first = columns.first
+    cdef Py_ssize_t at
     cdef uint64_t last = <uint64_t> table.shape[0] - 1
     cdef uint64_t key, entry, place
     cdef uint64_t high = <uint64_t> 0xFFFFFFFF00000000ULL
@@ -117,14 +114,15 @@ def group_sets(
     cdef int n, i
     begin[0] = 0
     with nogil:
-        for row in range(masks.shape[0]):
-            if not masks[row]:
-                set_of[row] = -1
+        for at in range(masks.shape[0]):
+            if not masks[at]:
+                set_of[at] = -1
                 continue
-            n = list_members(&replicas[width * row], masks[row], listed)
-            key = tags[row]
+            row = row_at(first, at)
+            n = list_members(row.brokers, masks[at], listed)
+            key = tags[at]
             for i in range(n):
-                key = mix(key * <uint64_t> 0x9E3779B97F4A7C15ULL + <uint64_t> listed[i] + 1)
+                key = spread(key * <uint64_t> 0x9E3779B97F4A7C15ULL + <uint64_t> listed[i] + 1)
             place = key & last
             while True:
                 entry = table[place]
@@ -132,17 +130,17 @@ def group_sets(
                     table[place] = (key & high) | <uint64_t> (n_sets + 1)
                     for i in range(n):
                         members[begin[n_sets] + i] = listed[i]
-                    tag_of[n_sets] = tags[row]
-                    set_of[row] = <int32_t> n_sets
+                    tag_of[n_sets] = tags[at]
+                    set_of[at] = <int32_t> n_sets
                     n_sets += 1
                     begin[n_sets] = begin[n_sets - 1] + n
                     break
                 if (entry & high) == (key & high):
                     found = <int64_t> (entry & ~high) - 1
-                    if tag_of[found] == tags[row] and is_same(
+                    if tag_of[found] == tags[at] and is_same(
                         listed, n, &members[begin[found]], begin[found + 1] - begin[found]
                     ):
-                        set_of[row] = <int32_t> found
+                        set_of[at] = <int32_t> found
                         break
                 place = (place + 1) & last
     return n_sets
