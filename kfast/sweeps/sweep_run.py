@@ -143,6 +143,7 @@ def sweep_reader(
 
     Arguments and errors are those of `sweep`; errors are raised before the work starts.
     """
+    check_same_brokers(state, scenarios)
     names = check_counts(counts)
     if method is not None and method not in SWEEP_METHODS:
         raise ArgumentError(f"method is {method!r}; allowed are {', '.join(SWEEP_METHODS)}")
