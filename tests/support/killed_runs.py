@@ -13,8 +13,8 @@ import pytest
 
 import kfast.spark
 import kfast.spark.sharded
-from kfast.cli import pipeline as command
 from kfast.spark.pipeline import find_exports, run_snapshot
+from kfast.spark.pipeline_config import make_job, read_config
 from tests.support.sharded import without_session
 
 EVENTS = [
@@ -27,8 +27,8 @@ READER = SimpleNamespace(read=SimpleNamespace(parquet=str))
 
 def run_pipeline(folder: Path) -> None:
     """Do what the tasks of the pipeline do, in this process."""
-    config = command.read_config(folder / "pipeline.toml")
-    job = command._job(config, folder)
+    config = read_config(folder / "pipeline.toml")
+    job = make_job(config, folder)
     for name in find_exports(folder / config.exports, job):
         run_snapshot(job, name)
 
