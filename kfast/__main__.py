@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfast_command import main
+from kfast.cli import main
 
 __all__ = ["main"]
 

@@ -430,6 +430,7 @@ def empty_folder(root: Path) -> str:
     token = secrets.token_hex(8)
     # Without this file what is left of an earlier run is no dataset any more.
     (root / "state" / CLUSTER_FILE).unlink(missing_ok=True)
+    (root / OLD_TOKEN).unlink(missing_ok=True)
     (root / TOKEN).write_text(token)
     for name in FOLDERS:
         (root / name).mkdir(exist_ok=True)

@@ -34,6 +34,9 @@ __all__ = [
     "without_cluster",
 ]
 
+ALIGNMENT = 64
+"""Arrays in a file begin at multiples of this: Arrow's tensors alone do not."""
+
 _lock = threading.RLock()
 """Held while files are written and sent: a driver may sweep in several threads."""
 
@@ -62,6 +65,7 @@ def send(spark: SparkSession, content: object) -> str:
             with pa.OSFile(str(path), "wb") as file:
                 for part in parts:
                     pa.ipc.write_tensor(pa.Tensor.from_numpy(np.frombuffer(part, np.uint8)), file)
+                    file.write(bytes(-file.tell() % ALIGNMENT))
             spark.addArtifacts(str(path), file=True)
             known.add(name)
     return name
@@ -83,6 +87,7 @@ def _open(path: str) -> Any:
     file, parts = pa.memory_map(path, "r"), []
     while file.tell() < file.size():
         parts.append(pa.ipc.read_tensor(file).to_numpy())
+        file.seek(file.tell() + -file.tell() % ALIGNMENT)
     return pickle.loads(parts[0], buffers=parts[1:])
 
 

@@ -71,7 +71,7 @@ PROBE_SCENARIOS = 512
 BATCH_SCENARIOS = 16_384
 """Scenarios in a batch that goes to the JVM: smaller ones cost more, larger ones come late."""
 
-DETAIL_SECONDS = 10.0
+DETAIL_SECONDS = 3.0
 """How long a task should last that gives counts of the whole cluster, which must be added."""
 
 BLOCK_PARTITIONS = 8192

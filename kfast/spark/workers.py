@@ -102,7 +102,7 @@ def _restore(kind: type, attributes: dict[str, Any]) -> Any:
 
 def count_tasks(seconds: float, task_seconds: float = TASK_SECONDS) -> int:
     """How many tasks so much work is worth, if each should last so long at most."""
-    enough = min(FEWEST_TASKS, math.ceil(seconds / SHORT_SECONDS))
+    enough = min(FEWEST_TASKS, int(seconds / SHORT_SECONDS))
     return max(1, enough, math.ceil(seconds / task_seconds))
 
 

@@ -223,9 +223,19 @@ def test_what_cannot_be_is_refused(spark, cluster):
 
 @pytest.mark.parametrize(
     ("seconds", "task_seconds", "tasks"),
-    [(0, 2, 1), (0.2, 2, 1), (1, 2, 3), (4, 2, 8), (30, 2, 15), (100, 2, 50), (100, 10, 10)],
+    [(0, 2, 1), (0.2, 2, 1), (1, 2, 2), (4, 2, 8), (30, 2, 15), (100, 2, 50), (100, 10, 10)],
 )
 def test_no_task_is_short_and_none_is_long(seconds, task_seconds, tasks):
     from kfast.spark.workers import count_tasks
 
     assert count_tasks(seconds, task_seconds) == tasks
+
+
+def test_arrays_that_are_sent_lie_aligned(spark):
+    """A worker's views of the file are as aligned as arrays in memory; empty ones too."""
+    from kfast.spark.sweep_tasks import open_sent, send
+
+    arrays = [np.arange(n, dtype=dtype) for n in (0, 1, 7) for dtype in (np.uint8, np.int64)]
+    received = open_sent(send(spark, arrays))
+    for sent, array in zip(arrays, received, strict=True):
+        assert array.flags.aligned and array.tolist() == sent.tolist()

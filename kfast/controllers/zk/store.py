@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -87,7 +88,7 @@ class Faults:
         present = {row: at for at, row in enumerate(rows.tolist())}
         raised: Exception | None = None
         for fault in [f for f in self._waiting if f.operation == operation]:
-            hit = [row for row in present if fault.row in (None, row)]
+            hit = list(present) if fault.row is None else [fault.row] * (fault.row in present)
             if not hit or (fault.fault == "controller_moved" and not guarded):
                 continue
             fault.times -= 1
@@ -138,9 +139,9 @@ class Store:
         if not empty:
             led = np.flatnonzero(state.records["flags"] & schema.FLAG_HAS_LEADERSHIP)
             records = state.records.take(led)
-            self._write(led.astype(np.int32), records, records["version"])
-            for row, epoch in zip(led.tolist(), records["controller_epoch"].tolist(), strict=True):
-                self._records[row] = replace(self._records[row], controller_epoch=epoch)
+            self._write(
+                led.astype(np.int32), records, records["version"], records["controller_epoch"]
+            )
 
     def _summary(self) -> Summary:
         return "Store", {
@@ -345,9 +346,9 @@ class Store:
         written: npt.NDArray[np.bool_] = self.versions(rows) == records["version"]
         written &= self._among(self._records, rows)
         lists = id_lists(self.state, rows[written], records["isr"][written]).to_pylist()
-        for row, isr in zip(rows[written].tolist(), lists, strict=True):
-            record = self._records[row]
-            self._records[row] = replace(record, isr=tuple(isr), version=record.version + 1)
+        versions = (self.versions(rows[written]) + 1).tolist()
+        for row, isr, version in zip(rows[written].tolist(), lists, versions, strict=True):
+            self._records[row] = replace(self._records[row], isr=tuple(isr), version=version)
         return written
 
     def versions(self, rows: Rows) -> npt.NDArray[np.int32]:
@@ -449,18 +450,20 @@ class Store:
         return stored
 
     def _write(
-        self, rows: Rows, records: npt.NDArray[Any], versions: npt.NDArray[np.integer]
+        self, rows: Rows, records: npt.NDArray[Any], versions: npt.NDArray[np.integer],
+        controller_epochs: npt.NDArray[np.integer] | None = None,
     ) -> None:
-        """Store records, under this controller's epoch."""
+        """Store records; under this controller's epoch where no other is given."""
         state = self.state
+        if controller_epochs is None:
+            controller_epochs = np.full(rows.size, state.controller_epoch)
         recovering = (records["flags"] & schema.FLAG_RECOVERY) != 0
+        lists = id_lists(state, rows, records["isr"])
+        members = lists.values.to_numpy().tolist()
         columns = (
-            broker_ids(state, records["leader"]), records["leader_epoch"],
-            id_lists(state, rows, records["isr"]).to_pylist(), recovering.astype(int), versions,
+            broker_ids(state, records["leader"]).tolist(), records["leader_epoch"].tolist(),
+            [tuple(members[i:j]) for i, j in pairwise(lists.offsets.to_pylist())],
+            recovering.astype(int).tolist(), versions.tolist(), controller_epochs.tolist(),
         )
         self._undecodable.difference_update(rows.tolist())
-        for row, leader, epoch, isr, recovery, version in zip(rows.tolist(), *columns, strict=True):
-            self._records[row] = Leadership(
-                int(leader), int(epoch), tuple(isr), int(recovery), int(version),
-                state.controller_epoch,
-            )
+        self._records.update(zip(rows.tolist(), map(Leadership, *columns), strict=True))

@@ -134,9 +134,9 @@ def set_configs(state: ClusterState, configs: Mapping[str, list[int]]) -> None:
     if not configs:
         return
     topics = state.find_topics(list(configs))
-    values = np.array(list(configs.values()), np.int32)
-    state.topic_min_insync_replicas[topics] = values[:, 0]
-    state.topic_unclean_leader_election[topics] = values[:, 1]
+    values = dict(zip(TOPIC_SETTINGS, np.array(list(configs.values()), np.int32).T, strict=True))
+    state.topic_min_insync_replicas[topics] = values["min.insync.replicas"]
+    state.topic_unclean_leader_election[topics] = values["unclean.leader.election.enable"]
     mutators.refresh_unclean(state)
 
 
