@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -238,4 +239,5 @@ def test_arrays_that_are_sent_lie_aligned(spark):
     arrays = [np.arange(n, dtype=dtype) for n in (0, 1, 7) for dtype in (np.uint8, np.int64)]
     received = open_sent(send(spark, arrays))
     for sent, array in zip(arrays, received, strict=True):
-        assert array.flags.aligned and array.tolist() == sent.tolist()
+        assert array.flags.aligned
+        assert array.tolist() == sent.tolist()
