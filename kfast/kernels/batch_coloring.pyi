@@ -1,11 +1,12 @@
 """Put brokers into as few batches as can be, where some sets of brokers bound a batch."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, type_check_only
 
 import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
+@type_check_only
 class Limits(Protocol):
     """Sets of brokers, and how many of each one batch may hold."""
 

@@ -1,11 +1,12 @@
 """Sweeps of few brokers among many: only the partitions that they host are looked at."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, type_check_only
 
 import numpy.typing as npt
 
 _Array: TypeAlias = npt.NDArray[Any]
 
+@type_check_only
 class Hosting(Protocol):
     """Which partitions each broker hosts, and what each set of down brokers changes."""
 

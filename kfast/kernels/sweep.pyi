@@ -1,6 +1,6 @@
 """Sweeps: what many scenarios do to every partition, one bit per scenario."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, type_check_only
 
 import numpy.typing as npt
 from typing_extensions import disjoint_base
@@ -9,6 +9,7 @@ from kfast.kernels.columns import Columns
 
 _Array: TypeAlias = npt.NDArray[Any]
 
+@type_check_only
 class FailoverOrder(Protocol):
     """Who must be down for a broker to take a partition over."""
 
