@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfast.cli import main
+from kfast_command import main
 
 __all__ = ["main"]
 
