@@ -205,7 +205,7 @@ def test_work_is_dealt_evenly():
     tiny = [len(share) for share in shares[1:]]
     assert sum(tiny) == 500
     assert max(tiny) - min(tiny) <= 1
-    assert 4 < len(shares) < 16
+    assert len(shares) == 4
     shared = _share_units(sizes, ("random_brokers", {"k": 2, "n": 10**6, "seed": 1}), None)
     assert [len(share) for share in shared[:15]] == [1] * 15
     assert sorted(unit for share in shared for unit in share if unit[0] == "huge") == [
