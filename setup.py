@@ -70,7 +70,7 @@ def compile_flags() -> list[str]:
         "-finline-limit=3000", "--param=inline-unit-growth=500",
         "--param=large-function-growth=2000",
     ]
-    return checked if DEBUG else ["-O3", "-g0", *inlined]
+    return checked if DEBUG else ["-O3", "-g0", "-DNDEBUG", *inlined]
 
 
 def link_flags() -> list[str]:

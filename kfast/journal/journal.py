@@ -211,8 +211,8 @@ class Journal:
         if not self.names_deleted or not (effects["kinds"] & _ANNOUNCING).any():
             return announced
         last = _last_announced(effects) if announced is None else announced
-        others = last[(last["kinds"] & schema.KIND_QUEUED) == 0]
-        named = np.concatenate([others, self.record_effects(self._deleted_rows())])
+        not_queued = last[(last["kinds"] & schema.KIND_QUEUED) == 0]
+        named = np.concatenate([not_queued, self.record_effects(self._deleted_rows())])
         ordered: Effects = named[np.argsort(named["row"], kind="stable")]
         return ordered
 
@@ -232,8 +232,8 @@ class Journal:
             led = state.records["flags"] & schema.FLAG_HAS_LEADERSHIP
             rows = np.flatnonzero(led).astype(np.int32)
         if self.names_deleted:
-            others = rows[~state.topic_queued_for_deletion[state.topic_row[rows]]]
-            rows = np.sort(np.concatenate([others, self._deleted_rows()]))
+            not_queued = rows[~state.topic_queued_for_deletion[state.topic_row[rows]]]
+            rows = np.sort(np.concatenate([not_queued, self._deleted_rows()]))
         return rows
 
     def _send_effects(self, table: EffectTable, named: Effects | None, step: int) -> None:
@@ -363,6 +363,7 @@ class Journal:
 
 def _last_announced(effects: Effects) -> Effects:
     """The last effect of each partition that UpdateMetadata names, of effects in row order."""
-    some = effects[(effects["kinds"] & schema.KIND_LEADER_AND_ISR) != 0]
-    last: Effects = some[np.append(some["row"][1:] != some["row"][:-1], True)[: some.size]]
+    announced = effects[(effects["kinds"] & schema.KIND_LEADER_AND_ISR) != 0]
+    rows = announced["row"]
+    last: Effects = announced[np.append(rows[1:] != rows[:-1], True)[: rows.size]]
     return last

@@ -36,21 +36,6 @@ cdef class Columns:
                 return False
         return True
 
-    def part(self, Py_ssize_t start, Py_ssize_t stop):
-        """Columns of some of the rows; with bitmaps where the first row begins a word of them."""
-        (records, replicas, states, status, topic_row, partition, flags, offline, pending) = (
-            self.arrays
-        )
-        rows = slice(start, stop)
-        if start % 64 or offline is None or pending is None:
-            offline = pending = None
-        else:
-            offline, pending = offline[start // 64 :], pending[start // 64 :]
-        return make_columns(
-            records[rows], replicas[rows], states[rows], status, topic_row[rows], partition[rows],
-            flags, offline, pending,
-        )
-
     def __reduce__(self):
         return make_columns, tuple(self.arrays)
 

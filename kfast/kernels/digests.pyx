@@ -48,7 +48,7 @@ cdef inline uint64_t slot_word(
     return <uint32_t> broker_id[row.brokers[s]] | state << 32
 
 
-cdef uint64_t digest_others(row_t row, const int32_t* broker_id) noexcept nogil:
+cdef uint64_t digest_unassigned(row_t row, const int32_t* broker_id) noexcept nogil:
     """Digest of the slots behind the assignment, whatever their order; unnamed ones are nothing."""
     cdef uint64_t total = 0
     cdef uint64_t named, word
@@ -70,7 +70,7 @@ cdef inline uint64_t digest_row(
 ) noexcept nogil:
     """Digest of one partition, from one of its key."""
     cdef uint64_t assigned = first_slots(row.record.n_replicas)
-    cdef uint64_t others = 0
+    cdef uint64_t unassigned = 0
     cdef uint64_t odd = 0
     cdef uint32_t leader
     cdef int s
@@ -97,8 +97,8 @@ cdef inline uint64_t digest_row(
         if record.n_replicas & 1:
             digest = fold(digest, slot_word(row, broker_id, record.n_replicas - 1), 0)
     if record.n_slots > record.n_replicas:
-        others = digest_others(row, broker_id)
-    return mix(digest + others)
+        unassigned = digest_unassigned(row, broker_id)
+    return mix(digest + unassigned)
 
 
 def digest(

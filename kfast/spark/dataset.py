@@ -262,14 +262,14 @@ def _merge_brokers(summaries: Sequence[_FileSummary]) -> pa.Table:
     What one file shows of a broker wins over what is concluded from another, and a broker that one
     takes for down is down where others name it only as being added: as in one text of all files.
     """
-    some = any(summary.listed for summary in summaries)
+    any_listed = any(summary.listed for summary in summaries)
     merged: dict[int, dict[str, Any]] = {}
     source: dict[int, str] = {}
     certainty: dict[int, int] = {}
     seen: set[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = set()
     for summary in summaries:
         key = pickle.dumps(summary.brokers), summary.taken_for_down, summary.taken_for_up
-        if summary.listed != some or key in seen:
+        if summary.listed != any_listed or key in seen:
             continue
         seen.add(key)
         is_registered = registered(summary.brokers).tolist()

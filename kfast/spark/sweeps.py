@@ -126,7 +126,7 @@ def sweep(
     plan, scenarios = _prepare(state, scenarios, tasks)
     work = SweepWork.of(plan, scenarios, names, words)
     if tasks is None:
-        seconds = _estimate_seconds(scenarios, lambda some: deque(work.batches(some), maxlen=0))
+        seconds = _estimate_seconds(scenarios, lambda part: deque(work.batches(part), maxlen=0))
         tasks = count_tasks(seconds)
     name = send(spark, (without_cluster(plan), work.failover_order, work.hosting))
     run = partial(sweep_range, name, scenarios, names, vectors, tasks, BATCH_SCENARIOS)
@@ -191,7 +191,7 @@ def sweep_partitions(
     plan, scenarios = _prepare(state, scenarios, tasks)
     words = words_of(vectors)
     if tasks is None:
-        seconds = _estimate_seconds(scenarios, lambda some: count_partitions(plan, some, words))
+        seconds = _estimate_seconds(scenarios, lambda part: count_partitions(plan, part, words))
         tasks = count_tasks(seconds, DETAIL_SECONDS)
     order = np.argsort(plan.rows).astype(np.int32)
     names = pa.table(key_columns(plan.cluster, plan.rows[order]))
@@ -230,7 +230,7 @@ def sweep_brokers(
     words = words_of(vectors)
     order = FailoverOrder.of(plan)
     if tasks is None:
-        seconds = _estimate_seconds(scenarios, lambda some: count_leaders(order, some, words))
+        seconds = _estimate_seconds(scenarios, lambda part: count_leaders(order, part, words))
         tasks = count_tasks(seconds, DETAIL_SECONDS)
     names = pa.table({
         "broker_id": pa.array(plan.broker_id),

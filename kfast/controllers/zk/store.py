@@ -427,16 +427,16 @@ class Store:
 
     def _load(self, rows: Rows, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """Records of some rows in the slots of the state; what is stored of the chosen ones."""
-        state, some = self.state, rows[chosen]
-        self.track_brokers(some)
-        records = [self._records[row] for row in some.tolist()]
+        state, chosen_rows = self.state, rows[chosen]
+        self.track_brokers(chosen_rows)
+        records = [self._records[row] for row in chosen_rows.tolist()]
         stored = state.records.take(rows)
         offsets = np.cumsum([0, *(len(record.isr) for record in records)]).astype(np.int32)
         members = np.array([broker for record in records for broker in record.isr], np.int64)
-        masks, marked = np.zeros(some.size, np.uint64), np.zeros(some.size, np.uint8)
+        masks, marked = np.zeros(chosen_rows.size, np.uint64), np.zeros(chosen_rows.size, np.uint8)
         brokers = state.broker_rows(members)
         kernels.masks_of(
-            state.replicas, state.records, some, offsets, brokers, masks, marked
+            state.replicas, state.records, chosen_rows, offsets, brokers, masks, marked
         )
         leaders = np.array([record.leader for record in records], np.int64)
         stored["isr"][chosen] = masks

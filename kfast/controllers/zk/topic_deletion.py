@@ -198,20 +198,20 @@ def fail_replica_deletion(engine: ZkEngine, replicas: Replicas) -> None:
     state = engine.state
     if not state.delete_topic_enabled:
         return
-    some = replicas_of_queued(state, replicas)
-    if not len(some):
+    queued = replicas_of_queued(state, replicas)
+    if not len(queued):
         return
     machine = engine.replica_state_machine
-    engine.checked(machine.run(some, ReplicaState.DELETION_INELIGIBLE))
-    state.mark_topics_ineligible(np.unique(state.topic_row[some.rows]))
+    engine.checked(machine.run(queued, ReplicaState.DELETION_INELIGIBLE))
+    state.mark_topics_ineligible(np.unique(state.topic_row[queued.rows]))
     resume_deletions(engine)
 
 
 def complete_replicas(engine: ZkEngine, replicas: Replicas) -> None:
     """Replicas of queued topics are deleted."""
-    some = replicas_of_queued(engine.state, replicas)
+    queued = replicas_of_queued(engine.state, replicas)
     machine = engine.replica_state_machine
-    engine.checked(machine.run(some, ReplicaState.DELETION_SUCCESSFUL))
+    engine.checked(machine.run(queued, ReplicaState.DELETION_SUCCESSFUL))
     resume_deletions(engine)
 
 
