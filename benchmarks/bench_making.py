@@ -8,6 +8,7 @@ import pytest
 import kfast
 from benchmarks import plain_describe, plain_numba, plain_numpy
 from kfast.kernels import placement
+from tests.support.metadata_bulk import PARTITION, PER_BATCH, write_bulk_snapshot
 
 ROUNDS = 3
 
@@ -81,3 +82,50 @@ class TestReadDescribe:
         expected = (cluster.partition, cluster.records["leader"], cluster.replicas)
         assert found == plain_numpy.digest(*expected)
         benchmark.extra_info.update(partitions=n_partitions, digest=found)
+
+
+@pytest.fixture(scope="session")
+def snapshot(n_partitions, n_brokers, tmp_path_factory):
+    """A snapshot of KRaft's metadata log, with 100 partitions a topic, or fewer."""
+    folder, per_topic = tmp_path_factory.mktemp("snapshot"), min(n_partitions, 100)
+    n_topics = n_partitions // per_topic
+    return write_bulk_snapshot(folder, n_topics, per_topic, n_brokers, n_configs=n_topics // 2)
+
+
+class TestReadSnapshot:
+    """A metadata snapshot: 123 bytes for each partition, three directories among them."""
+
+    def test_kfast(self, benchmark, snapshot):
+        benchmark.group = "read snapshot"
+        state = benchmark.pedantic(kfast.read, args=(snapshot,), rounds=ROUNDS)
+        found = plain_numpy.digest(state.partition, state.records["leader"], state.replicas)
+        benchmark.extra_info.update(
+            partitions=state.n_partitions, digest=found, file_bytes=snapshot.stat().st_size
+        )
+        expected = read_fixed(snapshot, state.n_partitions)
+        assert found == plain_numpy.digest(*expected)
+
+    def test_plain(self, benchmark, snapshot, n_partitions):
+        """The numbers alone, of records whose length is known: no checks, no state."""
+        benchmark.group = "read snapshot"
+        n = n_partitions // min(n_partitions, 100) * min(n_partitions, 100)
+        columns = benchmark.pedantic(read_fixed, args=(snapshot, n), rounds=ROUNDS)
+        benchmark.extra_info.update(partitions=n, digest=plain_numpy.digest(*columns))
+
+
+def read_fixed(path, n):
+    """Partition, leader and replicas of the last n records of a snapshot, in numpy."""
+    data = path.read_bytes()
+    footer = 75
+    n_batches = -(-n // PER_BATCH)
+    at = len(data) - footer - n * PARTITION.itemsize - 61 * n_batches
+    parts = []
+    for start in range(0, n, PER_BATCH):
+        size = min(PER_BATCH, n - start)
+        parts.append(np.frombuffer(data, PARTITION, size, at + 61))
+        at += 61 + size * PARTITION.itemsize
+    rows = np.concatenate(parts)
+    return (
+        rows["partition"].astype(np.int32), rows["leader"].astype(np.int32),
+        rows["replicas"].astype(np.uint16),
+    )

@@ -11,7 +11,9 @@ import pytest
 
 import kfast
 from kfast.kernels import sweep as kernel
+from kfast.state.metadata_records import ResourceType
 from kfast.sweeps.scenarios import Scenarios
+from kfast.sweeps.sweep_plan import FIELDS
 
 pytest.importorskip("numba")
 from benchmarks import plain_sweep
@@ -97,6 +99,35 @@ def test_twins(benchmark, state, scenarios, three_counts, n_partitions, twin, n)
     note(benchmark, twin, n_partitions, n)
 
 
+@pytest.fixture(scope="module", params=["ELR off", "ELR on"])
+def kraft_plan(request, state):
+    """The same placement in KRaft; with ELR on, one broker of 20 is back but not in sync again."""
+    elr_on = request.param == "ELR on"
+    started = kfast.with_controller(state, "kraft-4.1", elr=elr_on)
+    if elr_on:
+        quorum = started.quorum
+        quorum.set_configuration(ResourceType.BROKER, "", "min.insync.replicas", "3")
+        quorum.allocate_elr()
+        leaders, brokers = started.records["leader"], started.replicas
+        for slot in range(started.n_slots):
+            left = (brokers[:, slot] % 20 == 0) & (brokers[:, slot] != leaders)
+            started.records["isr"][left] &= ~np.uint8(1 << slot)
+            quorum.elr[left] |= np.uint8(1 << slot)
+    plan = kfast.prepare_sweep(started)
+    assert bool(plan.groups[:, FIELDS.index("eligible")].any()) == elr_on
+    return request.param, plan
+
+
+@pytest.mark.parametrize("vectors", VECTORS)
+def test_three_counts_of_kraft(benchmark, kraft_plan, scenarios, n_partitions, vectors):
+    """A KRaft cluster takes at most 1.3 times as long as that of ZooKeeper."""
+    benchmark.group = "sweep, three counts"
+    kind, plan = kraft_plan
+    options = {"counts": THREE, "vectors": vectors, "method": "dense"}
+    benchmark.pedantic(kfast.sweep, (plan, scenarios), options, rounds=ROUNDS)
+    note(benchmark, f"{vectors}, KRaft, {kind}", n_partitions, SCENARIOS)
+
+
 def test_ratios(capsys):
     """Rates of one run beside each other; "numba" is the faster of the two scalar loops.
 
@@ -110,7 +141,9 @@ def test_ratios(capsys):
         for name, rate in RATES.items():
             over = f"{rate / loops:8.1f} x numba" if loops else ""
             also = f"{rate / RATES['count_numpy']:9.1f} x numpy" if "count_numpy" in RATES else ""
-            print(f"{name:>20} {rate:10.3g} partition-scenarios/s {over} {also}")
+            if "KRaft" in name:
+                also += f" {RATES[name.partition(',')[0]] / rate:6.2f} x the time of ZooKeeper"
+            print(f"{name:>22} {rate:10.3g} partition-scenarios/s {over} {also}")
 
 
 @pytest.mark.parametrize("method", ["dense", "sparse"])

@@ -18,7 +18,8 @@ COMMAND = "kfast fail describe.txt --brokers-file brokers.csv --racks a --top 5"
 
 def failure_picture() -> str:
     """The failure of rack a of the cluster in bench_data, as SVG."""
-    state = read(DATA / "describe.txt", brokers_file=DATA / "brokers.csv")
+    text = (DATA / "describe.txt").read_bytes()
+    state = read(("describe.txt", text), brokers_file=DATA / "brokers.csv")
     inside = [
         broker
         for broker, rack in zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True)

@@ -12,6 +12,7 @@ from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.analysis.broker_failure import fail_brokers
+    from kfast.analysis.compare_answers import compare
     from kfast.analysis.copyset_risk import risk
     from kfast.analysis.explain import explain
     from kfast.analysis.impact import impact
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kfast.analysis.restart_readiness import may_restart
     from kfast.analysis.topic_deletion import delete_topics
     from kfast.controllers import open_controller
+    from kfast.controllers.kraft.controller import QuorumController
     from kfast.controllers.zk.controller import Controller
     from kfast.controllers.zk.state_machines import PartitionStateMachine, ReplicaStateMachine
     from kfast.controllers.zk.store import UNDECODABLE, Store
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
         RowError,
     )
     from kfast.io import read, read_plan, write
-    from kfast.journal import Outcome
+    from kfast.journal import Outcome, QuorumOutcome
     from kfast.log_replay import replay
+    from kfast.metadata_replay import replay_metadata
     from kfast.schema import (
         AlterCode,
         Code,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from kfast.state import open as open
     from kfast.state.build import build_digest
     from kfast.state.census import take_census
+    from kfast.state.cluster import with_controller
     from kfast.state.generation import generate
     from kfast.state.settings import override_settings
     from kfast.sweeps import (
@@ -89,6 +93,8 @@ __all__ = [
     "PartitionState",
     "PartitionStateMachine",
     "PolicyError",
+    "QuorumController",
+    "QuorumOutcome",
     "ReassignmentCode",
     "ReplicaState",
     "ReplicaStateMachine",
@@ -101,6 +107,7 @@ __all__ = [
     "Tables",
     "build_digest",
     "bursts",
+    "compare",
     "delete_topics",
     "every_broker",
     "every_rack",
@@ -121,6 +128,7 @@ __all__ = [
     "read",
     "read_plan",
     "replay",
+    "replay_metadata",
     "restart_plan",
     "risk",
     "scenarios_from_table",
@@ -129,11 +137,13 @@ __all__ = [
     "sweep_partitions",
     "sweep_reader",
     "take_census",
+    "with_controller",
     "write",
 ]
 
 load_lazily(__name__, {
     "analysis.broker_failure": "fail_brokers",
+    "analysis.compare_answers": "compare",
     "analysis.copyset_risk": "risk",
     "analysis.explain": "explain",
     "analysis.impact": "impact",
@@ -143,6 +153,7 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "controllers": "open_controller",
+    "controllers.kraft.controller": "QuorumController",
     "controllers.zk.controller": "Controller",
     "controllers.zk.state_machines": "PartitionStateMachine ReplicaStateMachine",
     "controllers.zk.store": "UNDECODABLE Store",
@@ -150,12 +161,14 @@ load_lazily(__name__, {
         "ArgumentError InputError InvariantError KfastError MissingExtraError PolicyError RowError"
     ),
     "io": "read read_plan write",
-    "journal": "Outcome",
+    "journal": "Outcome QuorumOutcome",
     "log_replay": "replay",
+    "metadata_replay": "replay_metadata",
     "schema": "AlterCode Code PartitionState ReassignmentCode ReplicaState Strategy",
     "state": "Assignment ClusterState Leadership Replicas Tables open",
     "state.build": "build_digest",
     "state.census": "take_census",
+    "state.cluster": "with_controller",
     "state.generation": "generate",
     "state.settings": "override_settings",
     "sweeps": "SweepPlan prepare_sweep sweep sweep_brokers sweep_partitions sweep_reader",

@@ -35,6 +35,19 @@ NARROW_SLOTS = 8
 NARROW_BROKERS = 65535
 """A narrow layout holds fewer brokers than this: its broker rows are uint16, the last a null."""
 
+CONTROLLERS = (
+    *(f"zk-{release}" for release in (
+        "0.10", "0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8",
+        "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9",
+    )),
+    *(f"kraft-{release}" for release in (
+        "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3",
+    )),
+)
+"""Every controller that kfast knows: ZooKeeper mode, then KRaft, each with the oldest first."""
+DEFAULT_CONTROLLER = "zk-3.9"
+"""What runs a cluster of which nothing says it."""
+
 
 class PartitionState(IntEnum):
     """States of a partition, with Kafka's bytes. Source: section 3.1."""
@@ -208,7 +221,8 @@ FLAG_BEING_REASSIGNED = 8
 """Bits of the column `flags` of a partition."""
 BROKER_REGISTERED = 1
 BROKER_SHUTTING_DOWN = 2
-"""Bits of a broker's status."""
+BROKER_FENCED = 4
+"""Bits of a broker's status. KRaft calls the second one `in_controlled_shutdown`."""
 TOPIC_QUEUED = 1
 TOPIC_STARTED = 2
 TOPIC_INELIGIBLE = 4
@@ -291,7 +305,34 @@ CLUSTER = (
         "inter-broker protocol is 3.2 or later",
     ),
     Column("unclean_elections", "int64", pa.int64(), "leaders chosen outside the ISR so far"),
+    Column(
+        "controller", "arrow", pa.string(), "what runs the cluster: zk-3.9, kraft-4.1, ..."
+    ),
 )
+_TEXTS = pa.list_(pa.string())
+QUORUM_CLUSTER = (
+    Column(
+        "features", "arrow",
+        pa.list_(pa.struct({"name": pa.string(), "level": pa.int16()})),
+        "KRaft: finalized feature levels", nullable=True,
+    ),
+    Column(
+        "configurations", "arrow",
+        pa.list_(pa.struct({
+            "resource_type": pa.int8(), "resource": pa.string(), "key": pa.string(),
+            "value": pa.string(),
+        })),
+        "KRaft: dynamic configurations; resource_type is 2 for a topic, 4 for a broker, or for all "
+        "where resource is empty",
+        nullable=True,
+    ),
+    Column(
+        "static_configuration", "arrow",
+        pa.list_(pa.struct({"key": pa.string(), "value": pa.string()})),
+        "KRaft: configuration file of the active controller", nullable=True,
+    ),
+)
+"""What only KRaft has; null in tables of a ZooKeeper cluster."""
 
 
 def _along(axes: tuple[str, ...], *columns: Column) -> tuple[Column, ...]:
@@ -308,6 +349,31 @@ BROKERS = _along(
     ),
     Column("shutting_down", "bool", pa.bool_(), "in controlled shutdown"),
     Column("epoch", "int64", pa.int64(), "registration epoch"),
+)
+QUORUM_BROKERS = _along(
+    ("broker",),
+    Column("fenced", "bool", pa.bool_(), "KRaft: registered, but fenced", nullable=True),
+    Column(
+        "in_controlled_shutdown", "bool", pa.bool_(), "KRaft: the same as shutting_down",
+        nullable=True,
+    ),
+    Column(
+        "incarnation_id", "arrow", pa.string(), "KRaft: 22 characters of URL-safe base64",
+        nullable=True,
+    ),
+    Column("directories", "arrow", _TEXTS, "KRaft: ids of its log directories", nullable=True),
+    Column(
+        "cordoned", "arrow", _TEXTS, "KRaft: those that take no new replicas", nullable=True
+    ),
+    Column(
+        "registration_offset", "int64", pa.int64(), "KRaft: offset of its last registration", -1,
+        nullable=True,
+    ),
+    Column(
+        "feature_ranges", "arrow",
+        pa.list_(pa.struct({"name": pa.string(), "min": pa.int16(), "max": pa.int16()})),
+        "KRaft: feature levels that it supports", nullable=True,
+    ),
 )
 
 TOPICS = _along(
@@ -340,7 +406,9 @@ PARTITIONS = _along(
     Column(
         "leader_epoch", "int32", pa.int32(), "rises by 1 with every new leader or ISR shrink"
     ),
-    Column("version", "int32", pa.int32(), "version of the stored record"),
+    Column(
+        "version", "int32", pa.int32(), "version of the stored record; KRaft: the partition epoch"
+    ),
     Column(
         "controller_epoch", "int32", pa.int32(), "epoch of the controller that wrote the record"
     ),
@@ -379,6 +447,19 @@ FLAG_COLUMNS = _along(
 )
 """Columns that only the Arrow table of partitions has: made from flags and the replica matrix."""
 
+QUORUM_PARTITIONS = _along(
+    ("partition",),
+    Column("elr", "mask", _IDS, "KRaft: eligible leader replicas, in order", nullable=True),
+    Column(
+        "last_known_elr", "int32", _IDS, "KRaft: the last known leader, if there is one",
+        nullable=True,
+    ),
+    Column(
+        "directories", "int32", _TEXTS,
+        "KRaft: directory of each assigned replica; null where all are MIGRATING", nullable=True,
+    ),
+)
+
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     """Arrow schema of a table as kfast is given it, without columns that Arrow tables lack.
@@ -388,12 +469,15 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.arrow) for c in columns if c.arrow is not None])
 
 
-CLUSTER_SCHEMA = arrow_schema(CLUSTER)
-BROKERS_SCHEMA = arrow_schema(BROKERS)
+CLUSTER_SCHEMA = arrow_schema((*CLUSTER, *QUORUM_CLUSTER))
+BROKERS_SCHEMA = arrow_schema((*BROKERS, *QUORUM_BROKERS))
 TOPICS_SCHEMA = arrow_schema(TOPICS)
 PARTITIONS_SCHEMA = pa.schema(
     [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("replicas", _IDS)]
-    + [pa.field(c.name, c.arrow) for c in (*PARTITIONS[2:], *FLAG_COLUMNS) if c.arrow is not None]
+    + [
+        pa.field(c.name, c.arrow)
+        for c in (*PARTITIONS[2:], *FLAG_COLUMNS, *QUORUM_PARTITIONS) if c.arrow is not None
+    ]
 )
 
 
@@ -509,6 +593,14 @@ CENSUS_METRICS: Mapping[str, str] = {
 }
 """What a census counts, and what each count means."""
 
+ELR_METRICS: Mapping[str, str] = {
+    "with_elr": "partitions with eligible leader replicas",
+    "isr_empty": "partitions whose ISR is empty: an eligible or the last known leader must return",
+    "only_last_leader": "partitions whose ISR and ELR are empty, so that nobody is known to have "
+    "every record",
+}
+"""What a census of a KRaft cluster counts besides."""
+
 SWEEP_COUNTS = {
     "offline": "partitions without a leader afterwards",
     "offline_if_clean": "partitions none of whose in-sync replicas is live",
@@ -538,9 +630,18 @@ CAUSES = {
 }
 """Why a partition allows no in-sync replica to restart; the first three last for ever."""
 
+SURPRISE_KINDS = {
+    "last_known_leader": "ISR and ELR were empty, so the last known leader is elected although "
+    "unclean leader election is not allowed: what others had and it lacks is lost",
+    "only_replica_unclean": "its only replica stopped uncleanly: it leads again, and the election "
+    "counts as unclean",
+    "elr_cleared": "a replica is live and may not lead: the ELR was cleared, as by a change of "
+    "min.insync.replicas, so the partition stays offline until an unclean election",
+}
+"""What partitions of a KRaft cluster do that operators do not expect."""
+
 _BOOL, _INT8, _INT32, _INT64 = pa.bool_(), pa.int8(), pa.int32(), pa.int64()
 _FLOAT, _TEXT, _TIME = pa.float64(), pa.string(), pa.timestamp("ms")
-_TEXTS = pa.list_(pa.string())
 
 
 def _counts(*columns: tuple[str, str]) -> tuple[ResultColumn, ...]:
@@ -587,7 +688,7 @@ _LEADER = ResultColumn("leader", _INT32, "id of the leader, -1 for none")
 _LEADER_EPOCH = ResultColumn("leader_epoch", _INT32, "leader epoch")
 _IN_IDS = {
     "leader": _LEADER.meaning,
-    "isr": _ISR.meaning,
+    "isr": f"{_ISR.meaning}; KRaft: in their own order",
     "adding": "ids that a reassignment adds",
     "removing": "ids that a reassignment removes",
     "offline_dir": "ids of the brokers whose log directory of it is offline",
@@ -607,7 +708,8 @@ _KIND = ResultColumn("kind", _TEXT, "LeaderAndIsr, UpdateMetadata or StopReplica
 _CODE = ResultColumn("code", _TEXT, "name of the outcome, a `Code`")
 
 BROKERS_TABLE = ResultTable(
-    "brokers", "state.to_tables().brokers", "every broker, by id", _in_tables(BROKERS)
+    "brokers", "state.to_tables().brokers", "every broker, by id",
+    _in_tables((*BROKERS, *QUORUM_BROKERS)),
 )
 TOPICS_TABLE = ResultTable(
     "topics", "state.to_tables().topics", "every topic, by row", _in_tables(TOPICS)
@@ -619,12 +721,13 @@ PARTITIONS_TABLE = ResultTable(
         _TOPIC, _PARTITION, _or_null(_REPLICAS, "where there are none"),
         *(
             replace(column, meaning=_IN_IDS.get(column.name, column.meaning))
-            for column in _in_tables((*PARTITIONS[2:], *FLAG_COLUMNS))
+            for column in _in_tables((*PARTITIONS[2:], *FLAG_COLUMNS, *QUORUM_PARTITIONS))
         ),
     ),
 )
 CLUSTER_TABLE = ResultTable(
-    "cluster", "state.to_tables().cluster", "one, for the whole cluster", _in_tables(CLUSTER)
+    "cluster", "state.to_tables().cluster", "one, for the whole cluster",
+    _in_tables((*CLUSTER, *QUORUM_CLUSTER)),
 )
 PLAN = ResultTable(
     "plan", "kfast.read_plan(path)", "every partition of the plan, in its order",
@@ -723,6 +826,42 @@ UPDATE_METADATA_BROKERS = ResultTable(
     "brokers that are sent the UpdateMetadata of a step", (_STEP, _BROKER_ID),
 )
 STEPS = ResultTable("outcome.steps", "outcome.steps", "steps, in order", (_STEP, _ACTION))
+ELECTION_REPLIES = ResultTable(
+    "outcome.response", "outcome.response of QuorumController.elect_leaders",
+    "partitions that the request asked about",
+    (
+        _TOPIC, _PARTITION, _or_null(_ROW, "where the partition is unknown"),
+        ResultColumn("error", _TEXT, "Kafka's error code, NONE for an election"),
+    ),
+)
+METADATA_RECORDS = ResultTable(
+    "outcome.records", "outcome.records of QuorumController (journal full)",
+    "metadata records, in the order in which the controller wrote them; a field is null where a "
+    "record does not set it",
+    (
+        ResultColumn("offset", _INT64, "place in the metadata log"),
+        ResultColumn("type", _TEXT, "class of the record: PartitionChangeRecord ..."),
+        *(
+            _or_null(column, "where the record does not set it") for column in (
+                _TOPIC, _PARTITION, _ROW, _BROKER_ID,
+                ResultColumn("leader", _INT32, "id of the leader, -1 for none"),
+                ResultColumn("isr", _IDS, "ids of the in-sync replicas, in order"),
+                _REPLICAS,
+                ResultColumn("removing_replicas", _IDS, "ids that a reassignment removes"),
+                ResultColumn("adding_replicas", _IDS, "ids that a reassignment adds"),
+                ResultColumn("eligible_leader_replicas", _IDS, "ids of the ELR, in order"),
+                ResultColumn("last_known_elr", _IDS, "id of the last known leader"),
+                ResultColumn(
+                    "leader_recovery_state", _INT8, "0 recovered, 1 recovering"
+                ),
+                ResultColumn("directories", _TEXTS, "directory of each assigned replica"),
+                ResultColumn("leader_epoch", _INT32, "leader epoch after the record"),
+                ResultColumn("partition_epoch", _INT32, "partition epoch after the record"),
+                ResultColumn("detail", _TEXT, "all other fields, as JSON"),
+            )
+        ),
+    ),
+)
 REQUEST_COUNTS = ResultTable(
     "outcome.request_counts", "outcome.request_counts",
     "steps, kinds of requests and brokers that get some",
@@ -791,6 +930,12 @@ CENSUS_PARTITIONS = ResultTable(
     "census.partitions", "kfast.take_census(state).partitions", "every partition, by row",
     (*_KEY, _REPLICAS, _LEADER, _ISR, _MIN_ISR, *_CENSUS_FLAGS),
 )
+_ELR = ResultColumn("elr", _IDS, "ids of the eligible leader replicas, in AR order")
+_LAST_KNOWN_ELR = ResultColumn("last_known_elr", _IDS, "id of the last known leader, or none")
+CENSUS_PARTITIONS_KRAFT = replace(
+    CENSUS_PARTITIONS, name="census.partitions of KRaft",
+    columns=(*CENSUS_PARTITIONS.columns, _ELR, _LAST_KNOWN_ELR),
+)
 IMPACT_REQUESTS = ResultTable(
     "impact.requests", "kfast.fail_brokers(state, broker_ids).impact.requests; the same of "
     "execute_plan and delete_topics", "kinds of requests",
@@ -837,6 +982,21 @@ IMPACT_PARTITIONS = ResultTable(
         ResultColumn("offline_before", _BOOL, "it was offline before"),
         ResultColumn("under_min_isr_before", _BOOL, "it was under min ISR before"),
         _LEADER_MOVED, *_CENSUS_FLAGS,
+    ),
+)
+IMPACT_PARTITIONS_KRAFT = replace(
+    IMPACT_PARTITIONS, name="impact.partitions of KRaft",
+    columns=(
+        *IMPACT_PARTITIONS.columns, _before(_ELR), _ELR, _before(_LAST_KNOWN_ELR), _LAST_KNOWN_ELR,
+    ),
+)
+SURPRISES = ResultTable(
+    "surprises", "kfast.fail_brokers(state, broker_ids, then=steps).surprises",
+    "partitions of a KRaft cluster that do what operators do not expect, as it happens",
+    (
+        *_KEY, ResultColumn("surprise", _TEXT, "what happened: one of `SURPRISE_KINDS`"),
+        ResultColumn("leader", _INT32, "id of the leader afterwards, -1 for none"),
+        ResultColumn("replicas", _IDS, "ids of the assigned replicas"),
     ),
 )
 _UNKNOWN = "where the partition is unknown"
@@ -970,6 +1130,44 @@ SWEEP_BROKERS = ResultTable(
             )
         ),
     ),
+)
+
+# --- comparisons ---
+
+_ANSWER = ResultColumn("answer", _TEXT, "the settings that differ, or `as it is`")
+_ANSWERING = (
+    _ANSWER, ResultColumn("controller", _TEXT, "controller that was simulated"),
+    ResultColumn("elr", _BOOL, "eligible leader replicas are on; null in ZooKeeper mode", True),
+)
+COMPARED_FAILURES = ResultTable(
+    "comparison.table", "kfast.compare(state, broker_ids, settings=...).table",
+    "answers, the cluster as it is first: what the failure does",
+    (
+        *_ANSWERING, *_CENSUS_COUNTS,
+        *(column for column in IMPACT_TOPICS.columns if column.name.startswith("newly_")),
+        *_counts(
+            ("back_online", "partitions that were offline before, and are not any more"),
+            ("leaders_moved", "partitions with a leader before and after, and they differ"),
+            ("unclean", "leaders that were chosen outside the ISR"),
+            ("isr_shrunk", "partitions whose ISR lost a member"),
+        ),
+    ),
+)
+COMPARED_SWEEPS = ResultTable(
+    "comparison.table of sweeps", "kfast.compare(state, scenarios=..., settings=...).table",
+    "answers, the cluster as it is first: the largest value of each count",
+    (*_ANSWERING, *_counts(*SWEEP_COUNTS.items())),
+)
+COMPARED_PARTITIONS = ResultTable(
+    "comparison.differences", "kfast.compare(state, broker_ids, settings=...).differences",
+    "partitions whose leader or status differs in some answer, each with a row per answer",
+    (_ANSWER, *IMPACT_PARTITIONS.columns),
+)
+COMPARED_SCENARIOS = ResultTable(
+    "comparison.differences of sweeps",
+    "kfast.compare(state, scenarios=..., settings=...).differences",
+    "scenarios of which a count differs in some answer, each with a row per answer",
+    (_ANSWER, *SWEEP.columns),
 )
 
 # --- restarts ---
@@ -1131,6 +1329,24 @@ FACTS = ResultTable(
         ResultColumn("reason", _TEXT, "why it was adopted, else empty"),
     ),
 )
+METADATA_FACTS = ResultTable(
+    "replay.metadata_facts", "kfast.replay_metadata(path).facts",
+    "decisions of the controllers, in the order of the log",
+    (
+        ResultColumn("time", _TIME, "of the batch"),
+        ResultColumn(
+            "offset", _INT64, "of the record; of what is missing, that of the record before which "
+            "it should be",
+        ),
+        ResultColumn("kind", _TEXT, "what is decided"),
+        ResultColumn("cause", _TEXT, "the event that it belongs to"),
+        ResultColumn("subject", _TEXT, "partition, broker or topic"),
+        ResultColumn("logged", _TEXT, "what the log has, where that is contradicted", True),
+        ResultColumn("predicted", _TEXT, "what kfast predicts instead; null where nothing", True),
+        ResultColumn("verdict", _TEXT, "predicted, adopted, contradicted or missing"),
+        ResultColumn("reason", _TEXT, "why it was adopted, else empty"),
+    ),
+)
 TIMELINE = ResultTable(
     "replay.timeline", "kfast.replay(path).timeline", "events that changed anything, by time",
     (
@@ -1264,14 +1480,17 @@ PIPELINE_ALERTS = ResultTable(
 
 RESULTS = (
     BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, CENSUS_PARTITIONS,
-    CENSUS_TOPICS, CENSUS_BROKERS, IMPACT_PARTITIONS, IMPACT_TOPICS, IMPACT_BROKERS,
-    IMPACT_REQUESTS, REASSIGNMENT_PARTITIONS, REASSIGNMENT_TOPICS, REASSIGNMENT_BROKERS,
-    DELETION_TOPICS, DELETION_BROKERS, STEPS, REQUEST_COUNTS, TRANSITIONS, ELECTIONS, REFUSALS,
-    ADDITIONS, REQUESTS, UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE,
-    REASSIGNMENTS, SCENARIOS, SWEEP, SWEEP_PARTITIONS, SWEEP_BROKERS, READINESS_BROKERS,
-    READINESS_PARTITIONS, READINESS_TOPICS, RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS,
-    RISK_BROKERS, RISK_PAIRS, RISK_WORST, RISK_LOST, RISK_CHANCES, FACTS, TIMELINE, OUTAGES,
-    REPLICAS_TABLE, ASSUMPTIONS_TABLE, FLEET, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
+    CENSUS_PARTITIONS_KRAFT, CENSUS_TOPICS, CENSUS_BROKERS, IMPACT_PARTITIONS,
+    IMPACT_PARTITIONS_KRAFT, SURPRISES, IMPACT_TOPICS, IMPACT_BROKERS, IMPACT_REQUESTS,
+    REASSIGNMENT_PARTITIONS, REASSIGNMENT_TOPICS, REASSIGNMENT_BROKERS, DELETION_TOPICS,
+    DELETION_BROKERS, STEPS, REQUEST_COUNTS, METADATA_RECORDS, ELECTION_REPLIES, TRANSITIONS,
+    ELECTIONS, REFUSALS, ADDITIONS, REQUESTS,
+    UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE, REASSIGNMENTS, SCENARIOS, SWEEP,
+    SWEEP_PARTITIONS, SWEEP_BROKERS, COMPARED_FAILURES, COMPARED_PARTITIONS, COMPARED_SWEEPS,
+    COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
+    RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
+    RISK_LOST, RISK_CHANCES, FACTS, METADATA_FACTS, TIMELINE, OUTAGES, REPLICAS_TABLE,
+    ASSUMPTIONS_TABLE, FLEET, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, PIPELINE_RUN, PIPELINE_SUMMARIES,
     PIPELINE_ALERTS,
 )

@@ -5,14 +5,17 @@ Source: docs/controller.md, sections 6.1 to 6.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from kfast.analysis.impact import Impact
-from kfast.analysis.whatif import CANNOT, EventOutcome, WhatIf, check_brokers, registrations
+from kfast.analysis.surprises import stuck_partitions
+from kfast.analysis.whatif import CANNOT, WhatIf, check_brokers, registrations
 from kfast.arguments import check_instance, check_items, shown
-from kfast.controllers import DEFAULT_PROFILE, Profile
+from kfast.controllers import EventOutcome, Profile
 from kfast.errors import ArgumentError
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
@@ -67,6 +70,11 @@ class Failure:
         The failure, then what `then` asked for.
     events : tuple of EventOutcome
         The start, then each event.
+    order_matters : int
+        Partitions whose leader, ISR, ELR or last known leader depends on which of the brokers that
+        failed together was fenced first; 0 where the controller takes them in one event.
+    surprises : pa.Table
+        Partitions of a KRaft cluster that do what operators do not expect (`schema.SURPRISES`).
     """
 
     title: str
@@ -77,6 +85,8 @@ class Failure:
     impact: Impact
     steps: tuple[FailureStep, ...]
     events: tuple[EventOutcome, ...]
+    order_matters: int
+    surprises: pa.Table
 
     @property
     def remaining(self) -> int:
@@ -89,6 +99,8 @@ class Failure:
             "controlled": self.controlled,
             "steps": len(self.steps) if len(self.steps) > 1 else None,
             **self.impact.summary,
+            "partitions for which the order of failures matters": self.order_matters or None,
+            "surprising partitions": self.surprises.num_rows or None,
             "controller": self.title,
         }
 
@@ -104,7 +116,8 @@ def fail_brokers(
     then: Iterable[tuple[str, Iterable[int]]] = (),
     journal: str = "counts",
     threads: int = 1,
-    profile: str | Profile = DEFAULT_PROFILE,
+    profile: str | Profile | None = None,
+    order: Sequence[int] | None = None,
 ) -> Failure:
     """Start a controller on a copy of the cluster, and let brokers fail.
 
@@ -124,8 +137,11 @@ def fail_brokers(
         Requests are counted from "counts" on; `kfast.explain` needs "full".
     threads : int
         Threads to use; results do not depend on it.
-    profile : str or Profile
-        Which controller is simulated: a name in `profiles.PROFILES`.
+    profile : str or Profile, optional
+        Another version of the controller that runs the cluster, such as zk-2.4.
+    order : sequence of int, optional
+        Brokers that fail together are fenced one after another, in the order in which their ids
+        stand here, and others after them (KRaft only). By default by ascending id.
 
     Raises
     ------
@@ -135,7 +151,7 @@ def fail_brokers(
     """
     check_instance("state", state, ClusterState)
     steps = _check_steps(state, broker_ids, then)
-    run = WhatIf(state, journal=journal, threads=threads, profile=profile)
+    run = WhatIf(state, journal=journal, threads=threads, profile=profile, order=order)
     finished = []
     for kind, ids in steps:
         if kind == "start":
@@ -144,8 +160,9 @@ def fail_brokers(
             run.fail(ids, controlled=controlled)
         finished.append(FailureStep(kind, ids, run.measure()))
     return Failure(
-        run.controller.title, steps[0][1], controlled, run.state, run.start, run.impact,
-        tuple(finished), tuple(run.events),
+        run.common.title, steps[0][1], controlled, run.state, run.start, run.impact,
+        tuple(finished), tuple(run.events), run.common.order_matters,
+        pa.concat_tables([*run.surprises, stuck_partitions(run.state)]),
     )
 
 

@@ -3,7 +3,7 @@
 Copysets are the distinct replica sets: brokers that lose data if they fail together. A broker's
 scatter width is the number of others that it shares a partition with. Few copysets make a loss rare
 and each loss large; a large scatter width spreads a broker's load when it fails. What brokers take
-down if they fail together is counted over the distinct live ISRs.
+down if they fail together is counted over the distinct live ISRs (KRaft: ISRs with ELRs).
 
 Source: Cidon, Rumble, Stutsman, Katti, Ousterhout, Rosenblum, "Copysets: Reducing the Frequency of
 Data Loss in Cloud Storage", USENIX ATC 2013. The counts mean what they mean in a sweep.
@@ -275,7 +275,7 @@ class Risk:
             left[fails] &= ~bit
             in_sync -= fails & (margins.live_isr & bit != 0)
         lost = {
-            "offline_if_clean": (margins.live_isr != 0) & (margins.live_isr & left == 0),
+            "offline_if_clean": (margins.electable != 0) & (margins.electable & left == 0),
             "no_live_replica": (margins.live_replicas != 0) & (margins.live_replicas & left == 0),
             "under_min_isr": is_under_min_isr(in_sync, margins.needed) & ~margins.under_min_isr,
         }
@@ -291,6 +291,14 @@ class Risk:
         )
 
     @cached_property
+    def _electable(self) -> BrokerSets:
+        """Live brokers that each partition's next leader may come from without loss."""
+        margins = self._readiness.margins
+        if margins.electable is margins.live_isr:
+            return self._readiness.sets
+        return group_sets(self.state, margins.electable)
+
+    @cached_property
     def _sets(self) -> dict[str, Sets]:
         """Of each metric the sets of live brokers that it hangs on, and how many of each must fail.
 
@@ -299,7 +307,7 @@ class Risk:
         isr, spare = self._readiness.sets, self._readiness.spare
         replicas = group_sets(self.state, self._readiness.margins.live_replicas)
         return {
-            "offline_if_clean": self._with_threshold(isr, isr.sizes),
+            "offline_if_clean": self._with_threshold(self._electable, self._electable.sizes),
             "no_live_replica": self._with_threshold(replicas, replicas.sizes),
             "under_min_isr": self._with_threshold(isr, spare + 1),
         }
@@ -313,26 +321,36 @@ class Risk:
 
     @cached_property
     def _scored(self) -> tuple[Sets, Counts, Counts, Counts, Counts, Rows]:
-        """Live ISRs; what each adds to the score of a broker, a pair, a triple of its members.
+        """Sets that count; what each adds to the score of a broker, a pair, a triple of its own.
+
+        Partitions go offline by their electable brokers, and under min ISR by their live ISRs;
+        where there is no ELR these are the same sets.
 
         A set that is lost with t of its members adds to groups of k of them, so that the sum over
         all parts of any group counts the set once if t or more of it are in the group:
         t = 1: +1, -1, +1; t = 2: 0, +1, -2; t = 3: 0, 0, +1.
         """
-        isr = self._readiness.sets
-        members = self._place[isr.members]
-        adds = np.zeros((3, len(isr)), np.int64)
-        spare = self._readiness.spare
-        for score, threshold in ((_OFFLINE, isr.sizes), (1, np.where(spare < 0, 0, spare + 1))):
-            counted = score * isr.partitions
+        isr, electable, spare = self._readiness.sets, self._electable, self._readiness.spare
+        under = np.where(spare < 0, 0, spare + 1)
+        families = [electable] if electable is isr else [electable, isr]
+        members = self._place[np.concatenate([sets.members for sets in families])]
+        sizes = np.concatenate([sets.sizes for sets in families])
+        partitions = np.concatenate([sets.partitions for sets in families])
+        begin = np.append(0, np.cumsum(sizes)).astype(np.int64)
+        adds = np.zeros((3, sizes.size), np.int64)
+        lost_with = np.zeros((2, sizes.size), np.int64)
+        lost_with[0, : len(electable)] = electable.sizes
+        lost_with[1, sizes.size - len(isr) :] = under
+        for score, threshold in zip((_OFFLINE, 1), lost_with, strict=True):
+            counted = score * partitions
             adds[0] += np.where(threshold == 1, counted, 0)
             adds[1] += np.where(threshold == 1, -counted, np.where(threshold == 2, counted, 0))
             adds[2] += np.where(threshold == 1, counted, 0) + np.where(threshold == 3, counted, 0)
             adds[2] -= np.where(threshold == 2, 2 * counted, 0)
         alone = np.zeros(self.n_live, np.int64)
-        np.add.at(alone, members, np.repeat(adds[0], isr.sizes))
-        first, sets_of = list_by_broker(isr.begin, members, self.n_live)
-        sets = Sets(isr.begin, members, isr.sizes.astype(np.int32), isr.partitions)
+        np.add.at(alone, members, np.repeat(adds[0], sizes))
+        first, sets_of = list_by_broker(begin, members, self.n_live)
+        sets = Sets(begin, members, sizes.astype(np.int32), partitions)
         return sets, alone, adds[1].copy(), adds[2].copy(), first, sets_of
 
     def _pair_row(self, broker: int) -> Counts:

@@ -4,7 +4,8 @@ Everything is read from the journal of the same controller; no rule is decided h
 partitions asked for are kept, because whatever happens to one is decided by its own row and the
 brokers alone.
 
-Source: docs/controller.md, sections 2.4 to 2.6, 3.4 to 3.6, 4 and 5.
+Source: docs/controller.md, sections 2.4 to 2.6, 3.4 to 3.6, 4 and 5; docs/kraft.md, section 3, in
+`explain_changes`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import numpy as np
 import pyarrow.compute as pc
 
 from kfast.analysis.broker_failure import Failure, fail_brokers
-from kfast.analysis.whatif import EventOutcome
+from kfast.analysis.explain_changes import PartitionChanges, heading, registration_sentence
 from kfast.arguments import check_instance, partition_keys
-from kfast.controllers import DEFAULT_PROFILE, Profile
+from kfast.controllers import EventOutcome, Profile
+from kfast.journal import Outcome
 from kfast.journal.outcome import FULL_TABLES
+from kfast.journal.quorum_outcome import QuorumOutcome
 from kfast.schema import Code
 from kfast.state import ClusterState, Leadership
 from kfast.state.display import Summary, escape_control, summary_html, summary_text
@@ -82,7 +85,8 @@ def explain(
     partitions: Iterable[tuple[str, int]],
     *,
     controlled: bool = False,
-    profile: str | Profile = DEFAULT_PROFILE,
+    profile: str | Profile | None = None,
+    order: Sequence[int] | None = None,
 ) -> list[Explanation]:
     """Tell step by step what the failure of some brokers does to some partitions.
 
@@ -95,8 +99,11 @@ def explain(
     partitions : iterable of (topic, partition)
     controlled : bool
         Whether each broker first asks for its controlled shutdown.
-    profile : str or Profile
+    profile : str or Profile, optional
         Which controller is simulated, as in `fail_brokers`.
+    order : sequence of int, optional
+        Brokers that fail together are fenced one after another, in the order in which their ids
+        stand here, and others after them (KRaft only). By default by ascending id.
 
     Raises
     ------
@@ -107,12 +114,16 @@ def explain(
     topics, numbers = partition_keys("partitions", partitions)
     keys = list(dict.fromkeys(zip(topics, numbers.tolist(), strict=True)))
     rows = state.find_partitions(keys)
+    if state.quorum is not None:  # partition 0 decides on min ISR
+        first = state.quorum.first_partition[state.topic_row[rows]]
+        rows = np.unique(np.concatenate([rows, first[first >= 0]]))
     tables = state.to_tables()
     excerpt = ClusterState.from_tables(
         tables.brokers, tables.topics, tables.partitions.take(rows), tables.cluster
     )
     failure = fail_brokers(
-        excerpt, broker_ids, controlled=controlled, journal="full", profile=profile
+        excerpt, broker_ids, controlled=controlled, journal="full", profile=profile,
+        order=order,
     )
     return [_PartitionHistory(excerpt, failure, *key).explanation() for key in keys]
 
@@ -131,8 +142,32 @@ class _PartitionHistory:
 
     def explanation(self) -> Explanation:
         """What each event did, in sections."""
-        failing = iter(self.failure.broker_ids)
         sections = [Section("As given", tuple(self._before()))]
+        events = self._changes() if self.state.is_kraft else self._transitions()
+        for happens, name, lines in events:
+            done = tuple(lines) or ("nothing happens to this partition",)
+            sections.append(Section(f"{happens} ({name})", done))
+        sections.append(Section("In the end", tuple(self._end())))
+        return Explanation(self.topic, self.partition, tuple(sections))
+
+    def _changes(self) -> Iterator[tuple[str, str, Iterator[str]]]:
+        """Heading, name and lines of each event of a KRaft controller."""
+        changes = PartitionChanges(
+            self.row, self.state.registration(self.row), self._min_isr()[1], *self._unclean()
+        )
+        before = None
+        for event in self.failure.events:
+            self._note_liveness(event.up.tolist(), event.shutting_down.tolist())
+            assert isinstance(event.outcome, QuorumOutcome)
+            yield (
+                heading(self.state, before, event), event.outcome.event,
+                changes.sentences(event.outcome, self.up),
+            )
+            before = event
+
+    def _transitions(self) -> Iterator[tuple[str, str, Iterator[str]]]:
+        """Heading, name and lines of each event of a ZooKeeper-mode controller."""
+        failing = iter(self.failure.broker_ids)
         last = ""
         for event in self.failure.events:
             name = event.outcome.event
@@ -140,19 +175,22 @@ class _PartitionHistory:
                 last = str(next(failing)) if name == "controlled_shutdown" else last
             else:
                 last = _ids(self.failure.broker_ids)
-            heading = _EVENTS[name].format(last)
+            happens = _EVENTS[name].format(last)
             if "," in last:
-                heading = heading.replace("Broker", "Brokers").replace("fails", "fail")
-            lines = tuple(self._event(event)) or ("nothing happens to this partition",)
-            sections.append(Section(f"{heading} ({name})", lines))
-        sections.append(Section("In the end", tuple(self._end())))
-        return Explanation(self.topic, self.partition, tuple(sections))
+                happens = happens.replace("Broker", "Brokers").replace("fails", "fail")
+            yield happens, name, self._event(event)
+
+    def _sentence(self, state: ClusterState) -> str:
+        """Leader, ISR and epochs in a state."""
+        if state.is_kraft:
+            return registration_sentence(state.registration(self.row))
+        return _record(state.leadership(self.row))
 
     # --- before and after ---------------------------------------------------------------------
 
     def _before(self) -> Iterator[str]:
-        self._note_liveness(self.state.registered.tolist(), self.state.shutting_down.tolist())
-        yield f"replicas {_ids(self.replicas)}; {_record(self.record)}"
+        self._note_liveness(self.state.up.tolist(), self.state.shutting_down.tolist())
+        yield f"replicas {_ids(self.replicas)}; {self._sentence(self.state)}"
         down = [b for b in self.replicas if self.up[b] != "live"]
         if down:
             yield f"not live: {', '.join(f'{b} ({self.up[b]})' for b in down)}"
@@ -163,7 +201,8 @@ class _PartitionHistory:
 
     def _end(self) -> Iterator[str]:
         state = self.failure.state
-        yield f"{state.partition_state(self.row).label}; {_record(state.leadership(self.row))}"
+        label = "" if state.is_kraft else f"{state.partition_state(self.row).label}; "
+        yield f"{label}{self._sentence(state)}"
         after = self.failure.impact.after
         if after.flags("offline")[self.row]:
             yield "offline: it has no live leader, so nobody can read it or write to it"
@@ -176,12 +215,15 @@ class _PartitionHistory:
         if after.flags("under_replicated")[self.row]:
             yield "under-replicated: an assigned replica is not in sync"
 
-    def _note_liveness(self, registered: Sequence[bool], shutting_down: Sequence[bool]) -> None:
+    def _note_liveness(self, up: Sequence[bool], shutting_down: Sequence[bool]) -> None:
         """Note who is live while an event is handled."""
+        fences = self.state.is_kraft
         self.up = {
-            int(broker): "shutting down" if up and leaving else "live" if up else "not registered"
-            for broker, up, leaving in zip(
-                self.state.broker_id.tolist(), registered, shutting_down, strict=True
+            broker: "shutting down" if is_up and leaving else "live" if is_up
+            else "fenced" if fences and registered else "not registered"
+            for broker, is_up, leaving, registered in zip(
+                self.state.broker_id.tolist(), up, shutting_down, self.state.registered.tolist(),
+                strict=True,
             )
         }
 
@@ -203,8 +245,9 @@ class _PartitionHistory:
     # --- one event ----------------------------------------------------------------------------
 
     def _event(self, event: EventOutcome) -> Iterator[str]:
-        self._note_liveness(event.registered.tolist(), event.shutting_down.tolist())
+        self._note_liveness(event.up.tolist(), event.shutting_down.tolist())
         outcome = event.outcome
+        assert isinstance(outcome, Outcome)
         tables = {name: self._rows_of(getattr(outcome, name)) for name in FULL_TABLES[:-1]}
         recipients = outcome.update_metadata_brokers.to_pylist()
         for number, step in enumerate(outcome.steps.to_pylist(), 1):

@@ -12,7 +12,14 @@ import pyarrow as pa
 from kfast import arguments
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
-from kfast.schema import IMPACT_BROKERS, IMPACT_PARTITIONS, IMPACT_REQUESTS, IMPACT_TOPICS
+from kfast.journal.quorum_outcome import QuorumCounts, QuorumOutcome
+from kfast.schema import (
+    IMPACT_BROKERS,
+    IMPACT_PARTITIONS,
+    IMPACT_PARTITIONS_KRAFT,
+    IMPACT_REQUESTS,
+    IMPACT_TOPICS,
+)
 from kfast.state.census import (
     CENSUS_METRICS,
     Census,
@@ -22,7 +29,7 @@ from kfast.state.census import (
 )
 from kfast.state.display import Summary, summary_html, summary_text
 
-__all__ = ["CHANGE_METRICS", "Impact", "impact"]
+__all__ = ["CHANGE_METRICS", "RECORD_METRICS", "Impact", "impact"]
 
 CHANGE_METRICS: Mapping[str, str] = {
     "newly_offline": "partitions that are offline, and were not before",
@@ -38,6 +45,14 @@ CHANGE_METRICS: Mapping[str, str] = {
 }
 """What an impact counts besides, and what each count means."""
 
+RECORD_METRICS: Mapping[str, str] = {
+    "elr_elections": "leaders that were chosen from the ELR",
+    "last_known_leader_elections": "leaders that were chosen because they had been the last one",
+    "records": "metadata records that the controller writes",
+    "partition_changes": "changes of partitions among them",
+}
+"""What an impact on a KRaft cluster counts besides."""
+
 _KINDS = {
     "LeaderAndIsr": "leader_and_isr_requests",
     "UpdateMetadata": "update_metadata_requests",
@@ -52,13 +67,13 @@ class Impact:
     Attributes
     ----------
     before, after : Census
-    outcomes : tuple of Outcome
-        The events in between; requests are counted from them.
+    outcomes : tuple of Outcome or QuorumOutcome
+        The events in between; requests and records are counted from them.
     """
 
     before: Census
     after: Census
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[Outcome | QuorumOutcome, ...] = ()
 
     @property
     def leaders_moved(self) -> Flags:
@@ -90,7 +105,7 @@ class Impact:
 
     @property
     def summary(self) -> dict[str, int]:
-        """Every metric of `CENSUS_METRICS` (after) and of `CHANGE_METRICS`."""
+        """Every metric of the census (after), of `CHANGE_METRICS`; KRaft: of `RECORD_METRICS`."""
         sent = self._sent()
         return {
             **self.after.counts,
@@ -98,10 +113,34 @@ class Impact:
             "newly_under_min_isr": int(self.newly("under_min_isr").sum()),
             "back_online": int((self.before.flags("offline") & ~self.after.flags("offline")).sum()),
             "leaders_moved": int(self.leaders_moved.sum()),
-            "unclean": self.after.unclean_elections - self.before.unclean_elections,
+            "unclean": self._unclean,
             "isr_shrunk": int(self.isr_shrunk.sum()),
             "requests": sum(sent.values()),
             **{metric: sent[kind] for kind, metric in _KINDS.items()},
+            **self._records,
+        }
+
+    @property
+    def _quorum_counts(self) -> list[QuorumCounts]:
+        return [o.counts for o in self.outcomes if isinstance(o, QuorumOutcome)]
+
+    @property
+    def _unclean(self) -> int:
+        """Unclean elections; those of a KRaft cluster are counted from the journal."""
+        counted = sum(counts.unclean_elections for counts in self._quorum_counts)
+        return counted + self.after.unclean_elections - self.before.unclean_elections
+
+    @property
+    def _records(self) -> dict[str, int]:
+        """Every metric of `RECORD_METRICS`; none in ZooKeeper mode."""
+        if self.after.elr is None:
+            return {}
+        counts = self._quorum_counts
+        return {
+            "elr_elections": sum(count.elr_elections for count in counts),
+            "last_known_leader_elections": sum(c.last_known_leader_elections for c in counts),
+            "records": sum(sum(count.records.values()) for count in counts),
+            "partition_changes": sum(count.changes for count in counts),
         }
 
     def _sent(self) -> dict[str, int]:
@@ -171,9 +210,10 @@ class Impact:
         `partition_row` is its row in both states, for no event moves a row.
         """
         before, after = self.before, self.after
+        then = {f"{name}_before": column for name, column in before.elr_columns.items()}
         return partition_table(
-            IMPACT_PARTITIONS, after.state,
-            {
+            IMPACT_PARTITIONS if after.elr is None else IMPACT_PARTITIONS_KRAFT, after.state,
+            then | after.elr_columns | {
                 "leader_before": before.leader_ids,
                 "leader": after.leader_ids,
                 "isr_before": before.isr_ids,
@@ -192,13 +232,15 @@ class Impact:
     _repr_html_ = summary_html
 
 
-def impact(before: Census, after: Census, outcomes: Iterable[Outcome] = ()) -> Impact:
+def impact(
+    before: Census, after: Census, outcomes: Iterable[Outcome | QuorumOutcome] = ()
+) -> Impact:
     """Compare two censuses of one cluster.
 
     Parameters
     ----------
     before, after : Census
-    outcomes : iterable of Outcome
+    outcomes : iterable of Outcome or QuorumOutcome
         The events in between, recorded at journal level `counts` or `full`.
 
     Raises

@@ -9,7 +9,7 @@ Source: docs/controller.md, sections 6.7 and 6.10; Kafka 3.9, `ReassignPartition
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast import schema
-from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
-from kfast.analysis.whatif import EventOutcome, WhatIf, brokers_are, check_brokers
+from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS, Impact, impact
+from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers
 from kfast.arguments import check_instance
-from kfast.controllers import DEFAULT_PROFILE, Controller, Profile
-from kfast.controllers.zk.reassignment import Reassignments, as_table, parse
-from kfast.journal import Outcome
+from kfast.controllers import EventOutcome, Profile, Reassignments
+from kfast.controllers.reassignment_requests import as_table, being_reassigned, parse
 from kfast.kernels import hosting
 from kfast.schema import (
     REASSIGNMENT_BROKERS,
@@ -105,7 +103,7 @@ class Reassignment:
 
     @property
     def summary(self) -> dict[str, int]:
-        """Every metric of `CENSUS_METRICS` (in the end) and of `REASSIGNMENT_METRICS`."""
+        """Every metric of the census (in the end), of `REASSIGNMENT_METRICS`; KRaft: of records."""
         added, removed = self._moved()
         counts = self.partitions["status"].combine_chunks().value_counts().to_pylist()
         rise = self._epochs(self.after.state) - self._epochs(self.before.state)
@@ -117,7 +115,10 @@ class Reassignment:
             "replicas_removed": int(removed.sum()),
             "leader_epoch_bumps": int(rise.sum()),
         }
-        return {name: metrics[name] for name in (*CENSUS_METRICS, *REASSIGNMENT_METRICS)}
+        written = () if self.after.elr is None else RECORD_METRICS
+        return {
+            name: metrics[name] for name in (*self.after.counts, *REASSIGNMENT_METRICS, *written)
+        }
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -210,7 +211,8 @@ def execute_plan(
     pending: bool = False,
     journal: str = "counts",
     threads: int = 1,
-    profile: str | Profile = DEFAULT_PROFILE,
+    profile: str | Profile | None = None,
+    order: Sequence[int] | None = None,
 ) -> Reassignment:
     """Start a controller on a copy of the cluster, and execute a reassignment plan.
 
@@ -232,9 +234,11 @@ def execute_plan(
         Requests are counted from "counts" on.
     threads : int
         Threads to use; results do not depend on it.
-    profile : str or Profile
-        Which controller is simulated: a name in `profiles.PROFILES`. Before 2.7 leaders do not
-        ask the controller, and all that lags on the brokers that catch up catches up with it.
+    profile : str or Profile, optional
+        Another version of the controller that runs the cluster, such as zk-2.4. Before 2.7 leaders
+        do not ask the controller: all that lags on the brokers that catch up catches up with it.
+    order : sequence of int, optional
+        As in `fail_brokers`: who is fenced first (KRaft only).
 
     Raises
     ------
@@ -245,9 +249,12 @@ def execute_plan(
     """
     check_instance("state", state, ClusterState)
     failing = check_brokers(state, broker_ids)
-    run = WhatIf(state, journal=journal, threads=threads, profile=profile, frees_rows=True)
+    run = WhatIf(
+        state, journal=journal, threads=threads, profile=profile, order=order, frees_rows=True
+    )
     requested = RequestedPlan.of(run.before.state, plan)
-    outcome = run.record(_ask(run.controller, requested.plan))
+    asked, errors = run.common.request_plan(requested.plan)
+    run.record(asked)
     run.fail(failing)
     meanwhile = run.measure()
     under_way = {
@@ -256,16 +263,11 @@ def execute_plan(
         "newly_under_min_isr": int(meanwhile.newly("under_min_isr").sum()),
     }
     if not pending:
-        for report in _catch_up(run):
-            run.record(report)
+        run.record(run.common.plan_caught_up())
     run.measure()
-    flags = {
-        "leader_moved": run.impact.leaders_moved,
-        "not_preferred": run.census.flags("not_preferred"),
-    }
-    table = _partition_table(requested, run.before.state, run.state, outcome, pending, flags)
+    table = _partition_table(requested, run, errors, pending)
     return Reassignment(
-        run.controller.title, failing, pending, run.state,
+        run.common.title, failing, pending, run.state,
         tuple(_notes(requested, run.before.state)), run.start, run.before, under_way, run.census,
         table, tuple(run.events), requested.rows[requested.rows >= 0],
     )
@@ -287,18 +289,8 @@ class RequestedPlan:
         """Read a plan; `ArgumentError` where a partition stands twice."""
         table = as_table(plan)
         rows = parse(state, table).rows
-        moving = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
-        before = np.flatnonzero(moving).astype(np.int32)
+        before = np.flatnonzero(being_reassigned(state)).astype(np.int32)
         return cls(table, np.concatenate([rows, np.setdiff1d(before, rows)]))
-
-
-def _ask(controller: Controller, plan: pa.Table) -> Outcome:
-    """Ask for a plan as the tool does: through the API, or before 2.4 through the node."""
-    if not controller.profile.checks_added_replicas:
-        controller.state.find_brokers(np.unique(_named(plan)).tolist())
-    if not controller.profile.cancels_reassignments:
-        return controller.reassign_partitions(plan)
-    return controller.alter_partition_reassignments(plan)
 
 
 def _named(plan: pa.Table) -> npt.NDArray[np.int32]:
@@ -307,39 +299,12 @@ def _named(plan: pa.Table) -> npt.NDArray[np.int32]:
     return ids
 
 
-def _catch_up(run: WhatIf) -> Iterator[Outcome]:
-    """Leaders report that the live targets of what is being reassigned are in sync."""
-    state, controller = run.state, run.controller
-    flagged = state.records["flags"] & schema.FLAG_BEING_REASSIGNED
-    rows = np.flatnonzero(flagged).astype(np.int32)
-    records = state.records.take(rows)
-    live, isr = _live_slots(state, rows), records["isr"].astype(np.uint64)
-    joining = live & _target_slots(state, rows) & ~isr
-    led = records["leader"] >= 0
-    led[led] = state.registered[records["leader"][led]]
-    reported = led & (joining != 0)
-    if not reported.any():
-        return
-    if not controller.profile.has_alter_partition:
-        brokers = np.unique(id_lists(state, rows[reported], joining[reported]).values.to_numpy())
-        yield controller.catch_up(brokers.tolist())
-        return
-    leaders = records["leader"]
-    for leader in np.unique(leaders[reported]).tolist():
-        at = np.flatnonzero(reported & (leaders == leader))
-        yield controller.alter_partition(
-            int(state.broker_id[leader]), int(state.broker_epoch[leader]), rows[at],
-            records["leader_epoch"][at],
-            id_lists(state, rows[at], (isr | joining)[at]).to_pylist(), records["version"][at],
-        )
-
-
 def _notes(requested: RequestedPlan, before: ClusterState) -> Iterator[str]:
     """What an operator should know besides."""
     tool = "kafka-reassign-partitions"
     named = np.unique(_named(requested.plan))
     rows = before.broker_rows(named)
-    down = named[(rows < 0) | ~before.registered[rows]].tolist()
+    down = named[(rows < 0) | ~before.up[rows]].tolist()
     if down:
         yield (
             f"{brokers_are(down[:10], 'in the plan and not up')}; {tool} refuses such a plan as a "
@@ -348,10 +313,10 @@ def _notes(requested: RequestedPlan, before: ClusterState) -> Iterator[str]:
     unknown = named[rows < 0].tolist()
     if unknown:
         yield f"{brokers_are(unknown[:10], 'unknown')}: {how_to_add(unknown[0])}"
-    flagged = int(np.count_nonzero(before.records["flags"] & schema.FLAG_BEING_REASSIGNED))
-    if flagged and requested.plan.num_rows:
+    under_way = int(being_reassigned(before).sum())
+    if under_way and requested.plan.num_rows:
         yield (
-            f"{flagged} partitions are being reassigned already; {tool} adds a plan to them only "
+            f"{under_way} partitions are being reassigned already; {tool} adds a plan to them only "
             "with --additional"
         )
 
@@ -375,39 +340,19 @@ def _live_slots(state: ClusterState, rows: Rows) -> Slots:
     return live
 
 
-def _target_slots(state: ClusterState, rows: Rows) -> Slots:
-    """Slots that each row is to have once its reassignment is complete."""
-    records = state.records.take(rows)
-    target: Slots = first_slots(records["n_replicas"]) & ~records["removing"].astype(np.uint64)
-    if state.reassignment_targets:  # before 2.4 they are kept apart
-        for at, row in enumerate(rows.tolist()):
-            wanted = set(state.reassignment_targets.get(row, ()))
-            if wanted:
-                ids = state.ids_of(row, int(first_slots(records["n_replicas"][at : at + 1])[0]))
-                target[at] = sum(1 << slot for slot, broker in enumerate(ids) if broker in wanted)
-    return target
-
-
 def _partition_table(
-    requested: RequestedPlan, before: ClusterState, after: ClusterState, outcome: Outcome,
-    pending: bool, flags: Mapping[str, npt.NDArray[np.bool_]],
+    requested: RequestedPlan, run: WhatIf, errors: list[str | None], pending: bool
 ) -> pa.Table:
-    """What was asked for each partition, and what became of it.
-
-    `flags` are more columns, of all partition rows; false for an unknown partition.
-    """
+    """What was asked for each partition, and what became of it."""
+    before, after = run.before.state, run.state
     rows, n_planned = requested.rows, requested.plan.num_rows
     is_known = rows >= 0
     known = rows[is_known]
     place = pa.array(np.cumsum(is_known) - 1, mask=~is_known)
     refused = np.zeros(rows.size, np.bool_)
-    errors = [ReassignmentCode(code).name if code else None
-              for code in outcome.reassignment_codes.tolist()]
-    if outcome.error is not None:
-        errors = [outcome.error] * n_planned
     refused[:n_planned] = [error is not None for error in errors]
     moving = np.zeros(rows.size, np.bool_)
-    moving[is_known] = (after.records["flags"][known] & schema.FLAG_BEING_REASSIGNED) != 0
+    moving[is_known] = being_reassigned(after, known)
     status = np.where(refused, "refused", np.where(moving, "pending", "completed"))
     later = rows[n_planned:]
     columns: dict[str, Any] = {
@@ -422,7 +367,7 @@ def _partition_table(
     at = np.flatnonzero(refused)
     named = ("topic", "partition", "target", "error")
     refusals = pa.table({name: columns[name] for name in named}).take(pa.array(at)).to_pylist()
-    waiting, delays = _delays(after, known, pending)
+    waiting, delays = _delays(after, known, run.common.awaited_slots(known), pending)
     reasons = np.full(rows.size, None, object)
     reasons[is_known] = delays
     reasons[at] = [_refusal(row, before) for row in refusals]
@@ -433,6 +378,10 @@ def _partition_table(
     for name, values in (("adding", now["adding"]), ("removing", now["removing"]),
                          ("waiting_for", waiting)):
         columns[name] = values.take(place)
+    flags = {
+        "leader_moved": run.impact.leaders_moved,
+        "not_preferred": run.census.flags("not_preferred"),
+    }
     for name, flag in flags.items():
         values = np.zeros(rows.size, np.bool_)
         values[is_known] = flag[known]
@@ -459,13 +408,11 @@ def _columns(state: ClusterState, rows: Rows) -> dict[str, pa.Array]:
 
 
 def _delays(
-    state: ClusterState, rows: Rows, pending: bool
+    state: ClusterState, rows: Rows, missing: Slots, pending: bool
 ) -> tuple[pa.ListArray, npt.NDArray[np.object_]]:
     """Per row: targets that have to get in sync first, and why that is not so; None if complete."""
-    records = state.records.take(rows)
-    live, target = _live_slots(state, rows), _target_slots(state, rows)
-    moving = (records["flags"] & schema.FLAG_BEING_REASSIGNED) != 0
-    missing = np.where(moving, target & ~records["isr"].astype(np.uint64), np.uint64(0))
+    records, live = state.records.take(rows), _live_slots(state, rows)
+    moving = being_reassigned(state, rows)
     waiting, down = id_lists(state, rows, missing), id_lists(state, rows, missing & ~live)
     later = "have not caught up yet" if pending else "are not in sync"
     reasons = np.where(
@@ -501,6 +448,8 @@ def _refusal(row: Mapping[str, Any], before: ClusterState) -> str:
         return "the controller failed half way"
     if error != ReassignmentCode.INVALID_REPLICA_ASSIGNMENT.name:
         return "the controller refuses the plan as a whole"
+    if target is None:
+        return "no original replica is in the ISR, and unclean leader election is not allowed"
     if not target:
         return "the list is empty"
     twice = [broker for broker in dict.fromkeys(target) if target.count(broker) > 1]
@@ -514,7 +463,7 @@ def _refusal(row: Mapping[str, Any], before: ClusterState) -> str:
     down = [
         broker
         for broker, at in zip(target, places, strict=True)
-        if not before.registered[at] and broker not in origin
+        if not before.up[at] and broker not in origin
     ]
     return f"of those to be added, {brokers_are(down, 'down')}"
 

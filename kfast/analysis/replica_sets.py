@@ -1,10 +1,11 @@
 """Partitions as sets of brokers: what keeps each alive, and the distinct sets among them.
 
 The words mean what they mean in a sweep (docs/sweeps.md). The live members of a partition's
-ISR keep it alive; it is under min ISR when fewer of them are left than min.insync.replicas, or than
-assigned replicas where those are fewer.
+ISR keep it alive, and in KRaft those of its ELR. It is under min ISR when fewer members of the ISR
+are left than min.insync.replicas, or than assigned replicas where those are fewer.
 
-Source: docs/controller.md, section 1.5; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+Source: docs/controller.md, section 1.5; docs/kraft.md, sections 1.5 and 3.2; Kafka 3.9,
+`ReplicaManager`'s gauges of min ISR.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kfast.kernels import replica_sets as kernel
 from kfast.schema import FLAG_ASSIGNED
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
-from kfast.state.min_isr import is_under_min_isr, min_insync_replicas
+from kfast.state.min_isr import is_under_min_isr, topic_min_isr
 from kfast.state.records import Rows, Slots
 
 __all__ = ["BrokerSets", "IsrMargins", "group_sets", "live_brokers", "take_isr_margins"]
@@ -38,6 +39,9 @@ class IsrMargins:
         Whether the partition has an assignment; only such are spoken of.
     live_isr, live_replicas : (P,) uint64
         Slots of the ISR members, and of the assigned replicas, that are live.
+    electable : (P,) uint64
+        Slots of the live members of the ISR and, in KRaft, of the ELR: as long as one of them is
+        left, a leader can be elected that lacks nothing.
     in_sync : (P,) uint8
         How many members of the ISR are live.
     needed : (P,) uint8
@@ -49,6 +53,7 @@ class IsrMargins:
     assigned: npt.NDArray[np.bool_]
     live_isr: Slots
     live_replicas: Slots
+    electable: Slots
     in_sync: Bytes
     needed: Bytes
     n_replicas: Bytes
@@ -116,11 +121,13 @@ def take_isr_margins(state: ClusterState) -> IsrMargins:
     live_isr, live_replicas = np.empty(n, np.uint64), np.empty(n, np.uint64)
     in_sync, needed = np.empty(n, np.uint8), np.empty(n, np.uint8)
     kernel.measure_isrs(
-        state.columns, min_insync_replicas(state), live_isr, live_replicas, in_sync, needed,
+        state.columns, topic_min_isr(state), live_isr, live_replicas, in_sync, needed,
     )
     assigned = (state.records["flags"] & FLAG_ASSIGNED) != 0
     n_replicas = state.records["n_replicas"].copy()
-    return IsrMargins(assigned, live_isr, live_replicas, in_sync, needed, n_replicas)
+    elr = None if state.quorum is None else state.quorum.elr
+    electable = live_isr if elr is None else live_isr | (live_replicas & elr)
+    return IsrMargins(assigned, live_isr, live_replicas, electable, in_sync, needed, n_replicas)
 
 
 def assigned_masks(margins: IsrMargins) -> Slots:
@@ -166,5 +173,5 @@ def _count_bits(masks: Slots) -> int:
 
 
 def live_brokers(state: ClusterState) -> Rows:
-    """Rows of the brokers that are registered and not shutting down, ascending."""
-    return np.flatnonzero(state.registered & ~state.shutting_down).astype(np.int32)
+    """Rows of the brokers that are live: up and not shutting down; ascending."""
+    return np.flatnonzero(state.live).astype(np.int32)

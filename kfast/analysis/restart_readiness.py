@@ -95,8 +95,7 @@ class Readiness:
     @property
     def may_restart(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is live and no partition forbids its restart."""
-        live = self.state.registered & ~self.state.shutting_down
-        return np.asarray(live & (self._per_broker[:, 2:].sum(axis=1) == 0), np.bool_)
+        return np.asarray(self.state.live & (self._per_broker[:, 2:].sum(axis=1) == 0), np.bool_)
 
     @property
     def brokers(self) -> pa.Table:
@@ -106,11 +105,10 @@ class Readiness:
         `forbidding`: that forbid its restart, and `forbidding_CAUSE` of them for each of `CAUSES`.
         """
         counts = self._per_broker
-        live = self.state.registered & ~self.state.shutting_down
         columns: dict[str, Any] = {
             "broker_id": pa.array(self.state.broker_id),
             "rack": self.state.rack,
-            "live": pa.array(live),
+            "live": pa.array(self.state.live),
             "may_restart": pa.array(self.may_restart),
             "in_sync": pa.array(counts[:, 0].copy()),
             "last_in_sync": pa.array(counts[:, 1].copy()),

@@ -5,18 +5,18 @@ Source: docs/controller.md, sections 5.4 and 6.12.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast import schema
 from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
-from kfast.analysis.whatif import EventOutcome, WhatIf, brokers_are, check_brokers
+from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers
 from kfast.arguments import check_instance, check_topics
-from kfast.controllers import DEFAULT_PROFILE, Profile
+from kfast.controllers import EventOutcome, Profile
+from kfast.controllers.reassignment_requests import being_reassigned
 from kfast.errors import ArgumentError
 from kfast.schema import DELETION_BROKERS, DELETION_TOPICS, ReplicaState, columns_of
 from kfast.state import ClusterState
@@ -147,7 +147,8 @@ def delete_topics(
     broker_ids: Iterable[int] = (),
     journal: str = "counts",
     threads: int = 1,
-    profile: str | Profile = DEFAULT_PROFILE,
+    profile: str | Profile | None = None,
+    order: Sequence[int] | None = None,
 ) -> Deletion:
     """Start a controller on a copy of the cluster, and delete topics.
 
@@ -165,8 +166,10 @@ def delete_topics(
         Requests are counted from "counts" on.
     threads : int
         Threads to use; results do not depend on it.
-    profile : str or Profile
-        Which controller is simulated: a name in `profiles.PROFILES`.
+    profile : str or Profile, optional
+        Another version of the controller that runs the cluster, such as zk-2.4.
+    order : sequence of int, optional
+        As in `fail_brokers`: who is fenced first (KRaft only).
 
     Raises
     ------
@@ -182,23 +185,25 @@ def delete_topics(
     if unknown:
         raise ArgumentError(f"topic {', '.join(unknown)} is unknown")
     failing = check_brokers(state, broker_ids)
-    run = WhatIf(state, journal=journal, threads=threads, profile=profile, frees_rows=True)
+    run = WhatIf(
+        state, journal=journal, threads=threads, profile=profile, order=order, frees_rows=True
+    )
     marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
     earlier = np.setdiff1d(marked, rows)
-    outcome = run.record(run.controller.delete_topics(names))
+    (asked,) = run.record(run.common.delete_topics(names))
     requested = np.concatenate([rows, earlier])
-    told = _per_broker(run.state, _rows_of(run.state, requested), ReplicaState.DELETION_STARTED)
+    told = _told_to_delete(run, requested)
     run.fail(failing)
-    run.record(run.controller.acknowledge_deletions())
+    run.record(run.common.deletions_acknowledged())
     run.measure()
     waiting = _rows_of(run.state, requested[run.state.topic_queued_for_deletion[requested]])
-    notes = list(outcome.notes)
+    notes = list(asked.outcome.notes)
     if earlier.size:
         notes.append(f"topics that were marked for deletion already: {earlier.size}")
     return Deletion(
-        run.controller.title, failing, run.state, tuple(notes), run.start, run.before, run.census,
+        run.common.title, failing, run.state, tuple(notes), run.start, run.before, run.census,
         _topic_table(run.before.state, run.state, requested), told,
-        np.where(run.state.registered, 0, _per_broker(run.state, waiting)), tuple(run.events),
+        np.where(run.state.up, 0, _per_broker(run.state, waiting)), tuple(run.events),
     )
 
 
@@ -217,20 +222,28 @@ def _per_broker(state: ClusterState, rows: Rows, in_state: ReplicaState | None =
     return np.bincount(state.replicas[rows][chosen], minlength=state.n_brokers).astype(np.int64)
 
 
+def _told_to_delete(run: WhatIf, topics: Rows) -> Counts:
+    """(B,) replicas that each broker is told to delete: those of topics that are gone, at once."""
+    gone = ~run.state.topic_exists[topics]
+    of_gone = _per_broker(run.before.state, _rows_of(run.before.state, topics[gone]))
+    rows = _rows_of(run.state, topics[~gone])
+    return of_gone + _per_broker(run.state, rows, ReplicaState.DELETION_STARTED)
+
+
 def _topic_table(before: ClusterState, after: ClusterState, topics: Rows) -> pa.Table:
     """What became of each topic; rows of topics stay where they are."""
     rows_of_table: list[dict[str, object]] = []
-    queued, flags = after.topic_queued_for_deletion, after.records["flags"]
+    queued = after.topic_queued_for_deletion
     for topic in topics.tolist():
         rows = before.lookup.rows_of_topic(topic)
         status = "waiting" if queued[topic] else "kept" if after.topic_exists[topic] else "deleted"
         down: list[int] = []
         reason = "topic deletion is disabled" if status == "kept" else None
         if status == "waiting":
-            down = after.broker_id[(_per_broker(after, rows) > 0) & ~after.registered].tolist()
+            down = after.broker_id[(_per_broker(after, rows) > 0) & ~after.up].tolist()
             if down:
                 reason = brokers_are(down, "down")
-            elif (flags[rows] & schema.FLAG_BEING_REASSIGNED).any():
+            elif being_reassigned(after, rows).any():
                 reason = "partitions of it are being reassigned"
         rows_of_table.append({
             "topic": before.topic[topic].as_py(), "partitions": rows.size,

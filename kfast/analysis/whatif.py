@@ -10,20 +10,19 @@ Source: docs/controller.md, sections 6.1 to 6.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import pyarrow as pa
 
 from kfast import arguments
 from kfast.analysis.impact import Impact, impact
-from kfast.controllers import DEFAULT_PROFILE, Profile, open_controller
+from kfast.analysis.surprises import returned_last_leaders
+from kfast.controllers import EventOutcome, Profile, open_events
 from kfast.errors import ArgumentError
-from kfast.journal import Outcome
 from kfast.state import ClusterState
-from kfast.state.census import Flags, take_census
-from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.census import take_census
 
 __all__ = [
-    "EventOutcome", "WhatIf", "brokers_are", "check_brokers", "racks_by_broker", "registrations",
-    "select_brokers",
+    "WhatIf", "brokers_are", "check_brokers", "racks_by_broker", "registrations", "select_brokers",
 ]
 
 CANNOT = {
@@ -31,24 +30,6 @@ CANNOT = {
     "start": "registered then: it is up and cannot start",
 }
 """What a step may be, and why a broker cannot take it."""
-
-
-@dataclass(frozen=True)
-class EventOutcome:
-    """One event of a what-if: its outcome, and who was up while it was handled."""
-
-    outcome: Outcome
-    registered: Flags
-    shutting_down: Flags
-
-    def _summary(self) -> Summary:
-        return f"EventOutcome {self.outcome.event}", {
-            "brokers registered": int(self.registered.sum()),
-            "brokers shutting down": int(self.shutting_down.sum()),
-        }
-
-    __repr__ = summary_text
-    _repr_html_ = summary_html
 
 
 class WhatIf:
@@ -60,7 +41,9 @@ class WhatIf:
         Not changed.
     journal : {"off", "counts", "full"}
     threads : int
-    profile : str or Profile
+    profile : str or Profile, optional
+    order : sequence of int, optional
+        Ids of brokers: who is fenced first of those that fail together (KRaft only).
     frees_rows : bool
         Events may free rows or move slots, so the census before them refers to a state of its own.
 
@@ -74,21 +57,25 @@ class WhatIf:
         What the controller's start alone did.
     before, census : Census
         After the start, and when `measure` was last called.
+    surprises : list of pa.Table
+        What partitions did that operators do not expect.
     """
 
     def __init__(
         self, state: ClusterState, *, journal: str = "counts", threads: int = 1,
-        profile: str | Profile = DEFAULT_PROFILE, frees_rows: bool = False,
+        profile: str | Profile | None = None, order: Sequence[int] | None = None,
+        frees_rows: bool = False,
     ) -> None:
         self.state = state.copy()
-        self.controller = open_controller(
-            self.state, journal=journal, threads=threads, profile=profile
+        self.common = open_events(
+            self.state, journal=journal, threads=threads, profile=profile, order=order
         )
         self.events: list[EventOutcome] = []
         self._n_measured = 0
         self._running: set[int] = set()
+        self.surprises: list[pa.Table] = []
         self.census = take_census(self.state)
-        self.record(self.controller.on_controller_failover())
+        self.record(self.common.start())
         self.start = self.measure(self.state.copy() if frees_rows else self.state)
         self.before = self.census
 
@@ -98,10 +85,10 @@ class WhatIf:
         outcomes = [event.outcome for event in self.events[1:]]
         return impact(self.before, self.census, outcomes)
 
-    def record(self, outcome: Outcome) -> Outcome:
-        """Append the outcome of an event, with who was up."""
-        self.events.append(EventOutcome(outcome, self.state.registered, self.state.shutting_down))
-        return outcome
+    def record(self, events: list[EventOutcome]) -> list[EventOutcome]:
+        """Append events that have happened, and return them."""
+        self.events += events
+        return events
 
     def measure(self, state: ClusterState | None = None) -> Impact:
         """Take the census, and return what changed since it was last taken."""
@@ -115,21 +102,22 @@ class WhatIf:
         if not broker_ids:
             return
         self._running.difference_update(broker_ids)
-        for group in [(broker,) for broker in broker_ids] if controlled else [broker_ids]:
-            if controlled:
-                self.record(self.controller.controlled_shutdown(group[0]))
-            self.record(self.controller.on_broker_failure(group))
+        common = self.common
+        leave = common.brokers_shut_down_in_order if controlled else common.brokers_failed
+        self.record(leave(broker_ids))
 
     def start_brokers(self, broker_ids: tuple[int, ...]) -> None:
         """Let brokers start; they and those that started before catch up with every leader."""
         self._running.update(broker_ids)
-        self.record(self.controller.on_broker_startup(broker_ids))
-        self.record(self.controller.catch_up(sorted(self._running)))
+        unclean = [b for b in broker_ids if not self.common.stopped_cleanly(b)]
+        self.record(self.common.brokers_returned(broker_ids))
+        self.surprises.append(returned_last_leaders(self.census, self.state, unclean))
+        self.record(self.common.caught_up(sorted(self._running)))
 
 
 def registrations(state: ClusterState) -> dict[int, bool]:
-    """Whether each broker is registered, by its id."""
-    return dict(zip(state.broker_id.tolist(), state.registered.tolist(), strict=True))
+    """Whether each broker is up, by its id: registered, and in KRaft not fenced."""
+    return dict(zip(state.broker_id.tolist(), state.up.tolist(), strict=True))
 
 
 def racks_by_broker(state: ClusterState) -> dict[int, str | None]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.analysis.broker_failure import Failure, fail_brokers
-from kfast.controllers import DEFAULT_PROFILE, Profile
+from kfast.controllers import Profile
 from kfast.state import ClusterState
 from kfast.sweeps import SWEEP_COUNTS, sweep_schema
 from kfast.sweeps.scenarios import Scenarios
@@ -101,7 +101,7 @@ class WorstScenarios:
 
 
 def scenario_reasons(
-    state: ClusterState, broker_ids: Sequence[int], profile: str | Profile = DEFAULT_PROFILE
+    state: ClusterState, broker_ids: Sequence[int], profile: str | Profile | None = None
 ) -> list[dict[str, Any]]:
     """Which topics and partitions go offline, or fall under min ISR, in one scenario.
 

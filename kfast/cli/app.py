@@ -16,6 +16,8 @@ from kfast.cli.exits import TRACEBACK, Commands, check_streams, end_unwritten, r
 __all__ = ["COMMANDS", "commands", "main"]
 
 COMMANDS = {
+    "compare": ("compare", "compare_command",
+        "Compare what several controllers, or several settings, make of one failure or one sweep."),
     "convert": ("files", "convert",
         "Convert the cluster of INPUT to another format, in OUTPUT."),
     "delete": ("cluster", "delete",

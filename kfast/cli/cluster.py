@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.explain import explain
-from kfast.analysis.impact import CHANGE_METRICS
+from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS
 from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
 from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
 from kfast.analysis.whatif import select_brokers
 from kfast.cli.options import (
+    Command,
+    all_options,
     broker_ids,
     broker_option,
     cluster_options,
-    controller_option,
     list_option,
     lists_option,
     names,
+    order_option,
     output_options,
     setting_option,
     take_cluster,
@@ -36,12 +38,16 @@ from kfast.report.cluster import SHOW_TABLES, cluster_answer
 from kfast.report.deletion import DELETE_TABLES, deletion_answer
 from kfast.report.failure import FAIL_TABLES, failure_answer
 from kfast.report.reassignment import REASSIGN_TABLES, reassignment_answer
-from kfast.state.census import CENSUS_METRICS, take_census
+from kfast.state.census import CENSUS_METRICS, ELR_METRICS, take_census
 
-__all__ = ["delete", "fail", "reassign", "show"]
+__all__ = [
+    "SteppedCommand", "delete", "fail", "failure_options", "reassign", "show", "take_steps",
+]
 
 STEPS = {"then": "fail", "then_start": "start"}
 """Options that are steps, and the kind of each."""
+
+Steps = list[tuple[str, tuple[int, ...]]]
 
 
 @click.command()
@@ -49,7 +55,7 @@ STEPS = {"then": "fail", "then_start": "start"}
 @lists_option()
 @top_option("topics")
 @verbose_option()
-@output_options(SHOW_TABLES, CENSUS_METRICS)
+@output_options(SHOW_TABLES, {**CENSUS_METRICS, **ELR_METRICS})
 def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: Any) -> None:
     r"""Show a cluster as it is: what is offline, refuses acks=all or is under-replicated.
 
@@ -69,8 +75,8 @@ def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: 
     destination.write(cluster_answer(source, state, census, top=top, lists=lists, verbose=verbose))
 
 
-class FailCommand(click.Command):
-    """`kfast fail`, whose steps count in the order in which they are given."""
+class SteppedCommand(click.Command):
+    """A command whose steps count in the order in which they are given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; the order of the steps goes into `ctx.meta`."""
@@ -79,31 +85,53 @@ class FailCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=FailCommand)
+def failure_options() -> Callable[[Command], Command]:
+    """Options that say which brokers fail, how, and what happens then."""
+    return all_options(
+        broker_option("Brokers that fail: 3,7 or 4-9."),
+        list_option("--racks", parse=names, metavar="NAMES",
+                    help="Racks all of whose brokers fail: a,b."),
+        list_option(
+            "--then", parse=broker_ids, metavar="IDS", separate=True,
+            help="Brokers that fail later, in a step of their own. May be given more than once; "
+            "the answer tells of each step.",
+        ),
+        list_option(
+            "--then-start", parse=broker_ids, metavar="IDS", separate=True,
+            help="Brokers that are down and start, in a step of their own, and catch up.",
+        ),
+        click.option(
+            "--controlled", is_flag=True,
+            help="Each broker first asks for its controlled shutdown, one after the other.",
+        ),
+        order_option(),
+    )
+
+
+def take_steps(options: dict[str, Any]) -> Steps:
+    """Take the later steps of `failure_options` out of a command's options, in their order."""
+    lists_of = {name: iter(options.pop(name)) for name in STEPS}
+    order: list[str] = click.get_current_context().meta["steps"]
+    return [(STEPS[name], next(lists_of[name])) for name in order]
+
+
+@click.command(cls=SteppedCommand)
 @cluster_options()
-@broker_option("Brokers that fail: 3,7 or 4-9.")
-@list_option("--racks", parse=names, metavar="NAMES",
-             help="Racks all of whose brokers fail: a,b.")
-@list_option("--then", parse=broker_ids, metavar="IDS", separate=True,
-             help="Brokers that fail later, in a step of their own. May be given more than once; "
-             "the answer tells of each step.")
-@list_option("--then-start", parse=broker_ids, metavar="IDS", separate=True,
-             help="Brokers that are down and start, in a step of their own, and catch up.")
-@click.option("--controlled", is_flag=True,
-              help="Each broker first asks for its controlled shutdown, one after the other.")
+@failure_options()
 @setting_option()
 @list_option("--explain", "explained", parse=topic_partitions, metavar="TOPIC-PARTITION",
              help="Explain step by step why this partition ends as it does.")
-@controller_option()
 @threads_option()
 @lists_option()
 @top_option("topics")
 @verbose_option()
-@output_options(FAIL_TABLES, {**CENSUS_METRICS, **CHANGE_METRICS})
+@output_options(
+    FAIL_TABLES, {**CENSUS_METRICS, **ELR_METRICS, **CHANGE_METRICS, **RECORD_METRICS}
+)
 def fail(
-    source: str, brokers: Sequence[int], racks: Sequence[str], then: list[tuple[int, ...]],
-    then_start: list[tuple[int, ...]], controlled: bool, explained: Sequence[tuple[str, int]],
-    profile: str, threads: int, lists: Sequence[str], top: int, verbose: bool, **options: Any,
+    source: str, brokers: Sequence[int], racks: Sequence[str], controlled: bool,
+    order: Sequence[int], explained: Sequence[tuple[str, int]], threads: int, lists: Sequence[str],
+    top: int, verbose: bool, **options: Any,
 ) -> None:
     r"""Fail brokers or racks, and see what goes offline, refuses acks=all, and moves.
 
@@ -120,9 +148,7 @@ def fail(
           --fail-on 'offline>0' --fail-on 'newly_under_min_isr>0'
     """
     destination = Destination.of(options, FAIL_TABLES)
-    lists_of = {"then": iter(then), "then_start": iter(then_start)}
-    order: list[str] = click.get_current_context().meta["steps"]
-    steps = [(STEPS[name], next(lists_of[name])) for name in order]
+    steps = take_steps(options)
     if explained and destination.tables:
         raise ArgumentError("--explain needs --format table or json")
     if explained and steps:
@@ -133,10 +159,10 @@ def fail(
     failing, notes = select_brokers(state, brokers, racks, source)
     with progress_bar("Failing brokers"):
         failure = fail_brokers(
-            state, failing, controlled=controlled, then=steps, threads=threads, profile=profile
+            state, failing, controlled=controlled, then=steps, threads=threads, order=order or None
         )
         explanations = explain(
-            state, failing, explained, controlled=controlled, profile=profile
+            state, failing, explained, controlled=controlled, order=order or None
         ) if explained else []
         answer = failure_answer(
             source, state, failure, racks=racks, notes=notes,
@@ -155,13 +181,13 @@ def fail(
 )
 @click.option("--pending", is_flag=True, help="Stop before the new replicas have caught up.")
 @broker_option("Brokers that fail while the plan is under way: 3,7.")
-@controller_option()
+@order_option()
 @top_option("partitions and topics")
 @verbose_option()
 @output_options(REASSIGN_TABLES, {**CENSUS_METRICS, **REASSIGNMENT_METRICS})
 def reassign(
-    source: str, plan: str | None, pending: bool, brokers: Sequence[int], profile: str, top: int,
-    verbose: bool, **options: Any,
+    source: str, plan: str | None, pending: bool, brokers: Sequence[int], order: Sequence[int],
+    top: int, verbose: bool, **options: Any,
 ) -> None:
     r"""Check whether a reassignment plan is safe, and see what it moves.
 
@@ -189,7 +215,7 @@ def reassign(
         )
     with progress_bar("Reassigning"):
         reassignment = execute_plan(
-            state, requested, broker_ids=brokers, pending=pending, profile=profile
+            state, requested, broker_ids=brokers, pending=pending, order=order or None
         )
         answer = reassignment_answer(source, plan, state, reassignment, top=top, verbose=verbose)
     destination.write(answer)
@@ -200,12 +226,12 @@ def reassign(
 @list_option("--topics", parse=names, metavar="NAMES", required=True,
              help="Topics to delete: orders,logs.")
 @broker_option("Brokers that fail before any broker has deleted anything: 3,7.")
-@controller_option()
+@order_option()
 @top_option("topics")
 @verbose_option()
 @output_options(DELETE_TABLES, DELETION_METRICS)
 def delete(
-    source: str, topics: Sequence[str], brokers: Sequence[int], profile: str, top: int,
+    source: str, topics: Sequence[str], brokers: Sequence[int], order: Sequence[int], top: int,
     verbose: bool, **options: Any,
 ) -> None:
     r"""Check whether topics can be deleted, and see what their deletion does.
@@ -225,6 +251,6 @@ def delete(
     destination = Destination.of(options, DELETE_TABLES)
     state = take_cluster(source, options)
     with progress_bar("Deleting topics"):
-        deletion = delete_topics(state, topics, broker_ids=brokers, profile=profile)
+        deletion = delete_topics(state, topics, broker_ids=brokers, order=order or None)
         answer = deletion_answer(source, state, deletion, topics, top=top, verbose=verbose)
     destination.write(answer)

@@ -10,9 +10,11 @@ import click
 from kfast.cli.options import (
     FilePath,
     cluster_options,
+    controller_options,
     number_option,
     output_options,
     seed_option,
+    take_controller,
     take_tables,
 )
 from kfast.cli.output import Destination, echo, progress_bar
@@ -20,6 +22,7 @@ from kfast.io import FORMATS, write
 from kfast.report.columns import columns_answer
 from kfast.report.writing import check_format, list_endings
 from kfast.state import ClusterState
+from kfast.state.controller_change import REASON
 from kfast.state.generation import generate
 
 __all__ = ["convert", "generate_command", "schema_command"]
@@ -45,10 +48,11 @@ _FORMAT_HELP = f"Format of the file.  [default: as its name ends: {list_endings(
 @number_option("--first-broker-id", default=0, metavar="ID",
                help="Id of the first broker; the others follow.")
 @number_option("--threads", default=1, help="Threads to use; the cluster does not depend on it.")
+@controller_options("zk-3.9, off")
 @click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)), help=_FORMAT_HELP)
 @click.option("-o", "--output", type=FilePath(), required=True, metavar="FILE",
               help="The file to write; - is standard output and needs --format.")
-def generate_command(format_name: str | None, output: Path, **sizes: Any) -> None:
+def generate_command(format_name: str | None, output: Path, **options: Any) -> None:
     r"""Generate a cluster of any size, and write it to a file.
 
     \b
@@ -56,10 +60,12 @@ def generate_command(format_name: str | None, output: Path, **sizes: Any) -> Non
       kfast generate --brokers 12 --partitions 1000 --racks 3 -o cluster.arrow
       kfast generate --brokers 300 --partitions 1000000 --seed 7 -o large.parquet
       kfast generate --brokers 6 --partitions 50 --format describe -o -
+      kfast generate --brokers 6 --partitions 50 --controller kraft-4.1 --elr on -o kraft.arrow
     """
     check_format(output, format_name)
     with progress_bar("Generating"):
-        state = generate(**sizes)
+        told = take_controller(options)
+        state = told(generate(**options))
         write(state, output, format=format_name)
     _say_written(output, state.n_brokers, state.n_partitions)
 
@@ -82,11 +88,16 @@ def convert(source: str, output: Path, format_name: str | None, **options: Any) 
     """
     check_format(output, format_name)
     tables = take_tables(source, options)
-    state = ClusterState.from_tables(
-        tables.brokers, tables.topics, tables.partitions, tables.cluster, source=tables.source
-    )
-    for note in tables.notes:
-        echo(f"Note: {note}")
+    if isinstance(tables, ClusterState):
+        state, notes = tables, tables.assumptions
+    else:
+        state = ClusterState.from_tables(
+            tables.brokers, tables.topics, tables.partitions, tables.cluster, source=tables.source
+        )
+        notes = tables.notes
+    for note in notes:
+        if not note.startswith(REASON):
+            echo(f"Note: {note}")
     write(tables, output, format=format_name)
     _say_written(output, state.n_brokers, state.n_partitions)
 

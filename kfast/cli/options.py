@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,19 +18,21 @@ import click
 
 from kfast.analysis.conditions import OPERATORS, Condition, parse_condition
 from kfast.cli.output import progress_bar
-from kfast.controllers import DEFAULT_PROFILE, PROFILES, RELEASES
 from kfast.errors import ArgumentError
 from kfast.io import SourceTables, parse_brokers, read, read_tables
 from kfast.report import LISTS
 from kfast.report.writing import ENDINGS, KINDS, list_endings
+from kfast.schema import CONTROLLERS
 from kfast.state import ClusterState
+from kfast.state.cluster import with_controller
 from kfast.state.settings import override_settings
 
 __all__ = [
-    "FilePath", "ListType", "broker_ids", "broker_option", "cluster_options", "controller_option",
-    "down_option", "list_option", "lists_option", "names", "number_option", "output_options",
-    "seed_option", "setting_option", "take_cluster", "take_tables", "threads_option", "top_option",
-    "topic_partitions", "verbose_option",
+    "Command", "FilePath", "ListType", "all_options", "broker_ids", "broker_option",
+    "cluster_options", "controller_option", "controller_options", "down_option", "list_option",
+    "lists_option", "names", "number_option", "order_option", "output_options", "seed_option",
+    "setting_option", "take_cluster", "take_controller", "take_tables", "threads_option",
+    "top_option", "topic_partitions", "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -173,7 +176,7 @@ def number_option(
     )
 
 
-def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def all_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Put several options on a command; `--help` lists them in this order."""
 
     def decorate(command: Command) -> Command:
@@ -192,7 +195,7 @@ def _parse_added(
 
 def cluster_options() -> Callable[[Command], Command]:
     """Options of the commands that read a cluster."""
-    return _all(
+    return all_options(
         click.argument("source", metavar="INPUT"),
         click.option(
             "--brokers-file", type=FilePath(), metavar="CSV",
@@ -212,18 +215,92 @@ def cluster_options() -> Callable[[Command], Command]:
             "--up", parse=broker_ids, metavar="IDS",
             help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
         ),
+        click.option(
+            "--at", callback=_parse_moment, metavar="OFFSET|TIME",
+            help="The cluster as it was at this offset of a metadata log (records before it "
+            "count), or at this time: 8456 or 2026-11-20T02:06:24Z.",
+        ),
+        controller_options("as INPUT tells"),
     )
+
+
+def controller_options(default: str) -> Callable[[Command], Command]:
+    """Options that say which controller runs the cluster."""
+    return all_options(
+        controller_option(
+            f"Controller that is simulated: {_span('kraft')}, or {_span('zk')} for ZooKeeper mode."
+            f"  [default: {default}]"
+        ),
+        click.option(
+            "--elr", type=click.Choice(("on", "off")),
+            help="Eligible leader replicas (KIP-966) of a KRaft controller, from 4.0 on.  [default:"
+            f" {default}]",
+        ),
+    )
+
+
+def controller_option(help: str) -> Callable[[Command], Command]:
+    """Option that names a controller; `--profile` is another name of it."""
+    return click.option(
+        "--controller", "--profile", "controller", metavar="NAME", callback=_parse_controller,
+        help=help,
+    )
+
+
+def _parse_controller(
+    _ctx: click.Context, _param: click.Parameter, text: str | None
+) -> str | None:
+    """A controller's name; of a release alone, such as 2.7, the older kind that it has."""
+    names = (f"{kind}-{text}" for kind in ("zk", "kraft"))
+    return next((name for name in names if name in CONTROLLERS), text)
+
+
+def _span(kind: str) -> str:
+    """The oldest and the newest controller of a kind."""
+    known = [name for name in CONTROLLERS if name.startswith(kind)]
+    return f"{known[0]} to {known[-1]}"
+
+
+def _parse_moment(
+    _ctx: click.Context, _param: click.Parameter, text: str | None
+) -> int | datetime | None:
+    """An offset, or a time; one without a zone is UTC."""
+    if text is None or re.fullmatch(r"[0-9]{1,18}", text):
+        return None if text is None else int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither an offset such as 8456 nor a time such as 2026-11-20T02:06:24Z"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
     """Read a cluster; take `cluster_options` and `setting_option` out of a command's options."""
-    settings = options.pop("settings", ())
-    state: ClusterState = _read(read, source, options)
+    settings, told = options.pop("settings", ()), take_controller(options)
+    state = told(_read(read, source, options))
     return override_settings(state, settings) if settings else state
 
 
-def take_tables(source: str, options: dict[str, Any]) -> SourceTables:
-    """Read the tables of a cluster, and take `cluster_options` out of a command's options."""
+def take_controller(options: dict[str, Any]) -> Callable[[ClusterState], ClusterState]:
+    """Take `controller_options` out of a command's options: what gives a cluster its controller."""
+    name, elr = options.pop("controller"), options.pop("elr")
+    if name is None and elr is None:
+        return lambda state: state
+    return lambda state: with_controller(
+        state, name or state.controller, elr=None if elr is None else elr == "on"
+    )
+
+
+def take_tables(source: str, options: dict[str, Any]) -> SourceTables | ClusterState:
+    """Read the tables of a cluster, and take `cluster_options` out of a command's options.
+
+    With another controller than INPUT tells it is a state, which that controller has filled in.
+    """
+    if options["controller"] is not None or options["elr"] is not None:
+        return take_cluster(source, options)
+    take_controller(options)
     tables: SourceTables = _read(read_tables, source, options)
     return tables
 
@@ -235,6 +312,8 @@ def _read(reader: Any, source: str, options: dict[str, Any]) -> Any:
         if defaults.setdefault(name, value) != value:
             raise ArgumentError(f"--default {name} is given as {defaults[name]} and as {value}")
     arguments = {name: options.pop(name) for name in ("brokers_file", "add_brokers", "up")}
+    if (at := options.pop("at")) is not None:
+        arguments["at"] = at
     with progress_bar("Reading", source) as progress:
         return reader(source, defaults=defaults, progress=progress, **arguments)
 
@@ -270,14 +349,12 @@ def setting_option() -> Callable[[Command], Command]:
     )
 
 
-def controller_option(default: str | None = DEFAULT_PROFILE) -> Callable[[Command], Command]:
-    """Option of the commands that run a controller."""
-    by_itself = "" if default else "  [default: the one that the wording of the logs tells]"
-    return click.option(
-        "--controller", "--profile", "profile", metavar="NAME", default=default,
-        show_default=default is not None,
-        help=f"Controller that is simulated: ZooKeeper mode of {', '.join(PROFILES)}, or of a "
-        f"release from {RELEASES[0]} to {RELEASES[-1]}.{by_itself}",
+def order_option() -> Callable[[Command], Command]:
+    """Option that says in which order a KRaft controller fences brokers that fail together."""
+    return list_option(
+        "--order", parse=broker_ids, metavar="IDS",
+        help="Order in which a KRaft controller fences brokers that fail together: 3,1,2. Those "
+        "not named come last.  [default: by ascending id]",
     )
 
 
@@ -342,4 +419,4 @@ def output_options(
             help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
             f"{', '.join(metrics)}. Operators: {' '.join(OPERATORS)}.",
         ))
-    return _all(*shared)
+    return all_options(*shared)

@@ -108,6 +108,13 @@ class Destination:
 
         Ends with exit code 4 where a condition holds.
         """
+        for condition in self.conditions:
+            if any(condition.metric not in summary for summary in answer.summaries.values()):
+                raise ArgumentError(
+                    f"--fail-on {condition.text}: the controller "
+                    f"{answer.document['controller']['name']} "
+                    f"has no metric {condition.metric}"
+                )
         results = [
             (condition, step, value, condition.compare(value, condition.limit))
             for condition in self.conditions for step, summary in answer.summaries.items()

@@ -10,7 +10,11 @@ import click
 from kfast.analysis.conditions import parse_condition
 from kfast.cli.options import controller_option, output_options, top_option
 from kfast.cli.output import Destination, progress_bar
+from kfast.errors import InputError
+from kfast.io import open_metadata
 from kfast.log_replay import replay
+from kfast.metadata_replay import replay_metadata
+from kfast.report.metadata_replay import metadata_replay_answer
 from kfast.report.replay import REPLAY_METRICS, REPLAY_TABLES, replay_answer
 
 __all__ = ["replay_command"]
@@ -18,31 +22,55 @@ __all__ = ["replay_command"]
 
 @click.command("replay")
 @click.argument("directory", nargs=-1, required=True, metavar="DIRECTORY...")
-@controller_option(default=None)
+@controller_option(
+    "Controller whose logs these are.  [default: the one that they tell]"
+)
 @top_option("contradictions, warnings, and times without a leader", default=20)
 @output_options(REPLAY_TABLES, REPLAY_METRICS)
 def replay_command(
-    directory: tuple[str, ...], profile: str | None, top: int, **options: Any
+    directory: tuple[str, ...], controller: str | None, top: int, **options: Any
 ) -> None:
     r"""Replay the logs of real controllers, and see what happened and what does not agree.
 
     Each DIRECTORY is searched for the controller.log and state-change.log files of one or several
     brokers, also rotated and packed ones; files may be given too. Every event in them runs through
-    kfast's controller, and all that the logs say is compared with what it predicts. The exit code
-    is 4 if anything is contradicted: --fail-on 'contradicted>0' is always tested. JSON lists all
-    rows, whatever --top says.
+    kfast's controller, and all that the logs say is compared with what it predicts.
+
+    Of a KRaft cluster, DIRECTORY is the folder __cluster_metadata-0 of a controller or broker:
+    every decision of its controllers is predicted from the records before it.
+
+    The exit code is 4 if anything is contradicted (or, in a metadata log, missing): --fail-on
+    'contradicted>0' is always tested. JSON lists all rows, whatever --top says.
 
     \b
     Examples:
       kfast replay /var/log/kafka
       kfast replay broker-1/logs broker-2/logs broker-3/logs
+      kfast replay /var/lib/kafka/metadata/__cluster_metadata-0
       kfast replay incident/ --format json -o incident.json
       kfast replay incident/ --controller 2.4 --fail-on 'adopted_percent>10'
     """
     destination = Destination.of(options, REPLAY_TABLES)
-    always = parse_condition("contradicted>0", REPLAY_METRICS)
-    others = [one for one in destination.conditions if one.text != always.text]
-    destination = replace(destination, conditions=(always, *others))
+    of_metadata = len(directory) == 1 and _is_metadata(directory[0])
+    always = [
+        parse_condition(f"{name}>0", REPLAY_METRICS)
+        for name in ("contradicted", "missing")[: 1 + of_metadata]
+    ]
+    texts = [condition.text for condition in always]
+    others = [one for one in destination.conditions if one.text not in texts]
+    destination = replace(destination, conditions=(*always, *others))
     with progress_bar("Replaying"):
-        answer = replay_answer(directory, replay(directory, profile), top=top)
+        answer = (
+            metadata_replay_answer(replay_metadata(directory[0], controller), top=top)
+            if of_metadata
+            else replay_answer(directory, replay(directory, controller), top=top)
+        )
     destination.write(answer)
+
+
+def _is_metadata(path: str) -> bool:
+    try:
+        open_metadata(path)
+    except InputError:
+        return False
+    return True

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from kfast.analysis.worst_scenarios import WorstScenarios
 from kfast.cli.options import (
+    Command,
     FilePath,
+    all_options,
     cluster_options,
-    controller_option,
     down_option,
     number_option,
     output_options,
@@ -24,7 +25,6 @@ from kfast.cli.options import (
     top_option,
 )
 from kfast.cli.output import Destination, echo, progress_bar
-from kfast.controllers import find_profile
 from kfast.errors import ArgumentError
 from kfast.report.sweep import sweep_answer
 from kfast.report.wording import plural
@@ -34,7 +34,7 @@ from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps import scenario_makers as makers
 from kfast.sweeps.scenarios import Scenarios
 
-__all__ = ["sweep_command"]
+__all__ = ["KINDS", "scenario_options", "sweep_command", "take_scenarios"]
 
 TABLES = ("scenarios", "worst")
 KINDS = "--every K, --each-rack, --each-rack-and-broker, --random N or --scenarios FILE"
@@ -42,33 +42,72 @@ KINDS = "--every K, --each-rack, --each-rack-and-broker, --random N or --scenari
 Named = tuple[str, Scenarios]
 
 
+def scenario_options() -> Callable[[Command], Command]:
+    """Options that say which failures a sweep is over."""
+    return all_options(
+        number_option("--every", type=click.IntRange(1), metavar="K",
+                      help="Every K brokers together."),
+        click.option("--each-rack", is_flag=True, help="Each rack."),
+        click.option("--each-rack-and-broker", is_flag=True, help="Each rack and one more broker."),
+        number_option("--random", "n_random", type=click.IntRange(1),
+                      help="N failures at random; of --down or --probability."),
+        down_option("How many brokers fail in each failure at random: 3."),
+        number_option(
+            "--probability", type=click.FloatRange(0, 1), metavar="P",
+            help="At random, each broker fails with this probability, whatever the others do.",
+        ),
+        seed_option("Of --random: one seed always draws the same failures."),
+        click.option(
+            "--scenarios", "file", type=FilePath(), metavar="FILE",
+            help="Failures of a CSV or Parquet file with the columns scenario (1 or more) and "
+            "broker.",
+        ),
+    )
+
+
+def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] | None:
+    """Take `scenario_options` out of a command's options: what makes the scenarios of a cluster.
+
+    None where no kind of failures is asked for.
+
+    Raises
+    ------
+    ArgumentError
+        More than one kind is, or an option goes with another kind.
+    """
+    every, n_random, file = options.pop("every"), options.pop("n_random"), options.pop("file")
+    down, probability, seed = (options.pop(name) for name in ("down", "probability", "seed"))
+    if (n_random is not None) != (bool(down) != (probability is not None)) or len(down) > 1:
+        raise ArgumentError("--random N goes with one of --down K and --probability P")
+    kinds: list[tuple[Any, Callable[[ClusterState], Named]]] = [
+        (every is not None, lambda state: (
+            "Every broker" if every == 1 else f"Every {every} brokers",
+            makers.every_broker(state, every),
+        )),
+        (options.pop("each_rack"), lambda state: ("Each rack", makers.every_rack(state))),
+        (options.pop("each_rack_and_broker"),
+         lambda state: ("Each rack and one more broker", makers.every_rack_and_broker(state))),
+        (n_random is not None, lambda state: _random(state, n_random, down, probability, seed)),
+        (file is not None, lambda state: (
+            f"Scenarios of {file}", makers.read_scenarios(state, Path(file)),
+        )),
+    ]
+    requested = [make for wanted, make in kinds if wanted]
+    if len(requested) > 1:
+        raise ArgumentError(f"give one kind of failures: {KINDS}")
+    return requested[0] if requested else None
+
+
 @click.command("sweep")
 @cluster_options()
-@number_option("--every", type=click.IntRange(1), metavar="K", help="Every K brokers together.")
-@click.option("--each-rack", is_flag=True, help="Each rack.")
-@click.option("--each-rack-and-broker", is_flag=True, help="Each rack and one more broker.")
-@number_option("--random", "n_random", type=click.IntRange(1),
-               help="N failures at random; of --down or --probability.")
-@down_option("How many brokers fail in each failure at random: 3.")
-@number_option("--probability", type=click.FloatRange(0, 1), metavar="P",
-               help="At random, each broker fails with this probability, whatever the others do.")
-@seed_option("Of --random: one seed always draws the same failures.")
-@click.option(
-    "--scenarios", "file", type=FilePath(), metavar="FILE",
-    help="Failures of a CSV or Parquet file with the columns scenario (1 or more) and broker.",
-)
+@scenario_options()
 @click.option("--from", "first", type=click.IntRange(0), default=0, metavar="N",
               help="Go on with scenario N, where an interrupted sweep ended.")
 @setting_option()
-@controller_option()
 @threads_option()
 @top_option("scenarios")
 @output_options(TABLES, SWEEP_COUNTS)
-def sweep_command(
-    source: str, every: int | None, each_rack: bool, each_rack_and_broker: bool,
-    n_random: int | None, down: Sequence[int], probability: float | None, seed: int,
-    file: Path | None, first: int, profile: str, threads: int, top: int, **options: Any,
-) -> None:
+def sweep_command(source: str, first: int, threads: int, top: int, **options: Any) -> None:
     r"""Sweep over many failures, and see the worst and what makes them so.
 
     Each scenario is a set of brokers that fail together, after the controller has started on the
@@ -83,32 +122,16 @@ def sweep_command(
       kfast sweep describe.txt --random 100000 --down 3 --threads 2 -o sweep.parquet
     """
     destination = Destination.of(options, TABLES)
-    if (n_random is not None) != (bool(down) != (probability is not None)) or len(down) > 1:
-        raise ArgumentError("--random N goes with one of --down K and --probability P")
-    kinds: list[tuple[Any, Callable[[ClusterState], Named]]] = [
-        (every is not None, lambda state: (
-            "Every broker" if every == 1 else f"Every {every} brokers",
-            makers.every_broker(state, every or 1),
-        )),
-        (each_rack, lambda state: ("Each rack", makers.every_rack(state))),
-        (each_rack_and_broker,
-         lambda state: ("Each rack and one more broker", makers.every_rack_and_broker(state))),
-        (n_random is not None,
-         lambda state: _random(state, n_random or 0, down, probability or 0.0, seed)),
-        (file is not None, lambda state: (
-            f"Scenarios of {file}", makers.read_scenarios(state, Path(file or "")),
-        )),
-    ]
-    requested = [make for wanted, make in kinds if wanted]
-    if len(requested) != 1:
+    make = take_scenarios(options)
+    if make is None:
         raise ArgumentError(f"give one kind of failures: {KINDS}")
     state = take_cluster(source, options)
-    title, scenarios = requested[0](state)
+    title, scenarios = make(state)
     if first >= len(scenarios):
         raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
     worst = WorstScenarios(top)
     with progress_bar("Sweeping") as progress:
-        plan = prepare_sweep(state, threads=threads, profile=profile)
+        plan = prepare_sweep(state, threads=threads)
         reader = sweep_reader(
             plan, scenarios.slice(first, len(scenarios)), threads=threads, progress=progress
         )
@@ -118,7 +141,7 @@ def sweep_command(
                     worst.add(baseline)
             _count(reader, worst, rows, first)
             answer = sweep_answer(
-                source, state, find_profile(profile), title, scenarios, worst,
+                source, state, title, scenarios, worst,
                 None if rows is None or rows.path is None else str(rows.path),
             )
             if rows is not None:
@@ -127,12 +150,13 @@ def sweep_command(
 
 
 def _random(
-    state: ClusterState, n: int, down: Sequence[int], probability: float, seed: int
+    state: ClusterState, n: int, down: Sequence[int], probability: float | None, seed: int
 ) -> Named:
     drawn = f"({n} drawn at random, seed {seed})"
     if down:
         made = makers.random_brokers(state, down[0], n, seed)
         return f"{plural(down[0], 'broker')} {drawn}", made
+    assert probability is not None, "it stands for --down"
     made = makers.independent_brokers(state, probability, n, seed)
     return f"Each broker with probability {probability} {drawn}", made
 

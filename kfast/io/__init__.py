@@ -1,14 +1,17 @@
-"""Clusters from files and to files; the kind of a file is told by its content."""
+"""Clusters from files and to files; the kind of a file is told by its content.
+
+What is read of KRaft stands in `metadata_*.py`: files, schema of records, image, log, text.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from kfast.arguments import check_instance
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, InputError
 from kfast.io.arrow import read_arrow, write_arrow
 from kfast.io.brokers import (
     add_brokers_file,
@@ -16,24 +19,33 @@ from kfast.io.brokers import (
     parse_brokers,
     read_brokers_file,
 )
+from kfast.io.controller_inference import assume_newest, note_controller
 from kfast.io.describe_parser import Progress
 from kfast.io.describe_reader import read_describe
 from kfast.io.describe_writer import write_describe
 from kfast.io.file_kinds import check_plan, recognise
-from kfast.io.files import Source, check_utf8, load, writing
+from kfast.io.files import Source, check_utf8, load, name_of, writing
+from kfast.io.metadata_files import find_metadata
+from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
+from kfast.io.metadata_text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plan_json import read_plan, read_reassignment, write_reassignment
 from kfast.io.source_tables import SourceTables, add_defaults, mark_up, note_presumed
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
 from kfast.state.flat_table import is_flat, to_lists
+from kfast.state.from_tables import default_sentences
 
 __all__ = [
     "FORMATS",
+    "LoggedRecord",
+    "MetadataLog",
     "Progress",
     "SourceTables",
     "complete",
     "gather",
+    "iter_records",
+    "open_metadata",
     "parse_brokers",
     "read",
     "read_brokers_file",
@@ -60,13 +72,16 @@ def read(
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
+    at: At | None = None,
 ) -> ClusterState:
     """Read a cluster from a file.
 
     The file may be the text of `kafka-topics --describe` of any version (with prompts, log lines
-    and wrapped lines in it), a reassignment plan in JSON, Arrow IPC or Parquet; text may be packed
-    with gzip or zstd. What the file does not say gets Kafka's default or is concluded, and stands
-    in `state.assumptions`.
+    and wrapped lines in it), a reassignment plan in JSON, Arrow IPC or Parquet; a snapshot or
+    segment of KRaft's metadata log, the folder `__cluster_metadata-0` or the one that holds it, or
+    the text of `kafka-dump-log --cluster-metadata-decoder`. It may be packed with gzip or zstd.
+    What the file does not say gets Kafka's default or is concluded, and stands in
+    `state.assumptions`.
 
     Parameters
     ----------
@@ -84,6 +99,9 @@ def read(
         Broker ids that are registered, whatever the file shows.
     progress : callable, optional
         Called with the bytes done and the bytes there are, now and then.
+    at : int or datetime, optional
+        A point of a metadata log: the offset behind the last record that counts, as the high
+        watermark and snapshots are numbered; or a time (without a zone: UTC).
 
     Returns
     -------
@@ -96,15 +114,15 @@ def read(
         names the file, the line, what was found and what is right.
     ArgumentError
         A default or a broker id that kfast cannot take; a broker to be added that the file names,
-        or one to be up that it does not.
+        or one to be up that it does not; a point that the log does not have, or of no log.
     """
-    tables = gather(
-        path,
-        brokers_file=brokers_file,
-        add_brokers=add_brokers,
-        defaults=defaults,
-        up=up,
-        progress=progress,
+    content = _content(path, at, progress)
+    if isinstance(content, ClusterState):
+        if brokers_file is None and not add_brokers and not defaults and not tuple(up):
+            return content
+        content = _tables_of(content, name_of(path))
+    tables = complete(
+        content, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
     )
     return ClusterState.from_tables(
         tables.brokers,
@@ -124,6 +142,7 @@ def read_tables(
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
+    at: At | None = None,
 ) -> SourceTables:
     """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
     tables = gather(
@@ -133,10 +152,17 @@ def read_tables(
         defaults=defaults,
         up=up,
         progress=progress,
+        at=at,
     )
     if is_flat(tables.partitions):
-        return replace(tables, partitions=to_lists(tables.partitions, tables.source))
+        return _with_lists(tables)
     return tables
+
+
+def _with_lists(tables: SourceTables) -> SourceTables:
+    """The same with lists, of tables in which partitions are flat."""
+    lists = to_lists(tables.partitions, tables.source, tables.is_kraft)
+    return replace(tables, partitions=lists)
 
 
 def gather(
@@ -147,14 +173,14 @@ def gather(
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
+    at: At | None = None,
 ) -> SourceTables:
     """`read_tables`, the partitions in the form that the file has: flat, or with lists."""
-    tables = map_parquet(path)
-    if tables is None:
-        name, data, (kind, start) = load(path, recognise)
-        tables = _read_data(name, data, kind, start, progress)
+    content = _content(path, at, progress)
+    if isinstance(content, ClusterState):
+        content = _tables_of(content, name_of(path))
     return complete(
-        tables, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
+        content, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
     )
 
 
@@ -171,7 +197,70 @@ def complete(
         tables = add_brokers_file(tables, brokers_file)
     if add_brokers is not None:
         tables = add_new_brokers(tables, add_brokers)
-    return note_presumed(mark_up(add_defaults(tables, defaults), up))
+    tables = note_presumed(mark_up(add_defaults(tables, defaults), up))
+    return note_controller(tables)
+
+
+def _content(
+    path: Source, at: At | None, progress: Progress | None
+) -> ClusterState | SourceTables:
+    """What a path holds: of a metadata log the state, of anything else tables."""
+    files = find_metadata(path)
+    if files is None:
+        tables = map_parquet(path)
+        if tables is None:
+            name, data, (kind, start) = load(path, recognise)
+            files = files_in(name, data, kind)
+            if files is None:
+                tables = _read_data(name, data, kind, start, progress)
+    if files is not None:
+        return MetadataLog(name_of(path), files).state(at)
+    assert tables is not None
+    if at is not None:
+        raise ArgumentError(f"at: {name_of(path)} is no metadata log; it shows one moment only")
+    return tables
+
+
+def _tables_of(state: ClusterState, source: str) -> SourceTables:
+    """A KRaft state as tables; its configurations alone say what the brokers' defaults are."""
+    tables, assumed = state.to_tables(), default_sentences(state).values()
+    defaults = ["default_min_insync_replicas", "default_unclean_leader_election"]
+    return SourceTables(
+        source, tables.partitions, tables.topics, tables.brokers,
+        tables.cluster.drop_columns(defaults),
+        notes=tuple(note for note in state.assumptions if note not in assumed),
+    )
+
+
+def iter_records(path: Source, *, start: int | None = None) -> Iterator[LoggedRecord]:
+    """Read the records of a metadata log, in order, from a path as `read` takes it.
+
+    Records of transactions that were aborted or have not ended are left out.
+
+    Parameters
+    ----------
+    path : path, or (str, bytes)
+        A segment, a snapshot, or the folder of a log: then its segments are read.
+    start : int, optional
+        Offset of the first record.
+
+    Raises
+    ------
+    InputError
+        It is no metadata log, or a damaged one.
+    """
+    return open_metadata(path).records(start)
+
+
+def open_metadata(path: Source) -> MetadataLog:
+    """Find the files of a metadata log; `InputError` where a path holds none."""
+    files = find_metadata(path)
+    if files is None:
+        name, data, (kind, _) = load(path, recognise)
+        files = files_in(name, data, kind)
+    if files is None:
+        raise InputError(f"{name_of(path)}: is no metadata log of KRaft, and no snapshot of one")
+    return MetadataLog(name_of(path), files)
 
 
 def _read_data(
@@ -187,7 +276,7 @@ def _read_data(
     if kind == "describe":
         return read_describe(name, data, progress)
     check_plan(name, data, start)
-    return read_reassignment(name, data, start)
+    return assume_newest(read_reassignment(name, data, start))
 
 
 def write(
@@ -241,7 +330,7 @@ def _tables(state: ClusterState | SourceTables, *, flat: bool) -> SourceTables:
         if flat == is_flat(state.partitions):
             return state
         if not flat:
-            return replace(state, partitions=to_lists(state.partitions, state.source))
+            return _with_lists(state)
         state = ClusterState.from_tables(
             state.brokers, state.topics, state.partitions, state.cluster
         )

@@ -16,7 +16,13 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import InputError
 from kfast.io.source_tables import SourceTables, cast_columns
-from kfast.state.flat_table import REQUIRED, count_slots, flat_schema, is_flat
+from kfast.state.flat_table import (
+    REQUIRED,
+    count_slots,
+    flat_schema,
+    is_flat,
+    with_dictionaries,
+)
 
 __all__ = [
     "DAMAGED",
@@ -32,7 +38,9 @@ DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What pyarrow raises on damaged files; the last for names of columns."""
 
 _VERSION_KEY = b"kfast.version"
-_VERSION = b"1"
+_VERSION, _KRAFT_VERSION = b"1", b"2"
+"""Of tables of a ZooKeeper and of a KRaft cluster: a kfast that knows only the first would take the
+second for the first."""
 _EMBEDDED = {
     "brokers": schema.BROKERS_SCHEMA,
     "topics": schema.TOPICS_SCHEMA,
@@ -50,7 +58,7 @@ def embed(tables: SourceTables) -> pa.Table:
 
 def metadata_of(tables: SourceTables) -> dict[bytes, bytes]:
     """The metadata of a file: the tables beside the partitions."""
-    metadata = {_VERSION_KEY: _VERSION}
+    metadata = {_VERSION_KEY: _KRAFT_VERSION if tables.is_kraft else _VERSION}
     for name in _EMBEDDED:
         table = getattr(tables, name)
         if table is not None:
@@ -72,10 +80,10 @@ def extract(name: str, table: pa.Table) -> SourceTables:
     """
     metadata = table.schema.metadata or {}
     version = metadata.get(_VERSION_KEY, _VERSION)
-    if version != _VERSION:
+    if version not in (_VERSION, _KRAFT_VERSION):
         raise InputError(
             f"{name}: found version {version.decode(errors='replace')} of kfast's tables; this"
-            f" kfast reads version {_VERSION.decode()}"
+            f" kfast reads versions {_VERSION.decode()} and {_KRAFT_VERSION.decode()}"
         )
     if missing := [key for key in _KEYS if key not in table.column_names]:
         raise InputError(
@@ -123,9 +131,7 @@ def extract_flat(name: str, table: pa.Table) -> pa.Table:
     if missing := [column for column in REQUIRED if column not in table.column_names]:
         raise InputError(f"{name}: no column {' and '.join(missing)} beside replica_0")
     kind = flat_schema(table.column_names)
-    if pa.types.is_dictionary(table["topic"].type):
-        at = kind.get_field_index("topic")
-        kind = kind.set(at, pa.field("topic", table["topic"].type, nullable=False))
+    kind = with_dictionaries(kind, {name: table[name] for name in kind.names})
     flat = _cast(name, "partitions", table, kind)
     if empty := [column for column in kind.names if flat[column].null_count]:
         raise InputError(f"{name}: column {' and '.join(empty)} has rows that say nothing")

@@ -35,7 +35,7 @@ def notes(name: str, parsed: Parsed) -> Iterator[str]:
     """
     yield from _missing(name, parsed)
     yield from _lines(parsed)
-    yield from _columns(name, parsed)
+    yield from _columns(parsed)
     yield from _unusual(parsed)
 
 
@@ -101,7 +101,7 @@ def _lines(parsed: Parsed) -> Iterator[str]:
         yield (f"the last line, {cursor['line']}, has no line break; its last value may be cut off")
 
 
-def _columns(name: str, parsed: Parsed) -> Iterator[str]:
+def _columns(parsed: Parsed) -> Iterator[str]:
     """Columns that kfast does not keep, and what they tell."""
     cursor = parsed.cursor
     if cursor["unknown_at"] >= 0:
@@ -110,20 +110,6 @@ def _columns(name: str, parsed: Parsed) -> Iterator[str]:
         yield (
             f"columns that kfast does not know are passed over, the first is {quote(word)} in line"
             f" {line_of(parsed.text, at)}"
-        )
-    if cursor["elr_line"] >= 0:
-        # Source: Kafka 4.1, `ReplicationControlManager` and `PartitionChangeBuilder`.
-        yield (
-            f"{name} shows a KRaft cluster (the Elr in line {cursor['elr_line']} is not N/A), but"
-            " the controller simulated is that of ZooKeeper mode: KRaft fences brokers and keeps"
-            " them registered, elects eligible leader replicas and the last known leader, empties"
-            " an ISR whose last broker restarts uncleanly, counts partition epochs, and raises a"
-            " leader epoch for a new leader but not for a smaller ISR"
-        )
-    if cursor["n_elr"]:
-        yield (
-            f"Elr and LastKnownElr of {cursor['n_elr']} partitions are not kept: kfast's tables"
-            " have no column for them"
         )
     if parsed.has(Key.OBSERVERS) or parsed.has(Key.LIVE_OBSERVERS):
         yield "observers are taken for ordinary replicas"

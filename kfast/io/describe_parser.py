@@ -23,7 +23,7 @@ MAX_VALUES = 2**31 - 1
 """A text may have this many lines and broker ids together: Arrow's lists count in int32."""
 
 _CHUNK = 1 << 23
-_N_LISTS = 5
+_N_LISTS = 7
 _PLACES = (
     "header_topic", "last_topic", "last_keys", "every_keys", "unknown_at", "cut_line", "elr_line",
     "outside_row", "stale_row",
@@ -37,7 +37,7 @@ CURSOR = np.dtype(
         *((name, np.int64) for name in ("header_topic", "last_topic", "last_was", "last_keys")),
         *((name, np.int64) for name in ("every_keys", "any_keys", "lower_case", "n_prose")),
         *((name, np.int64) for name in ("prose_at", "prose_line", "unknown_at", "cut_line")),
-        *((name, np.int64) for name in ("elr_line", "n_elr", "n_outside", "outside_row")),
+        *((name, np.int64) for name in ("elr_line", "n_outside", "outside_row")),
         *((name, np.int64) for name in ("n_stale", "stale_row")),
         *((name, np.int64) for name in ("maybe_wrapped", "bad_at", "bad_line_at", "other_line")),
     ]
@@ -69,8 +69,8 @@ class Parsed:
         A `CURSOR`: where reading ended, and what was seen.
     topics, partitions : structured arrays
         A `TOPIC` and a `PARTITION` each, in order of appearance.
-    offsets, values : (5, ...) int32
-        The lists Replicas, Isr, Adding, Removing, Offline.
+    offsets, values : (7, ...) int32
+        The lists Replicas, Isr, Adding, Removing, Offline, Elr, LastKnownElr.
     trouble, key
         What is wrong, if anything.
     joined : (int, int)

@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.io import describe_errors, describe_notes
+from kfast.io.controller_inference import infer_controller
 from kfast.io.describe_parser import Parsed, Progress, parse
 from kfast.io.source_tables import SourceTables
-from kfast.kernels import describe as kernel
+from kfast.io.text_columns import words_at
 from kfast.kernels.describe import Key
 from kfast.state.table_columns import distinct_ids
 
@@ -55,7 +56,7 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
     describe_errors.check(name, parsed)
     names = _names(parsed)
     brokers, down, unknown = _brokers(parsed)
-    return SourceTables(
+    tables = SourceTables(
         source=name,
         partitions=_partitions(parsed, names, down),
         topics=_topics(parsed, names),
@@ -64,22 +65,12 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
         taken_for_up=tuple(unknown.tolist()),
         notes=tuple(describe_notes.notes(name, parsed)),
     )
+    return infer_controller(tables, parsed)
 
 
 def _names(parsed: Parsed) -> pa.StringArray:
     """Names of all topics."""
-    return _words(parsed.text, parsed.topics["name_at"], parsed.topics["name_length"])
-
-
-def _words(
-    text: bytes, at: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]
-) -> pa.StringArray:
-    """Words of a text as a string column."""
-    offsets = np.zeros(at.size + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    words = np.empty(int(offsets[-1]), np.uint8)
-    kernel.gather(text, np.ascontiguousarray(at), offsets, words)
-    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(words))
+    return words_at(parsed.text, parsed.topics["name_at"], parsed.topics["name_length"])
 
 
 def _topics(parsed: Parsed, names: pa.StringArray) -> pa.Table:
@@ -87,7 +78,7 @@ def _topics(parsed: Parsed, names: pa.StringArray) -> pa.Table:
     topics = parsed.topics
     has_id = topics["topic_id_at"] >= 0
     lengths = np.where(has_id, _ID_LENGTH, 0).astype(np.int32)
-    ids = _words(parsed.text, np.where(has_id, topics["topic_id_at"], 0), lengths)
+    ids = words_at(parsed.text, np.where(has_id, topics["topic_id_at"], 0), lengths)
     has_id &= ~np.asarray(pc.equal(ids, _ZERO_ID))
     unclean, min_isr = topics["unclean"], topics["min_insync_replicas"]
     columns = {
@@ -121,6 +112,9 @@ def _partitions(parsed: Parsed, names: pa.StringArray, down: BrokerIds) -> pa.Ta
                 lists = pc.if_else(pa.array(moving), lists, pa.scalar([], lists.type))
             columns[name] = lists
         columns["being_reassigned"] = pa.array(moving)
+    for name, key in (("elr", Key.ELR), ("last_known_elr", Key.LAST_KNOWN_ELR)):
+        if parsed.values_of(key).size:
+            columns[name] = parsed.list_of(key)
     if parsed.has(Key.OFFLINE):
         columns["offline_dir"] = _without(parsed.list_of(Key.OFFLINE), down)
     return pa.table(columns)
@@ -142,7 +136,8 @@ def _brokers(parsed: Parsed) -> tuple[pa.Table, BrokerIds, BrokerIds]:
     up = [leader[led], isr]
     if not led.all():
         up[1] = isr[np.repeat(led, np.diff(parsed.offsets_of(Key.ISR)))]
-    named = [up[0], *(parsed.values_of(Key(key)) for key in range(Key.REPLICAS, Key.OFFLINE + 1))]
+    lists = range(Key.REPLICAS, Key.LAST_KNOWN_ELR + 1)
+    named = [up[0], *(parsed.values_of(Key(key)) for key in lists)]
     ids, alive = (distinct_ids(lists) for lists in (named, up))
     idle = np.setdiff1d(ids, alive)
     unknown = np.setdiff1d(idle, _not_only_added(parsed, idle)) if idle.size else idle
@@ -158,7 +153,10 @@ def _not_only_added(parsed: Parsed, brokers: BrokerIds) -> BrokerIds:
     if not np.isin(brokers, adding).any():
         return brokers
     assigned, added = (_placed(parsed, key, brokers) for key in (Key.REPLICAS, Key.ADDING))
-    others = [parsed.values_of(key) for key in (Key.ISR, Key.REMOVING, Key.OFFLINE)]
+    others = [
+        parsed.values_of(key)
+        for key in (Key.ISR, Key.REMOVING, Key.OFFLINE, Key.ELR, Key.LAST_KNOWN_ELR)
+    ]
     return distinct_ids([(np.setdiff1d(assigned, added) & _ID).astype(np.int32), *others])
 
 

@@ -9,14 +9,15 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kfast.errors import InputError
 from kfast.io.files import LOOK_BYTES, line_of, quote
+from kfast.io.metadata_files import is_batch
 from kfast.kernels.json_documents import document_end
 
 __all__ = ["check_plan", "json_part", "recognise"]
 
 READS = (
     "the output of kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
-    " kafka-reassign-partitions.sh --generate and --execute), and Arrow IPC and Parquet with a"
-    " table of partitions"
+    " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of KRaft"
+    " (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of partitions"
 )
 
 _MAGIC = (
@@ -32,10 +33,11 @@ _MAGIC = (
     (b"\xff\xfe", "UTF-16 text, as PowerShell writes it; save it as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
 )
-_BATCH_MAGIC_AT, _BATCH_MAGIC = 16, 2
 _HEAD = 1 << 16
 """How many bytes are looked at to tell kinds apart that kfast does not read."""
 _JSON = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M)
+
+_DUMP = re.compile(rb'payload: \{"type":"[A-Z_]+_RECORD"|^Dumping .*\.(checkpoint|log)\s*$', re.M)
 
 _TOPIC_LINE = re.compile(
     rb"\btopic:[ \t]*[^\s:]*\s+(topicid:\s*\S*\s+)?partition(count)?:"
@@ -48,7 +50,6 @@ _HINTS = (b"Topic:", b"topic:", b"Partition:", b"partition:", b"PartitionCount:"
 _TEXTS = tuple(
     (re.compile(pattern, re.M), kind)
     for pattern, kind in (
-        (rb'payload: \{"type":"|^Dumping .*\.(checkpoint|log)\s*$', "a KRaft metadata dump (text)"),
         (rb"^apiVersion:[ \t]*kafka\.strimzi\.io/", "Strimzi custom resources (YAML)"),
         (rb"^broker_id,", "a brokers file; give it as brokers_file (--brokers-file)"),
         (rb"^[ \t]*\d+ brokers:|^[ \t]*topic \".*\" with \d+ partitions:", "a kcat listing (text)"),
@@ -123,7 +124,8 @@ def recognise(name: str, head: bytes) -> tuple[str, int]:
     Returns
     -------
     kind, start
-        "arrow", "parquet", "describe" or "json", and of the last where it begins.
+        "arrow", "parquet", "describe", "metadata" (a log or snapshot), "metadata dump" or "json",
+        and of the last where it begins.
 
     Raises
     ------
@@ -135,8 +137,10 @@ def recognise(name: str, head: bytes) -> tuple[str, int]:
             if kind in ("arrow", "parquet"):
                 return kind, 0
             raise _refuse(name, kind)
-    if len(head) > _BATCH_MAGIC_AT and head[_BATCH_MAGIC_AT] == _BATCH_MAGIC:
-        raise _refuse(name, "a KRaft snapshot or a log segment (binary)")
+    if is_batch(head):
+        return "metadata", 0
+    if _DUMP.search(head[:_HEAD]):
+        return "metadata dump", 0
     if any(hint in head for hint in _HINTS) and _TOPIC_LINE.search(head):
         return "describe", 0
     for pattern, kind in _TEXTS:

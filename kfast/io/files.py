@@ -22,6 +22,7 @@ from kfast.errors import ArgumentError, InputError
 
 __all__ = [
     "LOOK_BYTES",
+    "PACKED",
     "Source",
     "abbreviate",
     "check_utf8",
@@ -36,7 +37,8 @@ Kind = TypeVar("Kind")
 Source: TypeAlias = str | os.PathLike[str] | tuple[str, bytes]
 """A file's path, or what messages call something in memory, and what it holds."""
 
-_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""First bytes of what is unpacked when it is read."""
 _CHUNK = 1 << 24
 LOOK_BYTES = 1 << 20
 """A file is recognised by so many of its first bytes; prose before a description counts."""
@@ -94,7 +96,7 @@ def _read(
 ) -> tuple[str, bytes, Kind]:
     """`load` from an open file."""
     head = _first_bytes(file)
-    codec = next((_PACKED[magic] for magic in _PACKED if head.startswith(magic)), None)
+    codec = next((PACKED[magic] for magic in PACKED if head.startswith(magic)), None)
     if codec is None:
         kind = _recognise_head(name, head, recognise)
         data = _all_bytes(file, head)

@@ -21,6 +21,7 @@ from kfast.io.arrow import DAMAGED, embed, extract, extract_flat
 from kfast.io.files import Source
 from kfast.io.source_tables import SourceTables
 from kfast.state.flat_table import is_flat
+from kfast.state.quorum_flat import DIRECTORY
 
 __all__ = ["map_parquet", "read_parquet", "write_flat", "write_parquet"]
 
@@ -75,18 +76,23 @@ def _read(name: str, source: pa.NativeFile) -> SourceTables:
         file = pq.ParquetFile(source)
         if is_flat(file.schema_arrow):
             # The footer is not read again; topics stay the few names that they are.
-            named = [name for name in file.schema_arrow.names if name == "topic"]
+            named = _text_columns(file.schema_arrow.names)
             file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=named)
             table = file.read(use_threads=False)
         else:
             table = file.read()
         # Parquet's reader takes any bytes for text. Which name a row has is looked at later.
         for column, values in zip(table.column_names, table.columns, strict=True):
-            if column == "topic":
+            if column in _text_columns(table.column_names):
                 _check_text(values)
     except DAMAGED as error:
         raise InputError(f"{name}: damaged Parquet file: {error}") from error
     return extract(name, table)
+
+
+def _text_columns(names: list[str]) -> list[str]:
+    """Columns of a flat table that have few different texts."""
+    return [name for name in names if name == "topic" or name.startswith(DIRECTORY)]
 
 
 def _check_text(values: pa.ChunkedArray) -> None:
@@ -112,6 +118,6 @@ def write_flat(tables: SourceTables, file: BinaryIO) -> None:
     """
     flat = replace(tables, partitions=extract_flat(tables.source, tables.partitions))
     pq.write_table(
-        embed(flat), file, compression="lz4", use_dictionary=["topic"], write_statistics=False,
-        row_group_size=FLAT_GROUP_ROWS,
+        embed(flat), file, compression="lz4", write_statistics=False,
+        use_dictionary=_text_columns(flat.partitions.column_names), row_group_size=FLAT_GROUP_ROWS,
     )

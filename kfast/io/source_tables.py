@@ -68,6 +68,14 @@ class SourceTables:
     taken_for_up: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_kraft(self) -> bool:
+        """Whether the source says that a KRaft controller runs the cluster."""
+        cluster = self.cluster
+        if cluster is None or "controller" not in cluster.column_names or not cluster.num_rows:
+            return False
+        return str(cluster["controller"][0].as_py()).startswith("kraft-")
+
     def _summary(self) -> Summary:
         tables = {"brokers": self.brokers, "topics": self.topics, "partitions": self.partitions}
         return "SourceTables", {
@@ -174,7 +182,20 @@ def add_defaults(tables: SourceTables, defaults: Mapping[str, object] | None) ->
         cell = parse(f"default {name}", value)
         values = pa.array([cell], schema.CLUSTER_SCHEMA.field(column).type)
         cluster = set_column(cluster, column, values)
+        if "configurations" in cluster.column_names and cluster["configurations"].null_count == 0:
+            cluster = _add_static(cluster, name, str(cell).lower())
     return replace(tables, cluster=cluster)
+
+
+def _add_static(cluster: pa.Table, key: str, value: str) -> pa.Table:
+    """Put a setting into the controller's file, which dynamic configurations overrule."""
+    column = "static_configuration"
+    listed = cluster[column][0].as_py() if column in cluster.column_names else None
+    entries = [entry for entry in listed or () if entry["key"] != key]
+    kind = schema.CLUSTER_SCHEMA.field(column).type
+    return set_column(
+        cluster, column, pa.array([[*entries, {"key": key, "value": value}]], kind)
+    )
 
 
 def mark_up(tables: SourceTables, up: Iterable[int]) -> SourceTables:
@@ -199,4 +220,8 @@ def mark_up(tables: SourceTables, up: Iterable[int]) -> SourceTables:
         return tables
     values = pa.array(registered(tables.brokers) | np.isin(ids, wanted))
     tables = forget_presumed(tables, set(wanted.tolist()))
-    return replace(tables, brokers=set_column(tables.brokers, "registered", values))
+    brokers = set_column(tables.brokers, "registered", values)
+    if "fenced" in brokers.column_names and brokers["fenced"].null_count == 0:
+        fenced = np.asarray(brokers["fenced"].to_numpy(), bool) & ~np.isin(ids, wanted)
+        brokers = set_column(brokers, "fenced", pa.array(fenced))
+    return replace(tables, brokers=brokers)

@@ -1,4 +1,4 @@
-"""What writers of text share: columns as strings, rows in order, chunk by chunk."""
+"""What readers and writers of text share: columns as strings, rows in order, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["by_topic", "id_texts", "joined", "rows_in_chunks", "write_strings"]
+from kfast.kernels import describe as kernel
+
+__all__ = ["by_topic", "id_texts", "joined", "rows_in_chunks", "words_at", "write_strings"]
 
 _CHUNK = 1 << 17
 
@@ -70,3 +73,14 @@ def write_strings(file: BinaryIO, strings: pa.StringArray) -> None:
     start, stop = offsets[strings.offset], offsets[strings.offset + len(strings)]
     if stop > start:
         file.write(memoryview(strings.buffers()[2])[start:stop])
+
+
+def words_at(
+    text: bytes, at: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]
+) -> pa.StringArray:
+    """Words of a text as a string column."""
+    offsets = np.zeros(at.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    words = np.empty(int(offsets[-1]), np.uint8)
+    kernel.gather(text, np.ascontiguousarray(at), offsets, words)
+    return pa.StringArray.from_buffers(at.size, pa.py_buffer(offsets), pa.py_buffer(words))

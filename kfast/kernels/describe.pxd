@@ -19,13 +19,13 @@ cpdef enum Key:
     ADDING = 5
     REMOVING = 6
     OFFLINE = 7
-    PARTITION_COUNT = 8
-    REPLICATION_FACTOR = 9
-    TOPIC_ID = 10
-    CONFIGS = 11
-    MARKED_FOR_DELETION = 12
-    ELR = 13
-    LAST_KNOWN_ELR = 14
+    ELR = 8
+    LAST_KNOWN_ELR = 9
+    PARTITION_COUNT = 10
+    REPLICATION_FACTOR = 11
+    TOPIC_ID = 12
+    CONFIGS = 13
+    MARKED_FOR_DELETION = 14
     OBSERVERS = 15
     LIVE_OBSERVERS = 16
 
@@ -50,7 +50,7 @@ cdef struct Cursor:
     int64_t line               # lines begun
     int64_t n_topics
     int64_t n_partitions
-    int64_t[5] n_values        # of each list
+    int64_t[7] n_values        # of each list
     int64_t header_topic       # topic of the last header; -1 before the first
     int64_t last_topic
     int64_t last_was           # the line before: 0 prose, 1 a record, 2 a header without Configs
@@ -64,7 +64,6 @@ cdef struct Cursor:
     int64_t unknown_at         # first key that is not known; -1
     int64_t cut_line           # first configuration that ends in `...`; -1
     int64_t elr_line           # first Elr or LastKnownElr that is not `N/A`; -1
-    int64_t n_elr              # partitions whose Elr or LastKnownElr names brokers
     int64_t n_outside          # partitions whose leader is outside the ISR
     int64_t outside_row        # the first of them; -1
     int64_t n_stale            # partitions whose reassignment is of other replicas
@@ -283,20 +282,6 @@ cdef inline int64_t read_list(
             return -1
         values[n[0]] = <int32_t> value
         n[0] += 1
-        if at == end or is_blank(text[at]):
-            return at
-        if text[at] != c",":
-            return -1
-        at += 1
-
-
-cdef inline int64_t skip_list(const uint8_t[::1] text, int64_t at, int64_t end) noexcept nogil:
-    """Where a list of broker ids that is not empty ends; -1 where there is none."""
-    cdef int64_t value
-    while True:
-        at = read_int(text, at, end, &value)
-        if at < 0 or value < 0:
-            return -1
         if at == end or is_blank(text[at]):
             return at
         if text[at] != c",":

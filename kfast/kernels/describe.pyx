@@ -16,21 +16,15 @@ from libc.string cimport memcmp
 from kfast.kernels.describe cimport (
     MAX_INT, Cursor, Key, Partition, Topic, Trouble, bit, ends_with_colon, is_blank,
     key_at, line_end, may_continue, read_count, read_flag, read_int, read_leader,
-    read_list, read_name, skip_blanks, skip_list, skip_word,
+    read_list, read_name, skip_blanks, skip_word,
 )
 
 cdef enum:
-    N_LISTS = 5  # Key.REPLICAS to Key.OFFLINE
+    N_LISTS = 7  # Key.REPLICAS to Key.LAST_KNOWN_ELR
     MAX_TOPIC = 249
     TOPIC_ID_LENGTH = 22
     WRONG = -1  # instead of where a value ends
     TWICE = -2
-
-
-cdef enum Elr:
-    NOT_AVAILABLE  # `N/A`, or no column: a controller that knows no ELR, or an older tool
-    EMPTY
-    BROKERS
 
 
 cdef struct Record:
@@ -46,8 +40,8 @@ cdef struct Record:
     int64_t min_insync_replicas
     int64_t unclean
     int64_t marked
-    int64_t elr  # the larger of `Elr` of both columns
-    int64_t[5] n_values  # of each list
+    bint knows_elr  # Elr or LastKnownElr is not `N/A`
+    int64_t[7] n_values  # of each list
     bint cut  # the configuration ends in `...`
     int64_t bad_at
     int64_t bad_key
@@ -134,7 +128,11 @@ cdef int64_t read_value(
     at = skip_blanks(text, at, end)
     record.bad_at = at
     record.bad_key = key
-    if Key.REPLICAS <= key <= Key.OFFLINE:
+    if key == Key.ELR or key == Key.LAST_KNOWN_ELR:
+        if skip_word(text, at, end) - at == 3 and memcmp(&text[at], b"N/A", 3) == 0:
+            return at + 3
+        record.knows_elr = True
+    if Key.REPLICAS <= key <= Key.LAST_KNOWN_ELR:
         return read_list(
             text, at, end, values[key - Key.REPLICAS], &record.n_values[key - Key.REPLICAS]
         )
@@ -154,8 +152,6 @@ cdef int64_t read_value(
         return read_count(text, at, end, &record.count)
     if key == Key.REPLICATION_FACTOR:
         return read_count(text, at, end, &record.factor)
-    if key == Key.ELR or key == Key.LAST_KNOWN_ELR:
-        return read_elr(text, at, end, record)
     if key == Key.TOPIC_ID:
         stop = read_name(text, at, end, TOPIC_ID_LENGTH)
         record.id_at = at
@@ -165,20 +161,6 @@ cdef int64_t read_value(
     if ends_with_colon(text, at, end):
         return at
     return skip_word(text, at, end)
-
-
-cdef int64_t read_elr(
-    const uint8_t[::1] text, int64_t at, int64_t end, Record* record
-) noexcept nogil:
-    """See whether an Elr names brokers, or is known to be empty; which brokers is not kept."""
-    cdef int64_t unused
-    if at == end or key_at(text, at, end, &unused) >= 0 or ends_with_colon(text, at, end):
-        record.elr = max(record.elr, <int64_t> Elr.EMPTY)
-        return at
-    if skip_word(text, at, end) - at == 3 and memcmp(&text[at], b"N/A", 3) == 0:
-        return at + 3
-    record.elr = Elr.BROKERS
-    return skip_list(text, at, end)
 
 
 cdef Trouble read_fields(
@@ -341,9 +323,8 @@ cdef Trouble keep_partition(
         if not lists(record, cursor, values, Key.ISR, record.leader):
             cursor.outside_row = row if cursor.n_outside == 0 else cursor.outside_row
             cursor.n_outside += 1
-    if record.elr != Elr.NOT_AVAILABLE:
-        cursor.elr_line = cursor.line if cursor.elr_line < 0 else cursor.elr_line
-        cursor.n_elr += record.elr == Elr.BROKERS
+    if record.knows_elr and cursor.elr_line < 0:
+        cursor.elr_line = cursor.line
     keep_sizes(record, cursor, &topics[topic])
     partitions[row].topic = <int32_t> topic
     partitions[row].partition = <int32_t> record.partition
@@ -414,9 +395,10 @@ cdef Trouble read_line(
         return trouble
     record.keys = 0
     record.topic_at = at
+    record.topic_length = record.count = 0
     record.id_at = record.min_insync_replicas = record.unclean = record.marked = -1
     record.factor = -1
-    record.elr = Elr.NOT_AVAILABLE
+    record.knows_elr = False
     record.cut = False
     for i in range(N_LISTS):
         record.n_values[i] = cursor.n_values[i]
@@ -439,8 +421,8 @@ def parse(
     int32_t[::1] table,            # IN OUT  (2**k,)  hash table: topic + 1, 0 for none; zeros first
     Topic[::1] topics,             # OUT     (lines,)  -1: not said
     Partition[::1] partitions,     # OUT     (lines,)
-    int32_t[:, ::1] offsets,       # OUT     (5, lines + 1)  first column 0
-    int32_t[:, ::1] values,        # OUT     (5, commas + lines)  broker ids
+    int32_t[:, ::1] offsets,       # OUT     (7, lines + 1)  first column 0
+    int32_t[:, ::1] values,        # OUT     (7, commas + lines)  broker ids
 ):
     """Read on until `stop`, or until something is wrong.
 

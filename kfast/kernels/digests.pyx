@@ -11,13 +11,17 @@ from kfast.kernels.columns cimport (  # no-cython-lint: members of the fused typ
     NarrowColumns,  # no-cython-lint
     WideColumns,  # no-cython-lint
 )
+from kfast.kernels.quorum_columns cimport NOBODY_KNOWN, ColdColumns, QuorumColumns
 from kfast.kernels.slots cimport (
     FLAG_HAS_LEADERSHIP,
     NO_LEADER,
+    NarrowRow,
     P_NON_EXISTENT,
     P_NO_ENTRY,
     R_NON_EXISTENT,
     first_slots,
+    kfast_count,
+    kfast_lowest,
     row_at,
     row_t,
 )
@@ -127,6 +131,85 @@ def digest(
                 row, &broker_id[0], fold(0, topic_digest[row.topic_row[i]], word)
             )
     return total
+
+
+# What a word of a partition in KRaft speaks of: above an id and a place.
+cdef enum:
+    IN_ISR = 1
+    IN_ELR = 2
+    LAST_KNOWN = 3
+
+
+cdef inline uint64_t member_word(
+    int32_t broker_id, int place, int kind
+) noexcept nogil:
+    """A broker with its place in a list."""
+    return <uint32_t> broker_id | <uint64_t> place << 32 | <uint64_t> kind << 48
+
+
+cdef uint64_t digest_quorum_rows(
+    row_t first, const ColdColumns* cold, const int32_t* partition,
+    const uint64_t* topic_digest, const uint64_t* directory_digest,
+) noexcept nogil:
+    """Digest of what only KRaft has: every list in its order, and directories."""
+    cdef Py_ssize_t i
+    cdef uint64_t total = 0
+    cdef uint64_t key, isr, elr, left
+    cdef int place, n_isr, slot, kind
+    cdef int32_t known
+    for i in range(first.n_rows):
+        if partition[i] < 0:
+            continue
+        row = row_at(first, i)
+        key = mix(topic_digest[row.topic_row[i]] ^ <uint64_t> partition[i])
+        isr = row.record.isr
+        if cold.elr == NULL:
+            elr = 0
+        elif row_t is NarrowRow:
+            elr = (<const uint8_t*> cold.elr)[i]
+        else:
+            elr = (<const uint64_t*> cold.elr)[i]
+        n_isr = kfast_count(isr)
+        left = isr
+        for place in range(n_isr + kfast_count(elr)):
+            if place == n_isr:
+                left = elr
+            slot = kfast_lowest(left)
+            left &= left - 1
+            if cold.order != NULL:
+                slot = cold.order[first.width * i + place]
+            kind = IN_ISR if place < n_isr else IN_ELR
+            total += mix(key ^ member_word(
+                cold.broker_id[row.brokers[slot]], place if place < n_isr else place - n_isr, kind
+            ))
+        known = cold.last_known[i] if cold.last_known != NULL else NOBODY_KNOWN
+        if known != NOBODY_KNOWN:
+            known = cold.broker_id[known] if known >= 0 else known
+            total += mix(key ^ member_word(known, 0, LAST_KNOWN))
+        if cold.directory != NULL:
+            for slot in range(row.record.n_replicas):
+                if cold.directory[first.width * i + slot] > 0:
+                    left = directory_digest[cold.directory[first.width * i + slot]]
+                    total += mix(key ^ mix(left ^ <uint64_t> slot))
+    return total
+
+
+def digest_quorum(
+    QuorumColumns columns not None,
+    const int32_t[::1] partition,          # IN  (P,)    partition numbers
+    const uint64_t[::1] topic_digest,      # IN  (T,)    digest of each topic's name
+    const uint64_t[::1] directory_digest,  # IN  (D,)    digest of each directory's id
+):
+    """Digest of what only KRaft has of partitions, whatever the layout and the order of rows."""
+    if not partition.shape[0]:
+        return 0
+    if columns.is_narrow:
+        return digest_quorum_rows(
+            columns.narrow, &columns.cold, &partition[0], &topic_digest[0], &directory_digest[0]
+        )
+    return digest_quorum_rows(
+        columns.wide, &columns.cold, &partition[0], &topic_digest[0], &directory_digest[0]
+    )
 
 
 def digest_bytes(

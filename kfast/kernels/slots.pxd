@@ -160,6 +160,7 @@ cdef enum:
 cdef enum:
     BROKER_REGISTERED = 1
     BROKER_SHUTTING_DOWN = 2
+    BROKER_FENCED = 4
     TOPIC_QUEUED = 1
     TOPIC_STARTED = 2
     TOPIC_INELIGIBLE = 4
@@ -214,7 +215,8 @@ cdef struct Effect:
     uint8_t n_replicas
     uint8_t n_slots
 
-# Which slots are on live brokers, on registered ones, and on those in controlled shutdown.
+# Which slots are on live brokers, on registered ones that are not fenced, and on brokers in
+# controlled shutdown.
 cdef struct Liveness:
     uint64_t live
     uint64_t up
@@ -274,23 +276,25 @@ cdef inline uint8_t topic_flags_of(row_t row) noexcept nogil:
 
 
 cdef inline bint broker_is_live(uint8_t status) noexcept nogil:
-    """Whether a broker of this status is registered and not shutting down."""
-    return status & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN) == BROKER_REGISTERED
+    """Whether a broker of this status is registered, not fenced and not shutting down."""
+    return (
+        status & (BROKER_REGISTERED | BROKER_SHUTTING_DOWN | BROKER_FENCED) == BROKER_REGISTERED
+    )
 
 
 cdef inline Liveness liveness_of(row_t row) noexcept nogil:
     """Liveness of every slot. Source: section 1.5, `is_replica_online`."""
     cdef Liveness seen
     cdef int s
-    cdef uint64_t registered = 0
+    cdef uint64_t up = 0
     cdef uint64_t shutting_down = 0
     cdef uint8_t word
     for s in range(row.record.n_slots):
         word = row.broker_status[row.brokers[s]]
-        registered |= (<uint64_t> (word & BROKER_REGISTERED)) << s
+        up |= (<uint64_t> (word & BROKER_REGISTERED & ~(word >> 2))) << s
         shutting_down |= (<uint64_t> ((word & BROKER_SHUTTING_DOWN) >> 1)) << s
     seen.shutting_down = shutting_down
-    seen.up = registered & ~(<uint64_t> row.record.offline_dir)
+    seen.up = up & ~(<uint64_t> row.record.offline_dir)
     seen.live = seen.up & ~shutting_down
     return seen
 

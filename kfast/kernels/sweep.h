@@ -35,10 +35,16 @@ enum {
     SHAPE_LEADER_ASSIGNED = 4,
     SHAPE_ELECTS = 8,
     SHAPE_INITIAL = 16,
+    SHAPE_TABULATED = 32,
     SHAPE_SIMPLE = 15
 };
-/* flags, clean, blocking, unclean, other, need, width, partitions, where its sequences begin */
-#define GROUP_FIELDS 9
+/* flags, clean, blocking, unclean, other, need, width, partitions, where its sequences begin,
+ * eligible, where its table begins */
+#define GROUP_FIELDS 11
+/* The longest sequence that may have a table: 2 to its length cells. A cell has one bit per count,
+ * and above them who leads: 0 for nobody, else the place in the sequence + 1. */
+#define TABLE_WIDTH 12
+#define TABLE_LEADER 8
 /* Binary digits of a count: more partitions than 2^34 are out of reach of int32 rows. */
 #define PLANES 34
 
@@ -63,6 +69,20 @@ static int KFAST_POPCOUNT(uint64_t word)
     return n;
 }
 #endif
+
+/* Who leads from the start, and who takes over where. */
+typedef struct {
+    int64_t n_brokers;
+    const int64_t *led;        /* (B,)      partitions that each broker leads */
+    int depths;
+    const int64_t *entry;      /* (D, B+1)  where each broker's entries of a depth begin */
+    const int64_t *begin;      /* (D,)      where the predecessors of a depth begin */
+    const int32_t *before;     /*           of each entry, who must be down */
+    const int64_t *tabulated;  /* (B+1,)    where each broker's places in tables begin */
+    const int64_t *places;     /* (m, 4)    sequence, its width, table, cell of the leader */
+    const int32_t *sequences;
+    const uint16_t *tables;
+} kfast_takeovers;
 
 #define VEC uint64_t
 #define NAME(x) x##_words
@@ -122,57 +142,53 @@ static int kfast_widest(void)
 
 static void kfast_count_tile(
     int words, const int64_t *groups, int64_t n_groups, const int32_t *sequences,
-    const uint64_t *up, int want, int64_t *counts, int64_t stride)
+    const uint16_t *tables, const uint64_t *up, int want, int64_t *counts, int64_t stride)
 {
 #if KFAST_VECTORS
     if (words == 8) {
-        count_tile_avx512(groups, n_groups, sequences, up, want, counts, stride);
+        count_tile_avx512(groups, n_groups, sequences, tables, up, want, counts, stride);
         return;
     }
     if (words == 4) {
-        count_tile_avx2(groups, n_groups, sequences, up, want, counts, stride);
+        count_tile_avx2(groups, n_groups, sequences, tables, up, want, counts, stride);
         return;
     }
 #endif
-    count_tile_words(groups, n_groups, sequences, up, want, counts, stride);
+    count_tile_words(groups, n_groups, sequences, tables, up, want, counts, stride);
 }
 
 static void kfast_count_leaders(
-    int words, int64_t n_brokers, const int64_t *led, int depths, const int64_t *entry,
-    const int64_t *begin, const int32_t *before, const uint64_t *up, int n, int32_t *most,
+    int words, const kfast_takeovers *takeovers, const uint64_t *up, int n, int32_t *most,
     int32_t *fullest, const int64_t *histogram_begin, int64_t *histogram)
 {
 #if KFAST_VECTORS
     if (words == 8) {
-        count_leaders_avx512(n_brokers, led, depths, entry, begin, before, up, n, most, fullest,
-                             histogram_begin, histogram);
+        count_leaders_avx512(takeovers, up, n, most, fullest, histogram_begin, histogram);
         return;
     }
     if (words == 4) {
-        count_leaders_avx2(n_brokers, led, depths, entry, begin, before, up, n, most, fullest,
-                           histogram_begin, histogram);
+        count_leaders_avx2(takeovers, up, n, most, fullest, histogram_begin, histogram);
         return;
     }
 #endif
-    count_leaders_words(n_brokers, led, depths, entry, begin, before, up, n, most, fullest,
-                        histogram_begin, histogram);
+    count_leaders_words(takeovers, up, n, most, fullest, histogram_begin, histogram);
 }
 
 static void kfast_count_rows(
-    int words, const int64_t *group, const int32_t *sequence, const uint64_t *up,
-    const uint64_t *counted, int64_t *offline, int64_t *under)
+    int words, const int64_t *group, const int32_t *sequence, const uint16_t *tables,
+    const uint64_t *up, const uint64_t *counted, int64_t *offline, int64_t *under)
 {
 #if KFAST_VECTORS
     if (words == 8) {
-        count_rows_avx512(group, sequence, up, counted, offline, under);
+        count_rows_avx512(group, sequence, tables, up, counted, offline, under);
         return;
     }
     if (words == 4) {
-        count_rows_avx2(group, sequence, up, counted, offline, under);
+        count_rows_avx2(group, sequence, tables, up, counted, offline, under);
         return;
     }
 #endif
-    count_rows_words(group, sequence, up, counted, offline, under);
+    count_rows_words(group, sequence, tables, up, counted, offline, under);
 }
 
 #endif

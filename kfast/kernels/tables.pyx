@@ -86,16 +86,16 @@ def fill_slots(
     const int32_t[:, ::1] offsets,  # IN      (L, P+1)  per list column: where each list begins
     const int32_t[::1] lists,       # IN      (L,)      which column each is, ascending: 0 replicas,
                                     #                   1 isr, 2 adding, 3 removing, 4 offline_dir,
-                                    #                   5 brokers with a state
+                                    #                   5 brokers with a state, 6 elr
     const int32_t[::1] values,      # IN      (m,)      broker rows of all columns
     const int8_t[::1] states,       # IN      (k,)      states of column 5, in its order
 ):
     """Lay the brokers that each partition names out in slots, the assigned replicas first."""
     cdef Py_ssize_t row, i
-    cdef uint64_t masks[6]
+    cdef uint64_t masks[7]
     cdef int column, at, slot
     for row in range(records.shape[0]):
-        for column in range(6):
+        for column in range(7):
             masks[column] = 0
         for at in range(lists.shape[0]):
             column = lists[at]

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.controllers import Controller, Profile, open_controller
+from kfast.controllers import Controller, Profile
 from kfast.journal import Outcome
 from kfast.log_replay.events import TIE_MS, LogEvent
 from kfast.log_replay.items import Item, Key, Sending, items_of, sendings_of
@@ -70,7 +70,7 @@ class Simulation:
         self.controller = self._controller()
 
     def _controller(self) -> Controller:
-        return open_controller(self.state, journal="full", profile=self.profile)
+        return Controller(self.state, journal="full", profile=self.profile)
 
     # --- rows -----------------------------------------------------------------------------------
 

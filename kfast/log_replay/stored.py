@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kfast.controllers import open_controller
+from kfast.controllers import Controller
 from kfast.controllers.zk.store import Store
 from kfast.log_replay.events import LogEvent
 from kfast.schema import FLAG_BEING_REASSIGNED
@@ -95,7 +95,7 @@ def lent(simulation: Simulation, event: LogEvent) -> Iterator[None]:
     concerned = set(simulation.unread) | _moving(simulation)
     for partition in event.said.get("targets", ()):
         concerned.update(simulation.rows_of(partition))
-    simulation.controller = open_controller(
+    simulation.controller = Controller(
         simulation.state, store=store, journal="full", profile=own.profile
     )
     try:

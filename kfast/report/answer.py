@@ -15,12 +15,20 @@ from kfast import __version__
 from kfast.analysis.impact import Impact
 from kfast.io.describe_notes import PARTIAL
 from kfast.report import LISTS
-from kfast.report.drawing import draw_foot, draw_lists, draw_start, draw_verdict
+from kfast.report.drawing import (
+    draw_controller,
+    draw_foot,
+    draw_lists,
+    draw_start,
+    draw_verdict,
+)
 from kfast.state import ClusterState
+from kfast.state.controller_change import REASON
 from kfast.state.from_tables import LEADERS_ASSUMED
 
 __all__ = [
-    "Answer", "Document", "getters", "head", "listed", "partition_lists", "start_document",
+    "Answer", "Document", "controller_document", "getters", "head", "listed", "partition_lists",
+    "start_document",
 ]
 
 Document: TypeAlias = dict[str, Any]
@@ -52,8 +60,9 @@ class Answer:
         self.document["verdict"] += reservations(self.document.get("assumptions", ()))
 
     def draw(self, console: Console) -> None:
-        """Write the text to a console: the verdict first; what follows explains it."""
+        """Write the text to a console: who answers, the verdict, and what explains it."""
         document = self.document
+        draw_controller(console, document)
         draw_verdict(console, document)
         draw_lists(console, document)
         self.draw_body(console, document)
@@ -64,28 +73,30 @@ class Answer:
 
     @property
     def summaries(self) -> dict[str, Mapping[str, float]]:
-        """What conditions are about: the summary, or that of each step by its name."""
+        """What conditions are about: the summary, or that of each step or answer by its name."""
+        if "answers" in self.document:
+            return {f", {one['answer']}": one["summary"] for one in self.document["answers"]}
         steps = self.document.get("steps", ())
         if len(steps) < 2:
             return {"": self.document["summary"]}
         return {f" after step {at}": step["summary"] for at, step in enumerate(steps, 1)}
 
 
-def head(command: str, source: str, state: ClusterState, controller: str | None) -> Document:
-    """How every answer on a cluster begins; the controller is the one that was simulated."""
+def head(command: str, source: str, state: ClusterState) -> Document:
+    """How every answer on a cluster begins: with the controller that was simulated."""
     n_replicas = state.records["n_replicas"]
     factors = np.bincount(n_replicas)
     return {
+        "controller": controller_document(state),
         "kfast": __version__,
         "command": command,
         "verdict": [],
-        "controller": controller,
         "input": source,
-        "assumptions": list(state.assumptions),
+        "assumptions": [line for line in state.assumptions if not line.startswith(REASON)],
         "notes": [],
         "cluster": {
             "brokers": state.n_brokers,
-            "registered": int(state.registered.sum()),
+            "registered": int(state.up.sum()),
             "topics": state.n_topics,
             "partitions": state.n_partitions,
             "replicas": int(n_replicas.sum(dtype=np.int64)),
@@ -93,6 +104,16 @@ def head(command: str, source: str, state: ClusterState, controller: str | None)
                 str(factor): int(factors[factor]) for factor in np.flatnonzero(factors).tolist()
             },
         },
+    }
+
+
+def controller_document(state: ClusterState) -> Document:
+    """Which controller was simulated, and why it: read, inferred, assumed or told."""
+    why = next((line for line in state.assumptions if line.startswith(REASON)), "")
+    return {
+        "name": state.controller,
+        "elr": None if state.quorum is None else state.quorum.elr_on,
+        "why": why.removeprefix(REASON) or None,
     }
 
 

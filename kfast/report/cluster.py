@@ -12,12 +12,13 @@ from kfast.report.drawing import draw_brokers, draw_rows, draw_topics, metric_co
 from kfast.report.tables import text_column
 from kfast.report.wording import count, plural, refusals
 from kfast.state import ClusterState
-from kfast.state.census import CENSUS_METRICS, Census
+from kfast.state.census import CENSUS_METRICS, ELR_METRICS, Census
 
 __all__ = ["SHOW_TABLES", "cluster_answer"]
 
 SHOW_TABLES = ("partitions", "topics", "brokers")
 TOPIC_COLUMNS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "not_preferred")
+METRICS = {**CENSUS_METRICS, **ELR_METRICS}
 BROKER_COLUMNS = ("leaders", "replicas", "in_sync", "registered")
 
 
@@ -27,7 +28,7 @@ def cluster_answer(
 ) -> Answer:
     """The answer of `kfast show`."""
     document = {
-        **head("show", source, state, None),
+        **head("show", source, state),
         "summary": census.counts,
         "brokers": census.brokers.to_pylist(),
         "top": top,
@@ -60,7 +61,7 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     draw_topics(console, document, TOPIC_COLUMNS)
     draw_brokers(console, "Brokers", document, BROKER_COLUMNS,
                  lambda row: (row["registered"], -row["leaders"]))
-    meaning = [text_column("meaning", lambda row: CENSUS_METRICS[row["metric"]])]
+    meaning = [text_column("meaning", lambda row: METRICS[row["metric"]])]
     draw_rows(
         console, "Partitions",
         [text_column("metric"), metric_column("partitions"), *meaning[:verbose]],

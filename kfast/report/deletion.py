@@ -9,7 +9,13 @@ from rich.console import Console
 
 from kfast.analysis.topic_deletion import Deletion
 from kfast.report.answer import Answer, Document, getters, head, listed, start_document
-from kfast.report.drawing import busiest, draw_brokers, draw_rows, metric_column
+from kfast.report.drawing import (
+    busiest,
+    draw_brokers,
+    draw_rows,
+    metric_column,
+    without_requests,
+)
 from kfast.report.tables import text_column
 from kfast.report.wording import count, safety_sentence
 from kfast.state import ClusterState
@@ -41,7 +47,7 @@ def deletion_answer(
 ) -> Answer:
     """The answer of `kfast delete`."""
     document = {
-        **head("delete", source, state, deletion.title),
+        **head("delete", source, state),
         "notes": list(deletion.notes),
         "safe": not deletion.reasons,
         "reasons": deletion.reasons,
@@ -74,7 +80,8 @@ def _verdict(document: Document, topics: pa.Table) -> list[str]:
 
 def _draw(console: Console, document: Document) -> None:
     draw_rows(console, "Topics", TOPIC_COLUMNS, document["topics"], document["topics_listed_of"])
-    draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
+    columns = without_requests(document, BROKER_COLUMNS)
+    draw_brokers(console, "Brokers", document, columns, busiest)
     draw_rows(
         console, "Deletion", [text_column("metric"), metric_column("count")],
         [{"metric": name, "count": n} for name, n in document["summary"].items()

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from kfast.report import LISTS
 from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
-from kfast.report.wording import plural, signed
+from kfast.report.wording import controller_sentence, plural, signed
 
 __all__ = [
-    "broker_columns", "busiest", "draw_brokers", "draw_foot", "draw_heading", "draw_lists",
-    "draw_metrics", "draw_rows", "draw_start", "draw_topics", "draw_verdict", "first_brokers",
-    "has_failed", "metric_column", "number",
+    "broker_columns", "busiest", "draw_brokers", "draw_controller", "draw_foot", "draw_heading",
+    "draw_lists", "draw_metrics", "draw_rows", "draw_start", "draw_topics", "draw_verdict",
+    "first_brokers", "has_failed", "is_kraft", "metric_column", "number", "without_requests",
 ]
 
 TROUBLE = {
@@ -82,6 +82,8 @@ def draw_metrics(
     *_, end = later.values()
     table = TextTable("Partitions", [text_column("metric"), "before", *later, "change"])
     for metric, value in before.items():
+        if any(metric not in summary for summary in later.values()):
+            continue
         counts = [number(metric, summary[metric]) for summary in later.values()]
         table.add_row(metric, value, *counts, signed(end[metric] - value))
     for metric in changes:
@@ -148,6 +150,22 @@ def draw_heading(console: Console, title: str, n_rows: int = 0, n: int | None = 
     console.print(plain(titled(title, n_rows, n), "bold"))
 
 
+def is_kraft(document: Row) -> bool:
+    """Whether a KRaft controller was simulated: it sends no requests, and fences brokers."""
+    return str(document["controller"]["name"]).startswith("kraft-")
+
+
+def without_requests(document: Row, columns: Sequence[str]) -> Sequence[str]:
+    """Columns of a table of brokers: those of requests only where the controller sends any."""
+    return [name for name in columns if name != "requests" or not is_kraft(document)]
+
+
+def draw_controller(console: Console, document: Row) -> None:
+    """Draw which controller was simulated, and why it, in one line; nothing where none was."""
+    if document.get("controller"):
+        console.print(plain(f"Controller: {controller_sentence(document['controller'])}"))
+
+
 def draw_verdict(console: Console, document: Row) -> None:
     """Draw what a person needs to know first."""
     safe = document.get("safe")
@@ -170,17 +188,17 @@ def draw_lists(console: Console, document: Row) -> None:
 
 
 def draw_foot(console: Console, document: Row) -> None:
-    """Draw who answers, about what, what was assumed, and notes."""
+    """Draw what the answer is about, what was assumed, and notes."""
     cluster = document["cluster"]
     lines = [
         (f"Cluster: {document['input']}: {plural(cluster['brokers'], 'broker')}, "
-        f"{cluster['registered']} of them registered; {plural(cluster['topics'], 'topic')}, "
-        f"{plural(cluster['partitions'], 'partition')}, {plural(cluster['replicas'], 'replica')}"),
+        f"{cluster['registered']} of them {'up' if is_kraft(document) else 'registered'}; "
+        f"{plural(cluster['topics'], 'topic')}, "
+        f"{plural(cluster['partitions'], 'partition')}, {plural(cluster['replicas'], 'replica')} "
+        f"(kfast {document['kfast']})"),
         *(f"Assumed: {line}" for line in document["assumptions"]),
         *(f"Note: {line}" for line in document["notes"]),
     ]
-    if document["controller"] is not None:
-        lines.insert(0, f"Controller: {document['controller']} (kfast {document['kfast']})")
     if document.get("rows"):
         lines.append(f"One row per scenario: {document['rows']}")
     console.print()
@@ -195,14 +213,24 @@ def draw_start(console: Console, document: Row, verbose: bool) -> None:
         f"{verb} {plural(summary[name], noun)}{rest}" for name, (verb, noun, rest) in
         START_CHANGES.items() if summary[name]
     )
-    lines = [
-        ("Before: after the controller's start, which "
-        f"{changes or 'changes no leader and no ISR'} and sends {summary['requests']} requests."),
-        "Requests that the controller then sends: "
-        + ", ".join(f"{row['requests']} {row['kind']}" for row in document["requests"]) + ".",
-    ]
+    changes = changes or "changes no leader and no ISR"
+    if is_kraft(document):
+        lines = [f"Before: after the activation of a new controller, which {changes}."]
+        if "records" in document["summary"]:
+            records, changes = (document["summary"][n] for n in ("records", "partition_changes"))
+            lines.append(
+                f"Metadata records that the controller then writes: {records}, {changes} of them "
+                "changes of partitions."
+            )
+    else:
+        lines = [
+            (f"Before: after the controller's start, which {changes} and sends "
+            f"{summary['requests']} requests."),
+            "Requests that the controller then sends: "
+            + ", ".join(f"{row['requests']} {row['kind']}" for row in document["requests"]) + ".",
+        ]
     for line in lines:
         console.print(plain(line, "dim"))
-    if verbose:
+    if verbose and not is_kraft(document):
         draw_rows(console, "Requests that the controller sends",
                   [text_column("kind"), "requests", "partitions"], document["requests"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -19,17 +20,23 @@ from kfast.report.drawing import (
     draw_brokers,
     draw_heading,
     draw_metrics,
+    draw_rows,
     draw_topics,
     has_failed,
+    without_requests,
 )
-from kfast.report.tables import Row, plain
+from kfast.report.tables import Row, TableColumn, plain, text_column
 from kfast.report.wording import brokers_named, count, plural, refusals
+from kfast.schema import SURPRISE_KINDS
 from kfast.state import ClusterState
 
 __all__ = ["FAIL_TABLES", "failure_answer", "impact_sentence"]
 
 FAIL_TABLES = ("partitions", "topics", "brokers", "requests")
-CHANGES = ("newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "isr_shrunk")
+CHANGES = (
+    "newly_offline", "newly_under_min_isr", "leaders_moved", "unclean", "elr_elections",
+    "last_known_leader_elections", "isr_shrunk",
+)
 TOPIC_COLUMNS = ("offline", "under_min_isr", "leaders_moved", "at_min_isr", "under_replicated")
 LEADER_COLUMNS = ("leaders_before", "leaders", "change", "in_sync_before", "in_sync", "requests")
 
@@ -41,7 +48,7 @@ def failure_answer(
 ) -> Answer:
     """The answer of `kfast fail`: what each step does, and what all of them do together."""
     document = {
-        **head("fail", source, state, failure.title),
+        **head("fail", source, state),
         "notes": [*notes, *(note for event in failure.events for note in event.outcome.notes)],
         "scenario": {
             "brokers": list(failure.broker_ids), "racks": list(racks),
@@ -51,6 +58,8 @@ def failure_answer(
         "steps": [_step(step, top) for step in failure.steps],
         **_impact(failure.impact, top),
         "remaining": failure.remaining,
+        "order_matters": failure.order_matters,
+        **listed("surprises", failure.surprises, top),
         "explanations": [_explanation(explanation) for explanation in explanations],
         **partition_lists(lists, lambda: failure.impact.partitions),
     }
@@ -159,6 +168,17 @@ def _warnings(failure: Failure) -> list[str]:
     if unclean := sum(step.impact.summary["unclean"] for step in failure.steps):
         lines.append(f"{count(unclean, 'leader', 'is elected', 'are elected')} outside the ISR: "
                      "records that only other replicas had are lost.")
+    if chosen := sum(step.impact.summary.get("elr_elections", 0) for step in failure.steps):
+        lines.append(f"{count(chosen, 'leader', 'is elected', 'are elected')} from the ELR: it has "
+                     "every record that was acknowledged.")
+    if failure.order_matters:
+        lines.append(
+            "Brokers that fail together are fenced one after another, by ascending id unless "
+            f"--order says otherwise; for {plural(failure.order_matters, 'partition')} the order "
+            "decides who leads, or who may."
+        )
+    kinds = Counter(failure.surprises["surprise"].to_pylist())
+    lines += [f"{plural(n, 'partition')}: {SURPRISE_KINDS[kind]}." for kind, n in kinds.items()]
     if failure.remaining:
         lines.append(
             f"Controlled shutdown cannot move {plural(failure.remaining, 'leader')}: nobody else "
@@ -180,13 +200,27 @@ def _draw(console: Console, document: Document) -> None:
             named = brokers_named(step["broker_ids"], verb=(f"{verb}s", verb))
             draw_heading(console, f"Step {at}: {named}")
         draw_topics(console, step, TOPIC_COLUMNS)
-        draw_brokers(console, "Leaders per broker", step, LEADER_COLUMNS, _most_moved)
-        draw_metrics(console, step["before"], {"after": step["summary"]}, CHANGES)
+        columns = without_requests(document, LEADER_COLUMNS)
+        draw_brokers(console, "Leaders per broker", step, columns, _most_moved)
+        changes = [name for name in CHANGES if name in step["summary"]]
+        draw_metrics(console, step["before"], {"after": step["summary"]}, changes)
+    _draw_surprises(console, document)
 
 
 def _most_moved(row: Row) -> tuple[bool, int]:
     """Sorts brokers that failed before those that won or lost most leaders."""
     return not has_failed(row), -abs(int(row["leaders"]) - int(row["leaders_before"]))
+
+
+def _draw_surprises(console: Console, document: Document) -> None:
+    """Partitions that do what operators do not expect, each with what happened."""
+    draw_rows(
+        console, "Partitions that may surprise",
+        [text_column("partition", lambda row: f"{row['topic']}-{row['partition']}"),
+         TableColumn("leader", value=lambda row: "none" if row["leader"] < 0 else row["leader"]),
+         text_column("replicas"), text_column("surprise")],
+        document["surprises"], document["surprises_listed_of"],
+    )
 
 
 def _draw_explanation(console: Console, explanation: Document) -> None:

@@ -13,6 +13,7 @@ from kfast.report.drawing import (
     draw_rows,
     draw_topics,
     metric_column,
+    without_requests,
 )
 from kfast.report.tables import text_column
 from kfast.report.wording import count, plural, safety_sentence
@@ -55,7 +56,7 @@ def reassignment_answer(
     partitions, status = reassignment.partitions, reassignment.partitions["status"].to_numpy()
     outcomes = [event.outcome for event in reassignment.events]
     document = {
-        **head("reassign", source, state, reassignment.title),
+        **head("reassign", source, state),
         "notes": [*reassignment.notes, *(note for outcome in outcomes for note in outcome.notes)],
         "safe": False if reassignment.reasons else None if reassignment.pending else True,
         "reasons": reassignment.reasons,
@@ -101,7 +102,8 @@ def _draw(console: Console, document: Document) -> None:
             document[f"{status}_listed_of"],
         )
     draw_topics(console, document, TOPIC_COLUMNS, "Topics")
-    draw_brokers(console, "Brokers", document, BROKER_COLUMNS, busiest)
+    shown = without_requests(document, BROKER_COLUMNS)
+    draw_brokers(console, "Brokers", document, shown, busiest)
     summary = document["summary"]
     draw_rows(console, "Reassignment", [text_column("metric"), metric_column("count")],
               [{"metric": name, "count": summary[name]} for name in OF_THE_PLAN])

@@ -1,10 +1,14 @@
-"""What `kfast replay` answers: the verdicts, what is contradicted, and the incident's timeline."""
+"""What `kfast replay` answers: the verdicts, what is contradicted, and the incident's timeline.
+
+Of text logs here, of metadata logs in `metadata_replay.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 from rich.text import Text
 
@@ -15,7 +19,10 @@ from kfast.report.drawing import draw_heading, draw_rows, number
 from kfast.report.tables import Row, TableColumn, TextTable, plain, text_column
 from kfast.report.wording import count, first_names, plural, time_span
 
-__all__ = ["REPLAY_METRICS", "REPLAY_TABLES", "replay_answer"]
+__all__ = [
+    "REPLAY_METRICS", "REPLAY_TABLES", "draw_facts", "draw_first", "draw_outages", "draw_timeline",
+    "replay_answer", "summarize", "timed", "verdict_on_leaders",
+]
 
 REPLAY_TABLES = ("facts", "timeline", "outages")
 
@@ -25,6 +32,7 @@ REPLAY_METRICS = {
     "adopted": "facts that only the log can know",
     "adopted_percent": "share of the adopted facts, rounded up",
     "contradicted": "facts that do not agree with the others",
+    "missing": "decisions that kfast predicts and that a metadata log lacks",
     "warnings": "damaged lines",
     "not_understood": "entries whose wording is unknown",
     "events": "events of the timeline",
@@ -43,8 +51,12 @@ MOST_TEXT = 300
 def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer:
     """The answer of `kfast replay`."""
     document = {
-        "command": "replay",
+        "controller": {"name": replay.profile, "elr": None, "why": (
+            "told" if replay.release is None
+            else f"inferred: the wording of the logs is that of Kafka {replay.release}"
+        )},
         "kfast": __version__,
+        "command": "replay",
         "verdict": [],
         "inputs": list(sources),
         "profile": replay.profile,
@@ -53,7 +65,10 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
         "lines": replay.n_lines,
         "notes": list(replay.notes),
         "top": top,
-        "summary": _summary(replay),
+        "summary": summarize(
+            replay.counts, replay.timeline, replay.outages, warnings=len(replay.warnings),
+            not_understood=replay.lines["not understood"],
+        ),
         "adopted": dict(replay.reasons),
         "kinds": _kinds(replay),
         "entries": dict(replay.lines),
@@ -72,26 +87,29 @@ def replay_answer(sources: Sequence[str], replay: Replay, *, top: int) -> Answer
             {"file": one.file, "line": one.line, "what": one.what} for one in replay.warnings
         ],
         "not_understood": [_place(place) for place in replay.not_understood],
-        "timeline": [_timed(row, ("time",)) for row in replay.timeline.to_pylist()],
-        "outages": [_timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
+        "timeline": [timed(row, ("time",)) for row in replay.timeline.to_pylist()],
+        "outages": [timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
     }
     document["verdict"] = _verdict(document)
     return Answer(document, _draw, getters(replay, REPLAY_TABLES))
 
 
-def _summary(replay: Replay) -> dict[str, int]:
-    """The numbers that conditions are about."""
-    counts = replay.counts
-    total = sum(counts.values())
-    spans = [ms for ms in replay.outages.column("duration_ms").to_pylist() if ms is not None]
+def summarize(
+    counts: Mapping[str, int], timeline: pa.Table, outages: pa.Table, *, warnings: int = 0,
+    not_understood: int = 0,
+) -> dict[str, int]:
+    """The numbers that conditions are about: `REPLAY_METRICS`."""
+    total = sum(counts.values()) - counts.get("missing", 0)
+    spans = [ms for ms in outages.column("duration_ms").to_pylist() if ms is not None]
     return {
         "facts": total,
         **counts,
         "adopted_percent": -(-100 * counts["adopted"] // total) if total else 0,
-        "warnings": len(replay.warnings),
-        "not_understood": replay.lines["not understood"],
-        "events": replay.timeline.num_rows,
-        "leaderless": replay.outages.num_rows,
+        "missing": counts.get("missing", 0),
+        "warnings": warnings,
+        "not_understood": not_understood,
+        "events": timeline.num_rows,
+        "leaderless": outages.num_rows,
         "longest_leaderless_s": -(-max(spans, default=0) // 1000),
     }
 
@@ -110,7 +128,7 @@ def _place(place: Place) -> Document:
     return {"file": place.file, "line": place.line, "time": place.time, "text": place.text}
 
 
-def _timed(row: Row, names: Sequence[str]) -> Document:
+def timed(row: Row, names: Sequence[str]) -> Document:
     """A row of a table, with times as texts."""
     texts = {
         name: None if row[name] is None else row[name].isoformat(" ", "milliseconds")
@@ -120,7 +138,7 @@ def _timed(row: Row, names: Sequence[str]) -> Document:
 
 
 def _verdict(document: Document) -> list[str]:
-    summary, timeline = document["summary"], document["timeline"]
+    summary = document["summary"]
     wrong = summary["contradicted"]
     first = (
         "NOT as Kafka's rules say: "
@@ -129,17 +147,22 @@ def _verdict(document: Document) -> list[str]:
     )
     facts = plural(summary["facts"], "fact")
     first += f"{summary['predicted']} of {facts} predicted, {summary['adopted']} adopted."
+    return [first, verdict_on_leaders(document)]
+
+
+def verdict_on_leaders(document: Document) -> str:
+    """How many events there were, and how long partitions had no leader."""
+    summary, timeline = document["summary"], document["timeline"]
     span = f" from {timeline[0]['time']} to {timeline[-1]['time']}" if timeline else ""
     longest = [row["duration_ms"] for row in document["outages"]]
     outage = ""
     if longest:
         outage = f", the longest {time_span(None if None in longest else max(longest))}"
     leaderless = plural(summary["leaderless"], "time") if summary["leaderless"] else "never"
-    return [
-        first,
-        (f"{plural(summary['events'], 'event')}{span}; a partition was without a leader "
-        f"{leaderless}{outage}."),
-    ]
+    return (
+        f"{plural(summary['events'], 'event')}{span}; a partition was without a leader "
+        f"{leaderless}{outage}."
+    )
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -147,22 +170,21 @@ def _verdict(document: Document) -> list[str]:
 
 def _draw(console: Console, document: Document) -> None:
     _draw_contradictions(console, document)
-    _draw_timeline(console, document["timeline"])
-    _draw_outages(console, document)
-    _draw_facts(console, document)
+    draw_timeline(console, document["timeline"])
+    draw_outages(console, document)
+    draw_facts(console, document)
     _draw_lines(console, document)
     console.print()
     for line in (
-        f"Controller: {document['profile']} (kfast {document['kfast']})",
         (f"Logs: {', '.join(document['inputs'])}: {plural(len(document['files']), 'file')}, "
-        f"{plural(document['lines'], 'line')}"),
+        f"{plural(document['lines'], 'line')} (kfast {document['kfast']})"),
         *(f"Note: {note}" for note in document["notes"]),
     ):
         console.print(plain(line, "dim"))
 
 
 def _draw_contradictions(console: Console, document: Document) -> None:
-    for row in _draw_first(console, "Contradictions", document, "contradictions"):
+    for row in draw_first(console, "Contradictions", document, "contradictions"):
         console.print(plain(
             f"{row['kind']} of {row['subject']}: logged {row['logged'] or '-'}, "
             f"predicted {row['predicted'] or '-'}", "red",
@@ -172,7 +194,7 @@ def _draw_contradictions(console: Console, document: Document) -> None:
             console.print(_quoted(row["other"], "agreed: "))
 
 
-def _draw_first(
+def draw_first(
     console: Console, title: str, document: Document, name: str, n: int | None = None
 ) -> Sequence[Row]:
     """Draw the heading of some lines, if there are any, and return the first of them."""
@@ -189,7 +211,7 @@ def _quoted(place: Document, word: str = "") -> Text:
     return plain(f"  {word}{place['file']}:{place['line']}: {text[:MOST_TEXT]}{more}")
 
 
-def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
+def draw_timeline(console: Console, rows: Sequence[Row]) -> None:
     """The events, one per row."""
     many = len({row["cluster"] for row in rows}) > 1
     numbers = ("leaderless", "leaders_moved", "isr_changes", "transitions")
@@ -212,7 +234,7 @@ def _draw_timeline(console: Console, rows: Sequence[Row]) -> None:
     table.draw(console)
 
 
-def _draw_outages(console: Console, document: Document) -> None:
+def draw_outages(console: Console, document: Document) -> None:
     """Who was without a leader, and for how long; partitions with the same times in one row."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for row in document["outages"]:
@@ -234,7 +256,8 @@ OUTAGE_COLUMNS = (
 )
 
 
-def _draw_facts(console: Console, document: Document) -> None:
+def draw_facts(console: Console, document: Document) -> None:
+    """Facts by verdict and reason, then by kind."""
     summary = document["summary"]
     total = summary["facts"] or 1
     table = TextTable("Facts", [text_column("verdict"), "facts", "percent", text_column("reason")])
@@ -248,6 +271,8 @@ def _draw_facts(console: Console, document: Document) -> None:
     for reason, n in document["adopted"].items():
         add("", reason, n)
     add("contradicted", "", summary["contradicted"])
+    if summary["missing"]:
+        add("missing", "predicted, and not in the log", summary["missing"])
     table.draw(console)
     draw_rows(console, "Facts by kind", KIND_COLUMNS, document["kinds"], if_empty=True)
 
@@ -260,8 +285,8 @@ def _draw_lines(console: Console, document: Document) -> None:
     draw_rows(console, "Entries of the logs", [text_column("entries"), "count"], [
         {"entries": name, "count": n} for name, n in document["entries"].items()
     ], if_empty=True)
-    for row in _draw_first(console, "Damaged lines", document, "warnings"):
+    for row in draw_first(console, "Damaged lines", document, "warnings"):
         console.print(plain(f"{row['file']}:{row['line']}: {row['what']}"))
     n = document["summary"]["not_understood"]
-    for row in _draw_first(console, "Not understood", document, "not_understood", n):
+    for row in draw_first(console, "Not understood", document, "not_understood", n):
         console.print(plain(f"{row['file']}:{row['line']}: {row['text'][:MOST_TEXT]}"))

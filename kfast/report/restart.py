@@ -65,7 +65,7 @@ def readiness_answer(
     up = registrations(state)
     down = [broker for broker in brokers if not up[broker]]
     document = {
-        **head("restart", source, state, None),
+        **head("restart", source, state),
         "notes": _notes(ready),
         "safe": not forbidding.num_rows and not down,
         "question": {"brokers": list(brokers), "isr_margin": ready.isr_margin},
@@ -210,7 +210,7 @@ def plan_answer(source: str, state: ClusterState, plan: RestartPlan, *, top: int
         notes.append(f"{brokers_named(down, verb=IS_OR_ARE)} not live, and in no batch")
     summary = plan.counts
     document = {
-        **head("restart", source, state, None),
+        **head("restart", source, state),
         "notes": notes,
         "safe": not summary["unsatisfiable"],
         "reasons": {name: summary[f"unsatisfiable_{name}"] for name in CAUSES

@@ -63,7 +63,7 @@ def risk_answer(
         worst[name] = rows
     chances = risk.chances(down)
     document = {
-        **head("risk", source, state, None),
+        **head("risk", source, state),
         "verdict": _verdict(worst, chances.to_pylist()),
         "notes": notes,
         "summary": summary,

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker, registrations
 from kfast.analysis.worst_scenarios import SORTED_BY, WorstScenarios, scenario_reasons
-from kfast.controllers import Profile
 from kfast.report.answer import Answer, Document, head
 from kfast.report.drawing import draw_rows, number
 from kfast.report.tables import TableColumn, plain, text_column
@@ -24,7 +23,7 @@ REASONS = {"newly_offline": "newly offline", "newly_under_min_isr": "newly under
 
 
 def sweep_answer(
-    source: str, state: ClusterState, profile: Profile, title: str, scenarios: Scenarios,
+    source: str, state: ClusterState, title: str, scenarios: Scenarios,
     worst: WorstScenarios, rows_file: str | None,
 ) -> Answer:
     """The answer of `kfast sweep`."""
@@ -33,11 +32,11 @@ def sweep_answer(
     for row in rows:
         row["racks"] = sorted({rack for b in row["brokers"] if (rack := racks[b]) is not None})
         row["whole_racks"] = _whole_racks(state, row["brokers"])
-        row["reasons"] = scenario_reasons(state, row["brokers"], profile) if (
+        row["reasons"] = scenario_reasons(state, row["brokers"]) if (
             row["offline"] or row["under_min_isr"]
         ) else []
     document = {
-        **head("sweep", source, state, profile.title),
+        **head("sweep", source, state),
         "scenarios": {"what": title, "of": len(scenarios), "counted": worst.n},
         "rows": rows_file,
         "counts": worst.counts,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
-    "broker_ranges", "brokers_named", "count", "first_names", "percent", "plural", "refusals",
-    "safety_sentence", "signed", "time_span",
+    "broker_ranges", "brokers_named", "controller_sentence", "count", "first_names", "percent",
+    "plural", "refusals", "safety_sentence", "signed", "time_span",
 ]
 
 MOST_BROKERS = 8
@@ -47,6 +47,13 @@ def refusals(n: int, offline: int, total: int) -> str:
         still = "does" if total == 1 else "do"
         return f"no further partition refuses acks=all, {total} still {still}"
     return f"producers with acks=all are refused on {n} more, {total} in all"
+
+
+def controller_sentence(controller: Mapping[str, Any]) -> str:
+    """Which controller was simulated, whether ELR was on, and why: "kraft-4.1, ELR on (told)"."""
+    elr = {None: "", True: ", ELR on", False: ", ELR off"}[controller["elr"]]
+    why = f" ({controller['why']})" if controller["why"] else ""
+    return f"{controller['name']}{elr}{why}"
 
 
 def brokers_named(

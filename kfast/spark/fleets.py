@@ -46,6 +46,7 @@ from kfast.spark.sweep_tasks import slice_for
 from kfast.spark.sweeps import ScenarioSpec, check_spec, kind_of, make_scenarios, parse_spec
 from kfast.spark.workers import TASK_SECONDS, collect, count_tasks, for_workers, run_tasks
 from kfast.state import ClusterState
+from kfast.state.cluster import with_controller
 from kfast.sweeps import prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.sweep_counts import check_counts, words_of
@@ -78,10 +79,14 @@ class ExportReader:
         As for `kfast.read`.
     brokers_name : str
         A file of this name beside an export says where its brokers are (`brokers_file`).
+    controller, elr
+        As for `kfast.with_controller`; None for what each export tells.
     """
 
     defaults: Mapping[str, object]
     brokers_name: str
+    controller: str | None = None
+    elr: bool | None = None
 
     def checked(self) -> ExportReader:
         """Refuse defaults that are wrong whatever the export; give the same with a copy of them."""
@@ -90,6 +95,8 @@ class ExportReader:
                 f"defaults is {shown(self.defaults)}: names of settings mapped to values are needed"
             )
         add_defaults(SourceTables("", schema.PARTITIONS_SCHEMA.empty_table()), self.defaults)
+        if self.controller is not None:
+            with_controller(ClusterState.from_tables(), self.controller, elr=self.elr)
         return replace(self, defaults=dict(self.defaults))
 
     def brokers_file(self, name: str) -> Path | None:
@@ -99,7 +106,15 @@ class ExportReader:
 
     def read(self, name: str) -> ClusterState:
         """Read one export."""
-        return read(name, brokers_file=self.brokers_file(name), defaults=self.defaults)
+        return self._told(
+            read(name, brokers_file=self.brokers_file(name), defaults=self.defaults)
+        )
+
+    def _told(self, state: ClusterState) -> ClusterState:
+        """The cluster with the controller that was told."""
+        if self.controller is None and self.elr is None:
+            return state
+        return with_controller(state, self.controller or state.controller, elr=self.elr)
 
     def digest(self, name: str) -> str:
         """Digest of the bytes of an export and its brokers: several tasks must read the same."""
@@ -118,7 +133,7 @@ class ExportReader:
         if content is None:
             raise InputError(f"{name}: content is null")
         beside = (f"{name}: {self.brokers_name}", brokers) if brokers is not None else None
-        return read((name, content), brokers_file=beside, defaults=self.defaults)
+        return self._told(read((name, content), brokers_file=beside, defaults=self.defaults))
 
 
 @dataclass(frozen=True)
@@ -146,6 +161,8 @@ def fleet(
     vectors: str | None = None,
     defaults: Mapping[str, object] | None = None,
     brokers_name: str = "brokers.csv",
+    controller: str | None = None,
+    elr: bool | None = None,
     tasks: int | None = None,
 ) -> DataFrame:
     """Count what scenarios would do to each of many clusters.
@@ -169,6 +186,8 @@ def fleet(
         As for `kfast.read`.
     brokers_name : str
         A file of this name is no export; it says where the brokers of the exports beside it are.
+    controller, elr
+        As for `kfast.with_controller`: which controller runs all clusters, whatever exports tell.
     tasks : int, optional
         At most so many tasks. The rows do not depend on it.
 
@@ -193,7 +212,9 @@ def fleet(
         raise ArgumentError(
             f"exports is {kind_of(exports)}: a folder, a glob, or a DataFrame of Spark is needed"
         )
-    reader = ExportReader({} if defaults is None else defaults, brokers_name).checked()
+    reader = ExportReader(
+        {} if defaults is None else defaults, brokers_name, controller, elr
+    ).checked()
     work = _Work(reader, scenarios, names, vectors)
     if isinstance(exports, DataFrame) and "content" in exports.columns:
         rows = _content_shares(spark, exports, scenarios, tasks, brokers_name)

@@ -21,7 +21,7 @@ from pyspark.sql import Column, functions
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from kfast.controllers import DEFAULT_PROFILE, find_profile, open_controller
+from kfast.controllers import DEFAULT_PROFILE, find_profile, open_events
 from kfast.controllers.zk.state_machines import PartitionStateMachine, ReplicaStateMachine
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import tables as kernels
@@ -75,7 +75,8 @@ def elect(
     strategy : Strategy or str
         How leaders are elected; a string is its name in lower case.
     profile : str
-        Which controller is simulated: a name in `kfast.controllers.PROFILES`.
+        Which version of the ZooKeeper-mode controller is simulated: a name in
+        `kfast.controllers.PROFILES`.
 
     Returns
     -------
@@ -232,13 +233,13 @@ def fail_batch(
     The machines are started one by one, for a failover would forget which replicas are offline.
     """
     batch = _Batch(replicas, isr, leader, live, leader_epoch, unclean, brokers)
-    controller = open_controller(batch.state, journal="off", profile=profile)
+    events = open_events(batch.state, journal="off", profile=profile)
     ReplicaStateMachine(batch.state, journal="off", profile=profile).start()
     machine = PartitionStateMachine(batch.state, journal="off", profile=profile)
     machine.initialize()
     machine.trigger_online()
     batch.state.index_hosting()
-    controller.on_broker_failure(brokers)
+    events.brokers_failed(brokers)
     return batch.answer()
 
 

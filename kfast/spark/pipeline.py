@@ -96,6 +96,7 @@ class Job:
         sweeps = [(s.name, s.scenarios, [a.text for a in s.alerts]) for s in self.sweeps]
         text = repr(
             (build_digest(), sorted(self.exports.defaults.items()), self.exports.brokers_name,
+             self.exports.controller, self.exports.elr,
              sweeps)
         )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -61,6 +61,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     output: str
     sweep: list[SweepConfig]
     brokers_name: str = "brokers.csv"
+    controller: str | None = None
+    elr: bool | None = None
     defaults: dict[str, Any] = {}
     spark: SparkConfig = msgspec.field(default_factory=SparkConfig)
 
@@ -90,7 +92,10 @@ def make_job(configuration: Config, folder: Path) -> Job:
         )
         for sweep in configuration.sweep
     )
-    exports = ExportReader(configuration.defaults, configuration.brokers_name)
+    exports = ExportReader(
+        configuration.defaults, configuration.brokers_name, configuration.controller,
+        configuration.elr,
+    )
     output = path_in(folder, "output", configuration.output)
     return Job(exports, sweeps, str(output.absolute()))
 

@@ -26,7 +26,14 @@ from pyspark.sql import functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kfast import arguments
-from kfast.controllers import DEFAULT_PROFILE, Profile, find_profile, open_controller
+from kfast.controllers import (
+    DEFAULT_PROFILE,
+    Controller,
+    Profile,
+    QuorumController,
+    QuorumEvents,
+    find_profile,
+)
 from kfast.errors import ArgumentError, InputError, InvariantError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
@@ -50,6 +57,7 @@ from kfast.spark.sharded_tasks import (
     ShardSums,
     add_by_broker,
     count_after_events,
+    count_changes,
     run_share,
 )
 from kfast.spark.workers import gather
@@ -75,6 +83,19 @@ EVENTS = {
     UNCLEAN: (None,),
 }
 """Events of a sharded cluster: methods of `Controller`, and what their argument may be."""
+
+SHUT_DOWN, RETURNED = "brokers_shut_down_in_order", "brokers_returned"
+QUORUM_EVENTS = {
+    "start": (None,),
+    "brokers_failed": (list,),
+    SHUT_DOWN: (list,),
+    RETURNED: (list,),
+    "caught_up": (list,),
+}
+"""Those of a sharded KRaft cluster: the common events of all controllers."""
+
+ONE_BY_ONE = (SHUT_DOWN, RETURNED)
+"""Those that ask something of all shards for each broker."""
 
 NAMING_TOPICS = (
     "on_topic_change", "on_partition_modifications", "delete_topics", "acknowledge_deletions",
@@ -182,7 +203,7 @@ def fail(
     output: str | Path,
     events: Iterable[str | tuple[str, Any]] | None = None,
     journal: str = "counts",
-    profile: str = DEFAULT_PROFILE,
+    profile: str | None = None,
     defaults: Mapping[str, object] | None = None,
     tasks: int | None = None,
     form: str = FLAT,
@@ -197,15 +218,17 @@ def fail(
         Folder or glob of Parquet, Arrow or describe files. It is only read.
     broker_ids : iterable of int
         Brokers that fail together after the controller's start: short for the events
-        `["on_controller_failover", ("on_broker_failure", broker_ids)]`.
+        `["on_controller_failover", ("on_broker_failure", broker_ids)]`, or for KRaft
+        `["start", ("brokers_failed", broker_ids)]`.
     output : path
         Folder for what comes out; new or empty, or of an earlier run, which is replaced.
     events : iterable of str or (str, argument), optional
-        Events instead: names of `EVENTS`, with their argument. Events that name topics are refused.
+        Events instead: names of `EVENTS`, or for KRaft of `QUORUM_EVENTS`, with their argument.
+        Events that name topics are refused.
     journal : {"off", "counts", "full"}
-        With "full", every transition and election is written too.
-    profile : str
-        Which controller is simulated.
+        With "full", every transition and election is written too (ZooKeeper mode alone).
+    profile : str, optional
+        Another version of the ZooKeeper-mode controller than that of the files.
     defaults : mapping, optional
         As for `kfast.read`.
     tasks : int, optional
@@ -224,7 +247,7 @@ def fail(
         event ended with an error in some of them only. This may come out at the end: what was
         written then has no `_cluster.arrow`.
     """
-    rules = find_profile(profile)
+    rules = find_profile(DEFAULT_PROFILE if profile is None else profile)
     check_tasks(tasks)
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
@@ -233,19 +256,27 @@ def fail(
     ids = arguments.broker_ids("broker_ids", broker_ids).tolist()
     if bool(ids) == (events is not None):
         raise ArgumentError("give the ids of brokers that fail, or events: one of the two")
-    calls = parse_events(
-        ["on_controller_failover", ("on_broker_failure", ids)] if events is None else events
-    )
+    calls = () if events is None else parse_events(events)
     shards = inspect_files(spark, dataset, tasks=tasks, defaults=defaults)
     # A cluster of the brokers alone: its controller checks the arguments of the events.
     common = ClusterState.from_tables(shards.brokers, None, None, shards.cluster)
-    controller = open_controller(common, journal="off", profile=rules)
-    for event in calls:
-        event.call(controller)
-    with output_folder(output, dataset) as root:
-        run = Run(shards, (), journal, profile, str(root), form)
+    if events is None:
+        start, failure = list(QUORUM_EVENTS if common.is_kraft else EVENTS)[:2]
+        calls = parse_events([start, (failure, ids)])
+    _check_controller(common, calls, journal, profile)
+    version = common.controller if profile is None else profile
+    if not common.is_kraft:
+        rules = find_profile(version)
+        controller = Controller(common, journal="off", profile=rules)
         for event in calls:
-            run = _add_event(spark, run, event, rules)
+            event.call(controller)
+    with output_folder(output, dataset) as root:
+        run = Run(shards, (), journal, version, str(root), form, is_kraft=common.is_kraft)
+        if common.is_kraft:
+            run = replace(run, events=_with_offsets(spark, run, calls, common))
+        else:
+            for event in calls:
+                run = _add_event(spark, run, event, rules)
         run = replace(run, token=empty_folder(root))
         return _combine(spark, *_call_events(spark, run), common)
 
@@ -281,18 +312,70 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ..
             raise ArgumentError(
                 f"event {item!r} has {len(item)} parts; right is a name, or a name and its argument"
             )
-        if name not in EVENTS:
+        if name not in EVENTS and name not in QUORUM_EVENTS:
             raise ArgumentError(
-                f"event {name!r} is not one of a sharded cluster; allowed: {', '.join(EVENTS)}"
+                f"event {name!r} is not one of a sharded cluster; allowed: {', '.join(EVENTS)}; of "
+                f"a KRaft cluster: {', '.join(QUORUM_EVENTS)}"
             )
-        parsed.append(EventCall(name, _parse_argument(name, argument)))
+        call = EventCall(name, _parse_argument(name, argument))
+        if name in ONE_BY_ONE:
+            parsed += [replace(call, argument=[broker]) for broker in call.argument]
+        else:
+            parsed.append(call)
     return tuple(parsed)
+
+
+def _check_controller(
+    common: ClusterState, calls: Sequence[EventCall], journal: str, profile: str | None
+) -> None:
+    """Refuse what the cluster's controller does not know."""
+    allowed = QUORUM_EVENTS if common.is_kraft else EVENTS
+    for event in calls:
+        if event.name not in allowed:
+            raise ArgumentError(
+                f"event {event.name} is not one of a cluster that {common.controller} runs; "
+                f"allowed: {', '.join(allowed)}"
+            )
+    if common.is_kraft and profile not in (None, common.controller):
+        raise ArgumentError(
+            f"profile is {profile!r}, and the cluster is run by {common.controller}"
+        )
+    if common.is_kraft and journal == "full":
+        raise ArgumentError(f"metadata records are not written by shard: {ONE_MACHINE}")
+
+
+def _with_offsets(
+    spark: SparkSession, run: Run, events: Sequence[EventCall], common: ClusterState
+) -> tuple[EventCall, ...]:
+    """Events of a KRaft cluster with what they must know of all shards; the brokers have them too.
+
+    A registration's epoch is its place in the log, so changes of all shards before it count. A
+    broker that leads nothing anywhere is fenced at once when it shuts down.
+    """
+    calls = list(events)
+    checked = QuorumEvents(QuorumController(common.copy()))
+    for event in calls:
+        event.happen(checked)
+    if any(event.name in ONE_BY_ONE for event in calls):
+        run = replace(run, events=tuple(events))
+        parts = gather(spark, len(run.dataset.shares), partial(count_changes, run))
+        offset = QuorumController(common.copy()).next_offset
+        brokers = QuorumEvents(QuorumController(common.copy()))
+        for at, event in enumerate(events):
+            changes = sum(part[at][0] for part in parts)
+            leads = any(part[at][1] for part in parts) if event.name == SHUT_DOWN else None
+            calls[at] = replace(event, first_offset=offset, leads=leads)
+            offset += changes + sum(o.n_records for o in calls[at].happen(brokers))
+    final = QuorumEvents(QuorumController(common))
+    for event in calls:
+        event.happen(final)
+    return tuple(calls)
 
 
 def _parse_argument(name: str, argument: Any) -> Any:
     if isinstance(argument, (range, tuple, set, np.ndarray)):
         argument = list(argument)
-    kinds = EVENTS[name]
+    kinds = EVENTS[name] if name in EVENTS else QUORUM_EVENTS[name]
     if not any(argument is None if kind is None else isinstance(argument, kind) for kind in kinds):
         shown = " or ".join("nothing" if kind is None else kind.__name__ for kind in kinds)
         raise ArgumentError(f"event {name} takes {shown}; found {argument!r}")

@@ -4,7 +4,8 @@ What the driver needs of the shards is summed up in each task: a cluster of a th
 back a few objects. A broker gets one request where many shards have something to tell it, so each
 step has a key that is the same in every shard.
 
-Sections are those of docs/controller.md.
+Sections are those of docs/controller.md. A KRaft cluster has the common events of all controllers,
+and writes changes of partitions instead of requests.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kfast.controllers import Controller, open_controller
+from kfast.controllers import Controller, QuorumController, QuorumEvents
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred, count_without_leadership
 from kfast.io import SourceTables, gather
@@ -30,6 +31,7 @@ from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
+from kfast.journal.quorum_outcome import QuorumOutcome
 from kfast.schema import (
     PREFERRED_LEADERS,
     SHARDED_BROKERS,
@@ -75,7 +77,7 @@ STOPPED = "stop followed replicas"
 
 @dataclass(frozen=True)
 class EventCall:
-    """One event: a method of `Controller`, its argument, and what the whole cluster must tell.
+    """One event: a method of `Controller`, or of the common events for KRaft, and its argument.
 
     Attributes
     ----------
@@ -84,6 +86,10 @@ class EventCall:
     failed_groups : frozenset of int
         Ids of the failed brokers that have replicas in any shard: the order in which a controller
         takes them depends on all of them (docs/controller.md, section 2.3, step 3).
+    first_offset : int or None
+        Where the records of the event begin in the log of a KRaft cluster.
+    leads : bool or None
+        Whether the broker that shuts down in order leads a partition in any shard.
     """
 
     name: str
@@ -92,6 +98,19 @@ class EventCall:
     without_leadership: int | None = None
     reassigned: int | None = None
     failed_groups: frozenset[int] = frozenset()
+    first_offset: int | None = None
+    leads: bool | None = None
+
+    def happen(self, events: QuorumEvents) -> list[QuorumOutcome]:
+        """Let it happen in a KRaft cluster."""
+        if self.first_offset is not None:
+            events.controller.next_offset = self.first_offset
+        if self.leads is None:
+            arguments = () if self.argument is None else (self.argument,)
+            happened = getattr(events, self.name)(*arguments)
+        else:
+            happened = events.shut_down(self.argument[0], leads=self.leads)
+        return [event.outcome for event in happened]
 
     def call(self, controller: Controller) -> tuple[Outcome, list[int]]:
         """Let it happen; returns also which failed brokers had replicas, with those known."""
@@ -120,6 +139,7 @@ class Run:
     folder: str
     form: str = FLAT
     token: str = ""
+    is_kraft: bool = False
 
     @property
     def unclean_before(self) -> int:
@@ -130,17 +150,24 @@ class Run:
         return settings["unclean_elections"][0].as_py() or 0
 
     def open_shards(self, task: int, journal: str) -> Iterator[tuple[int, Controller]]:
-        """Number and controller of each shard of a task.
+        """Number and controller of each shard of a task."""
+        for number, state in self._load_shards(task):
+            yield number, Controller(state, journal=journal, profile=self.profile)
 
-        A shard has its rows, with the brokers and settings of the whole cluster.
-        """
+    def open_quorum_shards(self, task: int) -> Iterator[tuple[int, QuorumEvents]]:
+        """Number and events of each shard of a task, where the cluster is KRaft's."""
+        for number, state in self._load_shards(task):
+            yield number, QuorumEvents(QuorumController(state))
+
+    def _load_shards(self, task: int) -> Iterator[tuple[int, ClusterState]]:
+        """A shard has its rows, with the brokers and settings of the whole cluster."""
         for number in self.dataset.shares[task]:
             tables = gather(self.dataset.files[number])
             common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
             state = ClusterState()
             load(state, *common, source=tables.source)
             state.scan_hosting()
-            yield number, open_controller(state, journal=journal, profile=self.profile)
+            yield number, state
 
 
 # --- what an event must know of all shards before it happens -----------------------------------
@@ -236,9 +263,8 @@ def run_share(run: Run, task: int) -> ShardSums:
     requests: list[pa.Table] = []
     actions: dict[str, int] = {}
     written: list[Path] = []
-    for number, controller in run.open_shards(task, run.journal):
-        _run_shard(run, number, controller, sums, requests, actions)
-        state = without_free_rows(controller.state)
+    for number, shard in _run_shards(run, task, sums, requests, actions):
+        state = without_free_rows(shard)
         names, _ = place_topics(state)
         sums.topics[number] = digest_names(names).tobytes()
         written.append(folder / "state" / f"shard-{number:06}.parquet")
@@ -247,6 +273,24 @@ def run_share(run: Run, task: int) -> ShardSums:
     joined = join_requests(requests, list(actions))
     _write(folder / "requests" / f"task-{task:06}.parquet", joined)
     return sums
+
+
+def _run_shards(
+    run: Run, task: int, sums: ShardSums, requests: list[pa.Table], actions: dict[str, int]
+) -> Iterator[tuple[int, ClusterState]]:
+    """Number and state of each shard after the events."""
+    if run.is_kraft:
+        for number, quorum in run.open_quorum_shards(task):
+            for at, event in enumerate(run.events):
+                for outcome in event.happen(quorum):
+                    sums.errors.add((at, outcome.error))
+                    sums.counts.update(changes_of(at, event.name, outcome))
+            check_token(run.folder, run.token)
+            yield number, quorum.state
+        return
+    for number, controller in run.open_shards(task, run.journal):
+        _run_shard(run, number, controller, sums, requests, actions)
+        yield number, controller.state
 
 
 def _run_shard(
@@ -317,6 +361,28 @@ def _write(path: Path, table: pa.Table) -> None:
 
 
 # --- what an outcome comes to, to be put together over shards ---------------------------------
+
+
+def changes_of(at: int, name: str, outcome: QuorumOutcome) -> Counter[tuple[int, str, str, str]]:
+    """Counts of a KRaft outcome that are sums over partitions: event, name, kind, item."""
+    counts = outcome.counts
+    items = ("changes", "leaders_moved", "leaders_lost", "unclean_elections", "elr_elections",
+             "last_known_leader_elections", "isr_shrinks", "isr_expansions")
+    return Counter({(at, name, "total", item): getattr(counts, item) for item in items})
+
+
+def count_changes(run: Run, task: int) -> list[tuple[int, bool]]:
+    """Changes that each event writes in the shards of a task; whether a shutdown began there."""
+    counted = [(0, False)] * len(run.events)
+    for _, quorum in run.open_quorum_shards(task):
+        for at, event in enumerate(run.events):
+            outcomes = event.happen(quorum)
+            changes, began = counted[at]
+            counted[at] = (
+                changes + sum(outcome.counts.changes for outcome in outcomes),
+                began or any(o.event == "begin_controlled_shutdown" for o in outcomes),
+            )
+    return counted
 
 
 def counts_of(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, str], int]]:

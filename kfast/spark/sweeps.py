@@ -235,7 +235,7 @@ def sweep_brokers(
     names = pa.table({
         "broker_id": pa.array(plan.broker_id),
         "rack": plan.cluster.rack,
-        "registered": pa.array(plan.registered),
+        "up": pa.array(plan.up),
         "size": pa.array(np.diff(order.histogram_begin)),
     })
     name, named = send(spark, order), send(spark, _one_batch(names))
@@ -365,7 +365,7 @@ def _broker_rows(named: str, size: int, block: int, total: Counts) -> pa.Table:
     counts = _padded(total, begin[-1])
     return load_table(
         names.column("broker_id"), names.column("rack"),
-        np.asarray(names.column("registered").to_pylist(), np.bool_),
+        np.asarray(names.column("up").to_pylist(), np.bool_),
         [counts[start:stop] for start, stop in pairwise(begin)],
     )
 

@@ -23,6 +23,7 @@ from kfast.kernels.columns import ARRAYS, Columns, make_columns
 from kfast.schema import PartitionState, ReplicaState
 from kfast.state.hosting import HostingIndex
 from kfast.state.lookup import NameLookup
+from kfast.state.quorum import Quorum
 from kfast.state.records import Assignment, Leadership, LeaderSurvey, Replicas, Rows, Slots
 
 LISTED_ROWS = 16384
@@ -74,7 +75,12 @@ class StateArrays:
     pending: npt.NDArray[np.uint64]
     """Bitmap over partitions: New or Offline."""
 
+    quorum: Quorum | None
+    """What only a KRaft cluster has; None of a ZooKeeper cluster."""
+
     def __init__(self) -> None:
+        self.controller = schema.DEFAULT_CONTROLLER
+        self.quorum = None
         self.controller_id = -1
         self.controller_epoch = 0
         self.epoch_store_version = 0
@@ -109,6 +115,7 @@ class StateArrays:
         other.unwritten_assignments = dict(self.unwritten_assignments)
         other.reassignment_targets = dict(self.reassignment_targets)
         other.survey = other._columns = None
+        other.quorum = None if self.quorum is None else self.quorum.copy(other)
         other._index = None if self._index is None else self._index.copy()
         return other
 
@@ -143,6 +150,11 @@ class StateArrays:
         return "narrow" if self.replicas.dtype == np.uint16 else "wide"
 
     @property
+    def is_kraft(self) -> bool:
+        """Whether a KRaft controller runs the cluster."""
+        return self.quorum is not None
+
+    @property
     def registered(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is registered."""
         return _has(self.broker_status[: self.n_brokers], schema.BROKER_REGISTERED)
@@ -151,6 +163,21 @@ class StateArrays:
     def shutting_down(self) -> npt.NDArray[np.bool_]:
         """(B,) whether each broker is in controlled shutdown."""
         return _has(self.broker_status[: self.n_brokers], schema.BROKER_SHUTTING_DOWN)
+
+    @property
+    def fenced(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether each broker is registered, but fenced: only KRaft fences."""
+        return _has(self.broker_status[: self.n_brokers], schema.BROKER_FENCED)
+
+    @property
+    def up(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether each broker is registered and not fenced."""
+        return self.registered & ~self.fenced
+
+    @property
+    def live(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether each broker may lead: registered, not fenced and not shutting down."""
+        return self.up & ~self.shutting_down
 
     def _topic_flag(self, flag: int) -> npt.NDArray[np.bool_]:
         return _has(self.topic_flags[: self.n_topics], flag)
@@ -237,7 +264,8 @@ class StateArrays:
         tracked = np.empty(rows.size, np.int32)
         slots = np.empty(rows.size, np.uint64)
         n = hosting.select_slots(
-            self.columns, chosen, rows, assigned_only, refresh, tracked, slots
+            self.columns, chosen, rows, assigned_only, refresh and not self.is_kraft, tracked,
+            slots,
         )
         return Replicas(tracked[:n], slots[:n])
 
@@ -284,7 +312,10 @@ class StateArrays:
     def recount(self) -> None:
         """Make the counters and both bitmaps afresh from the columns."""
         self.leader_offline, self.pending = self.new_bitmap(), self.new_bitmap()
-        self.take_counts(census.recount(self.columns))
+        if self.quorum is None:
+            self.take_counts(census.recount(self.columns))
+        else:
+            self.quorum.recount()
 
     def take_counts(self, counts: Sequence[int]) -> None:
         """Set the counters to what `census.recount` counted."""
@@ -300,9 +331,20 @@ class StateArrays:
         """Note that assignments, leadership or topics changed in ways that nothing marks."""
         self.survey = None
 
+    def refresh_unclean(self) -> None:
+        """Make the flag that says whether unclean election is allowed for each topic."""
+        override = self.topic_unclean_leader_election
+        allowed = np.where(override < 0, self.default_unclean_leader_election, override > 0)
+        flags, unclean = self.topic_flags[: override.size], schema.TOPIC_UNCLEAN
+        flags[:] = np.where(allowed, flags | unclean, flags & (255 - unclean))
+
     def refresh_rows(self, rows: Rows) -> None:
-        """Bring the bitmap of offline leaders up to date for some rows."""
-        hosting.refresh_leader_offline(self.columns, rows)
+        """Bring the bitmap of offline leaders up to date for some rows.
+
+        In KRaft it is that of leaderless partitions, which no broker's liveness changes.
+        """
+        if not self.is_kraft:
+            hosting.refresh_leader_offline(self.columns, rows)
 
     def check_rows(self, rows: npt.ArrayLike) -> Rows:
         """Rows as int32; `RowError` where one is outside the table or stands twice."""
@@ -341,7 +383,7 @@ class StateArrays:
         if at < 0:
             return False
         status = int(self.broker_status[at])
-        if not status & schema.BROKER_REGISTERED:
+        if not status & schema.BROKER_REGISTERED or status & schema.BROKER_FENCED:
             return False
         if status & schema.BROKER_SHUTTING_DOWN and not include_shutting_down:
             return False
@@ -359,14 +401,17 @@ class StateArrays:
         record = self.records[row]
         assigned = (1 << int(record["n_replicas"])) - 1
         return Assignment(
-            self.ids_of(row, assigned), self._ordered_ids(row, "adding"),
-            self._ordered_ids(row, "removing"),
+            self.ids_of(row, assigned), self.ordered_ids(row, "adding"),
+            self.ordered_ids(row, "removing"),
         )
 
-    def _ordered_ids(self, row: int, name: str) -> tuple[int, ...]:
-        """Ids of an adding or removing list, in the order it was given."""
+    def ordered_ids(self, row: int, name: str) -> tuple[int, ...]:
+        """Ids of an adding or removing list, in the order it was given.
+
+        Without one they are in the order of the slots, in KRaft ascending, as its plans make them.
+        """
         ids = self.ids_of(row, int(self.records[name][row]))
-        order = self.list_orders.get((name, row), ())
+        order = self.list_orders.get((name, row), sorted(ids) if self.is_kraft else ())
         return tuple(sorted(ids, key=lambda b: order.index(b) if b in order else len(order)))
 
     def leadership(self, row: int) -> Leadership | None:

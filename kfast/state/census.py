@@ -2,7 +2,8 @@
 
 The words mean what they mean in a sweep (docs/sweeps.md).
 
-Source: docs/controller.md, sections 1.5 and 1.6; Kafka 3.9, `ReplicaManager`'s gauges of min ISR.
+Source: docs/controller.md, sections 1.5 and 1.6; docs/kraft.md, section 1; Kafka 3.9,
+`ReplicaManager`'s gauges of min ISR.
 """
 
 from __future__ import annotations
@@ -21,20 +22,26 @@ from kfast.schema import (
     CENSUS_BROKERS,
     CENSUS_METRICS,
     CENSUS_PARTITIONS,
+    CENSUS_PARTITIONS_KRAFT,
     CENSUS_TOPICS,
+    ELR_METRICS,
+    FLAG_ASSIGNED,
     ResultTable,
 )
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.min_isr import min_insync_replicas, partition_min_isr
+from kfast.state.min_isr import partition_min_isr, topic_min_isr
 from kfast.state.partition_rows import used_rows
+from kfast.state.quorum import NO_LAST_KNOWN
 from kfast.state.records import Rows
 from kfast.state.tables import broker_ids, id_lists, row_keys
 
 __all__ = [
     "CENSUS_METRICS",
+    "ELR_METRICS",
     "Census",
+    "Elr",
     "Flags",
     "count_marks",
     "key_columns",
@@ -47,6 +54,33 @@ __all__ = [
 _OFFLINE, _UNDER, _AT = 1, 2, 4
 Marks = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Elr:
+    """What the controller of a KRaft cluster knows of leaders outside the ISR, at one moment.
+
+    Attributes
+    ----------
+    masks : (P,) uint8 or uint64
+        Slots of the eligible leader replicas.
+    last_known : (P,) int32
+        Broker row of the last known leader; negative for none.
+    """
+
+    masks: npt.NDArray[Any]
+    last_known: Rows
+
+    @classmethod
+    def of(cls, state: ClusterState) -> Elr | None:
+        """That of a cluster as it is; None in ZooKeeper mode."""
+        quorum = state.quorum
+        if quorum is None:
+            return None
+        if quorum.elr is None or quorum.last_known_elr is None:
+            none = np.zeros(state.n_partitions, state.records.dtype["isr"])
+            return cls(none, np.full(state.n_partitions, NO_LAST_KNOWN, np.int32))
+        return cls(quorum.elr.copy(), quorum.last_known_elr.copy())
 
 
 @dataclass(frozen=True)
@@ -68,8 +102,11 @@ class Census:
     per_broker : (B, 3) int64
         Leaders, replicas, and replicas in sync and live.
     registered : (B,) bool
+        Whether each broker is up: registered, and in KRaft not fenced.
     unclean_elections : int
         The cluster's counter.
+    elr : Elr or None
+        Of a KRaft cluster alone.
     """
 
     state: ClusterState
@@ -80,11 +117,23 @@ class Census:
     per_broker: npt.NDArray[np.int64]
     registered: Flags
     unclean_elections: int
+    elr: Elr | None = None
 
     def flags(self, metric: str) -> Flags:
-        """(P,) whether a metric of `CENSUS_METRICS` holds for each partition."""
+        """(P,) whether a metric of `CENSUS_METRICS`, or `ELR_METRICS`, holds for each partition."""
+        if metric in ELR_METRICS:
+            return self._elr_flags(metric)
         bit = list(CENSUS_METRICS).index(metric)
         return (self.marks >> np.uint8(bit) & np.uint8(1)).astype(np.bool_)
+
+    def _elr_flags(self, metric: str) -> Flags:
+        if self.elr is None:
+            return np.zeros(self.marks.size, np.bool_)
+        eligible: Flags = self.elr.masks != 0
+        if metric == "with_elr":
+            return eligible
+        empty: Flags = (self.isr == 0) & ((self.state.records["flags"] & FLAG_ASSIGNED) != 0)
+        return empty if metric == "isr_empty" else empty & ~eligible
 
     @property
     def leader_ids(self) -> pa.Array:
@@ -98,9 +147,24 @@ class Census:
         return id_lists(self.state, rows, self.isr, replicas=self.replicas)
 
     @property
+    def elr_columns(self) -> dict[str, pa.ListArray]:
+        """Columns elr and last_known_elr, (P,) lists of broker ids; none in ZooKeeper mode."""
+        if self.elr is None:
+            return {}
+        rows = np.arange(self.isr.size, dtype=np.int32)
+        known = self.elr.last_known != NO_LAST_KNOWN
+        offsets = np.append(0, np.cumsum(known)).astype(np.int32)
+        ids = broker_ids(self.state, self.elr.last_known[known])
+        return {
+            "elr": id_lists(self.state, rows, self.elr.masks, replicas=self.replicas),
+            "last_known_elr": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids)),
+        }
+
+    @property
     def counts(self) -> dict[str, int]:
-        """How many partitions each metric holds for."""
-        return count_marks(self.marks)
+        """How many partitions each metric holds for; of a KRaft cluster `ELR_METRICS` too."""
+        more = {} if self.elr is None else ELR_METRICS
+        return count_marks(self.marks) | {name: int(self.flags(name).sum()) for name in more}
 
     @property
     def topics(self) -> pa.Table:
@@ -129,13 +193,13 @@ class Census:
 
     @property
     def partitions(self) -> pa.Table:
-        """Every partition: replicas, leader, isr, min_isr, and each metric as a bool.
+        """Every partition: replicas, leader, isr, min_isr, and each metric as a bool; KRaft: elr.
 
         Its key is topic and partition, and `partition_row`, its row in `state`.
         """
         return partition_table(
-            CENSUS_PARTITIONS, self.state,
-            {"leader": self.leader_ids, "isr": self.isr_ids}
+            CENSUS_PARTITIONS if self.elr is None else CENSUS_PARTITIONS_KRAFT, self.state,
+            {"leader": self.leader_ids, "isr": self.isr_ids} | self.elr_columns
             | {name: pa.array(self.flags(name)) for name in CENSUS_METRICS},
         )
 
@@ -162,8 +226,9 @@ def take_census(state: ClusterState) -> Census:
         state.records["isr"].copy(),
         state.replicas.copy(),
         per_broker,
-        state.registered,
+        state.up,
         state.unclean_elections,
+        Elr.of(state),
     )
 
 
@@ -171,7 +236,7 @@ def mark_partitions(state: ClusterState) -> tuple[Marks, npt.NDArray[np.int64]]:
     """`marks` and `per_broker` of a census."""
     marks = np.empty(state.n_partitions, np.uint8)
     per_broker = np.zeros((state.n_brokers, 3), np.int64)
-    kernel.take_census(state.columns, min_insync_replicas(state), marks, per_broker)
+    kernel.take_census(state.columns, topic_min_isr(state), marks, per_broker)
     offline = (marks & _OFFLINE) != 0
     marks[offline] = marks[offline] & np.uint8(255 - _AT) | np.uint8(_UNDER)
     return marks, per_broker

@@ -19,10 +19,22 @@ from kfast.arguments import member, possible_ids, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import census
 from kfast.schema import PartitionState, ReplicaState
-from kfast.state import compare, from_tables, mutators, partition_rows, saved_state, tables
+from kfast.state import (
+    compare,
+    from_tables,
+    mutators,
+    partition_rows,
+    registrations,
+    saved_state,
+    tables,
+)
 from kfast.state.arrays import StateArrays
+from kfast.state.controller_change import change_controller
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.kraft_releases import UNCLEAN_LEADER_ELECTION
+from kfast.state.metadata_records import ResourceType
 from kfast.state.records import EMPTY_ROWS, Replicas, Rows, Tables
+from kfast.state.registrations import BrokerRegistration, PartitionRegistration
 
 _INT32 = -arguments.MAX_INT - 1, arguments.MAX_INT
 
@@ -127,8 +139,10 @@ class ClusterState(StateArrays):
         if "records" not in vars(self):
             return "ClusterState", {"without tables": True}
         return "ClusterState", {
+            "controller": self.controller if self.is_kraft else None,
             "brokers": self.n_brokers,
             "registered": int(self.registered.sum()),
+            "fenced": int(self.fenced.sum()) or None,
             "racks": len(self.rack.unique().drop_null()),
             "topics": int(self.topic_exists.sum()),
             "partitions": self.n_partitions - self.free_rows.size,
@@ -180,6 +194,17 @@ class ClusterState(StateArrays):
         """
         saved_state.save(self, directory)
 
+    def registration(self, row: int) -> PartitionRegistration:
+        """All that the metadata log says of a partition, ids in order; of a KRaft cluster.
+
+        Source: docs/kraft.md, section 1.1.
+        """
+        return registrations.registration(self, row)
+
+    def broker_registration(self, broker_id: int) -> BrokerRegistration | None:
+        """Registration of a broker; None where it is not registered. Of a KRaft cluster."""
+        return registrations.broker_registration(self, broker_id)
+
     # --- mutators of section 1.6 ---
 
     def find_replicas(self, replicas: Iterable[tuple[str, int, int]]) -> Replicas:
@@ -212,6 +237,10 @@ class ClusterState(StateArrays):
         for listed in lists:
             if len(set(listed)) != len(listed):
                 raise ArgumentError(f"{listed} names a broker twice; nothing was changed")
+        if self.is_kraft:
+            new = dict(zip(given, map(tuple, lists), strict=True))
+            registrations.change_registration(self, row, **new)
+            return
         before = self._imbalance(row)
         leadership = self.leadership(row)
         self.forget_survey()
@@ -291,6 +320,12 @@ class ClusterState(StateArrays):
             controller_epoch = whole("controller_epoch", controller_epoch, *_INT32)
         recovery = whole("recovery", recovery, 0, 1)
         members = list(dict.fromkeys(possible_ids("isr", isr).tolist()))
+        if self.is_kraft:
+            registrations.change_registration(
+                self, row, leader=leader, isr=tuple(members), leader_epoch=leader_epoch,
+                partition_epoch=version, recovery=recovery,
+            )
+            return
         self.forget_survey()
         before = self._imbalance(row)
         brokers = mutators.add_brokers(self, [*members, *([leader] if leader >= 0 else [])])
@@ -431,17 +466,25 @@ class ClusterState(StateArrays):
     def set_unclean_leader_election(
         self, allowed: bool | None, topics: Sequence[str] | None = None
     ) -> None:
-        """Set unclean.leader.election.enable of some topics (None: no override), or the default."""
+        """Set unclean.leader.election.enable of some topics (None: no override), or the default.
+
+        In KRaft that is a dynamic configuration of the topics, or of all brokers.
+        """
         if allowed is not None and not isinstance(allowed, (bool, np.bool_)):
             raise ArgumentError(
                 f"allowed is {arguments.shown(allowed)}: true, false or None is needed"
             )
-        if topics is None:
+        rows = self.find_topics(topics or [])
+        if self.quorum is not None:
+            kind = ResourceType.BROKER if topics is None else ResourceType.TOPIC
+            value = None if allowed is None else str(bool(allowed)).lower()
+            for name in [""] if topics is None else topics:
+                self.quorum.set_configuration(kind, name, UNCLEAN_LEADER_ELECTION, value)
+        elif topics is None:
             self.default_unclean_leader_election = bool(allowed)
         else:
-            rows = self.find_topics(topics)
             self.topic_unclean_leader_election[rows] = -1 if allowed is None else int(allowed)
-        mutators.refresh_unclean(self)
+        self.refresh_unclean()
 
 
 def open(directory: str | os.PathLike[str]) -> ClusterState:
@@ -457,3 +500,28 @@ def open(directory: str | os.PathLike[str]) -> ClusterState:
     state = ClusterState()
     saved_state.load(state, directory)
     return state
+
+
+def with_controller(
+    state: ClusterState, controller: str, *, elr: bool | None = None
+) -> ClusterState:
+    """Copy a cluster and let another controller run it; see `controller_change`.
+
+    Parameters
+    ----------
+    state : ClusterState
+        Not changed.
+    controller : str
+        One of `schema.CONTROLLERS`.
+    elr : bool, optional
+        Whether eligible leader replicas are on.
+
+    Raises
+    ------
+    ArgumentError
+        The controller is unknown, or has no eligible leader replicas.
+    """
+    arguments.check_instance("state", state, ClusterState)
+    other = state.copy()
+    change_controller(other, controller, elr=elr)
+    return other

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kfast.errors import ArgumentError
 from kfast.kernels import digests
+from kfast.kernels.quorum_columns import QuorumColumns
 from kfast.state.arrays import StateArrays
+from kfast.state.metadata_records import ResourceType
 from kfast.state.partition_rows import present_topics
+from kfast.state.quorum import Quorum
+from kfast.state.records import Rows
 from kfast.state.tables import to_tables
 
 SETS = {name: name for name in ("isr", "adding", "removing", "offline_dir")} | {
@@ -20,6 +26,10 @@ SETS = {name: name for name in ("isr", "adding", "removing", "offline_dir")} | {
     "replica_state_broker_ids": "replica_state_broker_ids",
 }
 """List columns whose order says nothing, and the ids that they are compared in the order of."""
+WORD = (1 << 64) - 1
+"""Sums are taken modulo 2**64."""
+KRAFT_LISTS = ("isr", "adding", "removing")
+"""Those of them whose order counts in KRaft, whose records repeat it."""
 
 
 def _in_one(table: pa.Table, name: str) -> pa.ListArray:
@@ -27,7 +37,7 @@ def _in_one(table: pa.Table, name: str) -> pa.ListArray:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _normal(table: pa.Table, name: str) -> pa.Table:
+def _normal(table: pa.Table, name: str, is_kraft: bool) -> pa.Table:
     """The table in the order of its keys, lists that are sets sorted."""
     if name == "topics":
         return table.sort_by("topic")
@@ -35,6 +45,8 @@ def _normal(table: pa.Table, name: str) -> pa.Table:
         return table
     table = table.sort_by([("topic", "ascending"), ("partition", "ascending")])
     for column, key in SETS.items():
+        if is_kraft and column in KRAFT_LISTS:
+            continue
         ids, values = _in_one(table, key), _in_one(table, column)
         owner = np.repeat(np.arange(len(ids)), np.diff(ids.offsets.to_numpy()))
         order = pa.array(np.lexsort((ids.values.to_numpy(), owner)))
@@ -71,7 +83,8 @@ def difference(state: StateArrays, other: StateArrays) -> str | None:
     ours, theirs = to_tables(state), to_tables(other)
     for name in ("cluster", "brokers", "topics", "partitions"):
         found = _first_difference(
-            _normal(getattr(ours, name), name), _normal(getattr(theirs, name), name), name
+            _normal(getattr(ours, name), name, state.is_kraft),
+            _normal(getattr(theirs, name), name, other.is_kraft), name,
         )
         if found is not None:
             return found
@@ -137,11 +150,10 @@ def join_digests(parts: Sequence[DigestParts], unclean_before: int = 0) -> Diges
                 f"shard {number} has other brokers or another controller than shard 0: they are"
                 " not shards of one cluster"
             )
-    wrap = (1 << 64) - 1
     return replace(
         first,
-        partitions=sum(part.partitions for part in parts) & wrap,
-        topics=sum(part.topics for part in parts) & wrap,
+        partitions=sum(part.partitions for part in parts) & WORD,
+        topics=sum(part.topics for part in parts) & WORD,
         offline_partition_count=sum(part.offline_partition_count for part in parts),
         preferred_imbalance_count=sum(part.preferred_imbalance_count for part in parts),
         unclean_elections=unclean_before
@@ -152,7 +164,7 @@ def join_digests(parts: Sequence[DigestParts], unclean_before: int = 0) -> Diges
 def digest_parts(state: StateArrays) -> DigestParts:
     """What `ClusterState.digest` is made of."""
     broker_id = state.broker_id if state.n_brokers else np.zeros(1, np.int32)
-    topics = _digest_names(state)
+    topics = _digest_texts(state.topic)
     partitions = int(digests.digest(state.columns, broker_id, topics))
     known = state.registered | state.shutting_down
     brokers = (
@@ -160,23 +172,68 @@ def digest_parts(state: StateArrays) -> DigestParts:
         + state.broker_status[: state.n_brokers][known].tobytes()
         + state.broker_epoch[known].astype("<i8").tobytes()
     )
+    of_topics = _digest_topics(state, topics)
+    if state.quorum is not None:
+        partitions += _digest_quorum_rows(state, state.quorum, broker_id, topics)
+        of_topics += _digest_topic_configurations(state, state.quorum)
+        brokers += _describe_quorum(state, state.quorum, known)
     return DigestParts(
-        partitions, _digest_topics(state, topics), brokers,
+        partitions & WORD, of_topics & WORD, brokers,
         (state.controller_id, state.controller_epoch, state.epoch_store_version),
         state.offline_partition_count, state.preferred_imbalance_count, state.unclean_elections,
     )
 
 
-def _digest_names(state: StateArrays) -> np.ndarray:
-    """(T,) digest of each topic's name."""
-    names = state.topic if state.topic.offset == 0 else pa.concat_arrays([state.topic])
-    topics = np.zeros(max(state.n_topics, 1), np.uint64)
-    if state.n_topics:
-        buffers = names.buffers()
-        offsets = np.frombuffer(buffers[1], np.int32)[: state.n_topics + 1]
+def _digest_quorum_rows(
+    state: StateArrays, quorum: Quorum, broker_id: Rows, topics: npt.NDArray[np.uint64]
+) -> int:
+    """Digest of what only KRaft has of partitions."""
+    cold = quorum.elr, quorum.last_known_elr, quorum.member_order, quorum.directory
+    columns = QuorumColumns(state.columns, broker_id, *cold)
+    directories = _digest_texts(pa.array(quorum.directory_ids, pa.string()))
+    return digests.digest_quorum(columns, state.partition, topics, directories)
+
+
+def _digest_topic_configurations(state: StateArrays, quorum: Quorum) -> int:
+    """Digest of the configurations of topics that are here, whatever their order."""
+    values = {
+        name: of for (kind, name), of in quorum.configurations.items() if kind == ResourceType.TOPIC
+    }
+    names = pa.array(values, pa.string())
+    here = names.filter(pc.is_in(names, value_set=state.topic)).to_pylist()
+    texts = [repr((name, sorted(values[name].items()))) for name in here]
+    return sum(_digest_texts(pa.array(texts, pa.string())).tolist())
+
+
+def _describe_quorum(state: StateArrays, quorum: Quorum, known: npt.NDArray[np.bool_]) -> bytes:
+    """All that a KRaft cluster has beside topics and partitions, of the brokers that are known."""
+    of_brokers = [
+        (
+            quorum.incarnation_id[row], quorum.directories[row], quorum.cordoned[row],
+            sorted(quorum.feature_ranges[row].items()), int(quorum.registration_offset[row]),
+        )
+        for row in np.flatnonzero(known).tolist()
+    ]
+    configurations = sorted(
+        (int(kind), name, sorted(values.items()))
+        for (kind, name), values in quorum.configurations.items() if kind != ResourceType.TOPIC
+    )
+    return repr((
+        state.controller, sorted(quorum.features.items()), configurations,
+        sorted(quorum.static_configuration.items()), of_brokers,
+    )).encode()
+
+
+def _digest_texts(texts: pa.StringArray) -> npt.NDArray[np.uint64]:
+    """(n,) digest of each text."""
+    texts = texts if texts.offset == 0 else pa.concat_arrays([texts])
+    found = np.zeros(max(len(texts), 1), np.uint64)
+    if len(texts):
+        buffers = texts.buffers()
+        offsets = np.frombuffer(buffers[1], np.int32)[: len(texts) + 1]
         data = np.frombuffer(buffers[2] or b"\0", np.uint8)
-        digests.digest_bytes(offsets, data, topics[: state.n_topics])
-    return topics
+        digests.digest_bytes(offsets, data, found[: len(texts)])
+    return found
 
 
 def _digest_topics(state: StateArrays, names: np.ndarray) -> int:

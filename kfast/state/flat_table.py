@@ -18,9 +18,11 @@ import pyarrow as pa
 from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import flat as kernel
+from kfast.state import quorum_flat
 from kfast.state.arrays import StateArrays
 from kfast.state.arrow_views import empty
 from kfast.state.partition_rows import present_topics, without_free_rows
+from kfast.state.quorum_flat import chosen_lists, place_members
 from kfast.state.records import Rows
 
 MOST_SLOTS = 8
@@ -63,9 +65,19 @@ def _topics(state: StateArrays, start: int, stop: int) -> pa.DictionaryArray:
 
 def flat_schema(names: Sequence[str]) -> pa.Schema:
     """Arrow schema of a flat table that has these columns; others are left out."""
-    known = {"partition", *ALWAYS, *SOME, *(f"{SLOT}{s}" for s in range(MOST_SLOTS))}
-    kinds = {"topic": pa.string(), **dict.fromkeys(known, pa.int32())}
+    slots = range(MOST_SLOTS)
+    known = {"partition", *ALWAYS, *SOME, *quorum_flat.INTEGERS, *(f"{SLOT}{s}" for s in slots)}
+    texts = {"topic", *(f"{quorum_flat.DIRECTORY}{s}" for s in slots)}
+    kinds = dict.fromkeys(texts, pa.string()) | dict.fromkeys(known, pa.int32())
     return pa.schema([pa.field(n, kinds[n], nullable=False) for n in names if n in kinds])
+
+
+def with_dictionaries(kinds: pa.Schema, columns: Mapping[str, Any]) -> pa.Schema:
+    """The schema in which texts are dictionary-encoded where the columns are."""
+    for at, field in enumerate(kinds):
+        if pa.types.is_string(field.type) and pa.types.is_dictionary(columns[field.name].type):
+            kinds = kinds.set(at, field.with_type(columns[field.name].type))
+    return kinds
 
 
 def is_flat(table: pa.Table | pa.Schema | None) -> bool:
@@ -121,9 +133,8 @@ def to_flat(state: StateArrays, start: int = 0, stop: int | None = None) -> pa.T
     columns |= dict(zip(names, listed, strict=True)) | {
         name: state.records[name][part].astype(np.int32)
         for bit, name in enumerate(SOME) if odd >> bit & 1
-    }
-    kinds = flat_schema(list(columns))
-    kinds = kinds.set(0, pa.field("topic", topic.type, nullable=False))
+    } | quorum_flat.flat_columns(state, part)
+    kinds = with_dictionaries(flat_schema(list(columns)), columns)
     return pa.table([pa.array(values) for values in columns.values()], schema=kinds)
 
 
@@ -197,7 +208,7 @@ def _named(source: str | None) -> str:
     return f"{source}: " if source else ""
 
 
-def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
+def to_lists(table: pa.Table, source: str | None = None, is_kraft: bool = False) -> pa.Table:
     """The table with lists that says what a flat one says.
 
     Parameters
@@ -206,6 +217,8 @@ def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
         In the flat form; columns that are not of kfast are left out.
     source : str, optional
         File that messages name.
+    is_kraft : bool
+        Whether adding and removing lists ascend, rather than follow the replicas.
 
     Returns
     -------
@@ -237,16 +250,15 @@ def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
     states = _column(table, "states", 0)
     digits = states[:, None] >> (3 * places + 3) & 7
 
-    def lists(chosen: npt.NDArray[np.bool_], values: npt.NDArray[Any] = wide) -> pa.ListArray:
-        offsets = np.zeros(n + 1, np.int32)
-        np.cumsum(chosen.sum(axis=1), out=offsets[1:])
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[chosen]))
-
     def masked(name: str) -> pa.ListArray:
-        return lists((_column(table, name, 0)[:, None] >> places & 1).astype(np.bool_) & used)
+        chosen = (_column(table, name, 0)[:, None] >> places & 1).astype(np.bool_) & used
+        if not is_kraft or name not in ("adding", "removing"):
+            return chosen_lists(chosen, wide)
+        ascending = np.argsort(wide, axis=1)
+        return chosen_lists(*(np.take_along_axis(of, ascending, axis=1) for of in (chosen, wide)))
 
     unassigned = pa.array((flags & schema.FLAG_ASSIGNED) == 0)
-    replicas = lists(used & (places < n_assigned[:, None]))
+    replicas = chosen_lists(used & (places < n_assigned[:, None]), wide)
     replicas = pa.ListArray.from_arrays(replicas.offsets, replicas.values, mask=unassigned)
     columns = {
         "topic": table["topic"],
@@ -255,12 +267,18 @@ def to_lists(table: pa.Table, source: str | None = None) -> pa.Table:
         "has_leadership": pa.array((flags & schema.FLAG_HAS_LEADERSHIP) != 0),
         "recovery": pa.array(((flags & schema.FLAG_RECOVERY) != 0).astype(np.int8)),
         "being_reassigned": pa.array((flags & schema.FLAG_BEING_REASSIGNED) != 0),
-        "replica_state_broker_ids": lists(digits > 0),
-        "replica_states": lists(digits > 0, digits.astype(np.int8)),
+        "replica_state_broker_ids": chosen_lists(digits > 0, wide),
+        "replica_states": chosen_lists(digits > 0, digits.astype(np.int8)),
     }
     for name in ("partition", "leader", "leader_epoch", "version", "controller_epoch"):
         columns[name] = table[name]
     columns["partition_state"] = pa.array((states & 7).astype(np.int8) - np.int8(1))
+    of_kraft = {
+        name: _column(table, name, 0) for name in ("isr", *quorum_flat.INTEGERS)
+        if name in table.column_names
+    }
+    columns |= quorum_flat.to_list_columns(table, wide, of_kraft)
+    columns = {c.name: pa.nulls(n, c.arrow) for c in schema.QUORUM_PARTITIONS} | columns
     kinds = schema.PARTITIONS_SCHEMA
     return pa.table([columns[name] for name in kinds.names], names=kinds.names)
 
@@ -271,13 +289,16 @@ def _check_slots(table: pa.Table, wide: npt.NDArray[np.int32], source: str | Non
     n_used = used.sum(axis=1)
     gaps = ((wide < -1) | (used != (np.arange(wide.shape[1]) < n_used[:, None]))).any(axis=1)
     wrong = {f"{SLOT}0 to {wide.shape[1] - 1}": gaps}
-    masks = ("isr", "adding", "removing", "offline_dir")
+    masks = ("isr", "adding", "removing", "offline_dir", "elr")
     # What is left of a number when its digits or bits for these slots are taken off; or below 0.
     wrong |= {name: _column(table, name, 0) >> n_used != 0 for name in masks}
     wrong["states"] = _column(table, "states", 0) >> 3 * (n_used + 1) != 0
     n_replicas = _column(table, "n_replicas", 0)
     wrong["n_replicas"] = (n_replicas < 0) | (n_replicas > n_used)
     wrong["flags"] = _column(table, "flags", 0) >> 4 != 0
+    if "member_order" in table.column_names:
+        isr, elr, order = (_column(table, name, 0) for name in ("isr", "elr", "member_order"))
+        wrong["member_order"] = place_members(isr, elr, order, wide.shape[1]).wrong
     for name, rows in wrong.items():
         if rows.any():
             row = int(rows.argmax())

@@ -18,7 +18,7 @@ from kfast import schema
 from kfast.errors import ArgumentError, InputError
 from kfast.kernels import tables as kernels
 from kfast.schema import PartitionState
-from kfast.state import flat_table, mutators
+from kfast.state import flat_table, mutators, quorum_flat, quorum_tables
 from kfast.state.arrays import StateArrays
 from kfast.state.records import Rows
 from kfast.state.table_columns import (
@@ -33,7 +33,14 @@ from kfast.state.table_columns import (
 Small = tuple[TableColumns, TableColumns, TableColumns]
 """Tables of the cluster, the topics and the brokers."""
 
-LISTS = ("replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids")
+LISTS = (
+    "replicas", "isr", "adding", "removing", "offline_dir", "replica_state_broker_ids", "elr",
+)
+STATE_COLUMNS = (
+    "partition_state", "has_leadership", "being_reassigned", "offline_dir",
+    "replica_state_broker_ids", "replica_states",
+)
+"""What only the controller in ZooKeeper mode has."""
 ALL_REGISTERED = "no brokers are given: every broker that a partition names is registered"
 LEADERS_ASSUMED = "the leader of"
 """What is assumed where a source names no leaders begins with these words."""
@@ -61,7 +68,10 @@ def load(
             state, small, partitions, source, assumptions, layout
         ):
             return
-        partitions, assumptions = flat_table.to_lists(partitions, source), list(notes)
+        partitions = flat_table.to_lists(partitions, source, _is_kraft(state))
+        assumptions = list(notes)
+    if partitions is not None:
+        partitions = _of_controller(state, partitions, source)
     _load_lists(state, small, partitions, source, assumptions, layout)
 
 
@@ -74,15 +84,24 @@ def load_flat(
     wanted = flat_table.flat_schema(table.column_names)
     rows = TableColumns(table, wanted, "partitions", source)
     topic = rows.dictionary("topic")
-    columns = {name: rows.integers(name, 0) for name in wanted.names if name != "topic"}
+    directories = quorum_flat.directory_columns(wanted.names)
+    texts = {"topic", *directories}
+    columns = {name: rows.integers(name, 0) for name in wanted.names if name not in texts}
     columns["topic"] = topic.indices.to_numpy(zero_copy_only=False)
     place_of_topic = _load_topics(state, topics, topic.dictionary)
-    _report_defaults(state, settings, assumptions)
+    if not _is_kraft(state):
+        _report_defaults(state, settings, assumptions)
     _load_brokers(state, brokers, [], assumptions)
+    if _is_kraft(state):
+        quorum_tables.load_quorum(state, settings, brokers)
+        _report_defaults(state, settings, assumptions)
     n_slots = flat_table.count_slots(table.column_names, source)
     flat_table.allocate(state, rows.n_rows, n_slots, _is_narrow(state, n_slots, layout))
     place = place_brokers(state.broker_id)
     if place is None or not _fill_flat(state, columns, place, place_of_topic):
+        return False
+    listed = [rows.dictionary(name) for name in directories]
+    if not quorum_flat.fill_columns(state, columns, listed, place):
         return False
     _finish(state, assumptions)
     state.recount()
@@ -117,12 +136,21 @@ def _load_lists(
     rows.refuse_nulls("topic")
     named: Rows = np.array(topic.indices, np.int32)
     state.topic_row = named if place is None else place[named]
-    _report_defaults(state, settings, assumptions)
+    if not _is_kraft(state):
+        _report_defaults(state, settings, assumptions)
     lists = _read_lists(rows, assumptions)
     leader_ids = _read_leaders(rows, lists["replicas"], assumptions)
-    ids = [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0]]
+    last_known = rows.list_column("last_known_elr")
+    ids = [*(column.values for column in lists.values()), leader_ids[leader_ids >= 0],
+           last_known.values[last_known.values >= 0]]
     _load_brokers(state, brokers, ids, assumptions)
+    if _is_kraft(state):
+        quorum_tables.load_quorum(state, settings, brokers)
+        _report_defaults(state, settings, assumptions)
     _load_partitions(state, rows, lists, leader_ids, layout)
+    quorum_tables.load_members(
+        state, rows, lists["isr"], lists["elr"], last_known, lists["replicas"]
+    )
     _report_unassigned(state, rows, assumptions)
     _finish(state, assumptions)
     state.recount()
@@ -130,7 +158,7 @@ def _load_lists(
 
 def _finish(state: StateArrays, assumptions: list[str]) -> None:
     state.assumptions = tuple(assumptions)
-    mutators.refresh_unclean(state)
+    state.refresh_unclean()
     mutators.note_queued(state)
 
 
@@ -140,14 +168,40 @@ def _load_cluster(state: StateArrays, table: TableColumns) -> None:
         value = table.scalar(column.name)
         if value is not None:
             setattr(state, column.name, value)
+    if state.controller not in schema.CONTROLLERS:
+        raise InputError(
+            f"{table.where(0)}: controller {state.controller!r} is unknown; allowed: "
+            f"{', '.join(schema.CONTROLLERS)}"
+        )
+
+
+def _is_kraft(state: StateArrays) -> bool:
+    return state.controller.startswith("kraft-")
+
+
+def _of_controller(state: StateArrays, partitions: pa.Table, source: str | None) -> pa.Table:
+    """Partitions without what their controller does not have: KRaft knows no states."""
+    if _is_kraft(state):
+        return partitions.drop_columns(
+            [name for name in STATE_COLUMNS if name in partitions.column_names]
+        )
+    rows = TableColumns(partitions, schema.PARTITIONS_SCHEMA, "partitions", source)
+    for name in ("elr", "last_known_elr"):
+        if rows.list_column(name).values.size:
+            raise InputError(
+                f"{rows.source}: column {name} of partitions says something that only KRaft has;"
+                f" the controller is {state.controller}"
+            )
+    return partitions
 
 
 def _report_defaults(state: StateArrays, table: TableColumns, assumptions: list[str]) -> None:
     """Say which settings of the brokers are not given, and for how many topics that matters."""
+    configured = () if state.quorum is None else state.quorum.default_keys
     given = {setting: table.scalar(column) is not None for setting, column in (
         ("min.insync.replicas", "default_min_insync_replicas"),
         ("unclean.leader.election.enable", "default_unclean_leader_election"),
-    )}
+    )} | dict.fromkeys(configured, True)
     assumptions += [
         sentence for setting, sentence in default_sentences(state).items() if not given[setting]
     ]
@@ -479,6 +533,6 @@ def load_assignment(
     state.records["n_replicas"] = state.records["n_slots"] = rf
     state.records["partition_state"] = PartitionState.NO_ENTRY
     state.records["flags"] = schema.FLAG_ASSIGNED | schema.FLAG_HAS_LEADERSHIP
-    mutators.refresh_unclean(state)
+    state.refresh_unclean()
     state.leader_offline, state.pending = state.new_bitmap(), state.new_bitmap()
     state.n_led = n

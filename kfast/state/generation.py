@@ -22,8 +22,17 @@ from numpy.typing import NDArray
 from kfast.arguments import MAX_BROKER_ID, number, whole
 from kfast.errors import ArgumentError
 from kfast.kernels import placement as kernel
-from kfast.schema import MAX_SLOTS, NARROW_BROKERS, NARROW_SLOTS, broker_dtype
+from kfast.schema import (
+    CONTROLLERS,
+    DEFAULT_CONTROLLER,
+    MAX_SLOTS,
+    NARROW_BROKERS,
+    NARROW_SLOTS,
+    broker_dtype,
+)
 from kfast.state.cluster import ClusterState
+from kfast.state.controller_change import TOLD, change_controller
+from kfast.state.kraft_releases import RELEASES
 
 __all__ = ["MAX_BROKERS", "MAX_PARTITIONS", "MAX_TOPICS", "Recipe", "generate"]
 
@@ -65,6 +74,8 @@ def generate(
     min_insync_replicas: int | None = None,
     unclean_topics: float = 0.0,
     first_broker_id: int = 0,
+    controller: str = DEFAULT_CONTROLLER,
+    elr: bool | None = None,
     threads: int = 1,
 ) -> ClusterState:
     """Make a cluster as it is right after its topics were created.
@@ -97,11 +108,16 @@ def generate(
     zipf_exponent : float, default 1.0
         Only for `topic_sizes="zipf"`; 0 to 10.
     min_insync_replicas : int, optional
-        Every topic's min.insync.replicas; by default unset.
+        Every topic's min.insync.replicas, in KRaft that of the cluster; by default unset.
     unclean_topics : float, default 0.0
         Share of the topics (on average) whose unclean.leader.election.enable is set to true.
     first_broker_id : int, default 0
         Id of the first broker.
+    controller : str
+        One of `schema.CONTROLLERS`. In KRaft no broker is fenced, features are those of a new
+        cluster of the release, and replicas are in no directories.
+    elr : bool, optional
+        Whether eligible leader replicas are on; by default where new clusters have them.
     threads : int, default 1
         Threads to use. The result does not depend on it.
 
@@ -121,7 +137,7 @@ def generate(
     """
     recipe = Recipe(
         brokers, partitions, replication_factor, racks, topics, seed, placement, topic_sizes,
-        zipf_exponent, min_insync_replicas, unclean_topics, first_broker_id,
+        zipf_exponent, min_insync_replicas, unclean_topics, first_broker_id, controller, elr,
     )
     return recipe.part(threads=threads)
 
@@ -142,6 +158,8 @@ class Recipe:
     min_insync_replicas: int | None = None
     unclean_topics: float = 0.0
     first_broker_id: int = 0
+    controller: str = DEFAULT_CONTROLLER
+    elr: bool | None = None
 
     def __post_init__(self) -> None:
         """Check all arguments."""
@@ -154,6 +172,7 @@ class Recipe:
         self._check("seed", 0, 2**64 - 1)
         _choice("placement", self.placement, PLACEMENTS)
         _choice("topic_sizes", self.topic_sizes, TOPIC_SIZES)
+        _choice("controller", self.controller, CONTROLLERS)
         number("zipf_exponent", self.zipf_exponent, 0, 10)
         self._check("first_broker_id", 0, MAX_BROKER_ID + 1 - self.brokers)
         if self.min_insync_replicas is not None:
@@ -203,7 +222,7 @@ class Recipe:
         min_isr = -1 if self.min_insync_replicas is None else self.min_insync_replicas
         draws = self._draw(UNCLEAN_STREAM, WEIGHT_UNIT, first, last)
         unclean = np.where(draws < self.unclean_topics * WEIGHT_UNIT, 1, -1).astype(np.int8)
-        return ClusterState.from_assignment(
+        state = ClusterState.from_assignment(
             broker_id=np.arange(ids, ids + self.brokers, dtype=np.int32),
             rack=_rack_names(self.brokers, self.racks),
             topic=_numbered_names("topic-", first, last, self.n_topics),
@@ -213,6 +232,21 @@ class Recipe:
             topic_min_insync_replicas=np.full(n_topics, min_isr, np.int32),
             topic_unclean_leader_election=unclean,
         )
+        if self.controller != DEFAULT_CONTROLLER or self.elr is not None:
+            self._set_controller(state)
+        return state
+
+    def _set_controller(self, state: ClusterState) -> None:
+        """Let the cluster be one that its controller has made."""
+        release, elr = RELEASES.get(self.controller), self.elr
+        if release is not None:
+            elr = release.elr_in_new_clusters if elr is None else elr
+            if self.min_insync_replicas is not None:
+                # Of the cluster, not of each topic: a configuration is a Python object.
+                state.topic_min_insync_replicas[:] = -1
+                state.default_min_insync_replicas = self.min_insync_replicas
+        change_controller(state, self.controller, elr=elr)
+        state.assumptions = (TOLD,)
 
     @cached_property
     def _sizes(self) -> _TopicSizes:

@@ -30,6 +30,8 @@ def widen(state: StateArrays) -> None:
     replicas = state.replicas.astype(np.int32)
     replicas[state.replicas == np.uint16(schema.NARROW_BROKERS)] = -1
     state.records, state.replicas = records, replicas
+    if state.quorum is not None:
+        state.quorum.widen()
 
 
 def grow_slots(state: StateArrays, n_slots: int) -> None:
@@ -47,6 +49,8 @@ def grow_slots(state: StateArrays, n_slots: int) -> None:
         state.replicas = np.ascontiguousarray(np.hstack([state.replicas, block]))
         empty = np.zeros((state.n_partitions, added), np.uint8)
         state.replica_state = np.ascontiguousarray(np.hstack([state.replica_state, empty]))
+        if state.quorum is not None:
+            state.quorum.grow_slots(added)
 
 
 def add_brokers(state: StateArrays, broker_ids: npt.ArrayLike | Iterable[int]) -> Rows:
@@ -78,6 +82,8 @@ def _insert_brokers(state: StateArrays, new: Rows) -> None:
     state.rack = state.rack.take(pa.array(where, mask=where < 0))
     state.broker_id, state.broker_status, state.broker_epoch = merged, status, epoch
     state._index, state.survey = None, None
+    if state.quorum is not None:
+        state.quorum.insert_brokers(moved, merged.size)
 
 
 def track(state: StateArrays, rows: Rows, brokers: Rows) -> Rows:
@@ -97,14 +103,12 @@ def track(state: StateArrays, rows: Rows, brokers: Rows) -> Rows:
 
 
 def note_order(state: StateArrays, name: str, row: int, broker_ids: Sequence[int]) -> None:
-    """Remember the order of an adding or removing list where it is not that of the slots.
+    """Remember the order of an adding or removing list where it is not that of `ordered_ids`.
 
     Kafka makes these lists in the order of the assignment; only a hand-made one has another.
     """
-    in_slots = state.ids_of(row, int(state.records[name][row]))
-    if tuple(broker_ids) == in_slots:
-        state.list_orders.pop((name, row), None)
-    else:
+    state.list_orders.pop((name, row), None)
+    if tuple(broker_ids) != state.ordered_ids(row, name):
         state.list_orders[name, row] = tuple(broker_ids)
 
 
@@ -132,12 +136,3 @@ def flag_topics(state: StateArrays, rows: Rows, flag: int, value: bool = True) -
 def note_queued(state: StateArrays) -> None:
     """Note whether some topic is queued for deletion, after flags of topics changed."""
     state.any_queued = bool((state.topic_flags & schema.TOPIC_QUEUED).any())
-
-
-def refresh_unclean(state: StateArrays) -> None:
-    """Make the flag that says whether unclean election is allowed for each topic."""
-    override = state.topic_unclean_leader_election
-    allowed = np.where(override < 0, state.default_unclean_leader_election, override > 0)
-    flags = state.topic_flags[: override.size]
-    unclean = schema.TOPIC_UNCLEAN
-    state.topic_flags[: override.size] = np.where(allowed, flags | unclean, flags & (255 - unclean))

@@ -45,6 +45,8 @@ def add_topics(state: StateArrays, topics: Sequence[str], *, exists: bool = True
         state.topic_min_insync_replicas, np.full(n, -1, np.int32)
     )
     state._lookup = None
+    if state.quorum is not None:
+        state.quorum.forget_topics()
     return state.lookup.topics(topics)
 
 
@@ -59,6 +61,8 @@ def add_rows(state: StateArrays, topic_rows: Rows, partitions: Rows) -> Rows:
     reused = take(state, new_topics, new_partitions).size
     _append_rows(state, new_topics[reused:], new_partitions[reused:])
     state._lookup = None
+    if state.quorum is not None:
+        state.quorum.append_rows(new_partitions.size - reused)
     return state.lookup.rows(topic_rows, partitions)
 
 
@@ -89,6 +93,8 @@ def free(state: StateArrays, rows: Rows) -> None:
     state.forget_survey()
     n = deletion.free_partitions(state.columns, rows, freed)
     state.free_rows = np.concatenate([state.free_rows, freed[:n]])
+    if state.quorum is not None:
+        state.quorum.clear_rows(freed[:n])
     for key in [key for key in state.list_orders if state.partition[key[1]] == NO_PARTITION]:
         del state.list_orders[key]
     if state._lookup is not None:
@@ -150,6 +156,8 @@ def compact(state: StateArrays) -> Rows:
     }
     state.free_rows = EMPTY_ROWS
     state._index, state._lookup = None, None
+    if state.quorum is not None:
+        state.quorum.take_rows(kept)
     offline, imbalanced = state.offline_partition_count, state.preferred_imbalance_count
     state.recount()
     state.offline_partition_count, state.preferred_imbalance_count = offline, imbalanced

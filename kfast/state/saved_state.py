@@ -19,12 +19,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.errors import InputError
+from kfast.schema import DEFAULT_CONTROLLER
 from kfast.state.arrays import StateArrays
 from kfast.state.hosting import HostingIndex
+from kfast.state.quorum import NOT_REGISTERED, PARTITION_COLUMNS, Quorum
 from kfast.state.records import Assignment
 
 FORMAT = 1
-"""Rises when a saved state of an earlier kfast can no longer be opened."""
+KRAFT_FORMAT = 2
+"""Of a ZooKeeper and of a KRaft cluster. A kfast that knows only the first refuses the second."""
 
 COLUMNS = (
     "records", "replicas", "replica_state", "topic_row", "partition", "broker_id",
@@ -68,6 +71,34 @@ class _Target(msgspec.Struct):
     broker_ids: list[int]
 
 
+class _Resource(msgspec.Struct):
+    """Configurations of one resource."""
+
+    resource_type: int
+    name: str
+    values: dict[str, str]
+
+
+class _Broker(msgspec.Struct):
+    """What only KRaft has of a broker."""
+
+    incarnation_id: str
+    directories: tuple[str, ...]
+    cordoned: tuple[str, ...]
+    feature_ranges: dict[str, tuple[int, int]]
+    registration_offset: int
+
+
+class _Quorum(msgspec.Struct):
+    """What only KRaft has beside columns of partitions."""
+
+    features: dict[str, int]
+    configurations: list[_Resource]
+    static_configuration: dict[str, str]
+    brokers: list[_Broker]
+    directory_ids: list[str]
+
+
 class _Saved(msgspec.Struct):
     """What `state.json` holds."""
 
@@ -78,6 +109,8 @@ class _Saved(msgspec.Struct):
     list_orders: list[_ListOrder] = msgspec.field(name="odd_orders")
     unwritten_assignments: list[_Unwritten]
     reassignment_targets: list[_Target] = []
+    controller: str = DEFAULT_CONTROLLER
+    quorum: _Quorum | None = None
 
 
 def save(state: StateArrays, directory: str | os.PathLike[str]) -> None:
@@ -113,6 +146,8 @@ def _write(state: StateArrays, directory: Path) -> None:
     if index.appended or not index.is_made:
         index = HostingIndex(state.columns, state.n_brokers)
     arrays |= {f"index_{name}": getattr(index, name) for name in INDEX_COLUMNS}
+    if state.quorum is not None:
+        arrays |= state.quorum.partition_columns()
     for name, values in arrays.items():
         with (directory / f"{name}.npy").open("wb") as file:
             _write_column(file, values)
@@ -123,7 +158,7 @@ def _write(state: StateArrays, directory: Path) -> None:
                 writer.write_table(table)
             _flush(file)
     saved = _Saved(
-        FORMAT,
+        KRAFT_FORMAT if state.is_kraft else FORMAT,
         {name: list(values.shape) for name, values in arrays.items()},
         {name: getattr(state, name) for name in SCALARS},
         list(state.assumptions),
@@ -133,11 +168,41 @@ def _write(state: StateArrays, directory: Path) -> None:
             for row, a in state.unwritten_assignments.items()
         ],
         [_Target(row, list(ids)) for row, ids in state.reassignment_targets.items()],
+        state.controller,
+        None if state.quorum is None else _saved_quorum(state.quorum),
     )
     with (directory / "state.json").open("wb") as file:
         file.write(msgspec.json.encode(saved))
         _flush(file)
     _sync(directory)
+
+
+def _saved_quorum(quorum: Quorum) -> _Quorum:
+    brokers = zip(
+        quorum.incarnation_id, quorum.directories, quorum.cordoned,
+        map(dict, quorum.feature_ranges), quorum.registration_offset.tolist(), strict=True,
+    )
+    return _Quorum(
+        quorum.features,
+        [_Resource(kind, name, of) for (kind, name), of in quorum.configurations.items()],
+        quorum.static_configuration,
+        [_Broker(*of) for of in brokers],
+        quorum.directory_ids,
+    )
+
+
+def _load_quorum(state: StateArrays, saved: _Quorum, arrays: dict[str, Any]) -> None:
+    quorum = state.quorum = Quorum(state)
+    quorum.features, quorum.static_configuration = saved.features, saved.static_configuration
+    quorum.configurations = {(of.resource_type, of.name): of.values for of in saved.configurations}
+    for name in NOT_REGISTERED:
+        setattr(quorum, name, [getattr(broker, name) for broker in saved.brokers])
+    offsets = [broker.registration_offset for broker in saved.brokers]
+    quorum.registration_offset = np.asarray(offsets, np.int64)
+    for text in saved.directory_ids:
+        quorum.directory_row(text)
+    for name in PARTITION_COLUMNS:
+        setattr(quorum, name, arrays.get(name))
 
 
 def _write_column(file: IO[bytes], values: npt.NDArray[Any]) -> None:
@@ -182,9 +247,10 @@ def load(state: StateArrays, directory: str | os.PathLike[str]) -> None:
         raise InputError(f"{place} holds no saved state: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise InputError(f"{place / 'state.json'} is damaged: {error}") from error
-    if saved.format != FORMAT:
+    if saved.format != (FORMAT if saved.quorum is None else KRAFT_FORMAT):
         raise InputError(
-            f"{place} was saved in format {saved.format}; this kfast opens format {FORMAT}"
+            f"{place} was saved in format {saved.format}; this kfast opens formats {FORMAT} and"
+            f" {KRAFT_FORMAT}"
         )
     arrays = {name: _map(place, name, tuple(size)) for name, size in saved.sizes.items()}
     for name in COLUMNS:
@@ -193,6 +259,9 @@ def load(state: StateArrays, directory: str | os.PathLike[str]) -> None:
         setattr(state, name, _read_names(place, name))
     for name in SCALARS:
         setattr(state, name, saved.scalars[name])
+    state.controller = saved.controller
+    if saved.quorum is not None:
+        _load_quorum(state, saved.quorum, arrays)
     state.assumptions = tuple(saved.assumptions)
     state.list_orders = {(o.field, o.row): tuple(o.broker_ids) for o in saved.list_orders}
     state.unwritten_assignments = {

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.kernels import tables as kernels
+from kfast.state import quorum_tables
 from kfast.state.arrays import StateArrays, first_slots
 from kfast.state.arrow_views import names_at
 from kfast.state.flat_table import to_flat
@@ -40,11 +41,14 @@ def ordered_lists(
     state: StateArrays, name: str, rows: Rows, masks: npt.NDArray[Any],
     valid: npt.NDArray[np.bool_] | None = None,
 ) -> pa.ListArray:
-    """`id_lists` of adding or removing slots, in the order the list was given in."""
+    """`id_lists` of adding or removing slots, as `StateArrays.ordered_ids` orders them."""
     lists = id_lists(state, rows, masks, valid)
-    if not state.list_orders:
+    if not len(lists.values) or not (state.list_orders or state.is_kraft):
         return lists
     values = lists.values.to_numpy().copy()
+    if state.is_kraft:
+        owner = np.repeat(np.arange(rows.size), np.diff(lists.offsets.to_numpy()))
+        values = values[np.lexsort((values, owner))]
     restore_orders(state.list_orders, name, rows, lists.offsets.to_numpy(), values)
     mask = None if valid is None or valid.all() else pa.array(~valid)
     return pa.ListArray.from_arrays(lists.offsets, pa.array(values), mask=mask)
@@ -54,7 +58,7 @@ def restore_orders(
     list_orders: Mapping[tuple[str, int], tuple[int, ...]], name: str, rows: Rows, offsets: Rows,
     values: Rows,
 ) -> None:
-    """Put adding or removing lists into the order they were given in, if not that of the slots."""
+    """Put adding or removing lists into the order they were given in, where that is noted."""
     orders = {row: order for (field, row), order in list_orders.items() if field == name}
     for at in np.flatnonzero(np.isin(rows, list(orders))).tolist() if orders else ():
         order = orders[int(rows[at])]
@@ -123,11 +127,13 @@ def partitions_table(state: StateArrays, start: int = 0, stop: int | None = None
     }
     for name in ("leader_epoch", "version", "controller_epoch"):
         columns[name] = pa.array(np.ascontiguousarray(records[name]))
-    for name in ("isr", "offline_dir"):
-        columns[name] = id_lists(state, rows, records[name])
+    columns["isr"] = quorum_tables.members(state, rows, records["isr"])
+    columns["offline_dir"] = id_lists(state, rows, records["offline_dir"])
     for name in ("adding", "removing"):
         columns[name] = ordered_lists(state, name, rows, records[name])
-    return schema.PARTITIONS_TABLE.table(columns)
+    return schema.PARTITIONS_TABLE.table(
+        columns | quorum_tables.partition_columns(state, rows)
+    )
 
 
 def to_tables(state: StateArrays, *, flat: bool = False) -> Tables:
@@ -142,6 +148,7 @@ def small_tables(state: StateArrays) -> tuple[pa.Table, pa.Table, pa.Table]:
     brokers = [
         pa.array(state.broker_id), state.rack, pa.array(state.registered),
         pa.array(state.shutting_down), pa.array(state.broker_epoch),
+        *quorum_tables.broker_columns(state),
     ]
     topics = [
         state.topic, state.topic_id, pa.array(state.topic_exists),
@@ -150,7 +157,10 @@ def small_tables(state: StateArrays) -> tuple[pa.Table, pa.Table, pa.Table]:
         pa.array(state.topic_queued_for_deletion), pa.array(state.topic_deletion_started),
         pa.array(state.topic_ineligible),
     ]
-    cluster = [pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER]
+    cluster = [
+        *(pa.array([getattr(state, c.name)], c.arrow) for c in schema.CLUSTER),
+        *quorum_tables.cluster_columns(state),
+    ]
     present = pa.array(present_topics(state))
     return (
         pa.table(brokers, schema=schema.BROKERS_TABLE.schema),

@@ -1,7 +1,8 @@
 """Leaders per broker: who takes over from whom, and how many partitions each broker then leads.
 
 An entry is a partition that a broker takes over where all brokers before it in the partition's
-failover order are down: its predecessors there.
+failover order are down: its predecessors there. Partitions with a table have none: the table says
+where a broker leads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.kernels import sweep as kernel
-from kfast.state.records import Rows
+from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.sweeps.scenarios import Offsets
 from kfast.sweeps.sweep_plan import SweepPlan, down_brokers, padded
 
@@ -35,12 +36,24 @@ class FailoverOrder:
         Where the predecessors of all entries with one, two, ... of them begin.
     predecessors : (m,) int32
         Broker rows: of each entry those that must be down.
+    tabulated_begin : (B + 1,) int64
+        Where each broker's places in tables begin.
+    tabulated : (t + 1, 4) int64
+        Where the sequence begins that holds the broker, its width, where its table begins, and the
+        bits of a cell in which the broker leads.
+    sequences : (m,) int32
+        Those of partitions with a table.
+    tables : (c,) uint16
     """
 
     led: npt.NDArray[np.int64]
     entry_begin: npt.NDArray[np.int64]
     predecessors_begin: npt.NDArray[np.int64]
     predecessors: Rows
+    tabulated_begin: npt.NDArray[np.int64]
+    tabulated: npt.NDArray[np.int64]
+    sequences: Rows
+    tables: npt.NDArray[np.uint16]
 
     @classmethod
     def of(cls, plan: SweepPlan) -> FailoverOrder:
@@ -56,7 +69,12 @@ class FailoverOrder:
         begin = np.cumsum(lengths) - lengths
         predecessors = np.empty(int(lengths.sum()) + 1, np.int32)
         kernel.list_takeovers(plan.groups, sequences, entry_begin.copy(), begin, predecessors)
-        return cls(led, entry_begin, begin, predecessors)
+        broker, places, tabulated = _places_in_tables(plan)
+        return cls(
+            led, entry_begin, begin, predecessors,
+            np.searchsorted(broker, np.arange(plan.n_brokers + 1)), places, tabulated,
+            padded(plan.tables),
+        )
 
     @property
     def histogram_begin(self) -> Offsets:
@@ -65,6 +83,7 @@ class FailoverOrder:
         A broker may lead from none up to all that it leads at first and could take over.
         """
         sizes = self.led + np.diff(self.entry_begin, axis=1).sum(axis=0) + 1
+        sizes += np.diff(self.tabulated_begin)
         begin = np.zeros(sizes.size + 1, np.int64)
         np.cumsum(sizes, out=begin[1:])
         return begin
@@ -86,5 +105,28 @@ class FailoverOrder:
         most, fullest = np.zeros(n, np.int32), np.full(n, -1, np.int32)
         if self.led.size and n:
             scenarios = down_brokers(offsets, down, self.led.size, words)
-            kernel.count_leaders(self.led, self, scenarios, most, fullest, begin, histograms)
+            kernel.count_leaders(self, scenarios, most, fullest, begin, histograms)
         return most, fullest
+
+
+def _places_in_tables(plan: SweepPlan) -> tuple[Rows, npt.NDArray[np.int64], Rows]:
+    """Brokers that may lead a partition with a table, ascending; their places; the sequences."""
+    layout = kernel.layout()
+    tabulated = plan.groups[(plan.groups[:, 0] & layout["is_tabulated"]) != 0]
+    start = int(tabulated[:, 8].min(initial=plan.sequences.size))
+    sequences = plan.sequences[start:]
+    brokers, places = [EMPTY_ROWS], [np.zeros((0, 4), np.int64)]
+    for width, partitions, begin, table in tabulated[:, [6, 7, 8, 10]].tolist():
+        leaders = plan.tables[table : table + (1 << width)] >> layout["table_leader"]
+        begins = begin - start + width * np.arange(partitions)
+        for place in np.unique(leaders[leaders > 0]).tolist():
+            rows = np.zeros((partitions, 4), np.int64)
+            rows[:, 0] = begins
+            rows[:, 1:] = width, table, place << layout["table_leader"]
+            brokers.append(sequences[begins + place - 1])
+            places.append(rows)
+    broker, listed = np.concatenate(brokers), np.concatenate(places)
+    order = np.argsort(broker, kind="stable")
+    # One more row: a kernel takes the address of the first.
+    listed = np.concatenate([listed[order], np.zeros((1, 4), np.int64)])
+    return broker[order], listed, padded(sequences)

@@ -66,8 +66,8 @@ def _check_state(state: ClusterState) -> None:
 
 
 def _candidates(state: ClusterState) -> Rows:
-    """Rows of the brokers that may fail: those that are registered."""
-    return np.flatnonzero(state.registered).astype(np.int32)
+    """Rows of the brokers that may fail: those that are up."""
+    return np.flatnonzero(state.up).astype(np.int32)
 
 
 def _common(state: ClusterState, n: int) -> dict[str, Any]:
@@ -108,18 +108,18 @@ def _check_size(state: ClusterState, k: int, low: int) -> tuple[Rows, int]:
     candidates = _candidates(state)
     if is_whole(k) and not low <= k <= candidates.size:
         raise ArgumentError(
-            f"k is {shown(k)}; {candidates.size} brokers are registered: {low} to that many"
+            f"k is {shown(k)}; {candidates.size} brokers are up: {low} to that many"
         )
     return candidates, whole("k", k, low, candidates.size)
 
 
 def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
-    """Racks with a broker that may fail, by name, and their registered brokers, rack by rack.
+    """Racks with a broker that may fail, by name, and those brokers, rack by rack.
 
     Raises
     ------
     ArgumentError
-        No registered broker has a rack.
+        No broker that is up has a rack.
     """
     _check_state(state)
     members: dict[str, list[int]] = {}
@@ -129,7 +129,7 @@ def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
             members.setdefault(racks[row], []).append(row)
     if not members:
         raise ArgumentError(
-            "no registered broker has a rack, so no rack can fail; racks that an export does not "
+            "no broker that is up has a rack, so no rack can fail; racks that an export does not "
             "name come by a brokers file (--brokers-file)"
         )
     names = sorted(members)
@@ -139,12 +139,12 @@ def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
 
 
 def every_broker(state: ClusterState, k: int = 1) -> Scenarios:
-    """Every set of k registered brokers, in lexicographic order of their ids.
+    """Every set of k brokers that are up, in lexicographic order of their ids.
 
     Raises
     ------
     ArgumentError
-        k is not within 1..number of registered brokers, or makes too many scenarios.
+        k is not within 1..number of brokers that are up, or makes too many scenarios.
     """
     candidates, k = _check_size(state, k, 1)
     n = math.comb(candidates.size, k)
@@ -153,13 +153,13 @@ def every_broker(state: ClusterState, k: int = 1) -> Scenarios:
 
 
 def every_rack(state: ClusterState) -> Scenarios:
-    """Every rack, by name: all its registered brokers. Racks without one are left out."""
+    """Every rack, by name: all its brokers that are up. Racks without one are left out."""
     names, begin, member = racks_of(state)
     return Groups(**_common(state, len(names)), begin=begin, member=member)
 
 
 def every_rack_and_broker(state: ClusterState) -> Scenarios:
-    """Every rack and one more registered broker outside it, by the rack's name and broker id."""
+    """Every rack and one more broker outside it that is up, by the rack's name and broker id."""
     _, begin, member = racks_of(state)
     others = _candidates(state)
     n = int((others.size - np.diff(begin)).sum())
@@ -168,12 +168,12 @@ def every_rack_and_broker(state: ClusterState) -> Scenarios:
 
 
 def random_brokers(state: ClusterState, k: int, n: int, seed: int) -> Scenarios:
-    """Draw n sets of k registered brokers, every set with the same probability.
+    """Draw n sets of k brokers that are up, every set with the same probability.
 
     Raises
     ------
     ArgumentError
-        k is not within 0..number of registered brokers, or n or seed is out of range.
+        k is not within 0..number of brokers that are up, or n or seed is out of range.
     """
     candidates, k = _check_size(state, k, 0)
     n, seed = _check_random(state, n, seed)
@@ -181,7 +181,7 @@ def random_brokers(state: ClusterState, k: int, n: int, seed: int) -> Scenarios:
 
 
 def independent_brokers(state: ClusterState, p: float, n: int, seed: int) -> Scenarios:
-    """Draw n scenarios in which every registered broker fails with probability p on its own.
+    """Draw n scenarios in which every broker that is up fails with probability p on its own.
 
     The probability is exact to 2**-64; a scenario may be empty.
     """
@@ -230,7 +230,7 @@ def scenarios_from_table(state: ClusterState, table: pa.Table) -> Scenarios:
     InputError
         A column is missing, has another type or nulls.
     ArgumentError
-        A number is below 1 or too large; a broker is unknown or not registered.
+        A number is below 1 or too large; a broker is unknown or not up.
     """
     _check_state(state)
     if not isinstance(table, pa.Table):
@@ -254,12 +254,13 @@ def scenarios_from_table(state: ClusterState, table: pa.Table) -> Scenarios:
     n = int(numbers.max(initial=0))
     _check_count(state, f"numbers up to {n}", n)
     rows = state.find_brokers(broker)
-    off = ~state.registered[rows]
+    off = ~state.up[rows]
     if off.any():
         at = int(np.flatnonzero(off)[0])
+        reason = "fenced" if state.registered[rows[at]] else "not registered"
         raise ArgumentError(
-            f"broker {broker[at]} of scenario {numbers[at]} is not registered: it is down already "
-            "and cannot fail"
+            f"broker {broker[at]} of scenario {numbers[at]} is {reason}: it is down already and "
+            "cannot fail"
         )
     pairs = np.unique(np.stack([numbers, rows.astype(np.int64)]), axis=1)
     begin = np.searchsorted(pairs[0], np.arange(n + 2)).astype(np.int64)

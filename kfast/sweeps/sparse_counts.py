@@ -21,6 +21,9 @@ MOST_WIDTH = 10
 EVERY_COUNT = 0x7F
 COUNTS = 8
 
+BEGINS_WITH_A_BROKER = dense.layout()["has_leader"] | dense.layout()["is_tabulated"]
+"""Flags of shapes whose sequences do not begin with the row that stands for "nothing fails"."""
+
 
 @dataclass(frozen=True, eq=False)
 class Hosting:
@@ -37,11 +40,14 @@ class Hosting:
         Per shape and set of down brokers, by how much each count changes.
     quiet, base : (8,) int64
         Counts where nothing fails, and where something fails that these partitions do not see.
-    wide : (W, 9) int64
+    tables : (t,) uint16
+        Cells of the shapes that have a table already.
+    wide : (W, F) int64
         Shapes that have no table.
     """
 
     sequences: Rows
+    tables: npt.NDArray[np.uint16]
     begin: Offsets
     entries: Offsets
     width: Offsets
@@ -63,7 +69,8 @@ class Hosting:
         np.cumsum(hosted, out=begin[1:])
         entries = np.empty(int(begin[-1]) + 1, np.int64)
         sparse.list_hosts(groups, sequences, begin[:-1].copy(), entries)
-        tables = [_table(group) for group in groups]
+        cells = padded(plan.tables)
+        tables = [_table(group, cells) for group in groups]
         sizes = np.array([len(values) - 1 for values in tables], np.int64)
         quiet, base = np.zeros(COUNTS, np.int64), np.zeros(COUNTS, np.int64)
         for group, values in zip(groups, tables, strict=True):
@@ -72,7 +79,7 @@ class Hosting:
         changes = [values[:-1] - values[0] for values in tables]
         table = np.concatenate([*changes, np.zeros((1, COUNTS), np.int64)]).astype(np.int32)
         return cls(
-            sequences, begin, entries, np.ascontiguousarray(groups[:, 6]),
+            sequences, cells, begin, entries, np.ascontiguousarray(groups[:, 6]),
             np.cumsum(sizes) - sizes, table, quiet, base,
             np.ascontiguousarray(plan.groups[~narrow]),
         )
@@ -87,12 +94,14 @@ class Hosting:
         )
         if len(self.wide):
             dense.count_dense(
-                self.wide, self.sequences, down_brokers(offsets, down, n_brokers, words), wanted,
-                counts,
+                self.wide, self.sequences, self.tables,
+                down_brokers(offsets, down, n_brokers, words), wanted, counts,
             )
 
 
-def _table(group: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _table(
+    group: npt.NDArray[np.int64], cells: npt.NDArray[np.uint16]
+) -> npt.NDArray[np.int64]:
     """Counts of one partition of a shape for every set of down brokers; last, where none fails.
 
     The sequence's own places are its brokers; one more broker is down in every set.
@@ -101,7 +110,7 @@ def _table(group: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     one = group.copy()
     one[7], one[8] = 1, 0
     sequence = np.arange(width, dtype=np.int32)
-    if not one[0] & 1:
+    if not one[0] & BEGINS_WITH_A_BROKER:
         sequence[0] = width + 1
     sets = np.arange(1 << width)
     member = np.ones((sets.size + 1, width + 1), np.bool_)
@@ -112,7 +121,8 @@ def _table(group: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     down = np.nonzero(member)[1].astype(np.int32)
     counts = np.zeros((COUNTS - 1, -(-len(member) // 64) * 64), np.int64)
     dense.count_dense(
-        one.reshape(1, -1), sequence, down_brokers(offsets, down, width + 1, 1), EVERY_COUNT, counts
+        one.reshape(1, -1), sequence, cells, down_brokers(offsets, down, width + 1, 1), EVERY_COUNT,
+        counts,
     )
     values = np.zeros((len(member), COUNTS), np.int64)
     values[:, :-1] = counts[:, : len(member)].T

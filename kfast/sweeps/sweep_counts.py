@@ -28,7 +28,7 @@ from kfast.state.records import Rows
 from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.scenarios import Offsets, Scenarios
 from kfast.sweeps.sparse_counts import Hosting
-from kfast.sweeps.sweep_plan import SweepPlan, down_brokers
+from kfast.sweeps.sweep_plan import SweepPlan, down_brokers, padded
 
 __all__ = ["RANGE_SCENARIOS", "SWEEP_COUNTS", "Progress", "SweepWork", "check_counts",
     "sweep_schema", "words_of"]
@@ -130,8 +130,9 @@ class SweepWork:
         if self.hosting is not None:
             self.hosting.count(offsets, down, self.words, self.wanted, counts)
             return counts
+        tables = padded(plan.tables)
         kernel.count_dense(
-            plan.groups, plan.sequences,
+            plan.groups, plan.sequences, tables,
             down_brokers(offsets, down, plan.n_brokers, self.words), self.wanted, counts,
         )
         return counts

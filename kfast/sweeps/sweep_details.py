@@ -72,12 +72,13 @@ def count_partitions(
 ) -> Counts:
     """Scenarios in which each partition is offline, and under its min ISR: (2, n), as `rows`."""
     first = np.cumsum(plan.groups[:, 7]) - plan.groups[:, 7]
-    sequences = padded(plan.sequences)
+    sequences, tables = padded(plan.sequences), padded(plan.tables)
 
     def count(start: int, stop: int, counts: Counts) -> None:
         offsets, down = scenarios.down(start, stop)
         kernel.count_partitions(
-            plan.groups, sequences, first, down_brokers(offsets, down, plan.n_brokers, words),
+            plan.groups, sequences, tables, first,
+            down_brokers(offsets, down, plan.n_brokers, words),
             counts,
         )
 
@@ -112,7 +113,7 @@ def sweep_brokers(
     order = FailoverOrder.of(plan)
     histograms = count_leaders(order, scenarios, words, threads)
     return load_table(
-        pa.array(plan.broker_id), plan.cluster.rack, plan.registered,
+        pa.array(plan.broker_id), plan.cluster.rack, plan.up,
         [histograms[i:j] for i, j in pairwise(order.histogram_begin.tolist())],
     )
 
@@ -130,13 +131,13 @@ def count_leaders(
 
 
 def load_table(
-    broker_id: pa.Array, rack: pa.Array, registered: npt.NDArray[np.bool_],
+    broker_id: pa.Array, rack: pa.Array, up: npt.NDArray[np.bool_],
     histograms: Iterable[Counts],
 ) -> pa.Table:
     """Rows of `sweep_brokers` for some brokers: from the scenarios by their leaders, for each."""
     rows = [_load(histogram) for histogram in histograms]
-    for row, known in zip(rows, registered.tolist(), strict=True):
-        if not known:
+    for row, is_up in zip(rows, up.tolist(), strict=True):
+        if not is_up:
             row.update(dict.fromkeys(row), scenarios_up=0)
     columns: dict[str, pa.Array] = {"broker_id": broker_id, "rack": rack}
     for column in SWEEP_BROKERS.columns[2:]:

@@ -6,7 +6,7 @@ Partitions are sorted by shape, so that the kernels go through those of one shap
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FIELDS", "SweepPlan", "down_brokers", "padded"]
 
+Items = TypeVar("Items", Rows, npt.NDArray[np.uint16])
+
 CACHE_LINE_BYTES = 64
 
-FIELDS = ("flags", "clean", "blocking", "unclean", "other", "need", "width", "partitions", "begin")
+FIELDS = (
+    "flags", "clean", "blocking", "unclean", "other", "need", "width", "partitions", "begin",
+    "eligible", "table",
+)
 """Fields of a group of partitions, as `kernels/sweep.h` has them."""
 
 
@@ -33,15 +38,18 @@ class SweepPlan:
     Attributes
     ----------
     broker_id : (B,) int32
-    registered : (B,) bool
+    up : (B,) bool
+        Registered, and in a KRaft cluster not fenced: those that can fail.
     n_partitions : int
         Partitions that have an assignment.
     n_rows : int
         Rows of the cluster's table, free ones included.
-    groups : (G, 9) int64
+    groups : (G, F) int64
         Shapes; `FIELDS` names the columns.
     sequences : (m,) int32
         Broker rows of every partition, group by group.
+    tables : (t,) uint16
+        What becomes of partitions whose sequence does not say it: `failure_tables`.
     rows : (n_partitions,) int32
         Row of every partition, group by group.
     started : ClusterState or None
@@ -49,17 +57,18 @@ class SweepPlan:
     """
 
     broker_id: Rows
-    registered: npt.NDArray[np.bool_]
+    up: npt.NDArray[np.bool_]
     n_partitions: int
     n_rows: int
     groups: npt.NDArray[np.int64]
     sequences: Rows
+    tables: npt.NDArray[np.uint16]
     rows: Rows
     started: ClusterState | None
 
     @property
     def n_brokers(self) -> int:
-        """Number of brokers that are known, registered or not."""
+        """Number of brokers that are known, up or not."""
         return int(self.broker_id.size)
 
     @property
@@ -71,7 +80,7 @@ class SweepPlan:
     def _summary(self) -> Summary:
         return "SweepPlan", {
             "brokers": self.n_brokers,
-            "registered": int(self.registered.sum()),
+            "up": int(self.up.sum()),
             "partitions": self.n_partitions,
             "shapes": len(self.groups),
         }
@@ -83,9 +92,9 @@ class SweepPlan:
 # --- memory of the kernels -----------------------------------------------------------------------
 
 
-def padded(rows: Rows) -> Rows:
-    """Rows, never without one: a kernel takes the address of the first."""
-    return np.ascontiguousarray(rows, np.int32) if rows.size else np.zeros(1, np.int32)
+def padded(items: Items) -> Items:
+    """Rows or cells, never without one: a kernel takes the address of the first."""
+    return np.ascontiguousarray(items) if items.size else np.zeros(1, items.dtype)
 
 
 def down_brokers(

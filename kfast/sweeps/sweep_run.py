@@ -14,13 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.arguments import check_instance, check_threads
-from kfast.controllers import DEFAULT_PROFILE, Profile, open_controller
+from kfast.controllers import Profile, open_events
 from kfast.errors import ArgumentError, InvariantError
 from kfast.kernels import sweep as kernel
 from kfast.schema import FLAG_HAS_LEADERSHIP, PartitionState
 from kfast.state import ClusterState
-from kfast.state.min_isr import min_insync_replicas
+from kfast.state.min_isr import topic_min_isr
+from kfast.state.record_application import quorum_columns, quorum_rules
 from kfast.state.records import Rows
+from kfast.sweeps.failure_tables import tabulate
 from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.sweep_counts import (
     Progress,
@@ -47,7 +49,7 @@ FIRST_SHAPES = 1 << 10
 
 
 def prepare_sweep(
-    state: ClusterState, *, threads: int = 1, profile: str | Profile = DEFAULT_PROFILE
+    state: ClusterState, *, threads: int = 1, profile: str | Profile | None = None
 ) -> SweepPlan:
     """Start a controller on a copy of the cluster, and make it ready for sweeps.
 
@@ -57,8 +59,8 @@ def prepare_sweep(
         Not changed.
     threads : int
         Threads to use; results do not depend on it.
-    profile : str or Profile
-        Which controller is simulated: a name in `profiles.PROFILES`.
+    profile : str or Profile, optional
+        Another version of the controller that runs the cluster.
 
     Returns
     -------
@@ -68,14 +70,15 @@ def prepare_sweep(
     Raises
     ------
     ArgumentError
-        The controller could not start on this state.
+        The controller could not start on this state; or, in a KRaft cluster, the order in which
+        the brokers of a partition fail decides what becomes of it, and they are more than 12.
     """
     check_instance("state", state, ClusterState)
     started = state.copy()
-    controller = open_controller(started, journal="off", threads=threads, profile=profile)
-    outcome = controller.on_controller_failover()
-    if not controller.active:
-        raise ArgumentError(f"the controller cannot start on this state: {outcome.error}")
+    events = open_events(started, journal="off", threads=threads, profile=profile)
+    error = events.start()[-1].outcome.error
+    if error is not None:
+        raise ArgumentError(f"the controller cannot start on this state: {error}")
     return _plan(started)
 
 
@@ -180,13 +183,18 @@ def check_same_brokers(state: Source, scenarios: Scenarios) -> None:
 def _plan(state: ClusterState) -> SweepPlan:
     """Sort the partitions of a started cluster by shape."""
     _check_started(state)
-    keys, sizes, group = _shapes(state)
+    shaping = kernel.Shaping(
+        topic_min_isr(state), state.controller_epoch, state.n_brokers,
+        quorum_columns(state) if state.is_kraft else None,
+        quorum_rules(state) if state.is_kraft else None,
+    )
+    keys, sizes, group = _shapes(state, shaping)
     groups = np.zeros((keys.size, len(FIELDS)), np.int64)
     groups[:, 0] = keys & np.uint64(0xFF)
-    for field, shift in enumerate((8, 16, 24, 32, 40), 1):
+    for field, shift in {1: 8, 2: 16, 3: 24, 4: 32, 5: 40, 9: 48}.items():
         groups[:, field] = (keys >> np.uint64(shift)) & np.uint64(0xFF)
     groups[:, 5] -= 1
-    groups[:, 6] = 1 + groups[:, 1:5].sum(axis=1)
+    groups[:, 6] = 1 + groups[:, [1, 2, 3, 4, 9]].sum(axis=1)
     groups[:, 7] = sizes
     lengths = groups[:, 6] * sizes
     groups[:, 8] = np.cumsum(lengths) - lengths
@@ -194,28 +202,32 @@ def _plan(state: ClusterState) -> SweepPlan:
     sequences = np.empty(int(lengths.sum()) + 1, np.int32)
     rows = np.empty(int(sizes.sum()), np.int32)
     kernel.write_sequences(
-        state.columns, state.controller_epoch, state.n_brokers, groups, group,
-        np.stack([first, groups[:, 8]]), sequences, rows,
+        state.columns, shaping, groups, group, np.stack([first, groups[:, 8]]), sequences, rows
     )
+    tables = np.empty(0, np.uint16)
+    left = np.flatnonzero(group == kernel.layout()["tabulated"]).astype(np.int32)
+    if left.size:
+        more = tabulate(state, left)
+        more.groups[:, 8] += sequences.size - 1
+        groups, tables = np.concatenate([groups, more.groups]), more.tables
+        sequences = np.concatenate([sequences[:-1], more.sequences, sequences[-1:]])
+        rows = np.concatenate([rows, more.rows])
     return SweepPlan(
-        state.broker_id.copy(), state.registered, int(rows.size), state.n_partitions, groups,
-        sequences[:-1], rows, state,
+        state.broker_id.copy(), state.up, int(rows.size), state.n_partitions, groups,
+        sequences[:-1], tables, rows, state,
     )
 
 
 def _shapes(
-    state: ClusterState
+    state: ClusterState, shaping: kernel.Shaping
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], Rows]:
     """Number the shapes: their keys, ascending by key, sizes, and the shape of each row."""
-    needed = min_insync_replicas(state)
     group = np.empty(state.n_partitions, np.int32)
     cells = FIRST_SHAPES
     while True:
         table, numbers = np.zeros(cells, np.uint64), np.zeros(cells, np.int32)
         sizes = np.zeros(cells // 2, np.int64)
-        n = kernel.find_shapes(
-            state.columns, needed, state.controller_epoch, table, numbers, sizes, group
-        )
+        n = kernel.find_shapes(state.columns, shaping, table, numbers, sizes, group)
         if n >= 0:
             break
         cells *= 4

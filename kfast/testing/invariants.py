@@ -22,11 +22,12 @@ from kfast import schema
 from kfast.controllers import DEFAULT_PROFILE, ZK_3_9, Profile, find_profile
 from kfast.controllers.zk.store import Store
 from kfast.errors import InvariantError
-from kfast.journal import Outcome
+from kfast.journal import Outcome, QuorumOutcome
 from kfast.schema import Code, PartitionState, ReplicaState
 from kfast.state import ClusterState, Leadership
 from kfast.state.arrays import first_slots
 from kfast.state.leader_survey import has_survey, survey_leaders
+from kfast.testing.quorum_invariants import check_quorum, check_quorum_step
 
 __all__ = ["after_broker_failure", "check", "check_call", "check_step"]
 
@@ -50,7 +51,12 @@ def check(state: ClusterState, *, offline: bool = True) -> None:
     Rule 11 is left out where not `offline`. Kafka's own count leaves it when an Offline partition
     outlives its topic (`remove_topic` keeps states, section 1.6) and the name is then deleted or
     made again, or when somebody moves partitions of a started topic by hand.
+
+    Of a KRaft cluster, the rules of docs/kraft.md, section 13 (module `quorum_invariants`).
     """
+    if state.is_kraft:
+        check_quorum(state)
+        return
     counters_are_what_they_count(state, offline=offline)
     kept_survey_is_current(state)
     started_topics_are_queued(state)
@@ -58,8 +64,8 @@ def check(state: ClusterState, *, offline: bool = True) -> None:
 
 
 def check_step(
-    before: ClusterState, after: ClusterState, outcome: Outcome, store: Store | None = None,
-    profile: str | Profile = DEFAULT_PROFILE,
+    before: ClusterState, after: ClusterState, outcome: Outcome | QuorumOutcome,
+    store: Store | None = None, profile: str | Profile = DEFAULT_PROFILE,
 ) -> None:
     """Check the rules that compare two states with one event of the controller between them.
 
@@ -68,7 +74,12 @@ def check_step(
     that caches what it failed to write, that empties the ISR where unclean election is allowed, or
     that does not cache the epoch which a reassignment raises (section 8.1). With a store, rule 5 is
     left out: the ISR that an election finds there may be newer than the cached one.
+
+    Of a KRaft cluster, the rules of docs/kraft.md, section 13.
     """
+    if isinstance(outcome, QuorumOutcome):
+        check_quorum_step(before, after, outcome)
+        return
     version = find_profile(profile)
     if not version.caches_lost_writes:
         records_only_grow(before, after)

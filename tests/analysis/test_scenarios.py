@@ -161,7 +161,7 @@ def test_a_burst_takes_a_share_of_one_rack():
         (lambda s: kfast.independent_brokers(s, 1.5, 5, 0), "p is 1.5"),
         (lambda s: kfast.independent_brokers(s, float("nan"), 5, 0), "p is nan"),
         (lambda s: kfast.bursts(s, -0.1, 5, 0), "share is -0.1"),
-        (lambda s: kfast.every_rack(cluster(racks=0)), "no registered broker has a rack"),
+        (lambda s: kfast.every_rack(cluster(racks=0)), "no broker that is up has a rack"),
         (lambda s: kfast.every_broker(s).slice(3, 11), "not all among 0 up to 10"),
         (lambda s: KINDS["table"](cluster(down=(4,))), "broker 4 of scenario 2 is not registered"),
     ],

@@ -15,7 +15,7 @@ from kfast.analysis.plan_execution import REASSIGNMENT_METRICS
 from kfast.analysis.topic_deletion import DELETION_METRICS
 from kfast.cli.app import commands
 from kfast.state.census import CENSUS_METRICS
-from tests.support.cli_run import DESCRIBE, PLAN, RACKS, ROOT, answer, run
+from tests.support.cli_run import DESCRIBE, PLAN, RACKS, ROOT, answer, run, verdict_of
 
 pytestmark = pytest.mark.kernels
 
@@ -42,7 +42,7 @@ def test_reassign_answers_what_the_library_says(cluster, plan):
     assert document["pending"] == []
     assert document["scenario"] == {"plan": plan, "brokers": [], "pending": False}
     assert list(document) == [
-        "kfast", "command", "verdict", "controller", "input", "assumptions", "notes", "cluster",
+        "controller", "kfast", "command", "verdict", "input", "assumptions", "notes", "cluster",
         "safe", "reasons", "scenario", "start", "before", "under_way", "summary", "requests",
         "brokers", "top",
         "refused_listed_of", "refused", "pending_listed_of", "pending", "topics_listed_of",
@@ -54,7 +54,7 @@ def test_reassign_prints_what_an_operator_asks(cluster, plan):
     """Every number of the summary, who is refused and why, brokers and requests."""
     args = ("reassign", cluster, "--plan", plan, "--up", "4")
     text, document = run(*args, "--verbose").stdout, answer(*args)
-    assert text.startswith(
+    assert verdict_of(text).startswith(
         "NOT SAFE: 3 of 5 partitions complete; 2 partitions are refused.\n"
         "2 replicas added, 2 removed; no leader moves.\n"
     )
@@ -83,7 +83,7 @@ def test_pending_and_brokers_that_fail_meanwhile(cluster, plan):
         document["under_way"]
     )
     text = run(*args, "--pending").stdout
-    assert text.startswith(
+    assert verdict_of(text).startswith(
         "NOT SAFE: 5 partitions being reassigned; no new replica has caught up yet; 2 partitions "
         "are refused.\n"
     )
@@ -132,11 +132,11 @@ def test_delete_answers_and_prints(cluster, tmp_path):
     assert document["topics"] == found.topics.to_pylist()
     assert document["brokers"] == found.brokers.to_pylist()
     assert list(document) == [
-        "kfast", "command", "verdict", "controller", "input", "assumptions", "notes", "cluster",
+        "controller", "kfast", "command", "verdict", "input", "assumptions", "notes", "cluster",
         "safe", "reasons", "scenario", "start", "summary", "requests", "brokers", "top",
         "topics_listed_of", "topics", "fail_on",
     ]
-    assert text.startswith("NOT SAFE: 1 topic is deleted; 1 topic waits.\n")
+    assert verdict_of(text).startswith("NOT SAFE: 1 topic is deleted; 1 topic waits.\n")
     assert (document["safe"], document["reasons"]) == (False, {"topics_waiting": 1})
     assert " ".join(numbers(text, "logs")) == "waiting 2 3 broker 4 is down"
     assert numbers(text, "orders") == ["deleted", "2", "6", "-"]
@@ -144,13 +144,13 @@ def test_delete_answers_and_prints(cluster, tmp_path):
         if "requests" not in metric:
             assert numbers(text, metric) == [str(value)]
     text = run("delete", cluster, "--topics", "orders", "--brokers", "2,3", "--up", "4").stdout
-    assert text.startswith(
+    assert verdict_of(text).startswith(
         "NOT SAFE: no topic is deleted while brokers 2, 3 fail; 1 topic waits; 1 other partition "
         "goes offline"
     )
     assert " ".join(numbers(text, "orders")) == "waiting 2 6 brokers 2, 3 are down"
     text = run("delete", cluster, "--topics", "orders").stdout
-    assert text.startswith("SAFE: 1 topic is deleted.\n6 replicas are gone")
+    assert verdict_of(text).startswith("SAFE: 1 topic is deleted.\n6 replicas are gone")
     listed = tmp_path / "brokers.csv"
     listed.write_text(RACKS)
     found = answer("delete", cluster, "--topics", "logs", "--brokers-file", listed)
@@ -199,10 +199,16 @@ def test_a_real_cluster_during_a_reassignment(shared_data, tmp_path):
     back = answer("reassign", source, "--plan", exports / "reassign_43_execute.txt")
     assert (back["summary"]["completed"], back["summary"]["replicas_removed"]) == (3, 3)
     assert any("--additional" in note for note in back["notes"])
-    dead = answer("delete", source, "--topics", "l07.move.test", "--brokers-file", down)
+    gone = answer("delete", source, "--topics", "l07.move.test", "--brokers-file", down)
+    assert gone["topics"][0]["waiting_for"] == []
+    older = ("--controller", "zk-3.9")
+    dead = answer("delete", source, "--topics", "l07.move.test", "--brokers-file", down, *older)
     assert dead["topics"][0]["waiting_for"] == [3]
     real = exports / "describe_4x_elr_2_broker3_stopped.txt"
-    assert answer("delete", real, "--topics", "l07.cdr.ha")["summary"]["replicas_waiting"] == 6
+    gone = answer("delete", real, "--topics", "l07.cdr.ha")
+    assert gone["summary"]["replicas_waiting"] == 0
+    dead = answer("delete", real, "--topics", "l07.cdr.ha", *older)
+    assert dead["summary"]["replicas_waiting"] == 6
 
 
 def test_a_plan_from_a_pipe_and_an_answer_into_one(cluster, plan):

@@ -11,9 +11,9 @@ import pytest
 
 import kfast
 from kfast.analysis.broker_failure import fail_brokers
-from kfast.cli.app import commands
+from kfast.cli.app import COMMANDS, commands
 from kfast.cli.options import ListType
-from tests.support.cli_run import ROOT, answer, run
+from tests.support.cli_run import ROOT, answer, run, verdict_of
 
 pytestmark = pytest.mark.kernels
 
@@ -82,7 +82,7 @@ def test_what_else_may_be_repeated_has_commas_of_its_own():
         p.values[1].opts[0] for p in all_options()
         if p.values[1].multiple and not isinstance(p.values[1].type, ListType)
     }
-    assert others == {"--set", "--add-brokers"}
+    assert others == {"--set", "--add-brokers", "--with"}
 
 
 @pytest.mark.parametrize("form", [("1,3",), ("1", "3"), ("1-1", "3"), ("3,1", "1"), (" 1 , 3",)])
@@ -219,20 +219,23 @@ def test_racks_select_in_every_command_that_has_them():
         p.values[1] for p in all_options()
         if "--racks" in p.values[1].opts and p.values[0] != "generate"
     ]
-    assert len(racks) == 1
+    assert len(racks) == 2
     assert all(isinstance(option.type, ListType) for option in racks)
 
 
 def test_one_seed_unless_another_is_given():
     seeds = {p.values[0]: p.values[1].default for p in all_options()
              if "--seed" in p.values[1].opts}
-    assert set(seeds) == {"generate", "risk", "sweep"}
+    assert set(seeds) == {"compare", "generate", "risk", "sweep"}
     assert set(seeds.values()) == {0}
 
 
-def test_a_controller_can_be_chosen_wherever_one_runs():
+def test_a_controller_can_be_chosen_wherever_a_cluster_is_read_or_made():
+    """One option for all commands; what has no cluster has no controller."""
     chosen = {p.values[0] for p in all_options() if "--controller" in p.values[1].opts}
-    assert chosen == {"fail", "reassign", "delete", "sweep", "replay"}
+    assert chosen == set(COMMANDS) - {"pipeline", "schema"}
+    elr = {p.values[0] for p in all_options() if "--elr" in p.values[1].opts}
+    assert elr == chosen - {"replay"}
 
 
 def test_a_condition_with_decimals(cluster):
@@ -253,9 +256,9 @@ def test_a_condition_with_decimals(cluster):
     (("delete", "--topics", "logs"), "SAFE"),
     (("delete", "--topics", "logs", "--brokers", "4"), "NOT SAFE"),
 ])
-def test_the_first_line_is_the_verdict(cluster, args, words):
+def test_the_verdict_follows_the_controller(cluster, args, words):
     name, *rest = args
-    assert run(name, cluster, *rest).stdout.startswith(words)
+    assert verdict_of(run(name, cluster, *rest).stdout).startswith(words)
 
 
 def test_a_restart_that_is_forbidden_says_by_what_and_what_would_allow_it(cluster):
@@ -264,7 +267,8 @@ def test_a_restart_that_is_forbidden_says_by_what_and_what_would_allow_it(cluste
     assert re.search(r"^scratch +0 +replication_factor ", text, re.MULTILINE)
     assert "--ignore-rf1" in text
     for leave_out in (("--ignore-rf1",), ("--ignore-topics", "scr.*")):
-        assert run("restart", cluster, "--broker", "6", *leave_out).stdout.startswith("YES")
+        text = run("restart", cluster, "--broker", "6", *leave_out).stdout
+        assert verdict_of(text).startswith("YES")
 
 
 SHRUNKEN = """\
@@ -320,7 +324,9 @@ def test_a_verdict_says_what_it_is_without(tmp_path):
 def test_a_release_names_its_controller_in_every_command(cluster, name):
     """It did in `replay` alone."""
     document = answer("fail", cluster, "--brokers", "4", "--controller", name)
-    assert document["controller"].startswith(f"Kafka {name.removeprefix('zk-')}")
+    assert document["controller"] == {
+        "name": f"zk-{name.removeprefix('zk-')}", "elr": None, "why": "told",
+    }
 
 
 def test_a_sweep_in_which_nothing_happens_says_so(cluster):

@@ -20,7 +20,15 @@ from kfast.report.risk import RISK_COUNTS
 from kfast.report.wording import broker_ranges, percent
 from kfast.schema import RISK_METRICS
 from tests.style.test_readme import blocks
-from tests.support.cli_run import KFAST, ROOT, answer, check_page, heed_interrupts, run
+from tests.support.cli_run import (
+    KFAST,
+    ROOT,
+    answer,
+    check_page,
+    heed_interrupts,
+    run,
+    verdict_of,
+)
 
 pytestmark = pytest.mark.kernels
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("restart", "risk")}
@@ -51,7 +59,7 @@ def test_restart_answers_what_the_library_says(cluster, racks):
     }
     assert {*PLAN_METRICS, *READINESS_METRICS} == {*plan.counts, "forbidding"}
     text = run("restart", *arguments).stdout
-    assert text.startswith(
+    assert verdict_of(text).startswith(
         f"NOT SAFE: 4 brokers in {plan.n_batches} batches; 2 partitions do not keep min ISR, "
     )
     may = plan.readiness.may_restart

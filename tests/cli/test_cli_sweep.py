@@ -16,7 +16,7 @@ import kfast
 from kfast.cli import sweep as command
 from kfast.controllers.zk.profiles import PROFILES
 from kfast.report import writing
-from tests.support.cli_run import ROOT
+from tests.support.cli_run import ROOT, verdict_of
 from tests.support.cli_run import run as run_command
 
 DATA = ROOT / "bench_data"
@@ -54,7 +54,7 @@ def test_the_worst_scenarios_lead_and_say_why(state):
 def test_the_text_names_racks_topics_and_partitions():
     """One line per reason below the table of the worst."""
     text = run("--each-rack").stdout
-    assert text.startswith(
+    assert verdict_of(text).startswith(
         "Each rack: 3 of 3 scenarios take partitions offline; in 3 some fall under min ISR, where "
         "acks=all is refused.\nThe worst is scenario 1, brokers 101, 104, 107, 110 (rack a): 7 "
         "partitions are offline, 47 under min ISR.\n"
@@ -116,8 +116,8 @@ def test_a_sweep_is_of_any_controller(state, profile):
     """`--controller` is that of `prepare_sweep`, in the counts and in the reasons."""
     asked = ("--each-rack", "--controller", profile, "--format", "json")
     answer = json.loads(run(*asked).stdout)
-    assert answer["controller"] == PROFILES[profile].title
-    plan = kfast.prepare_sweep(state, profile=profile)
+    assert answer["controller"]["name"] == profile
+    plan = kfast.prepare_sweep(kfast.with_controller(state, profile))
     rows = kfast.sweep(plan, kfast.every_rack(state)).to_pylist()[1:]
     assert {row["scenario"]: row["offline"] for row in answer["worst"]} == {
         row["scenario"]: row["offline"] for row in rows

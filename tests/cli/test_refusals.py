@@ -94,7 +94,7 @@ sweep CLUSTER --each-rack --every 1 | give one kind of failures
 sweep CLUSTER --random 5 --down 1,2 | goes with one of --down K and --probability P
 sweep CLUSTER --random 5 | goes with one of --down K and --probability P
 sweep CLUSTER --every 1 --down 3 | goes with one of --down K and --probability P
-sweep BENCH --every 13 | k is 13; 12 brokers are registered
+sweep BENCH --every 13 | k is 13; 12 brokers are up
 sweep CLUSTER --every 1 -o rows.html | ends in .html, which is not written here
 sweep BENCH --every 1 --from 14 | the last scenario is 12
 """

@@ -356,7 +356,7 @@ def test_an_empty_name_is_called_so(reader):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"nowhere.txt: cannot be read: No such file"):
         io.read(tmp_path / "nowhere.txt")
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="is a folder without a metadata log"):
         io.read(tmp_path)
 
 

@@ -313,29 +313,42 @@ def test_columns_that_are_passed_over_are_said_once(tmp_path):
     text = VERSIONS["4.0"].replace("\tLeader", "\tEligible: x\tLeader")
     notes = read(tmp_path, text).notes
     assert sum("'Eligible:' in line 2" in note for note in notes) == 1
-    assert sum("Elr and LastKnownElr of 1 partitions are not kept" in note for note in notes) == 1
 
 
-@pytest.mark.parametrize(
-    ("elr", "last_known", "kraft", "lost"),
-    [
-        ("N/A", "N/A", False, False),
-        ("", "", True, False),
-        ("2", "", True, True),
-        ("", "2", True, True),
-        ("1,2", "N/A", True, True),
-    ],
-)
-def test_an_elr_shows_a_kraft_cluster_and_is_lost_where_it_names_brokers(
-    tmp_path, elr, last_known, kraft, lost
-):
-    """`N/A` is what a controller that knows no ELR gives; an empty list is a value."""
-    text = f"{HEAD28}\n{LINE}\tElr: {elr}\tLastKnownElr: {last_known}\n"
-    notes = read(tmp_path, text).notes
-    shown = [note for note in notes if "shows a KRaft cluster (the Elr in line 2" in note]
-    assert len(shown) == kraft
-    assert all("the controller simulated is that of ZooKeeper mode" in note for note in shown)
-    assert any("are not kept" in note for note in notes) == lost
+@pytest.mark.parametrize(("text", "controller", "elr", "why"), [
+    (f"{HEAD28}\n{LINE}", "kraft-4.3", False, "assumed, the newest: nothing in "),
+    (f"{HEAD28}\n{LINE}\tElr: N/A\tLastKnownElr: N/A", "kraft-4.3", False, "assumed, the newest"),
+    (f"{HEAD28}\n{LINE}\tElr: \tLastKnownElr: ", "kraft-4.1", False, "ELR is taken for off"),
+    (f"{HEAD28}\n{LINE}\tElr: 3\tLastKnownElr: ", "kraft-4.1", True, "line 2 of .* names an ELR"),
+    (f"{HEAD28}\n{LINE}\tElr: \tLastKnownElr: 2", "kraft-4.1", True, "line 2 of .* names an ELR"),
+    (LINE, "kraft-4.3", False, "assumed, the newest"),
+    (VERSIONS["2.4"], "zk-3.9", None, "no topic ids, as before Kafka 2.8"),
+    (f"{HEAD28}\tMarkedForDeletion: true\n{LINE}", "zk-3.9", None, "as only ZooKeeper mode does"),
+])
+def test_the_controller_is_what_a_text_tells_or_the_newest(tmp_path, text, controller, elr, why):
+    """docs/formats.md, section "Which controller is simulated"; it is said with the reason."""
+    path = tmp_path / "describe.txt"
+    path.write_text(f"{text}\n")
+    state = io.read(path)
+    assert state.controller == controller
+    assert (state.quorum.elr_on if state.is_kraft else None) is elr
+    assert state.assumptions[0].startswith("controller: ")
+    assert re.search(why, state.assumptions[0])
+    assert not any(line.startswith("controller: ") for line in state.assumptions[1:])
+
+
+def test_eligible_leader_replicas_are_kept_in_their_order(tmp_path):
+    """A broker that is only in the ELR is known, and down: registered and fenced."""
+    path = tmp_path / "describe.txt"
+    path.write_text(
+        f"{HEAD28}\n\tTopic: t\tPartition: 0\tLeader: none\tReplicas: 1,2,3\tIsr: \t"
+        "Elr: 3,1\tLastKnownElr: 2\n")
+    state = io.read(path)
+    registration = state.registration(0)
+    assert (registration.isr, registration.elr, registration.last_known_elr) == ((), (3, 1), (2,))
+    assert state.registered.all()
+    assert state.fenced.all()
+    assert io.read(path, up=[3]).fenced.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("end", ["N", "1,", "N/A,1", "x", "-1"])
@@ -462,12 +475,13 @@ def kernel_parse(text):
         raise reference.DamagedError(int(parsed.cursor["line"]), parsed.trouble.name)
     named = describe_reader._names(parsed)
     names = named.to_pylist()
-    lists = {key: parsed.list_of(Key[key]).to_pylist() for key in reference.LISTS}
+    keys = (*reference.LISTS, *reference.ELRS)
+    lists = {key: parsed.list_of(Key[key]).to_pylist() for key in keys}
     partitions = [
         {name: int(row[name]) for name in ("partition", "leader", "line")}
         | {"topic": names[row["topic"]]}
         | {"moving": bool(row["keys"] & (1 << Key.ADDING | 1 << Key.REMOVING))}
-        | {key: lists[key][i] for key in reference.LISTS}
+        | {key: lists[key][i] for key in keys}
         for i, row in enumerate(parsed.partitions)
     ]
     table = describe_reader._topics(parsed, named).to_pylist()
@@ -490,7 +504,7 @@ def kernel_parse(text):
                 "unclean": columns["unclean_leader_election"],
             }
     cursor = parsed.cursor
-    elr = int(cursor["elr_line"]), int(cursor["n_elr"])
+    elr = int(cursor["elr_line"])
     outside = int(cursor["n_outside"]), int(cursor["outside_row"])
     return topics, partitions, elr, outside
 
@@ -501,12 +515,11 @@ def twin_parse(text):
     for topic in topics.values():
         fewest, most = zip(*topic["sizes"], strict=True) if topic["sizes"] else ((), ())
         topic["sizes"] = (min(fewest), max(most)) if fewest else None
-    elrs = [row.pop("elr") for row in partitions]
-    lines = [row["line"] for row, found in zip(partitions, elrs, strict=True) if found]
+    lines = [row["line"] for row in partitions if row.pop("knows_elr")]
     outside = [
         at for at, row in enumerate(partitions) if row["leader"] not in (-1, *row["ISR"])
     ]
-    elr = lines[0] if lines else -1, sum(any(found) for found in elrs)
+    elr = lines[0] if lines else -1
     return topics, partitions, elr, (len(outside), outside[0] if outside else -1)
 
 

@@ -19,6 +19,8 @@ from kfast.io.files import writing
 from kfast.io.source_tables import SourceTables
 
 EXPORTS = {
+    "kraft_snapshot_39_62p.checkpoint": 62,
+    "kraft_snapshot_39_62p.dump.txt": 62,
     "describe_43_reassigning_throttled.txt": 3,
     "describe_4x_elr_1_created.txt": 6,
     "describe_4x_elr_2_broker3_stopped.txt": 6,
@@ -30,8 +32,6 @@ EXPORTS = {
 REFUSED = {
     "cc_capacity.json": "is a Cruise Control capacity file",
     "kcat_171_three_brokers.json": "is kcat metadata",
-    "kraft_snapshot_39_62p.checkpoint": "is a KRaft snapshot",
-    "kraft_snapshot_39_62p.dump.txt": "is a KRaft metadata dump",
     "log_dirs_describe_4brokers.txt": "is output of kafka-log-dirs",
     "zk_dump_kafka31_topic_v3.jsonl": "is a ZooKeeper dump",
 }
@@ -112,8 +112,9 @@ def test_the_output_of_other_tools_is_refused_by_the_tool_s_name(shared_data, fo
     assert str(caught.value) == (
         f"{path}: is output of {kind}, which kfast does not read yet; it reads the output of"
         " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
-        " kafka-reassign-partitions.sh --generate and --execute), and Arrow IPC and Parquet with a"
-        " table of partitions"
+        " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
+        " KRaft (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of"
+        " partitions"
     )
 
 
@@ -123,8 +124,8 @@ def test_a_describe_text_of_a_running_cluster_reads(shared_data):
     assert (state.n_topics, state.n_partitions, state.registered.all()) == (21, 242, True)
     listed = (shared_data / "exports_zk39" / "list.txt").read_text().splitlines()
     partitions = state.to_tables().partitions
-    moving = partitions.filter(partitions["being_reassigned"]).to_pylist()
     lists = ("replicas", "adding", "removing")
+    moving = [row for row in partitions.to_pylist() if row["adding"] or row["removing"]]
     assert sorted(
         f"{row['topic']}-{row['partition']}: "
         + " ".join(f"{name}: {','.join(map(str, row[name]))}." for name in lists)
@@ -313,7 +314,7 @@ def test_brokers_can_be_added_with_a_rack_or_without(describe):
     """They are registered and hold nothing; the others stay as the export shows them."""
     state = io.read(describe, add_brokers={113: "b", 9: None})
     assert state.broker_id.tolist() == [1, 2, 9, 113]
-    assert state.registered.tolist() == [True, False, True, True]
+    assert state.up.tolist() == [True, False, True, True]
     assert state.rack.to_pylist() == [None, None, None, "b"]
     assert state.replicas_on_brokers([9, 113]).rows.size == 0
     assert any(
@@ -376,7 +377,7 @@ def test_whoever_names_an_unknown_broker_hears_how_it_comes_in(describe):
     """A plan, a what-if and `up` say the same; with either way the plan is carried out."""
     both = "by a brokers file, or by add_brokers (--add-brokers 113:rack=RACK)"
     plan = {("t", 0): [1, 113]}
-    state = io.read(describe)
+    state = kfast.with_controller(io.read(describe), "zk-3.9")
     for ask in (
         lambda: io.read(describe, up=[113]),
         lambda: state.find_brokers([113]),
@@ -397,8 +398,10 @@ def test_whoever_names_an_unknown_broker_hears_how_it_comes_in(describe):
         {"add_brokers": {113: "b"}},
         {"brokers_file": ("b", b"broker_id,rack\n113,b\n")},
     ):
-        done = kfast.execute_plan(io.read(describe, **arguments), plan).partitions
-        assert done["status"].to_pylist() == ["completed"]
+        for controller in ("zk-3.9", "kraft-4.3"):
+            larger = kfast.with_controller(io.read(describe, **arguments), controller)
+            done = kfast.execute_plan(larger, plan).partitions
+            assert done["status"].to_pylist() == ["completed"]
 
 
 @pytest.mark.parametrize(
@@ -432,7 +435,7 @@ def test_an_option_that_lists_no_brokers_is_refused(text, message):
 def test_defaults_go_to_the_cluster(describe):
     defaults = {"min.insync.replicas": "2", "unclean.leader.election.enable": True}
     cluster = io.read_tables(describe, defaults=defaults).cluster
-    assert cluster.to_pylist() == [
+    assert cluster.drop_columns(["controller", "features"]).to_pylist() == [
         {"default_min_insync_replicas": 2, "default_unclean_leader_election": True}
     ]
     assert io.read(describe, defaults=defaults).default_min_insync_replicas == 2

@@ -59,7 +59,7 @@ def outcomes(state):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, shared_data):
     """Every table by its name, and of those with rows of partitions the state they are rows of."""
     state = cluster()
     tables, states = {}, {}
@@ -78,10 +78,28 @@ def results(tmp_path_factory):
     states |= dict.fromkeys(("outcome.replies", "reassignments"), state)
     tables |= questions(state)
     states |= dict.fromkeys(questions(state), state)
+    tables |= quorum_tables(state)
+    states |= dict.fromkeys(quorum_tables(state), state)
     replayed = kfast.replay(write_logs(tmp_path_factory.mktemp("logs")))
     for name in ("facts", "timeline", "outages"):
         tables[f"replay.{name}"] = getattr(replayed, name)
+    log = shared_data / "kraft_live" / "metadata" / "__cluster_metadata-0"
+    tables["replay.metadata_facts"] = kfast.replay_metadata(log).facts
     return tables, states
+
+
+def quorum_tables(state):
+    """Tables that only a KRaft controller fills, of the cluster as it runs it."""
+    quorum = kfast.with_controller(state, "kraft-4.1", elr=True)
+    returned = kfast.fail_brokers(quorum, [0, 1, 2], then=[("start", [0, 1, 2])])
+    controller = kfast.QuorumController(quorum.copy(), journal="full")
+    controller.activate()
+    asked = {state.topic[0].as_py(): [0, 1, 2], "nothing": [0]}
+    return {
+        "surprises": returned.surprises,
+        "outcome.records": controller.fence_broker(1).records,
+        "outcome.response": controller.elect_leaders(asked).response,
+    }
 
 
 def questions(state):
@@ -112,6 +130,17 @@ def questions(state):
         "sweep_partitions": kfast.sweep_partitions(state, some),
         "sweep_brokers": kfast.sweep_brokers(state, some),
         "plan": kfast.read_plan(ROOT / "bench_data" / "plan.json"),
+    }
+    stricter = [{"min.insync.replicas": 3}]
+    failures = kfast.compare(state, [1, 2], settings=stricter)
+    sweeps = kfast.compare(state, scenarios=some, settings=stricter)
+    quorum = kfast.with_controller(state, "kraft-4.1", elr=True)
+    tables |= {
+        "comparison.table": failures.table, "comparison.differences": failures.differences,
+        "comparison.table of sweeps": sweeps.table,
+        "comparison.differences of sweeps": sweeps.differences,
+        "census.partitions of KRaft": kfast.take_census(quorum).partitions,
+        "impact.partitions of KRaft": kfast.fail_brokers(quorum, [1]).impact.partitions,
     }
     return tables
 
@@ -163,7 +192,7 @@ def test_partition_row_is_the_row_of_the_state(results, name):
     joined = known.append_column("load", loads.take(known["partition_row"]))
     assert joined["load"].to_pylist() == (rows * 1.5).tolist()
     unknown = table.filter(table["partition_row"].is_null())
-    assert set(unknown["topic"].to_pylist()) <= {"nothing"}
+    assert set(unknown["topic"].drop_null().to_pylist()) <= {"nothing"}
 
 
 def test_each_name_stands_once_and_each_column_too():

@@ -835,7 +835,7 @@ def test_the_command_line_takes_every_profile(profile, tmp_path):
     result = CliRunner().invoke(commands, arguments)
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert document["controller"] == PROFILES[profile].title
+    assert document["controller"]["name"] == profile
     assert ("RECOVERING" in json.dumps(document["explanations"])) == (profile == "zk-3.9")
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from kfast import Controller, read
+from kfast import Controller, read, with_controller
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.controllers.zk.broker_groups import GroupOrder
 from kfast.controllers.zk.profiles import ZK_3_9
@@ -71,7 +71,8 @@ def leaders_and_isrs(state):
 @pytest.mark.parametrize("controlled", [False, True], ids=["failure", "controlled shutdown"])
 def test_broker_3_stops_and_comes_back(shared_data, real, controlled):
     """Failing it in either way gives the second file, starting it and catching up the third."""
-    failure = fail_brokers(read(shared_data / "exports" / BEFORE), [3], controlled=controlled)
+    before = with_controller(read(shared_data / "exports" / BEFORE), "zk-3.9")
+    failure = fail_brokers(before, [3], controlled=controlled)
     assert leaders_and_isrs(failure.state) == real(STOPPED)
     controller = Controller(failure.state)
     controller.on_broker_startup([3])
@@ -81,7 +82,7 @@ def test_broker_3_stops_and_comes_back(shared_data, real, controlled):
 
 def test_broker_3_comes_back_to_the_cluster_that_was_stopped(shared_data, real):
     """The second file shows that broker 3 is down; from there to the third."""
-    state = read(shared_data / "exports" / STOPPED)
+    state = with_controller(read(shared_data / "exports" / STOPPED), "zk-3.9")
     assert state.broker_id[~state.registered].tolist() == [3]
     controller = Controller(state)
     controller.on_controller_failover()

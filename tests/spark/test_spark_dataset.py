@@ -119,3 +119,21 @@ def test_the_size_of_an_export_in_a_row_is_guessed_as_that_of_a_file(spark, expo
     about = {row.name: row.about for row in found}
     assert len(about) == len(FORMS)
     assert all(8_000 < n < 50_000 for n in about.values()), about
+
+
+@pytest.mark.parametrize("form", ["parquet-flat", "parquet"])
+@pytest.mark.parametrize("seed", range(8))
+def test_shards_of_a_kraft_cluster_add_up_to_its_digest(seed, form, tmp_path):
+    """Each has all configurations, and what only KRaft has of its partitions."""
+    from kfast.spark.dataset import split
+    from kfast.state.compare import digest_parts, join_digests
+    from tests.support.kraft_clusters import RandomCluster
+    from tests.support.kraft_states import state_of_twin
+
+    state = state_of_twin(RandomCluster(seed).controller().state)
+    state.quorum.set_configuration(2, "topic0", "retention.ms", "1")
+    files = split(state, tmp_path / "dataset", shards=3, form=form)
+    shards = [kfast.read(file) for file in files]
+    assert sum(shard.n_partitions for shard in shards) == state.n_partitions
+    assert join_digests([digest_parts(shard) for shard in shards]).together() == state.digest()
+    assert all(shard.quorum.features == state.quorum.features for shard in shards)

@@ -11,6 +11,7 @@ import pytest
 
 import kfast
 import kfast.spark
+from kfast.spark.fleets import ExportReader
 
 pytestmark = pytest.mark.spark
 
@@ -257,3 +258,17 @@ def test_arguments_of_all_makers_are_checked():
     for name in sweeps.MAKERS:
         taken = list(inspect.signature(getattr(kfast, name)).parameters)[1:]
         assert set(taken) <= set(sweeps._VALUES), name
+
+
+def test_a_fleet_may_be_told_its_controller(tmp_path):
+    """As `kfast.with_controller`; else each export tells its own."""
+    path = tmp_path / "east.txt"
+    path.write_text(
+        "Topic: t\tTopicId: q6t8O81ZR3Odgwr8kOJx6Q\tPartitionCount: 1\tReplicationFactor: 2\t"
+        "Configs: \n\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\n")
+    inferred = ExportReader({}, "brokers.csv").checked().read(str(path))
+    told = ExportReader({}, "brokers.csv", "kraft-4.1", True).checked().read(str(path))
+    assert (inferred.controller, inferred.quorum.elr_on) == ("kraft-4.3", False)
+    assert (told.controller, told.quorum.elr_on) == ("kraft-4.1", True)
+    with pytest.raises(kfast.ArgumentError, match="controller 'kraft-9' is unknown"):
+        ExportReader({}, "brokers.csv", "kraft-9").checked()

@@ -11,7 +11,9 @@ import pytest
 
 import kfast
 import kfast.spark
+from tests.analysis.test_sweep_kraft import state_of
 from tests.support.deadly import Deadly
+from tests.support.kraft_clusters import RandomCluster
 from tests.support.worker_memory import workers_with
 
 pytestmark = pytest.mark.spark
@@ -103,6 +105,22 @@ def test_partitions_and_brokers_are_counted_as_on_one_machine(spark, cluster, mo
     loads = kfast.spark.sweep_brokers(spark, cluster, scenarios, tasks=tasks).toArrow()
     assert same(loads, kfast.sweep_brokers(cluster, scenarios), ["broker_id"])
     assert loads["leaders_mean"].null_count == 1
+
+
+def test_kraft_clusters_are_swept_as_on_one_machine(spark):
+    """Failover orders with an ELR, and tables where the order of fencings decides."""
+    state = state_of(RandomCluster(56, "kraft-4.3", elr=True))
+    plan = kfast.prepare_sweep(state)
+    assert plan.tables.size
+    scenarios = kfast.independent_brokers(state, 0.4, 1000, seed=4)
+    wanted = kfast.sweep(plan, scenarios).combine_chunks()
+    assert rows(kfast.spark.sweep(spark, plan, scenarios, tasks=3)).cast(wanted.schema) == wanted
+    partitions = kfast.sweep_partitions(plan, scenarios)
+    partitions = partitions.set_column(0, "topic", partitions["topic"].cast(pa.string()))
+    seen = kfast.spark.sweep_partitions(spark, plan, scenarios, tasks=3).toArrow()
+    assert same(seen, partitions, ["topic", "partition"])
+    loads = kfast.spark.sweep_brokers(spark, plan, scenarios, tasks=3).toArrow()
+    assert same(loads, kfast.sweep_brokers(plan, scenarios), ["broker_id"])
 
 
 def test_what_tasks_are_sent_grows_with_the_cluster(monkeypatch):

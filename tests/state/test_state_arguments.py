@@ -13,6 +13,7 @@ import kfast
 from kfast import ArgumentError, ClusterState
 
 OTHERS = {
+    "controller": "zk-3.9", "settings": [],
     "broker_ids": [1], "partitions": [("t", 0)], "topics": ["t"], "plan": {}, "k": 1, "n": 1,
     "p": 0.5, "share": 0.5, "seed": 1, "table": pa.table({"scenario": [1], "broker": [1]}),
     "path": "never.arrow", "overrides": [("t", "min.insync.replicas", 2)],
@@ -57,6 +58,7 @@ def test_all_that_take_a_state_are_known():
         "open_controller", "override_settings", "prepare_sweep", "random_brokers",
         "restart_plan", "risk", "scenarios_from_table", "sweep", "sweep_brokers",
         "sweep_partitions", "sweep_reader", "take_census", "write",
+        "QuorumController", "compare", "with_controller",
     }
 
 

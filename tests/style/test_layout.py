@@ -44,6 +44,7 @@ ORDER = (
     "sweeps",
     "analysis",
     "log_replay",
+    "metadata_replay",
     "report",
     "spark",
     "cli",

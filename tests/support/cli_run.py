@@ -58,6 +58,13 @@ def answer(*args, code=0):
     return json.loads(run(*args, "--format", "json", code=code).stdout)
 
 
+def verdict_of(text):
+    """What follows the first line of an answer, which names the controller."""
+    first, rest = text.split("\n", 1)
+    assert first.startswith("Controller: "), first
+    return rest
+
+
 def check_page(block, code=0):
     """Run the command of a page's block; what is printed is as shown, three dots are any lines."""
     command, shown = block.split("\n", 1)

@@ -15,7 +15,7 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -185,10 +185,10 @@ def describe_broker(broker: BrokerRegistration, controller: QuorumController) ->
 class TwinRun:
     """One case on the twin: runs its events, and says what each did, in the words of the format."""
 
-    def __init__(self, case: Json) -> None:
+    def __init__(self, case: Json, make: Callable[..., Any] = QuorumController) -> None:
         given = case["given"]
         self.release = RELEASES[case["profile"]]
-        self.controller = QuorumController(
+        self.controller = make(
             case["profile"],
             records=[given_record(row) for row in given["records"]],
             controller_id=given["controller_id"],
@@ -440,9 +440,14 @@ def differences(expected: Json, seen: Json) -> list[str]:
     return wrong
 
 
-def run_case(case: Json) -> tuple[int, list[str]]:
-    """Run one case: how many of its events are equal, and what differs."""
-    run = TwinRun(case)
+def run_case(
+    case: Json, make: Callable[..., Any] = QuorumController
+) -> tuple[int, list[str]]:
+    """Run one case: how many of its events are equal, and what differs.
+
+    `make` makes the twin, or what takes its calls.
+    """
+    run = TwinRun(case, make)
     for event in case["setup"]:
         run.run(event)
     wrong = [f"start: {text}" for text in differences(case["start"], run.full_state())]

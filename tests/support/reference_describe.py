@@ -150,6 +150,11 @@ def value_of(line, at, key, number):
     return -1 if value == "none" and key == "LEADER" else value, match.end()
 
 
+def listed(value):
+    """A list; N/A is none."""
+    return [] if value == "N/A" else value
+
+
 def is_moving(fields):
     """Whether a line is of a partition that is being reassigned: of replicas that it has."""
     moved = [*fields.get("ADDING", []), *fields.get("REMOVING", [])]
@@ -165,8 +170,8 @@ def parse(text):
         Name -> {header_line, count, factor, topic_id, min_insync_replicas, unclean, marked, lines,
         highest, sizes}.
     partitions : list of dict
-        topic, partition, leader, line, the five lists, whether it is being reassigned, and each Elr
-        that is not N/A.
+        topic, partition, leader, line, the seven lists, whether it is being reassigned, and whether
+        an Elr is not N/A.
     """
     topics, partitions, last = {}, [], None
     for number, line in enumerate(text.split("\n"), 1):
@@ -216,7 +221,8 @@ def parse(text):
                 {"topic": name, "partition": fields["PARTITION"], "leader": fields["LEADER"]}
                 | {"line": number}
                 | {key: fields.get(key, []) for key in LISTS}
+                | {key: listed(fields.get(key, "N/A")) for key in ELRS}
                 | {"moving": is_moving(fields)}
-                | {"elr": [fields[key] for key in ELRS if fields.get(key, "N/A") != "N/A"]}
+                | {"knows_elr": any(fields.get(key, "N/A") != "N/A" for key in ELRS)}
             )
     return topics, partitions

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast.controllers.reassignment_requests import Reassignments
 from kfast.controllers.zk import (
     alter_partition_requests,
     broker_changes,
@@ -77,7 +78,7 @@ class Controller(ZkEngine):
     @all_or_nothing
     def on_controller_failover(
         self, preferred_election: Sequence[tuple[str, int]] | None = None,
-        reassignments: reassignment.Reassignments | None = None,
+        reassignments: Reassignments | None = None,
     ) -> Outcome:
         """Become controller: load, give every replica and partition a state, elect (section 6.1).
 
@@ -197,7 +198,7 @@ class Controller(ZkEngine):
         return topic_changes.on_partition_modifications(self, topic, assignments)
 
     @all_or_nothing
-    def alter_partition_reassignments(self, reassignments: reassignment.Reassignments) -> Outcome:
+    def alter_partition_reassignments(self, reassignments: Reassignments) -> Outcome:
         """Start, change or cancel reassignments (section 6.7, API call).
 
         Parameters
@@ -222,7 +223,7 @@ class Controller(ZkEngine):
         return reassignment.alter_partition_reassignments(self, reassignments)
 
     @all_or_nothing
-    def reassign_partitions(self, reassignments: reassignment.Reassignments) -> Outcome:
+    def reassign_partitions(self, reassignments: Reassignments) -> Outcome:
         """The legacy reassignment node was created (section 6.7); no list is checked.
 
         Parameters and results as of `alter_partition_reassignments`; partitions that fail are

@@ -11,6 +11,7 @@ import numpy as np
 
 from kfast import arguments, schema
 from kfast.controllers.engine import ExecutionMode
+from kfast.controllers.reassignment_requests import Reassignments, parse
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
 from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
@@ -25,11 +26,11 @@ EVENT = "on_controller_failover"
 
 def on_controller_failover(
     engine: ZkEngine, preferred_election: Sequence[tuple[str, int]] | None,
-    reassignments: reassignment.Reassignments | None,
+    reassignments: Reassignments | None,
 ) -> Outcome:
     """Become controller: load, give every replica and partition a state, elect (section 6.1)."""
     node = {} if reassignments is None else reassignments
-    requests = reassignment.parse(engine.state, node, node=True)
+    requests = parse(engine.state, node, node=True)
     if preferred_election is not None:
         arguments.partition_keys("preferred_election", preferred_election)
     engine.active = True

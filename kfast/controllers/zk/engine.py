@@ -97,6 +97,12 @@ class ZkEngine(Engine):
         policy: Rule | Policy | None = None,
     ) -> None:
         self.profile = check_profile(state, profile)
+        if state.is_kraft:
+            raise ArgumentError(
+                f"the state is run by {state.controller}; Controller is that of ZooKeeper mode: "
+                "take kfast.open_controller(state), or give it another controller by "
+                "kfast.with_controller(state, 'zk-3.9')"
+            )
         if state.is_read_only:
             raise ArgumentError(
                 "the state is read-only: its columns are shared files; give a copy, state.copy()"

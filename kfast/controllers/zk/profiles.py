@@ -23,7 +23,7 @@ from kfast.controllers.zk.broker_groups import GroupOrder
 from kfast.errors import ArgumentError
 from kfast.journal import JournalRules
 from kfast.kernels.rules import Rules
-from kfast.schema import Code, PartitionState, ReplicaState, Strategy
+from kfast.schema import CONTROLLERS, Code, PartitionState, ReplicaState, Strategy
 from kfast.schema import PartitionState as P
 from kfast.schema import ReplicaState as R
 from kfast.state import ClusterState
@@ -358,6 +358,11 @@ def find_profile(profile: str | Profile) -> Profile:
     name: object = profile
     release = name.removeprefix("zk-") if isinstance(name, str) else None
     if release not in RELEASES:
+        if name in CONTROLLERS:
+            raise ArgumentError(
+                f"profile {shown(profile)} is a KRaft controller; kfast.with_controller(state, "
+                f"{shown(profile)}) gives it to a cluster"
+            )
         raise ArgumentError(
             f"profile {shown(profile)} is unknown; allowed: {', '.join(PROFILES)}, or a release"
             f" from {RELEASES[0]} to {RELEASES[-1]}"

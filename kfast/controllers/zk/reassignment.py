@@ -18,18 +18,23 @@ Source: docs/controller.md, sections 6.6, 6.7 and 8.1; Kafka 3.9, `KafkaControll
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kfast import schema
-from kfast.arguments import ASSIGNMENTS, assignments_in, assignments_of, partition_keys, shown
+from kfast.arguments import partition_keys
 from kfast.controllers.engine import EventFailed
+from kfast.controllers.reassignment_requests import (
+    Reassignments,
+    Requests,
+    Targets,
+    is_movable,
+    parse,
+)
 from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.broker_groups import GroupOrder, exceeds_small_map
 from kfast.controllers.zk.controller_context import live_slots
@@ -37,7 +42,6 @@ from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.profiles import UNSUPPORTED
 from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer
 from kfast.controllers.zk.store_machines import StoreSession, copy_leadership
-from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.journal.effects import Effects
 from kfast.kernels import hosting, reassign
@@ -52,7 +56,7 @@ from kfast.schema import (
 )
 from kfast.state import ClusterState, Replicas, mutators
 from kfast.state.arrays import first_slots
-from kfast.state.records import EMPTY_ROWS, Rows, Slots
+from kfast.state.records import Rows, Slots
 from kfast.state.tables import id_lists, ordered_lists, row_keys
 
 STOPPED = (
@@ -62,59 +66,7 @@ STOPPED = (
 """States that a removed replica goes through, one call each."""
 
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Targets:
-    """Where some rows are to go: a list of broker ids for each.
-
-    Parameters
-    ----------
-    offsets : (n+1,) int32
-        Where each row's list begins.
-    broker_ids : (m,) int32
-    """
-
-    offsets: Rows
-    broker_ids: Rows
-
-    @classmethod
-    def from_lists(cls, lists: list[list[int]]) -> Targets:
-        """Targets of lists of broker ids."""
-        offsets = np.zeros(len(lists) + 1, np.int32)
-        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
-        return cls(offsets, np.asarray([b for ids in lists for b in ids], np.int32))
-
-    def lists(self) -> list[list[int]]:
-        """The same as lists of broker ids."""
-        parts = np.split(self.broker_ids, self.offsets[1:-1]) if self.offsets.size > 1 else []
-        return [part.tolist() for part in parts]
-
-    def of(self, chosen: npt.NDArray[np.int64]) -> Targets:
-        """The lists at some places, in their order."""
-        lengths = np.diff(self.offsets)[chosen]
-        offsets = np.zeros(chosen.size + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        at = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return Targets(offsets, self.broker_ids[at])
-
-
-Reassignments: TypeAlias = Mapping[tuple[str, int], Sequence[int] | None] | pa.Table
-"""Where partitions are to go, by (topic, partition); None cancels. Or a table of the same."""
-
 Codes = npt.NDArray[np.uint8]
-NO_REASSIGNMENTS = ASSIGNMENTS.empty_table()
-"""What the start of most clusters finds in the reassignment node: making it anew takes longer than
-all the rest of the start of a small one."""
-
-
-@dataclass(frozen=True)
-class Requests:
-    """Requested reassignments: a row (-1: unknown), a list and whether to cancel each."""
-
-    rows: Rows
-    targets: Targets
-    cancel: npt.NDArray[np.bool_]
 
 
 # --- events ----------------------------------------------------------------------------------
@@ -268,80 +220,6 @@ def complete_reassignments(engine: ZkEngine, rows: Rows) -> None:
         continue_reassignments(engine, row[is_complete(engine, row)])
 
 
-# --- checks ------------------------------------------------------------------------------------
-
-
-def parse(state: ClusterState, reassignments: Reassignments, *, node: bool = False) -> Requests:
-    """Rows and lists of reassignments; `node` allows no cancelling and no empty list."""
-    table = as_table(reassignments)
-    if not table.num_rows:
-        targets = Targets(np.zeros(1, np.int32), EMPTY_ROWS)
-        return Requests(EMPTY_ROWS, targets, np.empty(0, np.bool_))
-    rows = state.lookup.rows_of_table(table)
-    ordered = np.sort(rows[rows >= 0])
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    if twice.size:
-        name = state.topic[int(state.topic_row[twice[0]])].as_py()
-        raise ArgumentError(
-            f"partition {name}-{state.partition[twice[0]]} is listed twice; nothing was changed"
-        )
-    lists = table.column("replicas").combine_chunks()
-    cancel = lists.is_null().to_numpy(zero_copy_only=False)
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    offsets = np.zeros(lengths.size + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    broker_ids = lists.flatten().to_numpy().astype(np.int32)
-    if node and (cancel.any() or (lengths == 0).any() or (broker_ids < 0).any()):
-        raise ArgumentError(
-            "the reassignment node has a list that is null, empty or names a negative broker id; "
-            "nothing was changed"
-        )
-    requests = Requests(rows, Targets(offsets, broker_ids), cancel)
-    _check_slots(state, requests)
-    return requests
-
-
-def _check_slots(state: ClusterState, requests: Requests) -> None:
-    """Raise where a partition would name more brokers than a mask has bits."""
-    targets = requests.targets
-    lengths = np.diff(targets.offsets)
-    used = np.zeros(lengths.size, np.int64)
-    movable = _is_movable(state, requests.rows)
-    used[movable] = state.records["n_slots"][requests.rows[movable]]
-    for at in np.flatnonzero(movable & (used + lengths > schema.MAX_SLOTS)).tolist():
-        row = int(requests.rows[at])
-        part = targets.broker_ids[targets.offsets[at] : targets.offsets[at + 1]]
-        tracked = state.broker_id[state.replicas[row, : used[at]].astype(np.int64)]
-        n = np.union1d(part, tracked).size
-        if n > schema.MAX_SLOTS:
-            raise ArgumentError(
-                f"partition row {row} would name {n} brokers; at most {schema.MAX_SLOTS} are "
-                "allowed; nothing was changed"
-            )
-
-
-def _is_movable(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which rows have an assignment, and a topic that is not queued for deletion."""
-    movable = rows >= 0
-    movable[movable] = state.records["n_replicas"][rows[movable]] > 0
-    movable[movable] = ~state.topic_queued_for_deletion[state.topic_row[rows[movable]]]
-    return movable
-
-
-def as_table(reassignments: Reassignments) -> pa.Table:
-    """Reassignments as a table of topic, partition and replicas (null: cancel), checked."""
-    if isinstance(reassignments, pa.Table):
-        return assignments_in("reassignments", reassignments)
-    if not isinstance(reassignments, Mapping):
-        raise ArgumentError(
-            f"reassignments is {shown(reassignments)}: a mapping of (topic, partition) to broker "
-            "ids or None is needed, or a table; nothing was changed"
-        )
-    if not reassignments:
-        return NO_REASSIGNMENTS
-    return assignments_of("reassignments", list(reassignments), reassignments.values())
-
-
 def _being_reassigned(state: ClusterState, rows: Rows) -> npt.NDArray[np.bool_]:
     """Which assignments say that they are being reassigned (section 1.3)."""
     moving = np.zeros(rows.size, np.bool_)
@@ -371,7 +249,7 @@ def maybe_trigger_partition_reassignment(
         _start_legacy(engine, requests.rows, requests.targets.lists(), codes)
         return
     accepted = codes == ReassignmentCode.STARTED
-    assigned = _is_movable(state, requests.rows)
+    assigned = is_movable(state, requests.rows)
     codes[accepted & ~assigned] = ReassignmentCode.UNKNOWN_TOPIC_OR_PARTITION
     some = np.flatnonzero(accepted & assigned)
     some = some[np.argsort(requests.rows[some], kind="stable")]

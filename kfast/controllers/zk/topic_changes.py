@@ -137,7 +137,7 @@ def set_configs(state: ClusterState, configs: Mapping[str, list[int]]) -> None:
     values = dict(zip(TOPIC_SETTINGS, np.array(list(configs.values()), np.int32).T, strict=True))
     state.topic_min_insync_replicas[topics] = values["min.insync.replicas"]
     state.topic_unclean_leader_election[topics] = values["unclean.leader.election.enable"]
-    mutators.refresh_unclean(state)
+    state.refresh_unclean()
 
 
 def check_created(state: ClusterState, new: pa.Table, *, exists: bool) -> None:

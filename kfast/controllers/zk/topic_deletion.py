@@ -310,7 +310,7 @@ def finish_deletion(engine: ZkEngine, topics: Rows) -> None:
     remove_topics(engine, topics)
     state.topic_unclean_leader_election[topics] = -1
     state.topic_min_insync_replicas[topics] = -1
-    mutators.refresh_unclean(state)
+    state.refresh_unclean()
     parts = [state.lookup.rows_of_topic(topic) for topic in topics.tolist()]
     partition_rows.free(state, np.sort(np.concatenate(parts)))
     for topic in topics.tolist():

@@ -1,4 +1,4 @@
-"""What surprises about a KRaft cluster, each as the twin does it; and rules that no case reaches.
+"""What surprises about a KRaft cluster, and rules that no case reaches: of kfast and of the twin.
 
 Source: docs/kraft.md, sections 3, 6, 7 and 8; Kafka 4.1, PartitionChangeBuilder.java.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.kraft_kfast_run import KfastController
 from tests.support.kraft_reference.broker_events import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
@@ -67,20 +68,25 @@ def kill(controller, broker):
     assert controller.maybe_fence_stale_broker().records
 
 
-def cluster(replicas, *, release="kraft-4.1", elr=True, min_isr=2):
-    """A controller with these brokers unfenced, and one partition on them."""
-    level = RELEASES[release].latest_metadata_version
-    records = [FeatureLevelRecord(0, METADATA_VERSION, level)]
-    if elr:
-        records.append(FeatureLevelRecord(0, ELR_VERSION, 1))
-        records.append(ConfigRecord(0, BROKER, "", MIN_ISR, str(min_isr)))
-    controller = QuorumController(release, records=records)
-    for broker in replicas:
-        register(controller, broker, 1)
-        heartbeat(controller, broker)
-    created = controller.create_topics([CreatableTopic("t", TOPIC_ID, [(0, replicas)])])
-    assert created.response == {"t": "NONE"}
-    return controller
+@pytest.fixture(params=[QuorumController, KfastController])
+def cluster(request):
+    """Makes a controller, with brokers unfenced and one partition on them."""
+
+    def make(replicas, *, release="kraft-4.1", elr=True, min_isr=2):
+        level = RELEASES[release].latest_metadata_version
+        records = [FeatureLevelRecord(0, METADATA_VERSION, level)]
+        if elr:
+            records.append(FeatureLevelRecord(0, ELR_VERSION, 1))
+            records.append(ConfigRecord(0, BROKER, "", MIN_ISR, str(min_isr)))
+        controller = request.param(release, records=records)
+        for broker in replicas:
+            register(controller, broker, 1)
+            heartbeat(controller, broker)
+        created = controller.create_topics([CreatableTopic("t", TOPIC_ID, [(0, replicas)])])
+        assert created.response == {"t": "NONE"}
+        return controller
+
+    return make
 
 
 def partition(controller):
@@ -89,7 +95,7 @@ def partition(controller):
     return p.leader, p.isr, p.elr, p.last_known_elr
 
 
-def test_brokers_that_vanish_leave_the_isr_for_the_elr():
+def test_brokers_that_vanish_leave_the_isr_for_the_elr(cluster):
     """Below min ISR the members become eligible; the last one leaves an empty ISR."""
     controller = cluster((1, 2, 3))
     kill(controller, 1)
@@ -103,7 +109,7 @@ def test_brokers_that_vanish_leave_the_isr_for_the_elr():
     assert controller.state.partition(P).recovery != RECOVERING
 
 
-def test_a_change_of_min_isr_leaves_a_partition_offline():
+def test_a_change_of_min_isr_leaves_a_partition_offline(cluster):
     """It clears the ELR and elects nobody, nor does a broker that returns; an administrator may."""
     controller = cluster((1, 2))
     kill(controller, 1)
@@ -120,7 +126,7 @@ def test_a_change_of_min_isr_leaves_a_partition_offline():
     assert controller.state.partition(P).recovery == RECOVERING
 
 
-def test_one_replica_comes_back_as_unclean_after_a_crash():
+def test_one_replica_comes_back_as_unclean_after_a_crash(cluster):
     """Registering empties the ELR; the last known leader is elected, whatever is allowed."""
     controller = cluster((1,))
     kill(controller, 1)
@@ -132,7 +138,7 @@ def test_one_replica_comes_back_as_unclean_after_a_crash():
     assert controller.state.partition(P).recovery == RECOVERING
 
 
-def test_one_replica_comes_back_cleanly_after_an_orderly_stop():
+def test_one_replica_comes_back_cleanly_after_an_orderly_stop(cluster):
     """A broker that knows the epoch of its last registration keeps its place in the ELR."""
     controller = cluster((1,))
     epoch = controller.state.brokers[1].epoch
@@ -144,7 +150,7 @@ def test_one_replica_comes_back_cleanly_after_an_orderly_stop():
     assert controller.state.partition(P).recovery != RECOVERING
 
 
-def test_without_elr_the_isr_keeps_its_last_member():
+def test_without_elr_the_isr_keeps_its_last_member(cluster):
     """And nobody else is elected."""
     controller = cluster((1, 2), elr=False)
     kill(controller, 1)
@@ -158,7 +164,7 @@ def test_without_elr_the_isr_keeps_its_last_member():
     ("release", "adding"),
     [("kraft-3.7", ()), ("kraft-3.8", (3,)), ("kraft-4.1", (3,)), ("kraft-4.3", ())],
 )
-def test_a_dead_replica_that_stays_blocks_the_end_of_a_reassignment(release, adding):
+def test_a_dead_replica_that_stays_blocks_the_end_of_a_reassignment(cluster, release, adding):
     """From 3.8 to 4.2 all that remain must be in sync; otherwise all that are added."""
     controller = cluster((1, 2), release=release, elr=False)
     register(controller, 3, 1)
@@ -172,7 +178,8 @@ def test_a_dead_replica_that_stays_blocks_the_end_of_a_reassignment(release, add
     assert controller.state.partition(P).adding == adding
 
 
-def test_the_true_last_known_elr():
+@pytest.mark.parametrize("cluster", [QuorumController], indirect=True)
+def test_the_true_last_known_elr(cluster):
     """The mode that only Kafka's unit tests switch on: those that left ISR and ELR uncleanly."""
     controller = cluster((1, 2, 3), min_isr=3)
     state = controller.state
@@ -185,7 +192,7 @@ def test_the_true_last_known_elr():
     assert record.last_known_elr == (2,)
 
 
-def test_alter_partition_without_topic_ids_has_codes_of_its_own():
+def test_alter_partition_without_topic_ids_has_codes_of_its_own(cluster):
     """Versions 0 and 1 of the request, up to 3.9."""
     controller = cluster((1, 2), release="kraft-3.9", elr=False)
     kill(controller, 2)
@@ -214,13 +221,13 @@ def test_alter_partition_without_topic_ids_has_codes_of_its_own():
         (CreatableTopic("a b", TOPIC_ID, [(0, (1,))]), "INVALID_TOPIC_EXCEPTION"),
     ],
 )
-def test_topics_that_cannot_be_created(topic, code):
+def test_topics_that_cannot_be_created(cluster, topic, code):
     """The first refusal that applies."""
     outcome = cluster((1, 2)).create_topics([topic])
     assert (outcome.records, outcome.response) == ([], {topic.name: code})
 
 
-def test_an_operation_of_a_user_writes_ten_thousand_records():
+def test_an_operation_of_a_user_writes_ten_thousand_records(cluster):
     """What is created in one request has a limit of its own."""
     controller = cluster((1, 2))
     wanted = CreatableTopic("u", Uuid(8, 8), [(number, (1,)) for number in range(10_001)])

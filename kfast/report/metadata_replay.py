@@ -1,0 +1,94 @@
+"""What `kfast replay` answers for a metadata log: verdicts, contradictions, the timeline."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from kfast import __version__
+from kfast.metadata_replay import MetadataReplay
+from kfast.report.answer import Answer, Document, getters
+from kfast.report.replay import (
+    REPLAY_TABLES,
+    draw_facts,
+    draw_first,
+    draw_outages,
+    draw_timeline,
+    summarize,
+    timed,
+    verdict_on_leaders,
+)
+from kfast.report.tables import plain
+from kfast.report.wording import plural
+
+__all__ = ["metadata_replay_answer"]
+
+
+def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
+    """The answer of `kfast replay` for a metadata log."""
+    document: Document = {
+        "controller": {"name": replay.profile, "elr": None, "why": replay.why},
+        "kfast": __version__,
+        "command": "replay",
+        "verdict": [],
+        "inputs": [replay.source],
+        "profile": replay.profile,
+        "settings": dict(replay.settings),
+        "files": list(replay.files),
+        "records": replay.n_records,
+        "first_offset": replay.first_offset,
+        "end_offset": replay.end_offset,
+        "notes": list(replay.notes),
+        "top": top,
+        "summary": summarize(replay.counts, replay.timeline, replay.outages),
+        "adopted": dict(replay.reasons),
+        "kinds": [{"kind": kind, **counts} for kind, counts in replay.kinds.items()],
+        "causes": dict(replay.causes),
+        "contradictions": [
+            {
+                "offset": one.offset,
+                "kind": one.kind,
+                "subject": one.subject,
+                "cause": one.cause,
+                "logged": one.logged,
+                "predicted": one.predicted,
+                "missing": one.is_missing,
+            }
+            for one in replay.contradictions
+        ],
+        "timeline": [timed(row, ("time",)) for row in replay.timeline.to_pylist()],
+        "outages": [timed(row, ("since", "until")) for row in replay.outages.to_pylist()],
+    }
+    document["verdict"] = [_verdict(document), verdict_on_leaders(document)]
+    return Answer(document, _draw, getters(replay, REPLAY_TABLES))
+
+
+def _verdict(document: Document) -> str:
+    summary = document["summary"]
+    wrong, missing = summary["contradicted"], summary["missing"]
+    first = "The log agrees with Kafka's rules: "
+    if wrong or missing:
+        first = f"NOT as Kafka's rules say: {wrong} contradicted, {missing} missing; "
+    decisions = plural(summary["facts"], "decision")
+    return (
+        f"{first}{summary['predicted']} of {decisions} predicted, {summary['adopted']} adopted."
+    )
+
+
+def _draw(console: Console, document: Document) -> None:
+    for row in draw_first(console, "Contradictions", document, "contradictions"):
+        logged = "is not there" if row["missing"] else f"logged {row['logged']}"
+        console.print(plain(
+            f"offset {row['offset']}, {row['cause']}: {row['kind']} of {row['subject']}: {logged}; "
+            f"predicted {row['predicted'] or 'nothing'}", "red",
+        ))
+    draw_timeline(console, document["timeline"])
+    draw_outages(console, document)
+    draw_facts(console, document)
+    console.print()
+    for line in (
+        (f"Log: {', '.join(document['inputs'])}: {plural(len(document['files']), 'segment')}, "
+        f"{plural(document['records'], 'record')} from offset {document['first_offset']} to "
+        f"{document['end_offset'] - 1} (kfast {document['kfast']})"),
+        *(f"Note: {note}" for note in document["notes"]),
+    ):
+        console.print(plain(line, "dim"))

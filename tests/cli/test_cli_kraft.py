@@ -1,0 +1,57 @@
+"""Commands on a KRaft cluster, of which only the metadata folder was copied from a controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.style.test_readme import blocks
+from tests.support.cli_run import ROOT, answer, check_page, run
+
+pytestmark = pytest.mark.kernels
+PAGE = (ROOT / "docs" / "kraft_clusters.md").read_text()
+
+
+@pytest.fixture
+def metadata(shared_data, monkeypatch):
+    """The folder that a controller of a live cluster left, in the current folder."""
+    monkeypatch.chdir(shared_data / "kraft_live" / "metadata")
+    return "__cluster_metadata-0"
+
+
+@pytest.mark.parametrize("block", blocks(PAGE, "console"), ids=lambda b: b.splitlines()[0][2:])
+@pytest.mark.usefixtures("metadata")
+def test_the_page_shows_what_the_commands_print(block):
+    check_page(block)
+
+
+def test_the_controller_is_read_and_may_be_told(metadata):
+    """Which one, and why; a release that knows no ELR refuses it."""
+    assert answer("show", metadata)["controller"]["name"] == "kraft-4.1"
+    assert answer("show", metadata)["controller"]["why"].startswith("read from ")
+    told = answer("fail", metadata, "--brokers", "3", "--controller", "kraft-4.3", "--elr", "off")
+    assert told["controller"] == {"name": "kraft-4.3", "elr": False, "why": "told"}
+    refused = run("show", metadata, "--controller", "kraft-3.9", "--elr", "on", code=2).stderr
+    assert "kraft-3.9 has no eligible leader replicas" in refused
+    assert "elr: zk-3.9" in run(
+        "show", metadata, "--controller", "zk-3.9", "--elr", "on", code=2).stderr
+
+
+def test_an_order_of_fencings_is_for_kraft(metadata):
+    """And decides who leads some partitions."""
+    ascending = answer("fail", metadata, "--at", "8455", "--brokers", "2,3")
+    other = answer("fail", metadata, "--at", "8455", "--brokers", "2,3", "--order", "3,2")
+    assert ascending["order_matters"] == other["order_matters"] > 0
+    refused = run("fail", metadata, "--brokers", "3", "--order", "3", "--controller", "zk-3.9",
+                  code=2).stderr
+    assert "it is for KRaft controllers" in refused
+
+
+@pytest.mark.parametrize("moment", ["x", "2026-13-01", "-1"])
+def test_a_moment_is_an_offset_or_a_time(metadata, moment):
+    refused = run("show", metadata, "--at", moment, code=2).stderr
+    assert "is neither an offset such as 8456 nor a time" in refused
+
+
+def test_only_a_metadata_log_has_other_moments():
+    refused = run("show", ROOT / "bench_data" / "describe.txt", "--at", "7", code=2).stderr
+    assert "is no metadata log" in refused

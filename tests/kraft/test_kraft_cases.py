@@ -1,0 +1,210 @@
+"""kfast's KRaft controller and its plain Python twin answer as Kafka's own classes did.
+
+`kraft_cases_executed.json` (../shared/data/README.md) holds sequences of events that Kafka 4.0.2,
+4.1.2 and 4.3.1 answered: every record with its fields, every response, every state.
+
+Sections are those of docs/kraft.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cases import main
+from tests.support.kraft_cases import TwinRun, load, run_case
+from tests.support.kraft_kfast_run import KfastController
+from tests.support.kraft_reference.controller import QuorumController
+
+N_CASES = 600
+N_EVENTS = 18_236
+
+
+@pytest.fixture(scope="module")
+def cases(shared_data):
+    """All sequences of the file."""
+    return list(load(shared_data / "kraft_cases_executed.json"))
+
+
+CONTROLLERS = pytest.mark.parametrize("make", [QuorumController, KfastController])
+
+
+@pytest.mark.parametrize(
+    "make", [QuorumController, pytest.param(KfastController, marks=pytest.mark.slow)]
+)
+def test_every_event_is_answered_as_kafka_did(cases, make):
+    """Records in their order and with their fields in order, responses, states.
+
+    `python -m tests.cases ../shared/data/kraft_cases_executed.json` runs the same.
+    """
+    equal, wrong = 0, []
+    for case in cases:
+        n_equal, differences = run_case(case, make)
+        equal += n_equal
+        wrong += [f"{case['id']}: {text}" for text in differences]
+    assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:10]])
+    assert (len(cases), equal) == (N_CASES, N_EVENTS)
+
+
+def test_a_sixth_of_the_sequences_is_answered_by_kfast_as_kafka_did(cases):
+    """The slow test above runs all of them."""
+    wrong = [text for case in cases[::6] for text in run_case(case, KfastController)[1]]
+    assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:10]])
+
+
+NEXT_RELEASE = {
+    "kraft-3.3": "kraft-3.4",
+    "kraft-3.4": "kraft-3.7",
+    "kraft-3.5": "kraft-3.7",
+    "kraft-3.6": "kraft-3.7",
+    "kraft-3.7": "kraft-3.8",
+    "kraft-3.8": "kraft-3.9",
+    "kraft-3.9": "kraft-4.0",
+}
+"""Each older release to one that decides otherwise."""
+
+
+@CONTROLLERS
+def test_older_releases_are_answered_as_kafka_did(make):
+    """Sequences of the same form that the classes of Kafka 3.3.2 to 3.9.1 answered.
+
+    Each tells its release from a later one.
+    """
+    older = list(load(Path(__file__).parent.parent / "support" / "data" / "kraft_older.jsonl.gz"))
+    wrong = [f"{case['id']}: {text}" for case in older for text in run_case(case, make)[1]]
+    assert not wrong, "\n".join([f"{len(wrong)} differences:", *wrong[:10]])
+    assert {case["profile"] for case in older} == set(NEXT_RELEASE)
+    for case in older:
+        assert run_case({**case, "profile": NEXT_RELEASE[case["profile"]]}, make)[1], case["id"]
+
+
+def planted(value, rng):
+    """A value like this one that is wrong."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + rng.choice((-1, 1))
+    if isinstance(value, str):
+        return f"{value}x"
+    if isinstance(value, list):
+        return value[:-1] if value else [7]
+    return {"unexpected": 1}
+
+
+def leaves(value):
+    """(container, key) of every value below."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        yield value, key
+        if isinstance(item, (dict, list)):
+            yield from leaves(item)
+
+
+@CONTROLLERS
+def test_a_planted_change_of_an_expected_value_fails(cases, make):
+    """One value of one event's expectation, its start or its end, at a time."""
+    rng = random.Random(14)
+    kinds = Counter()
+    for case in rng.sample(cases, 200):
+        case = copy.deepcopy(case)
+        step = rng.choice([*case["events"], {"expect": case["start"]}, {"expect": case["end"]}])
+        places = list(leaves(step["expect"]))
+        if not places:
+            continue
+        container, key = rng.choice(places)
+        kinds[key if isinstance(key, str) else "an item of a list"] += 1
+        container[key] = planted(container[key], rng)
+        assert run_case(case, make)[1], (case["id"], step, key)
+    assert len(kinds) > 20
+
+
+def test_the_command_says_what_differs(cases, tmp_path, capsys):
+    """`python -m tests.cases FILE` fails where one value of one case is changed."""
+    good, bad = cases[0], copy.deepcopy(cases[0])
+    bad["events"][-1]["expect"]["records"] = [{"type": "NO_OP_RECORD"}]
+    for case, code, text in ((good, 0, "1 of 1 cases"), (bad, 1, "0 of 1 cases")):
+        file = tmp_path / "cases.json"
+        file.write_text(json.dumps({"cases": [case]}), encoding="utf-8")
+        assert main([str(file)]) == code
+        assert text in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------- without Kafka's own order
+
+
+def writes_stale_entries(step):
+    """Whether the index of ELRs may differ from the ELRs after an event (section 9.3)."""
+    return any(record["type"] == "CLEAR_ELR_RECORD" for record in step["expect"]["records"])
+
+
+def depends_on_order(step):
+    """Whether what is written depends on which partition, or session, comes first."""
+    response = step["expect"].get("response") or {}
+    return step["event"]["op"] == "failover" or response.get("more") is True or (
+        "fault" in step["expect"]
+    )
+
+
+def unordered(seen):
+    """What an event did, with its records as a set."""
+    records = sorted(json.dumps(record, sort_keys=True) for record in seen["records"])
+    return {**seen, "records": records}
+
+
+def written(run, step):
+    """How many records the last event wrote, at any journal level."""
+    if step["event"]["op"] in ("failover", "advance_time") or "error" in step["expect"]:
+        return len(step["expect"]["records"])
+    return run.controller.last.n_records
+
+
+def start(case, **options):
+    """Run kfast's controller up to the start of a case."""
+    run = TwinRun(case, partial(KfastController, **options))
+    for event in case["setup"]:
+        run.run(event)
+    return run
+
+
+@pytest.mark.parametrize("journal", ["full", "counts"])
+def test_rows_in_ascending_order_give_the_same_records(cases, journal):
+    """Until a cap, a failover or a stale entry lets the order decide (docs/deviations.md)."""
+    compared = 0
+    for case in cases[::3]:
+        run = start(case, tracks_history=False, journal=journal)
+        for number, step in enumerate(case["events"], start=1):
+            if depends_on_order(step):
+                break
+            seen, expect = run.run(step["event"]), step["expect"]
+            if journal == "counts":
+                assert written(run, step) == len(expect["records"]), (case["id"], number)
+                seen, expect = {**seen, "records": []}, {**expect, "records": []}
+            assert unordered(seen) == unordered(expect), (case["id"], number)
+            compared += 1
+            if writes_stale_entries(step):
+                break
+    assert compared > 2500
+
+
+@pytest.mark.parametrize(
+    "options", [{"journal": "counts"}, {"journal": "off"}, {"wide": True}, {"threads": 2}]
+)
+def test_the_outcome_does_not_depend_on_journal_layout_or_threads(cases, options):
+    """Responses, states and numbers of records are those of Kafka."""
+    keeps_records = options.get("journal", "full") == "full"
+    for case in cases[::12]:
+        run = start(case, **options)
+        for number, step in enumerate(case["events"], start=1):
+            seen, expect = run.run(step["event"]), step["expect"]
+            if "fault" in expect:
+                break
+            if not keeps_records:
+                assert written(run, step) == len(expect["records"]), (case["id"], number)
+                expect = {**expect, "records": []}
+            assert seen == expect, (case["id"], number)

@@ -1,0 +1,171 @@
+"""The KRaft controller on random sequences with all events: equal to the twin, invariants kept.
+
+Source: docs/kraft.md, sections 6 to 9 and 13.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import pytest
+
+import kfast
+from kfast.errors import InvariantError
+from kfast.testing import invariants
+from tests.kraft.test_kraft_cases import depends_on_order, unordered, writes_stale_entries
+from tests.support.kraft_cases import TwinRun, run_case
+from tests.support.kraft_kfast_run import KfastController
+from tests.support.kraft_random import KAFKA_OF, random_case
+
+
+class CheckedController(KfastController):
+    """Checks the invariants after every event."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.before = self.kfast.state.copy()
+
+    def _told(self, outcome, *response):
+        after = self.kfast.state
+        invariants.check(after)
+        invariants.check_step(self.before, after, outcome)
+        self.before = after.copy()
+        return super()._told(outcome, *response)
+
+
+@pytest.mark.parametrize("profile", KAFKA_OF)
+def test_random_sequences_equal_the_twin(profile):
+    """Every record in its order, every response and state; invariants hold after every event."""
+    ops = Counter()
+    for seed in range(14):
+        case = random_case(seed, profile)
+        ops.update(step["event"]["op"] for step in case["events"])
+        make = partial(CheckedController, wide=seed % 2 == 1, threads=1 + seed % 2)
+        assert run_case(case, make)[1] == [], seed
+    assert len(ops) >= 16
+
+
+@pytest.mark.parametrize("journal", ["full", "counts"])
+def test_random_sequences_by_ascending_row(journal):
+    """The same records as a set, until a cap, a failover or a stale entry lets the order decide."""
+    compared = 0
+    for seed in range(100, 130):
+        case = random_case(seed, "kraft-4.1", n_brokers=8, n_partitions=10)
+        make = partial(CheckedController, tracks_history=False, journal=journal)
+        run = TwinRun(case, make)
+        for event in case["setup"]:
+            run.run(event)
+        for number, step in enumerate(case["events"], start=1):
+            if depends_on_order(step):
+                break
+            seen, expect = run.run(step["event"]), step["expect"]
+            if journal != "full":
+                seen, expect = {**seen, "records": []}, {**expect, "records": []}
+            assert unordered(seen) == unordered(expect), (seed, number)
+            compared += 1
+            if writes_stale_entries(step):
+                break
+    assert compared > 300
+
+
+def cluster(**options):
+    """A controller of 6 brokers and 60 partitions with ELR on."""
+    zk = kfast.generate(brokers=6, topics=3, partitions=60, min_insync_replicas=2, seed=5)
+    state = kfast.with_controller(zk, "kraft-4.1", elr=True)
+    return kfast.QuorumController(state, **options)
+
+
+@pytest.mark.parametrize("journal", ["off", "counts", "full"])
+def test_the_digest_does_not_depend_on_the_journal(journal):
+    """Brokers fail, return, catch up and shut down; plans are executed."""
+    controller = cluster(journal=journal)
+    controller.activate()
+    for broker in (0, 1, 2):
+        controller.fence_broker(broker)
+    controller.unfence_broker(1)
+    controller.catch_up([1])
+    controller.begin_controlled_shutdown(4)
+    plan = {("topic-0", 0): [3, 5, 1], ("topic-1", 3): [5, 3], ("topic-2", 1): [1]}
+    outcome = controller.alter_partition_reassignments(plan)
+    assert outcome.response == ["NONE"] * 3
+    controller.catch_up_reassignments()
+    invariants.check(controller.state)
+    other = cluster(journal="full")
+    other.activate()
+    for broker in (0, 1, 2):
+        other.fence_broker(broker)
+    other.unfence_broker(1)
+    other.catch_up([1])
+    other.begin_controlled_shutdown(4)
+    other.alter_partition_reassignments(plan)
+    other.catch_up_reassignments()
+    assert controller.state.digest() == other.state.digest()
+
+
+def test_the_table_of_records_says_what_the_records_say():
+    """One row each, in order, with offsets; a field is null where a record does not set it."""
+    controller = cluster(journal="full")
+    outcome = controller.fence_broker(0)
+    table, records = outcome.records.to_pylist(), outcome.metadata_records
+    assert len(table) == len(records) == outcome.n_records > 20
+    assert [row["offset"] for row in table] == list(
+        range(outcome.first_offset, controller.next_offset)
+    )
+    for row, record in zip(table[:-1], records[:-1], strict=True):
+        assert row["type"] == type(record).__name__ == "PartitionChangeRecord"
+        assert row["partition"] == record.partition_id
+        for name in ("isr", "eligible_leader_replicas", "last_known_elr", "replicas"):
+            value = getattr(record, name)
+            assert row[name] == (None if value is None else list(value))
+        assert row["leader"] == record.leader
+    assert table[-1]["type"] == "BrokerRegistrationChangeRecord"
+    assert table[-1]["broker_id"] == 0
+    assert outcome.counts.changes == len(records) - 1
+
+
+def test_an_invariant_that_does_not_hold_is_named():
+    """A counter, a mask, an order."""
+    controller = cluster()
+    controller.fence_broker(0)
+    invariants.check(controller.state)
+    broken = controller.state.copy()
+    broken.preferred_imbalance_count += 1
+    with pytest.raises(InvariantError, match="preferred_imbalance_count"):
+        invariants.check(broken)
+    broken = controller.state.copy()
+    broken.quorum.allocate_elr()
+    broken.quorum.elr[3] = broken.records["isr"][3]
+    with pytest.raises(InvariantError, match="ISR and ELR have nobody in common"):
+        invariants.check(broken)
+
+
+def test_an_inactive_controller_refuses_everything():
+    """After a fault inside Kafka the controller has resigned, until one is active again."""
+    controller = cluster()
+    controller.active = False
+    assert controller.fence_broker(0).error == "NOT_CONTROLLER"
+    controller.restart()
+    assert controller.fence_broker(0).error is None
+
+
+@pytest.mark.parametrize(
+    ("event", "arguments"),
+    [
+        ("fence_broker", ["x"]), ("fence_broker", [99]), ("begin_controlled_shutdown", [None]),
+        ("elect_leaders", [5]), ("elect_leaders", [{"topic-0": ["x"]}]),
+        ("register_broker", [-3]), ("register_broker", [7, "short"]),
+        ("process_broker_heartbeat", ["a"]), ("delete_topics", ["abc"]), ("catch_up", [["x"]]),
+        ("alter_partition", [0, 0, [1]]), ("assign_replicas_to_dirs", [0, 0, [("x", "t", 0)]]),
+        ("alter_partition_reassignments", [{("topic-0", 0): ["x"]}]),
+        ("create_partitions", [[("topic-0", "x", [])]]),
+        ("update_features", [{"metadata.version": "x"}]),
+    ],
+)
+def test_a_callers_mistake_changes_nothing(event, arguments):
+    """An error that names the argument, before anything changes."""
+    controller = cluster()
+    digest = controller.state.digest()
+    with pytest.raises(kfast.ArgumentError):
+        getattr(controller, event)(*arguments)
+    assert controller.state.digest() == digest
