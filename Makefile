@@ -8,7 +8,7 @@
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
 #                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
-#   make guard     kernels beside their numpy and numba twins: has one lost a third of its speed?
+#   make guard     kernels beside their numpy and numba twins: has one become slower?
 #   make reports   of all kernels: Cython's annotation, and which loops gcc vectorises; in build/reports
 #   make clean     remove all that the above made
 

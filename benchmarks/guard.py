@@ -1,6 +1,6 @@
 """Has a kernel become slower? Its time beside its twin's, in one run, against the ratio on record.
 
-    python -m benchmarks.guard            compare; the exit status is 1 where a third is lost
+    python -m benchmarks.guard            compare; the exit status is 1 where a ratio is lost
     python -m benchmarks.guard --record   write the ratios of this run to ratios.json
 
 A machine's speed changes both times alike, so only their ratio counts. So that nothing else changes
@@ -32,8 +32,9 @@ ROUNDS, ATTEMPTS = 40, 4
 SLOW = ("rolling", "preferred")
 """Events with many steps, or with much to copy before a round: a quarter of the rounds will do."""
 
-MOST_LOST = 4 / 3
-"""A kernel that takes a third longer beside its twin has lost."""
+MOST_LOST = 8 / 5
+"""A kernel that takes so much longer beside its twin has lost. The same build differs by up to 1.45
+between types of machines (preferred: 5.4 and 7.9), so a closer bound would tell machines apart."""
 
 
 class Case(NamedTuple):
@@ -124,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
                               recorded[name])
         against = TWINS[name].twin if TWINS[name].rule is None else "no rule"
         print(f"{name:18} {ratio:6.2f} of the time of {against}, on record {recorded[name]:.2f}"
-              f"{'' if kept else ': a third is lost'}")
+              f"{'' if kept else ': lost'}")
         lost += [] if kept else [name]
     return 1 if lost else 0
 
