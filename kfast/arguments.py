@@ -22,8 +22,9 @@ from kfast.errors import ArgumentError, KfastError
 __all__ = [
     "ASSIGNMENTS", "MAX_BROKER_ID", "MAX_INT", "MAX_LONG", "assignments_in", "assignments_of",
     "broker_ids", "check_instance", "check_range", "check_threads", "check_topics",
-    "config_boolean", "config_count", "epochs_of", "is_whole", "member", "number", "one_or_each",
-    "partition_keys", "possible_ids", "shown", "whole", "whole_numbers",
+    "config_boolean", "config_count", "epochs_of", "int32", "int64", "is_whole", "items_of",
+    "member", "number", "one_or_each", "partition_keys", "possible_ids", "shown", "text", "whole",
+    "whole_numbers",
 ]
 
 Member = TypeVar("Member", bound=IntEnum)
@@ -91,6 +92,23 @@ def whole(
     if not low <= found <= high:
         raise error(f"{name} is {shown(found)}: from {low} to {high} is allowed")
     return found
+
+
+def int32(name: str, value: Any) -> int:
+    """Return a whole number of 32 bits."""
+    return whole(name, value, -MAX_INT - 1, MAX_INT)
+
+
+def int64(name: str, value: Any) -> int:
+    """Return a whole number of 64 bits."""
+    return whole(name, value, -MAX_LONG - 1, MAX_LONG)
+
+
+def text(name: str, value: Any) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} is {shown(value)}: a text is needed")
+    return value
 
 
 def check_threads(threads: object) -> int:
@@ -217,6 +235,13 @@ def check_items(name: str, values: Any) -> list[Any]:
     """Return the items of what can be gone through and is no text."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ArgumentError(f"{name} is {shown(values)}: a list is needed")
+    return list(values)
+
+
+def items_of(name: str, values: Any, n: int) -> list[Any]:
+    """Return the n items of a tuple or list."""
+    if not isinstance(values, (tuple, list)) or len(values) != n:
+        raise ArgumentError(f"{name} is {shown(values)}: {n} values are needed")
     return list(values)
 
 

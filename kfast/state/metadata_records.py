@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 
+from kfast.arguments import check_items, shown
 from kfast.errors import ArgumentError
 
 UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -73,14 +74,16 @@ def uuid_halves(text: str) -> tuple[int, int]:
     return high, low
 
 
-def check_uuids(name: str, texts: Sequence[object]) -> None:
-    """Raise an `ArgumentError` where a text is no id of 22 characters."""
-    for text in texts:
+def check_uuids(name: str, texts: Iterable[object]) -> Directories:
+    """Return ids of 22 characters; `ArgumentError` where a text is none."""
+    ids = check_items(name, texts)
+    for text in ids:
         if not (isinstance(text, str) and UUID_TEXT.fullmatch(text)):
             raise ArgumentError(
-                f"{name} has {text!r}: ids of 22 characters (URL-safe base64) are needed; nothing "
-                "was changed"
+                f"{name} has {shown(text)}: ids of 22 characters (URL-safe base64) are needed; "
+                "nothing was changed"
             )
+    return tuple(ids)
 
 
 MIGRATING, UNASSIGNED, LOST = (uuid_text(0, low) for low in range(3))

@@ -94,7 +94,7 @@ def quorum_tables(state):
     returned = kfast.fail_brokers(quorum, [0, 1, 2], then=[("start", [0, 1, 2])])
     controller = kfast.QuorumController(quorum.copy(), journal="full")
     controller.activate()
-    asked = {state.topic[0].as_py(): [0, 1, 2], "nothing": [0]}
+    asked = [*((state.topic[0].as_py(), number) for number in range(3)), ("nothing", 0)]
     return {
         "surprises": returned.surprises,
         "outcome.records": controller.fence_broker(1).records,

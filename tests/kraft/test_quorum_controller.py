@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 import kfast
+from kfast.controllers import AlterPartitionData, ConfigChange, CreatableTopic
 from kfast.errors import InvariantError
 from kfast.testing import invariants
 from tests.kraft.test_kraft_cases import depends_on_order, unordered, writes_stale_entries
@@ -154,6 +155,16 @@ def test_an_inactive_controller_refuses_everything():
     [
         ("fence_broker", ["x"]), ("fence_broker", [99]), ("begin_controlled_shutdown", [None]),
         ("elect_leaders", [5]), ("elect_leaders", [{"topic-0": ["x"]}]),
+        ("elect_leaders", [[("topic-0", True)]]), ("elect_leaders", [None, 1]),
+        ("advance_time", [-1]), ("advance_time", [float("nan")]), ("advance_time", [1, ["x"]]),
+        ("unregister_broker", [True]), ("fence_broker", [0.5]),
+        ("process_broker_heartbeat", [0, 1.5]), ("process_broker_heartbeat", [0, 1, "x"]),
+        ("alter_partition", [True, 0, []]), ("alter_partition", [0, None, []]),
+        ("assign_replicas_to_dirs", [0, 0, [("x",)]]), ("create_topics", [["t"]]),
+        ("create_partitions", [[("t", 2)]]), ("create_partitions", [[("t", 2, [["x"]])]]),
+        ("create_partitions", [[("t", 2, []), ("t", 3, [])]]), ("delete_topics", [["t", "t"]]),
+        ("incremental_alter_configs", [["x"]]), ("update_features", [["x"]]),
+        ("update_features", [{"metadata.version": 27}, {"metadata.version": "down"}]),
         ("register_broker", [-3]), ("register_broker", [7, "short"]),
         ("process_broker_heartbeat", ["a"]), ("delete_topics", ["abc"]), ("catch_up", [["x"]]),
         ("alter_partition", [0, 0, [1]]), ("assign_replicas_to_dirs", [0, 0, [("x", "t", 0)]]),
@@ -169,3 +180,30 @@ def test_a_callers_mistake_changes_nothing(event, arguments):
     with pytest.raises(kfast.ArgumentError):
         getattr(controller, event)(*arguments)
     assert controller.state.digest() == digest
+
+
+@pytest.mark.parametrize(
+    ("request_class", "values"),
+    [
+        (AlterPartitionData, ("t", 0, 0, 0, [(1,)])), (AlterPartitionData, ("t", True, 0, 0, [])),
+        (AlterPartitionData, ("t", 0, 0, 0, [], 2)), (CreatableTopic, (5,)),
+        (CreatableTopic, ("t", [0])), (CreatableTopic, ("t", [(0, [0.5])])),
+        (CreatableTopic, ("t", [], {"min.insync.replicas": 2})),
+        (ConfigChange, (3, "t", [])), (ConfigChange, (2, "t", [("a", "put", "b")])),
+        (ConfigChange, (2, "t", [("a", "set", 1)])),
+    ],
+)
+def test_a_request_is_checked_when_it_is_made(request_class, values):
+    """Wrong types, ranges and operations: Kafka's schema has no place for them."""
+    with pytest.raises(kfast.ArgumentError):
+        request_class(*values)
+
+
+@pytest.mark.parametrize("option", [
+    "now_ms", "session_timeout_ms", "max_elections", "next_offset", "threads",
+])
+@pytest.mark.parametrize("value", [True, 1.5, -1, "1", float("nan")])
+def test_an_option_is_checked(option, value):
+    """A truth value, a fraction, a text and a negative number are refused."""
+    with pytest.raises(kfast.ArgumentError):
+        kfast.QuorumController(cluster().state, **{option: value})

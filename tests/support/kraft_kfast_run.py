@@ -3,8 +3,6 @@
 Ids of 128 bits are texts in kfast and pairs of halves in the twin; nothing else differs.
 
 Sections are those of docs/kraft.md.
-
-Sections are those of docs/kraft.md.
 """
 
 from __future__ import annotations
@@ -198,7 +196,10 @@ class KfastController:
         self, election_type: int, partitions: Mapping[str, list[int]] | None
     ) -> Outcome[dict[tuple[str, int], str]]:
         """Section 7.2."""
-        outcome = self.kfast.elect_leaders(partitions, ELECTIONS.get(election_type, "other"))
+        pairs = None
+        if partitions is not None:
+            pairs = [(topic, number) for topic, listed in partitions.items() for number in listed]
+        outcome = self.kfast.elect_leaders(pairs, ELECTIONS.get(election_type, "other"))
         return self._told(outcome, lambda replies: {
             (row["topic"], row["partition"]): row["error"] for row in replies.to_pylist()
         })

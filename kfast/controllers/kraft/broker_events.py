@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kfast import schema
+from kfast import arguments, schema
 from kfast.controllers.kraft.engine import QuorumEngine
 from kfast.controllers.kraft.faults import ApiError
 from kfast.controllers.kraft.heartbeats import BrokerControlState
@@ -25,6 +25,7 @@ from kfast.state.metadata_records import (
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    check_uuids,
     is_reserved_directory,
     uuid_text,
 )
@@ -34,6 +35,9 @@ NO_PREVIOUS_EPOCH = -2
 """Epoch of a broker that was never registered; a request that knows none has -1."""
 
 UNKNOWN_EPOCH = -1
+NEWEST_VERSION = 4
+"""Newest version of BrokerRegistrationRequest that is simulated."""
+
 KRAFT_VERSION_LEVEL = 1
 """Level of kraft.version, which is not a metadata record (section 2)."""
 
@@ -48,8 +52,20 @@ class BrokerRegistrationRequest:
     log_dirs: Directories = ()
     rack: str | None = None
     previous_broker_epoch: int = UNKNOWN_EPOCH
-    version: int = 4
+    version: int = NEWEST_VERSION
     same_cluster: bool = True
+
+    def __post_init__(self) -> None:
+        check_uuids("incarnation_id", [self.incarnation_id])
+        arguments.check_instance("features", self.features, Mapping)
+        for name, levels in self.features.items():
+            arguments.text("a feature", name)
+            for level in arguments.items_of(f"the range of {name}", levels, 2):
+                arguments.int32(f"a level of {name}", level)
+        if self.rack is not None:
+            arguments.text("rack", self.rack)
+        arguments.int64("previous_broker_epoch", self.previous_broker_epoch)
+        arguments.whole("request_version", self.version, 0, NEWEST_VERSION)
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,10 @@ class BrokerHeartbeatRequest:
     want_shut_down: bool = False
     offline_log_dirs: Directories = ()
 
+    def __post_init__(self) -> None:
+        arguments.int64("broker_epoch", self.broker_epoch)
+        arguments.int64("metadata_offset", self.metadata_offset)
+
 
 @dataclass(frozen=True)
 class BrokerHeartbeatReply:
@@ -74,9 +94,10 @@ class BrokerHeartbeatReply:
     should_shut_down: bool
 
 
-def own_directory(broker: int) -> str:
-    """An id for the one log directory of a broker that tells none."""
-    return uuid_text(broker + 1, 1)
+def own_directories(engine: QuorumEngine, broker: int) -> Directories:
+    """The one log directory of a broker that lists none, where brokers have to."""
+    supported = engine.version.is_directory_assignment_supported
+    return (uuid_text(broker + 1, 1),) if supported else ()
 
 
 # --------------------------------------------------------- fencing, unfencing, shutdown: 6.1 to 6.3
@@ -93,6 +114,12 @@ def handle_broker_fenced(engine: QuorumEngine, row: int, *, alone: bool = True) 
         engine.write(BrokerRegistrationChangeRecord(0, broker, epoch, fenced=Fencing.FENCE))
     else:
         engine.write(FenceBrokerRecord(0, broker, epoch))
+
+
+def fence_broker(engine: QuorumEngine, row: int) -> None:
+    """Section 6.1, for a session that expires: the heartbeat state follows."""
+    handle_broker_fenced(engine, row)
+    engine.heartbeats.fence(int(engine.state.broker_id[row]))
 
 
 def handle_broker_unfenced(engine: QuorumEngine, row: int) -> None:
@@ -201,8 +228,7 @@ def maybe_fence_stale_broker(engine: QuorumEngine) -> bool:
         stale = heartbeats.first_stale_broker()
         if stale is None:
             return False
-        handle_broker_fenced(engine, engine.state.broker_row(stale))
-        heartbeats.fence(stale)
+        fence_broker(engine, engine.state.broker_row(stale))
         return True
     expired = heartbeats.remove_expired_session()
     if expired is None:
@@ -212,8 +238,7 @@ def maybe_fence_stale_broker(engine: QuorumEngine) -> bool:
     if row < 0:
         heartbeats.remove(broker)
     elif engine.epoch_of(row) == epoch:
-        handle_broker_fenced(engine, row)
-        heartbeats.fence(broker)
+        fence_broker(engine, row)
     return True
 
 

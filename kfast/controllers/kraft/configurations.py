@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kfast import arguments
 from kfast.controllers.kraft.engine import QuorumEngine
 from kfast.controllers.kraft.faults import ApiError
+from kfast.errors import ArgumentError
 from kfast.state.kraft_releases import (
     ELR_VERSION,
     METADATA_VERSION,
@@ -28,6 +30,9 @@ from kfast.state.metadata_records import (
 LIST_DEFAULTS = {(ResourceType.TOPIC, "cleanup.policy"): "delete"}
 """Keys whose values are lists, and what they start from; of Kafka's, the one that topics have."""
 
+OPERATIONS = ("set", "delete", "append", "subtract")
+DIRECTIONS = ("upgrade", "safe_downgrade", "unsafe_downgrade")
+
 MOST_CONFIG_CHARACTERS = 32767
 """Source: ConfigurationControlManager.java, `validateAlterConfig`."""
 
@@ -44,6 +49,20 @@ class ConfigChange:
     resource_type: ResourceType
     resource_name: str
     ops: Sequence[tuple[str, str, str | None]]
+
+    def __post_init__(self) -> None:
+        arguments.member("resource_type", ResourceType, self.resource_type)
+        arguments.text("resource_name", self.resource_name)
+        for op in arguments.check_items("ops", self.ops):
+            key, operation, value = arguments.items_of("an operation", op, 3)
+            arguments.text("the key of an operation", key)
+            if operation not in OPERATIONS:
+                raise ArgumentError(
+                    f"operation {arguments.shown(operation)} of {key} is unknown; allowed: "
+                    f"{', '.join(OPERATIONS)}"
+                )
+            if value is not None:
+                arguments.text(f"the value of {key}", value)
 
 
 # -------------------------------------------------------------------------- configurations, 8.3
@@ -159,6 +178,20 @@ def clear_elr_records(
 
 
 # -------------------------------------------------------------------------------- features, 8.4
+
+
+def check_updates(updates: Mapping[str, int], directions: Mapping[str, str]) -> None:
+    """Raise where a level is no number, or a direction is unknown."""
+    arguments.check_instance("updates", updates, Mapping)
+    arguments.check_instance("directions", directions, Mapping)
+    for feature, level in updates.items():
+        arguments.int32(f"the level of {arguments.text('a feature', feature)}", level)
+    for feature, direction in directions.items():
+        if direction not in DIRECTIONS:
+            raise ArgumentError(
+                f"direction {arguments.shown(direction)} of {feature} is unknown; allowed: "
+                f"{', '.join(DIRECTIONS)}"
+            )
 
 
 def update_features(

@@ -25,9 +25,12 @@ from kfast.controllers.kraft.broker_events import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
 )
+from kfast.controllers.kraft.configurations import ConfigChange
 from kfast.controllers.kraft.engine import QuorumEngine
 from kfast.controllers.kraft.heartbeats import DEFAULT_SESSION_TIMEOUT_MS, Heartbeats
 from kfast.controllers.kraft.kafka_indexes import KafkaIndexes
+from kfast.controllers.kraft.partition_requests import AlterPartitionData
+from kfast.controllers.kraft.topics import CreatableTopic
 from kfast.controllers.reassignment_requests import Reassignments
 from kfast.errors import ArgumentError
 from kfast.journal import QuorumOutcome
@@ -81,12 +84,18 @@ class QuorumController(QuorumEngine):
         threads: int = 1, profile: str | None = None,
     ) -> None:
         arguments.check_instance("state", state, ClusterState)
+        if next_offset is not None:
+            next_offset = arguments.whole("next_offset", next_offset, 0, arguments.MAX_LONG)
+        self.threads = arguments.check_threads(threads)
         super().__init__(
-            state, journal=journal, tracks_history=tracks_history, now_ms=now_ms,
-            session_timeout_ms=session_timeout_ms, max_elections=max_elections,
+            state, journal=journal, tracks_history=tracks_history,
+            now_ms=arguments.whole("now_ms", now_ms, 0, arguments.MAX_LONG),
+            session_timeout_ms=arguments.whole(
+                "session_timeout_ms", session_timeout_ms, 1, arguments.MAX_LONG
+            ),
+            max_elections=arguments.whole("max_elections", max_elections, 1, arguments.MAX_INT),
             next_offset=next_offset, profile=profile,
         )
-        self.threads = arguments.whole("threads", threads, 1, arguments.MAX_INT)
         broker_events.start_heartbeats(self)
 
     @property
@@ -137,9 +146,11 @@ class QuorumController(QuorumEngine):
 
     def advance_time(self, ms: int, contacts: Iterable[int] = ()) -> None:
         """Let time pass; then these brokers make contact, as their heartbeats do."""
+        ms = arguments.whole("ms", ms, 0, arguments.MAX_LONG)
+        ids = arguments.broker_ids("contacts", contacts).tolist()
         heartbeats = self.heartbeats
         heartbeats.now_ms += ms
-        for broker in contacts:
+        for broker in ids:
             row = self.broker_row(broker)
             if row >= 0:
                 heartbeats.contact(broker, self.epoch_of(row))
@@ -176,28 +187,23 @@ class QuorumController(QuorumEngine):
             `response` is the broker epoch.
         """
         broker = arguments.whole("broker_id", broker_id, 0, arguments.MAX_BROKER_ID)
-        if incarnation_id is not None:
-            check_uuids("incarnation_id", [incarnation_id])
-        if log_dirs is not None:
-            check_uuids("log_dirs", log_dirs)
-        row = self.broker_row(broker)
         known = self.state.broker_registration(broker)
-        if incarnation_id is None:
-            incarnation_id = topics.topic_id_of(f"broker {broker}", self.next_offset)
         if known is not None:
             rack = known.rack if rack is None else rack
             log_dirs = (known.directories or None) if log_dirs is None else log_dirs
             features = (known.features or None) if features is None else features
-            if expire_session:
-                self.heartbeats.forget_session(broker, self.epoch_of(row))
+        if incarnation_id is None:
+            incarnation_id = topics.topic_id_of(f"broker {broker}", self.next_offset)
         if log_dirs is None:
-            version = self.version.is_directory_assignment_supported
-            log_dirs = (broker_events.own_directory(broker),) if version else ()
+            log_dirs = broker_events.own_directories(self, broker)
         request = BrokerRegistrationRequest(
             broker, incarnation_id,
             self.release.supported_features if features is None else features,
-            tuple(log_dirs), rack, previous_broker_epoch, request_version, same_cluster,
+            check_uuids("log_dirs", log_dirs), rack, previous_broker_epoch, request_version,
+            same_cluster,
         )
+        if known is not None and expire_session:
+            self.heartbeats.forget_session(broker, known.epoch)
         return self.run("register_broker", lambda: broker_events.register_broker(self, request))
 
     def process_broker_heartbeat(
@@ -214,14 +220,12 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is a `BrokerHeartbeatReply`.
         """
-        broker_id = arguments.whole(
-            "broker_id", broker_id, -arguments.MAX_INT, arguments.MAX_INT
-        )
-        row = self.broker_row(broker_id)
+        row = self.broker_row(arguments.int32("broker_id", broker_id))
         epoch = (self.epoch_of(row) if row >= 0 else -1) if broker_epoch is None else broker_epoch
         offset = self.next_offset - 1 if metadata_offset is None else metadata_offset
         request = BrokerHeartbeatRequest(
-            broker_id, epoch, offset, want_fence, want_shut_down, tuple(offline_log_dirs)
+            broker_id, epoch, offset, want_fence, want_shut_down,
+            check_uuids("offline_log_dirs", offline_log_dirs),
         )
         outcome = self.run(
             "process_broker_heartbeat",
@@ -246,12 +250,7 @@ class QuorumController(QuorumEngine):
     def fence_broker(self, broker_id: int) -> QuorumOutcome:
         """A broker is fenced, as when its session expires (section 6.1)."""
         row = self._registered_row(broker_id)
-
-        def steps() -> None:
-            broker_events.handle_broker_fenced(self, row)
-            self.heartbeats.fence(broker_id)
-
-        return self.run("fence_broker", steps)
+        return self.run("fence_broker", lambda: broker_events.fence_broker(self, row))
 
     def unfence_broker(self, broker_id: int) -> QuorumOutcome:
         """A fenced broker has caught up with the metadata (section 6.2)."""
@@ -277,6 +276,7 @@ class QuorumController(QuorumEngine):
 
     def unregister_broker(self, broker_id: int) -> QuorumOutcome:
         """An administrator unregisters a broker (section 6.8)."""
+        broker_id = arguments.int32("broker_id", broker_id)
         return self.run(
             "unregister_broker", lambda: broker_events.unregister_broker(self, broker_id),
             is_user_op=True,
@@ -285,14 +285,16 @@ class QuorumController(QuorumEngine):
     def _registered_row(self, broker_id: int) -> int:
         row = self.broker_row(broker_id)
         if row < 0:
-            raise ArgumentError(f"broker {broker_id} is not registered; nothing was changed")
+            raise ArgumentError(
+                f"broker {arguments.shown(broker_id)} is not registered; nothing was changed"
+            )
         return row
 
     # --- partitions: section 7 -------------------------------------------------------------------
 
     def alter_partition(
         self, broker_id: int, broker_epoch: int,
-        partitions: Sequence[partition_requests.AlterPartitionData], *,
+        partitions: Sequence[AlterPartitionData], *,
         with_topic_ids: bool = True,
     ) -> QuorumOutcome:
         """A leader reports new ISRs of partitions (section 7.1).
@@ -310,13 +312,14 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is a list of `AlterPartitionReply`, in the order asked.
         """
-        if not all(isinstance(data, partition_requests.AlterPartitionData) for data in partitions):
-            raise ArgumentError("partitions has what is no AlterPartitionData; nothing was changed")
+        sender = arguments.int32("broker_id", broker_id)
+        epoch = arguments.int64("broker_epoch", broker_epoch)
+        wanted = arguments.check_items("partitions", partitions)
+        for data in wanted:
+            arguments.check_instance("an item of partitions", data, AlterPartitionData)
         return self.run(
             "alter_partition",
-            lambda: partition_requests.alter_partition(
-                self, broker_id, broker_epoch, partitions, with_topic_ids
-            ),
+            lambda: partition_requests.alter_partition(self, sender, epoch, wanted, with_topic_ids),
         )
 
     def catch_up(self, broker_ids: Iterable[int]) -> list[QuorumOutcome]:
@@ -339,31 +342,28 @@ class QuorumController(QuorumEngine):
         return catch_up.catch_up(self, rows, catch_up.joining_slots(self.state, rows, target))
 
     def elect_leaders(
-        self, partitions: Mapping[str, Sequence[int]] | None = None, type: str = "preferred"
+        self, partitions: Sequence[tuple[str, int]] | None = None, type: str = "preferred"
     ) -> QuorumOutcome:
         """Elect leaders on demand (section 7.2).
 
         Parameters
         ----------
-        partitions : mapping of topic to partition numbers, optional
+        partitions : sequence of (topic, partition), optional
             None means all partitions.
         type : {"preferred", "unclean"}
+            Kafka refuses any other as INVALID_REQUEST.
 
         Returns
         -------
         QuorumOutcome
             `response` is a table of topic, partition, partition_row, error.
         """
+        keys = None
         if partitions is not None:
-            if not isinstance(partitions, Mapping):
-                raise ArgumentError(
-                    f"partitions is {arguments.shown(partitions)}: a mapping of topics to "
-                    "partition numbers is needed; nothing was changed"
-                )
-            keys = [(topic, number) for topic, listed in partitions.items() for number in listed]
-            arguments.partition_keys("partitions", keys)
+            keys = arguments.partition_keys("partitions", partitions)
+        election = arguments.text("type", type)
         return self.run(
-            "elect_leaders", lambda: partition_requests.elect_leaders(self, type, partitions),
+            "elect_leaders", lambda: partition_requests.elect_leaders(self, election, keys),
             is_user_op=True,
         )
 
@@ -406,12 +406,18 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is a list of codes, in the order given.
         """
-        check_uuids("assignments", [directory for directory, _, _ in assignments])
-        arguments.partition_keys("assignments", [key for _, *key in assignments])
+        sender = arguments.int32("broker_id", broker_id)
+        epoch = arguments.int64("broker_epoch", broker_epoch)
+        triples = [
+            arguments.items_of("an assignment", item, 3)
+            for item in arguments.check_items("assignments", assignments)
+        ]
+        directories = check_uuids("assignments", [directory for directory, _, _ in triples])
+        keys = arguments.partition_keys("assignments", [key for _, *key in triples])
         return self.run(
             "assign_replicas_to_dirs",
             lambda: partition_requests.assign_replicas_to_dirs(
-                self, broker_id, broker_epoch, assignments
+                self, sender, epoch, list(zip(directories, keys[0], keys[1].tolist(), strict=True))
             ),
         )
 
@@ -444,7 +450,7 @@ class QuorumController(QuorumEngine):
     # --- topics, configurations, features: section 8 ---------------------------------------------
 
     def create_topics(
-        self, wanted: Sequence[topics.CreatableTopic], *, validate_only: bool = False
+        self, wanted: Sequence[CreatableTopic], *, validate_only: bool = False
     ) -> QuorumOutcome:
         """Create topics whose replicas are given (section 8.1).
 
@@ -459,11 +465,12 @@ class QuorumController(QuorumEngine):
             A topic stands twice, or has no assignments: Kafka places it at random. Nothing is
             changed.
         """
-        names = [topic.name for topic in wanted]
-        if len(set(names)) != len(names):
-            raise ArgumentError("a topic is listed twice; nothing was changed")
+        listed = arguments.check_items("wanted", wanted)
+        for topic in listed:
+            arguments.check_instance("an item of wanted", topic, CreatableTopic)
+        topics.check_distinct(topic.name for topic in listed)
         return self.run(
-            "create_topics", lambda: topics.create_topics(self, wanted, validate_only),
+            "create_topics", lambda: topics.create_topics(self, listed, validate_only),
             is_user_op=True,
         )
 
@@ -477,9 +484,15 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is a code for each topic.
         """
-        for name, count, _ in wanted:
-            arguments.whole(f"count of {name}", count, -arguments.MAX_INT, arguments.MAX_INT)
-        return self.run("create_partitions", lambda: topics.create_partitions(self, wanted))
+        listed: list[tuple[str, int, Sequence[Sequence[int]]]] = []
+        for item in arguments.check_items("wanted", wanted):
+            name, count, assignments = arguments.items_of("an item of wanted", item, 3)
+            listed.append((name, count, assignments))
+            arguments.int32(f"the count of {arguments.text('topic', name)}", count)
+            for replicas in arguments.check_items("assignments", assignments):
+                topics.check_replicas(replicas)
+        topics.check_distinct(name for name, _, _ in listed)
+        return self.run("create_partitions", lambda: topics.create_partitions(self, listed))
 
     def delete_topics(self, names: Sequence[str]) -> QuorumOutcome:
         """Topics are deleted; nothing waits for brokers (section 8.2).
@@ -489,11 +502,12 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is a code for each topic.
         """
-        checked = arguments.check_topics("names", names)
-        return self.run("delete_topics", lambda: topics.delete_topics(self, checked))
+        listed = arguments.check_topics("names", names)
+        topics.check_distinct(listed)
+        return self.run("delete_topics", lambda: topics.delete_topics(self, listed))
 
     def incremental_alter_configs(
-        self, changes: Sequence[configurations.ConfigChange]
+        self, changes: Sequence[ConfigChange]
     ) -> QuorumOutcome:
         """Configurations of topics, brokers or of all brokers change (section 8.3).
 
@@ -502,9 +516,12 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is a list of codes, one for each resource.
         """
+        listed = arguments.check_items("changes", changes)
+        for change in listed:
+            arguments.check_instance("an item of changes", change, ConfigChange)
         return self.run(
             "incremental_alter_configs",
-            lambda: configurations.incremental_alter_configs(self, changes), is_user_op=True,
+            lambda: configurations.incremental_alter_configs(self, listed), is_user_op=True,
         )
 
     def update_features(
@@ -523,8 +540,7 @@ class QuorumController(QuorumEngine):
         QuorumOutcome
             `response` is one code for all.
         """
-        for name, level in updates.items():
-            arguments.whole(f"level of {name}", level, -arguments.MAX_INT, arguments.MAX_INT)
+        configurations.check_updates(updates, directions or {})
         return self.run(
             "update_features",
             lambda: configurations.update_features(self, updates, directions or {}),

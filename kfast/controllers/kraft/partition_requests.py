@@ -5,14 +5,14 @@ Source: docs/kraft.md, sections 7.1, 7.2, 7.4 and 7.5; Kafka 4.1, ReplicationCon
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast import schema
+from kfast import arguments, schema
 from kfast.controllers.kraft.engine import NOBODY, QuorumEngine
 from kfast.controllers.kraft.faults import ApiError, Fault
 from kfast.kernels.change_log import ChangeLog
@@ -75,6 +75,16 @@ class AlterPartitionData:
     partition_epoch: int
     isr: Sequence[tuple[int, int]]
     recovery: int = Recovery.RECOVERED
+
+    def __post_init__(self) -> None:
+        arguments.text("topic", self.topic)
+        for name in ("partition", "leader_epoch", "partition_epoch"):
+            arguments.int32(name, getattr(self, name))
+        for member in arguments.check_items("isr", self.isr):
+            broker, epoch = arguments.items_of("a member of isr", member, 2)
+            arguments.int32("a broker of isr", broker)
+            arguments.int64("a broker epoch of isr", epoch)
+        arguments.member("recovery", Recovery, self.recovery)
 
 
 @dataclass(frozen=True)
@@ -192,9 +202,9 @@ def is_ineligible(engine: QuorumEngine, broker: int, epoch: int) -> bool:
 
 
 def elect_leaders(
-    engine: QuorumEngine, election: str, partitions: Mapping[str, Sequence[int]] | None
+    engine: QuorumEngine, election: str, partitions: tuple[list[str], Rows] | None
 ) -> pa.Table:
-    """Elect leaders of some partitions, or of all; any record is a success.
+    """Elect leaders of some partitions, topics and numbers, or of all; any record is a success.
 
     Source: `electLeaders`, `electLeader`. Of all partitions, those that need no election are left
     out of the answer.
@@ -210,10 +220,8 @@ def elect_leaders(
         codes = _elect(engine, rows, mode)
         topics = engine.state.topic.take(pa.array(engine.state.topic_row[rows]))
         return _replies(topics, engine.state.partition[rows], rows, codes)
-    names = [name for name, numbers in partitions.items() for _ in numbers]
-    listed = [number for numbers in partitions.values() for number in numbers]
-    state, asked = engine.state, np.asarray(listed, np.int32)
-    rows = state.lookup.rows(state.lookup.topics(names), asked)
+    state, (names, numbers) = engine.state, partitions
+    rows = state.lookup.rows(state.lookup.topics(names), numbers)
     codes = np.full(rows.size, "UNKNOWN_TOPIC_OR_PARTITION", object)
     known = np.flatnonzero(rows >= 0)
     leaders = state.records["leader"][rows[known]]
@@ -221,7 +229,7 @@ def elect_leaders(
     needed = leaders < 0 if mode is Election.UNCLEAN else leaders != preferred
     codes[known] = "ELECTION_NOT_NEEDED"
     codes[known[needed]] = _elect(engine, rows[known[needed]], mode)
-    return _replies(pa.array(names, pa.string()), asked, rows, codes)
+    return _replies(pa.array(names, pa.string()), numbers, rows, codes)
 
 
 def _elect(engine: QuorumEngine, rows: Rows, mode: Election) -> npt.NDArray[np.object_]:

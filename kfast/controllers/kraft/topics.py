@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kfast import schema
+from kfast import arguments, schema
 from kfast.controllers.kraft.configurations import check_value, clear_elr_records
 from kfast.controllers.kraft.engine import MAX_RECORDS_PER_USER_OP, QuorumEngine
 from kfast.controllers.kraft.faults import ApiError
@@ -25,6 +26,7 @@ from kfast.state.metadata_records import (
     RemoveTopicRecord,
     ResourceType,
     TopicRecord,
+    check_uuids,
 )
 from kfast.state.record_application import set_topic_id
 
@@ -50,6 +52,28 @@ class CreatableTopic:
     replication_factor: int = ANY
     topic_id: str | None = None
 
+    def __post_init__(self) -> None:
+        arguments.text("name", self.name)
+        for assignment in arguments.check_items("assignments", self.assignments):
+            number, replicas = arguments.items_of("an assignment", assignment, 2)
+            arguments.int32("a partition of assignments", number)
+            check_replicas(replicas)
+        arguments.check_instance("configs", self.configs, Mapping)
+        for key, value in self.configs.items():
+            arguments.text("a key of configs", key)
+            if value is not None:
+                arguments.text(f"the value of {key}", value)
+        for name in ("num_partitions", "replication_factor"):
+            arguments.int32(name, getattr(self, name))
+        if self.topic_id is not None:
+            check_uuids("topic_id", [self.topic_id])
+
+
+def check_replicas(replicas: Sequence[int]) -> None:
+    """Raise where the replicas of a partition are no broker ids, known or unknown."""
+    ids = arguments.broker_ids("replicas", replicas)
+    arguments.check_range("replicas", ids, -arguments.MAX_INT - 1, arguments.MAX_BROKER_ID)
+
 
 def topic_id_of(name: str, offset: int) -> str:
     """An id for a topic created at an offset: the same for the same sequence of events."""
@@ -64,6 +88,13 @@ def id_of_topic(engine: QuorumEngine, topic: int) -> str:
         known = topic_id_of(engine.state.topic[topic].as_py(), -1)
         set_topic_id(engine.state, topic, known)
     return known
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """Raise where a topic is listed twice: the response has one code for each topic."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ArgumentError(f"topic {name!r} is listed twice; nothing was changed")
 
 
 # -------------------------------------------------------------------------------- creation, 8.1
