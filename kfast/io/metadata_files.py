@@ -74,10 +74,10 @@ def is_batch(head: bytes) -> bool:
 def classify(source: Source, head: bytes) -> MetadataFile | None:
     """What a file is by its name or, where that tells nothing, by its first bytes."""
     name = Path(name_of(source)).name
-    if found := _SNAPSHOT.search(name):
-        return MetadataFile(source, FileKind.SNAPSHOT, int(found[1]), int(found[2]))
-    if found := _SEGMENT.search(name):
-        return MetadataFile(source, FileKind.SEGMENT, int(found[1]))
+    if match := _SNAPSHOT.search(name):
+        return MetadataFile(source, FileKind.SNAPSHOT, int(match[1]), int(match[2]))
+    if match := _SEGMENT.search(name):
+        return MetadataFile(source, FileKind.SEGMENT, int(match[1]))
     if name == _BOOTSTRAP:
         return MetadataFile(source, FileKind.BOOTSTRAP)
     if not is_batch(head):
@@ -118,24 +118,24 @@ def find_metadata(path: Source) -> list[MetadataFile] | None:
             return None
     if not head or any(head.startswith(magic) for magic in PACKED):
         return None
-    found = classify(path, head)
-    return None if found is None else [found]
+    classified = classify(path, head)
+    return None if classified is None else [classified]
 
 
 def _find_in_folder(folder: Path) -> list[MetadataFile]:
     inner = folder / FOLDER
     place = inner if inner.is_dir() else folder
-    found = [
+    files = [
         file for path in sorted(place.iterdir())
         if path.suffix in (".log", ".checkpoint") and path.is_file()
         and (file := classify(path, b"")) is not None and file.offset >= 0
     ]
-    if not found:
+    if not files:
         raise InputError(
             f"{folder}: is a folder without a metadata log; right is the folder {FOLDER} of a"
             " KRaft controller or broker, or the one that holds it (metadata.log.dir)"
         )
-    return found
+    return files
 
 
 @contextmanager

@@ -136,10 +136,10 @@ def replay_metadata(
             other = _replay(log, release, likely)
             if not other.verdicts.contradictions:
                 replayer, chosen = other, dict(likely)
-                said = ", ".join(f"{name}={value}" for name, value in likely.items())
+                assumed = ", ".join(f"{name}={value}" for name, value in likely.items())
                 notes.append(
-                    f"the controller's file is assumed to say {said}, which no log does: without,"
-                    f" {n_wrong} decisions are contradicted"
+                    f"the controller's file is assumed to say {assumed}, which no log does:"
+                    f" without, {n_wrong} decisions are contradicted"
                 )
                 break
     return _answer(str(path), log, replayer, chosen, notes)
@@ -151,8 +151,8 @@ def _replay(
     """Replay a log once."""
     state = log.state(log.first_offset)
     if profile is None:
-        found = map(release_of_software, _software(log, quorum_of(state).feature_ranges))
-        chosen = next((name for name in found if name is not None), state.controller)
+        releases = map(release_of_software, _software(log, quorum_of(state).feature_ranges))
+        chosen = next((name for name in releases if name is not None), state.controller)
     else:
         chosen = profile
     if chosen != state.controller:

@@ -143,8 +143,8 @@ def _failed_directories(
     present = cluster.broker(broker)
     if present is None or record.cordoned_log_dirs is not None:
         return []
-    kept = record.log_dirs or ()
-    failed = tuple(one for one in present.directories if one not in kept)
+    online = record.log_dirs or ()
+    failed = tuple(one for one in present.directories if one not in online)
     n = len(failed)
     what = f"{n} log {'directory' if n == 1 else 'directories'} of broker {broker} failed"
     return [Step(

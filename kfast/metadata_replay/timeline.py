@@ -103,8 +103,8 @@ class Timeline:
 
     def outages_table(self) -> pa.Table:
         """Who was without a leader, from when to when; whoever still is has no end."""
-        found = [*self.outages, *((name, since, None) for name, since in self.since.items())]
-        ordered = sorted(found, key=lambda outage: (outage[1], outage[0]))
+        outages = [*self.outages, *((name, since, None) for name, since in self.since.items())]
+        ordered = sorted(outages, key=lambda outage: (outage[1], outage[0]))
         return OUTAGES.table({
             "partition": [name for name, _, _ in ordered],
             "since": [since for _, since, _ in ordered],
