@@ -32,6 +32,7 @@ from kfast.state.min_isr import (
     min_insync_replicas,
     partition_min_isr,
 )
+from kfast.state.tables import small_tables, table_of_rows
 
 __all__ = ["Explanation", "Section", "explain"]
 
@@ -117,10 +118,9 @@ def explain(
     if state.quorum is not None:  # partition 0 decides on min ISR
         first = state.quorum.first_partition[state.topic_row[rows]]
         rows = np.unique(np.concatenate([rows, first[first >= 0]]))
-    tables = state.to_tables()
-    excerpt = ClusterState.from_tables(
-        tables.brokers, tables.topics, tables.partitions.take(rows), tables.cluster
-    )
+    brokers, names, cluster = small_tables(state)
+    chosen = table_of_rows(state, rows, state.records.take(rows), state.replica_state[rows])
+    excerpt = ClusterState.from_tables(brokers, names, chosen, cluster)
     failure = fail_brokers(
         excerpt, broker_ids, controlled=controlled, journal="full", profile=profile,
         order=order,

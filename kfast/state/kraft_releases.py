@@ -150,8 +150,6 @@ RELEASES: Mapping[str, Release] = MappingProxyType({
 })
 """Every release of the KRaft controller, oldest first, by the name of its profile."""
 
-DEFAULT_RELEASE = _4_1.name
-
 
 def find_release(name: str | Release) -> Release:
     """The release of a name, `ArgumentError` where there is none."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
@@ -124,7 +125,7 @@ def set_registration(state: StateArrays, row: int, new: PartitionRegistration) -
     known = [broker for broker in new.last_known_elr if broker >= 0]
     brokers = mutators.add_brokers(state, [*named, *known])[: len(named)]
     mutators.grow_slots(state, max(len(named), 1))
-    _count(state, row, -1)
+    _count(state, np.asarray([row], np.int32), -1)
     place = {broker: slot for slot, broker in enumerate(named)}
     null = -1 if state.layout == "wide" else schema.NARROW_BROKERS
     state.replicas[row] = null
@@ -142,7 +143,7 @@ def set_registration(state: StateArrays, row: int, new: PartitionRegistration) -
     mutators.note_order(state, "adding", row, new.adding)
     mutators.note_order(state, "removing", row, new.removing)
     _set_cold(state, quorum, row, new, place)
-    _count(state, row, 1)
+    _count(state, np.asarray([row], np.int32), 1)
     if state._index is not None:
         state._index.append(np.full(brokers.size, row, np.int32), brokers)
 
@@ -196,25 +197,31 @@ def _set_cold(
         quorum.forget_topics()
 
 
-def _count(state: StateArrays, row: int, sign: int) -> None:
-    """Take a row out of the counters and the bitmap of leaderless partitions, or put it in."""
-    record = state.records[row]
-    if not record["flags"] & schema.FLAG_HAS_LEADERSHIP:
-        return
-    leader = int(record["leader"])
-    state.n_led += sign
-    state.n_reassigned += sign * bool(record["adding"] | record["removing"])
-    state.offline_partition_count += sign * (leader < 0)
-    state.preferred_imbalance_count += sign * bool(leader != state.replicas[row, 0])
-    bit = np.uint64(1) << np.uint64(row & 63)
-    word = state.leader_offline[row >> 6]
-    state.leader_offline[row >> 6] = word | bit if sign > 0 and leader < 0 else word & ~bit
+def _count(state: StateArrays, rows: Rows, sign: int) -> None:
+    """Take rows out of the counters and the bitmap of leaderless partitions, or put them in."""
+    rows = rows[(state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP) != 0]
+    records = state.records.take(rows)
+    leader = records["leader"]
+    leaderless = rows[leader < 0]
+    state.n_led += sign * rows.size
+    state.n_reassigned += sign * int(np.count_nonzero(records["adding"] | records["removing"]))
+    state.offline_partition_count += sign * leaderless.size
+    imbalanced = leader != state.replicas[rows, 0].astype(np.int32)
+    state.preferred_imbalance_count += sign * int(np.count_nonzero(imbalanced))
+    words = state.leader_offline
+    np.bitwise_and.at(words, rows >> 6, ~_bits(rows))
+    if sign > 0:
+        np.bitwise_or.at(words, leaderless >> 6, _bits(leaderless))
+
+
+def _bits(rows: Rows) -> npt.NDArray[np.uint64]:
+    """Bit of each row in its word of a bitmap."""
+    return np.uint64(1) << (rows & 63).astype(np.uint64)
 
 
 def remove_rows(state: StateArrays, rows: Rows) -> None:
     """Forget partitions whole; their rows become free."""
-    for row in rows.tolist():
-        _count(state, row, -1)
+    _count(state, rows, -1)
     state.records["flags"][rows] = state.records["n_replicas"][rows] = 0
     partition_rows.free(state, rows)
 

@@ -105,7 +105,13 @@ def used_part(
 
 def partitions_table(state: StateArrays, start: int = 0, stop: int | None = None) -> pa.Table:
     """The table of partitions, or of some of the rows in use."""
-    rows, records, replica_state = used_part(state, start, stop)
+    return table_of_rows(state, *used_part(state, start, stop))
+
+
+def table_of_rows(
+    state: StateArrays, rows: Rows, records: npt.NDArray[Any], replica_state: npt.NDArray[np.uint8]
+) -> pa.Table:
+    """The table of some rows, whose records and replica states are given."""
     flags = records["flags"]
     entries = np.empty(rows.size, np.uint64)
     kernels.mask_states(records, replica_state, entries)
