@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kfast.analysis.impact import Impact
 from kfast.analysis.surprises import stuck_partitions
-from kfast.analysis.whatif import CANNOT, WhatIf, check_brokers, registrations
+from kfast.analysis.whatif import CANNOT, WhatIf, check_brokers, check_order, registrations
 from kfast.arguments import check_instance, check_items, shown
 from kfast.controllers import EventOutcome, Profile
 from kfast.errors import ArgumentError
@@ -147,11 +147,12 @@ def fail_brokers(
     ------
     ArgumentError
         A broker is unknown; it is to fail and is not registered then, or to start and is; a step
-        is of another kind.
+        is of another kind; `order` names a broker that does not fail.
     """
     check_instance("state", state, ClusterState)
     steps = _check_steps(state, broker_ids, then)
     run = WhatIf(state, journal=journal, threads=threads, profile=profile, order=order)
+    check_order(order, (broker for kind, ids in steps if kind == "fail" for broker in ids))
     finished = []
     for kind, ids in steps:
         if kind == "start":
@@ -162,7 +163,7 @@ def fail_brokers(
     return Failure(
         run.common.title, steps[0][1], controlled, run.state, run.start, run.impact,
         tuple(finished), tuple(run.events), run.common.order_matters,
-        pa.concat_tables([*run.surprises, stuck_partitions(run.state)]),
+        pa.concat_tables([*run.surprises, stuck_partitions(run.state, run.census)]),
     )
 
 

@@ -225,10 +225,11 @@ def compare(
     ids = list(check_items("broker_ids", broker_ids))
     if bool(ids) == (scenarios is not None):
         raise ArgumentError("compare: give broker_ids or scenarios, one of them")
-    if scenarios is not None and (controlled or list(then) or order is not None):
-        raise ArgumentError("compare: controlled, then and order go with broker_ids")
     steps = list(check_items("then", then))
     asked = [{}, *(_check_settings(one) for one in check_items("settings", settings))]
+    has_order = order is not None or any("order" in one for one in asked)
+    if scenarios is not None and (controlled or steps or has_order):
+        raise ArgumentError("compare: controlled, then and order go with brokers, not with a sweep")
     answers = []
     for one in asked:
         name = ", ".join(f"{key}={_text(value)}" for key, value in one.items()) or AS_IT_IS

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS, Impact, impact
-from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers
+from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers, check_order
 from kfast.arguments import check_instance
 from kfast.controllers import EventOutcome, Profile, Reassignments
 from kfast.controllers.reassignment_requests import as_table, being_reassigned, parse
@@ -243,15 +243,16 @@ def execute_plan(
     Raises
     ------
     ArgumentError
-        A partition stands twice in the plan; a broker that is to fail is unknown or not registered;
-        an unknown broker is in a plan for a controller that would not check it (before 2.5), or a
-        partition is to be cancelled by one that cannot (before 2.4).
+        A partition stands twice in the plan; a broker that is to fail is unknown or not registered,
+        or `order` names another; an unknown broker is in a plan for a controller that would not
+        check it (before 2.5), or a partition is to be cancelled by one that cannot (before 2.4).
     """
     check_instance("state", state, ClusterState)
     failing = check_brokers(state, broker_ids)
     run = WhatIf(
         state, journal=journal, threads=threads, profile=profile, order=order, frees_rows=True
     )
+    check_order(order, failing)
     requested = RequestedPlan.of(run.before.state, plan)
     asked, errors = run.common.request_plan(requested.plan)
     run.record(asked)

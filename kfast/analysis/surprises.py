@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.analysis.replica_sets import take_isr_margins
 from kfast.schema import NO_LEADER, SURPRISES
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
-from kfast.state.census import Census, take_census
+from kfast.state.census import Census
 from kfast.state.records import Rows
 from kfast.state.tables import broker_ids, id_lists, row_keys
 
@@ -56,17 +55,21 @@ def returned_last_leaders(
                           "only_replica_unclean": elected & alone})
 
 
-def stuck_partitions(state: ClusterState) -> pa.Table:
-    """Partitions that stay offline although a replica is live, for their ELR was cleared."""
+def stuck_partitions(state: ClusterState, census: Census) -> pa.Table:
+    """Partitions that stay offline whoever starts, for their ELR was cleared or is off.
+
+    Parameters
+    ----------
+    state : ClusterState
+    census : Census
+        Of this state.
+    """
     quorum = state.quorum
-    if quorum is None or not quorum.elr_on:
-        return NO_SURPRISES
-    census = take_census(state)
-    if census.elr is None or not census.flags("only_last_leader").any():
+    if quorum is None or census.elr is None or not census.flags("only_last_leader").any():
         return NO_SURPRISES
     stuck = census.flags("only_last_leader") & (census.leader == NO_LEADER)
-    stuck &= census.elr.last_known < 0
-    stuck &= take_isr_margins(state).live_replicas != 0
+    if quorum.elr_on:
+        stuck &= census.elr.last_known < 0
     stuck &= ~quorum.unclean_leader_election[state.topic_row]
     return _table(state, {"elr_cleared": stuck})
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
-from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers
+from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers, check_order
 from kfast.arguments import check_instance, check_topics
 from kfast.controllers import EventOutcome, Profile
 from kfast.controllers.reassignment_requests import being_reassigned
@@ -174,7 +174,8 @@ def delete_topics(
     Raises
     ------
     ArgumentError
-        A topic is unknown; a broker that is to fail is unknown or not registered.
+        A topic is unknown; a broker that is to fail is unknown or not registered, or `order` names
+        another.
     """
     check_instance("state", state, ClusterState)
     names = list(dict.fromkeys(check_topics("topics", topics)))
@@ -188,6 +189,7 @@ def delete_topics(
     run = WhatIf(
         state, journal=journal, threads=threads, profile=profile, order=order, frees_rows=True
     )
+    check_order(order, failing)
     marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
     earlier = np.setdiff1d(marked, rows)
     (asked,) = run.record(run.common.delete_topics(names))

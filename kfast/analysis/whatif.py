@@ -22,7 +22,8 @@ from kfast.state import ClusterState
 from kfast.state.census import take_census
 
 __all__ = [
-    "WhatIf", "brokers_are", "check_brokers", "racks_by_broker", "registrations", "select_brokers",
+    "WhatIf", "brokers_are", "check_brokers", "check_order", "racks_by_broker", "registrations",
+    "select_brokers",
 ]
 
 CANNOT = {
@@ -144,6 +145,13 @@ def check_brokers(
         where = "" if name == "broker_ids" else f"{name}: "
         raise ArgumentError(f"{where}broker {', '.join(map(str, wrong))} is {CANNOT[kind]}")
     return ids
+
+
+def check_order(order: Iterable[int] | None, failing: Iterable[int]) -> None:
+    """Refuse an order of fencing that names a broker that does not fail."""
+    others = sorted(set(order or ()).difference(failing))
+    if others:
+        raise ArgumentError(f"order: {brokers_are(others, 'not among those that fail')}")
 
 
 def brokers_are(broker_ids: Iterable[int], predicate: str) -> str:

@@ -10,7 +10,7 @@ import click
 from kfast.analysis.conditions import parse_condition
 from kfast.cli.options import controller_option, output_options, top_option
 from kfast.cli.output import Destination, progress_bar
-from kfast.errors import InputError
+from kfast.errors import ArgumentError, InputError
 from kfast.io import open_metadata
 from kfast.log_replay import replay
 from kfast.metadata_replay import replay_metadata
@@ -51,7 +51,9 @@ def replay_command(
       kfast replay incident/ --controller 2.4 --fail-on 'adopted_percent>10'
     """
     destination = Destination.of(options, REPLAY_TABLES)
-    of_metadata = len(directory) == 1 and _is_metadata(directory[0])
+    of_metadata = any(map(_is_metadata, directory))
+    if of_metadata and len(directory) > 1:
+        raise ArgumentError("a metadata log is replayed alone: give one DIRECTORY")
     always = [
         parse_condition(f"{name}>0", REPLAY_METRICS)
         for name in ("contradicted", "missing")[: 1 + of_metadata]

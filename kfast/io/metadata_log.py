@@ -203,7 +203,7 @@ class MetadataLog:
         if isinstance(at, int) and start < 0:
             raise ArgumentError(f"at: {self.name} is a snapshot whose name says no offset")
         if isinstance(at, int) and extent.end < at:
-            raise ArgumentError(f"at: {self.name} ends at offset {extent.end}; {at} is behind it")
+            raise ArgumentError(f"at: {self.name} ends at offset {extent.end}; {at} is beyond it")
         self._read_segments(image, start, extent)
         if self.segments and at is None and extent.end > start:
             notes += extent.notes

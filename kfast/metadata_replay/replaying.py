@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kfast.errors import InputError
 from kfast.io import open_metadata
 from kfast.metadata_replay.replayer import MetadataReplayer
 from kfast.metadata_replay.simulation import Simulation, release_of_software
@@ -123,10 +124,16 @@ def replay_metadata(
     ArgumentError
         The profile is unknown.
     InputError
-        There is no metadata log, it is damaged, or it lacks its beginning and has no snapshot.
+        There is no metadata log, or only a snapshot; it is damaged, or it lacks its beginning
+        and has no snapshot.
     """
     release = None if profile is None else find_release(profile).name
     log = open_metadata(path)
+    if not log.segments:
+        raise InputError(
+            f"{log.name}: is a snapshot, which holds no decisions; right is a segment (.log), or"
+            " the folder __cluster_metadata-0 with its .log files"
+        )
     chosen = dict(settings or {})
     replayer = _replay(log, release, chosen)
     notes = [*log.notes]

@@ -157,7 +157,9 @@ def find_release(name: str | Release) -> Release:
         return name
     release = RELEASES.get(name)
     if release is None:
-        raise ArgumentError(f"profile {name!r} is unknown; allowed: {', '.join(RELEASES)}")
+        raise ArgumentError(
+            f"controller {name!r} is no KRaft controller; allowed: {', '.join(RELEASES)}"
+        )
     return release
 
 
