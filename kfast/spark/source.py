@@ -467,7 +467,7 @@ def _group_rows(name: str) -> list[int]:
 
 def _read_range(part: FileRange, table: str) -> Iterator[pa.Table]:
     schema, batches = _open(part.name, part.group, BATCH_ROWS)
-    brokers = extract(part.name, schema.empty_table()).brokers
+    common = extract(part.name, schema.empty_table())
     for batch in _cut(batches, part.start, part.stop, BATCH_ROWS):
         rows = pa.Table.from_batches([batch]).replace_schema_metadata(None)
         rows.validate(full=True)
@@ -475,7 +475,9 @@ def _read_range(part: FileRange, table: str) -> Iterator[pa.Table]:
         at = rows.column_names.index("topic")
         rows = rows.set_column(at, "topic", rows["topic"].cast(pa.string()))
         partitions = extract(part.name, rows).partitions
-        state = ClusterState.from_tables(brokers, None, partitions, source=part.name)
+        state = ClusterState.from_tables(
+            common.brokers, None, partitions, common.cluster, source=part.name
+        )
         yield from row_tables(state, table)
 
 

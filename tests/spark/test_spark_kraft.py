@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
 import kfast
@@ -76,3 +77,17 @@ def test_brokers_that_fail_are_events_of_the_clusters_own_controller(
         sharded.fail(
             None, tmp_path / "shards", [1], output=tmp_path / "other", journal="full"
         )
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_ranges_of_a_kraft_file_are_rows_of_the_whole(cluster, form, tmp_path):
+    """A large file is read by many tasks, a range of rows each, with the cluster's controller."""
+    from kfast.spark.frames import row_tables
+    from kfast.spark.source import FileRange, _read_range
+
+    path = str(tmp_path / f"cluster.{form}")
+    kfast.write(cluster, path)
+    ranges = [FileRange(path, 0, start, start + 40) for start in range(0, 200, 40)]
+    for table in ("partitions", "replicas"):
+        pieces = [piece for part in ranges for piece in _read_range(part, table)]
+        assert pa.concat_tables(pieces) == pa.concat_tables(row_tables(cluster, table))
