@@ -634,9 +634,9 @@ SURPRISE_KINDS = {
     "last_known_leader": "ISR and ELR were empty, so the last known leader is elected although "
     "unclean leader election is not allowed: what others had and it lacks is lost",
     "only_replica_unclean": "its only replica stopped uncleanly: it leads again, and the election "
-    "counts as unclean",
-    "elr_cleared": "a replica is live and may not lead: the ELR was cleared, as by a change of "
-    "min.insync.replicas, so the partition stays offline until an unclean election",
+    "counts as unclean, although no other replica had a record to lose",
+    "elr_cleared": "ISR and ELR are empty and there is no last known leader to elect, as after a "
+    "change of min.insync.replicas: it stays offline, whoever starts, until an unclean election",
 }
 """What partitions of a KRaft cluster do that operators do not expect."""
 
