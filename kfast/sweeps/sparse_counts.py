@@ -109,7 +109,7 @@ def _table(
     width = int(group[6])
     one = group.copy()
     one[7], one[8] = 1, 0
-    sequence = np.arange(width, dtype=np.int32)
+    sequence = padded(np.arange(width, dtype=np.int32))
     if not one[0] & BEGINS_WITH_A_BROKER:
         sequence[0] = width + 1
     sets = np.arange(1 << width)
