@@ -145,7 +145,7 @@ def test_a_time_gives_the_state_of_the_batches_until_then(live, log):
     for zone in (UTC, None):
         at = datetime.fromtimestamp(time_ms / 1000, UTC).replace(tzinfo=zone)
         assert kfast.read(live / "metadata", at=at) == kfast.read(live / "metadata", at=end)
-    with pytest.raises(ArgumentError, match="ends at offset 8836; 8837 is behind it"):
+    with pytest.raises(ArgumentError, match="ends at offset 8836; 8837 is beyond it"):
         kfast.read(live / "metadata", at=8837)
     with pytest.raises(ArgumentError, match="at"):
         kfast.read(live / "metadata", at=-1)
