@@ -97,16 +97,17 @@ def test_a_new_controller_knows_brokers_by_ascending_id():
     assert tracked.visits.registrations() != [0, 1, 2, 3, 4, 5]
 
 
-def test_a_small_tree_is_a_list_with_four_keys():
-    """Sixteen keys of one bucket make a tree; it stays one until four are left."""
-    table = ConcurrentTable(lambda key: key << 16)
-    for key in range(0, 1 << 16, 1 << 10):
+def test_equal_hashes_of_a_tree_go_to_the_left():
+    """Java asks for the addresses of the keys, which nobody knows; a new key is still first."""
+    table = ConcurrentTable(lambda key: 0)
+    for key in range(40):
         table.put(key, 0)
-    trees = [bucket for bucket in table.buckets if bucket.is_tree]
-    assert trees
-    for key in list(trees[0].keys):
-        table.remove(key)
-        assert trees[0].is_tree == (len(trees[0].keys) > 4)
+    (tree,) = [bucket.tree for bucket in table.buckets if bucket.tree is not None]
+    nodes = [tree.root]
+    while (left := nodes[-1].children[0]) is not None:
+        nodes.append(left)
+    assert nodes[-1].key == 39
+    assert next(iter(table)) == 39
 
 
 def test_topics_are_not_placed_at_random():

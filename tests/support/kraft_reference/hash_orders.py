@@ -1,13 +1,11 @@
 """Orders of Kafka's and Java's hash tables: they decide which partition comes first.
 
-Source: docs/kraft.md, section 9; server-common, BaseHashTable.java; Java's HashMap and
-ConcurrentHashMap.
+Source: docs/kraft.md, section 9; server-common, BaseHashTable.java; Java's HashMap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
@@ -16,10 +14,6 @@ V = TypeVar("V")
 LOAD_FACTOR = 0.75
 SCATTER = -7046029254386353131
 """BaseHashTable.java, `findSlot`: multiplies a hash, so that its top bits depend on all of it."""
-TREEIFY_THRESHOLD = 8
-UNTREEIFY_THRESHOLD = 6
-MIN_TREEIFY_CAPACITY = 64
-LEAST_TREE = 4
 
 
 class Uuid(NamedTuple):
@@ -172,104 +166,3 @@ def java_hash_set_order(
     while len(distinct) > LOAD_FACTOR * capacity:
         capacity *= 2
     return sorted(distinct, key=lambda key: spread(hash_of(key)) & (capacity - 1))
-
-
-@dataclass
-class Bucket(Generic[K]):
-    """Keys that share a place: a list, or a tree whose keys are linked as well.
-
-    A new key goes to the end of a list, but to the front of a tree.
-    """
-
-    keys: list[K] = field(default_factory=list)
-    is_tree: bool = False
-
-
-class ConcurrentTable(Generic[K]):
-    """Java's ConcurrentHashMap of times, as far as its order goes.
-
-    A tree that loses keys becomes a list again with 2 to 8 of them, as its shape says; here it
-    does with 4. That can be seen only if keys then come back.
-
-    Source: section 9.4; ConcurrentHashMap.java, `putVal`, `treeifyBin`, `tryPresize`, `transfer`.
-    """
-
-    def __init__(self, hash_of: Callable[[K], int]) -> None:
-        self.hash_of = hash_of
-        self.buckets: list[Bucket[K]] = [Bucket() for _ in range(16)]
-        self.times: dict[K, int] = {}
-
-    def _bucket(self, key: K) -> Bucket[K]:
-        return self.buckets[spread(self.hash_of(key)) & (len(self.buckets) - 1)]
-
-    def put(self, key: K, time: int) -> None:
-        """Add or replace; a long bucket or many entries make the table larger."""
-        bucket = self._bucket(key)
-        is_new = key not in self.times
-        self.times[key] = time
-        if bucket.is_tree:
-            if is_new:
-                bucket.keys.insert(0, key)
-        else:
-            n_before = len(bucket.keys) if is_new else bucket.keys.index(key) + 1
-            if is_new:
-                bucket.keys.append(key)
-            if n_before >= TREEIFY_THRESHOLD:
-                self._treeify(bucket)
-        while is_new and len(self.times) >= LOAD_FACTOR * len(self.buckets):
-            self._double()
-
-    def _treeify(self, bucket: Bucket[K]) -> None:
-        """Make a long bucket a tree, or a small table larger."""
-        size = len(self.buckets)
-        if size >= MIN_TREEIFY_CAPACITY:
-            bucket.is_tree = True
-            return
-        wanted = 1 << (3 * size).bit_length()
-        while LOAD_FACTOR * len(self.buckets) < wanted:
-            self._double()
-
-    def remove(self, key: K) -> None:
-        """Remove a key; the table never shrinks."""
-        bucket = self._bucket(key)
-        bucket.keys.remove(key)
-        bucket.is_tree = bucket.is_tree and len(bucket.keys) > LEAST_TREE
-        del self.times[key]
-
-    def _double(self) -> None:
-        """Split every bucket by the next bit of the hashes."""
-        size = len(self.buckets)
-        lower, upper = [], []
-        for bucket in self.buckets:
-            sides = [int(bool(spread(self.hash_of(key)) & size)) for key in bucket.keys]
-            split = split_tree if bucket.is_tree else split_list
-            low, high = split(bucket.keys, sides)
-            lower.append(low)
-            upper.append(high)
-        self.buckets = lower + upper
-
-    def __iter__(self) -> Iterator[K]:
-        for bucket in self.buckets:
-            yield from bucket.keys
-
-
-def split_list(keys: list[K], sides: list[int]) -> tuple[Bucket[K], Bucket[K]]:
-    """The longest tail of one side keeps its order, every earlier key goes to the front."""
-    halves: tuple[list[K], list[K]] = ([], [])
-    tail = len(keys)
-    while tail > 0 and sides[tail - 1] == sides[-1]:
-        tail -= 1
-    if keys:
-        halves[sides[-1]].extend(keys[tail:])
-    for key, side in zip(keys[:tail], sides, strict=False):
-        halves[side].insert(0, key)
-    return Bucket(halves[0]), Bucket(halves[1])
-
-
-def split_tree(keys: list[K], sides: list[int]) -> tuple[Bucket[K], Bucket[K]]:
-    """Both sides keep their order; a small one becomes a list."""
-    halves: tuple[list[K], list[K]] = ([], [])
-    for key, side in zip(keys, sides, strict=True):
-        halves[side].append(key)
-    low, high = (Bucket(half, len(half) > UNTREEIFY_THRESHOLD) for half in halves)
-    return low, high

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.support.kraft_reference.hash_orders import ConcurrentTable, hash_of_long, int32
+from kfast.controllers.kraft.hash_orders import ConcurrentTable
+from tests.support.kraft_reference.hash_orders import hash_of_long, int32
 from tests.support.kraft_reference.records import FaultError
 from tests.support.kraft_reference.versions import Release
 
