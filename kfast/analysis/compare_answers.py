@@ -126,9 +126,9 @@ class Comparison:
 
         The baseline, in which nobody fails, is no such scenario.
         """
-        first, *others = map(self._ends, self.answers)
+        first, *later = map(self._ends, self.answers)
         differs = np.zeros(first[0].size, np.bool_)
-        for columns in others:
+        for columns in later:
             for one, other in zip(first, columns, strict=True):
                 differs |= one != other
         if self.scenarios is not None:
@@ -226,12 +226,12 @@ def compare(
     if bool(ids) == (scenarios is not None):
         raise ArgumentError("compare: give broker_ids or scenarios, one of them")
     steps = list(check_items("then", then))
-    asked = [{}, *(_check_settings(one) for one in check_items("settings", settings))]
-    has_order = order is not None or any("order" in one for one in asked)
+    compared = [{}, *(_check_settings(one) for one in check_items("settings", settings))]
+    has_order = order is not None or any("order" in one for one in compared)
     if scenarios is not None and (controlled or steps or has_order):
         raise ArgumentError("compare: controlled, then and order go with brokers, not with a sweep")
     answers = []
-    for one in asked:
+    for one in compared:
         name = ", ".join(f"{key}={_text(value)}" for key, value in one.items()) or AS_IT_IS
         answer = ComparedAnswer(name, one, _apply(state, one))
         if scenarios is not None:

@@ -104,45 +104,45 @@ def read_dump(name: str, data: bytes) -> list[MetadataFile]:
         part.append(encode_batch(
             batch.offset, batch.epoch, batch.time_ms, batch.values, control=batch.control
         ))
-    found = []
+    metadata_files = []
     for shown, parts in files.items():
-        whole = b"".join(parts)
-        file = classify((f"{name} ({shown})" if shown else name, whole), whole[:HEAD])
+        content = b"".join(parts)
+        file = classify((f"{name} ({shown})" if shown else name, content), content[:HEAD])
         if file is not None:
-            found.append(file)
-    if not found:
+            metadata_files.append(file)
+    if not metadata_files:
         raise InputError(
             f"{name}: shows no batch; right is the output of kafka-dump-log"
             " --cluster-metadata-decoder, with its lines of baseOffset and of offset"
         )
-    return found
+    return metadata_files
 
 
 def _batches(name: str, text: str) -> Iterator[tuple[str, _Batch | None]]:
     """The batches of a text, each with the file that it is of; and each file, without one."""
     shown, batch = "", None
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := _FILE.match(line):
+        if match := _FILE.match(line):
             if batch is not None:
                 yield shown, batch
-            shown, batch = PurePath(found[1]).name, None
+            shown, batch = PurePath(match[1]).name, None
             yield shown, None
-        elif found := _BATCH.match(line):
+        elif match := _BATCH.match(line):
             if batch is not None:
                 yield shown, batch
             if _INVALID in line:
                 raise InputError(f"{name} line {number}: the batch is invalid: its file is damaged")
             time = _TIME.search(line)
             batch = _Batch(
-                number, int(found[1]), int(found[2]), int(found[3]), int(time[1]) if time else 0
+                number, int(match[1]), int(match[2]), int(match[3]), int(time[1]) if time else 0
             )
-        elif found := _RECORD.match(line):
-            if batch is None or int(found[1]) != batch.offset + len(batch.values):
+        elif match := _RECORD.match(line):
+            if batch is None or int(match[1]) != batch.offset + len(batch.values):
                 raise InputError(
                     f"{name} line {number}: found {quote(line)}; right is a line of its batch"
                     " (baseOffset) and all of its records before it"
                 )
-            _add_record(f"{name} line {number}", batch, found[2])
+            _add_record(f"{name} line {number}", batch, match[2])
     if batch is not None:
         yield shown, batch
 

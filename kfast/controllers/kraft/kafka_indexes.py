@@ -107,11 +107,11 @@ class BrokerPartitions:
         """Take one entry out; where two are equal, both go and partition 0 fills the place."""
         topic, number = partition
         topics, entries = self._entries(broker, topic)
-        kept = [entry for entry in entries if entry != (number, led)]
-        if len(kept) == len(entries):
+        remaining = [entry for entry in entries if entry != (number, led)]
+        if len(remaining) == len(entries):
             raise Fault(f"broker {broker} has no entry for {partition}")
         if len(entries) > 1:
-            topics.put(topic, kept + [(0, False)] * (len(entries) - 1 - len(kept)))
+            topics.put(topic, remaining + [(0, False)] * (len(entries) - 1 - len(remaining)))
             return
         topics.remove(topic)
         if not len(topics):
@@ -177,14 +177,14 @@ class KafkaIndexes:
 
     def rows(self, partitions: Iterable[TopicIdPartition]) -> Rows:
         """Rows of entries; one that no longer exists is a fault, as inside Kafka."""
-        found = []
+        rows = []
         for topic, number in partitions:
             table = self.partitions_by_topic.get(topic)
             row = None if table is None else table.get(number)
             if row is None:
                 raise Fault(f"topic {topic} has no partition {number}")
-            found.append(row)
-        return np.asarray(found, np.int32)
+            rows.append(row)
+        return np.asarray(rows, np.int32)
 
     def all_partitions(self) -> Rows:
         """Rows of all partitions: topics by name, partitions by number."""

@@ -28,7 +28,7 @@ def alter_partition_reassignments(
     refuse_rf_change = engine.release.refuses_rf_change and not allow_rf_change
     requests = ChangeLog()
     codes: list[str] = []
-    asked: list[int] = []
+    positions: list[int] = []
     for row, cancel, target in zip(
         parsed.rows.tolist(), parsed.cancel.tolist(), parsed.targets.lists(), strict=True
     ):
@@ -39,13 +39,13 @@ def alter_partition_reassignments(
                 cancel_reassignment(engine, row, requests)
             else:
                 change_reassignment(engine, row, target, refuse_rf_change, requests)
-            asked.append(len(codes))
+            positions.append(len(codes))
             codes.append("NONE")
         except ApiError as error:
             codes.append(error.code)
     limit = MAX_RECORDS_PER_USER_OP if engine.release.limits_records else NO_LIMIT
     results = engine.build(requests, limit)
-    for at, result in zip(asked, results.tolist(), strict=True):
+    for at, result in zip(positions, results.tolist(), strict=True):
         if result < 0 and result != BuildResult.NOTHING:
             codes[at] = "UNKNOWN_SERVER_ERROR"
     return codes
