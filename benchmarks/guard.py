@@ -32,23 +32,28 @@ ROUNDS, ATTEMPTS = 40, 4
 SLOW = ("rolling", "preferred")
 """Events with many steps, or with much to copy before a round: a quarter of the rounds will do."""
 
-MOST_LOST = 8 / 5
-"""A kernel that takes so much longer beside its twin has lost. The same build differs by up to 1.45
-between types of machines (preferred: 5.4 and 7.9), so a closer bound would tell machines apart."""
+MOST_LOST = 4 / 3
+"""A kernel that takes a third longer beside its twin has lost."""
 
 
 class Case(NamedTuple):
-    """An event, the form that it is measured against, the rule that elects, and what counts."""
+    """An event, the form that it is measured against, the rule that elects, and what counts.
+
+    `most_lost` is wider for `preferred`: the same build took 5.4 of its twin's time on one machine,
+    and 7.9 on another.
+    """
 
     event: str
     twin: str
     rule: Any = None
     fixed: bool = False
+    most_lost: float = MOST_LOST
 
 
 TWINS = {
     **{event: Case(event, "numba") for event in
-       ("start", "failover", "one", "rack", "third", "preferred", "rolling")},
+       ("start", "failover", "one", "rack", "third", "rolling")},
+    "preferred": Case("preferred", "numba", most_lost=8 / 5),
     **{event: Case(event, "numpy") for event in ("reassignment", "deletion")},
     "third with a rule": Case("third", "kfast", policy.first_candidate),
     **{f"{event}, tiny": Case(event, "numpy", fixed=True) for event in ("start", "one")},
@@ -65,7 +70,7 @@ class Benches(NamedTuple):
 
 def measure(benches: Benches, name: str, rounds: int) -> float:
     """Time of kfast over its twin's, least of some rounds each, taken in turns."""
-    event, twin, rule, fixed = TWINS[name]
+    event, twin, rule, fixed, _ = TWINS[name]
     least = {(bench, form): float("inf") for bench in Benches._fields for form in ("kfast", "twin")}
     gc.collect()
     gc.disable()
@@ -82,12 +87,14 @@ def measure(benches: Benches, name: str, rounds: int) -> float:
     return kernels["kfast"] / kernels["twin"]
 
 
-def verdict(take: Callable[[int], float], recorded: float) -> tuple[bool, float]:
+def verdict(
+    take: Callable[[int], float], recorded: float, most_lost: float = MOST_LOST
+) -> tuple[bool, float]:
     """Whether a ratio is kept, and the best that was found in at most `ATTEMPTS` attempts."""
     best = float("inf")
     for attempt in range(ATTEMPTS):
         best = min(best, take(ROUNDS * (attempt + 1)))
-        if best <= recorded * MOST_LOST:
+        if best <= recorded * most_lost:
             return True, best
     return False, best
 
@@ -122,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     lost = []
     for name in TWINS:
         kept, ratio = verdict(lambda rounds, name=name: measure(benches, name, rounds),
-                              recorded[name])
+                              recorded[name], TWINS[name].most_lost)
         against = TWINS[name].twin if TWINS[name].rule is None else "no rule"
         print(f"{name:18} {ratio:6.2f} of the time of {against}, on record {recorded[name]:.2f}"
               f"{'' if kept else ': lost'}")
