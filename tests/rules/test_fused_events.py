@@ -11,9 +11,8 @@ from random import Random
 import pytest
 
 import kfast
-from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import profiles, state_machines
-from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
 from kfast.schema import TOPIC_UNCLEAN
 from tests.support.random_clusters import random_context
 from tests.support.twin_state import state_of

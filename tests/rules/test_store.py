@@ -21,7 +21,7 @@ from kfast import (
     Store,
     Strategy,
 )
-from kfast.controllers.engine import ControllerMoved
+from kfast.controllers.zk.faults import ControllerMoved
 from kfast.controllers.zk.store import CallFailed, StoreAnswer
 from tests.support.states import QUIET, assert_reads, read_state
 

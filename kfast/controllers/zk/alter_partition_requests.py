@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from kfast import arguments, schema
 from kfast.arguments import MAX_LONG
-from kfast.controllers.engine import ControllerMoved, EventFailed, ExecutionMode
 from kfast.controllers.zk import fused_events
-from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
+from kfast.controllers.zk.faults import ControllerMoved, EventFailed
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.profiles import UNSUPPORTED
 from kfast.controllers.zk.reassignment import cannot_fail, complete_reassignments

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import arguments, schema
-from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import controller_context, fused_events, reassignment, topic_deletion
-from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
 from kfast.schema import PartitionState, ReplicaState

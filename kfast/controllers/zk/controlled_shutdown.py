@@ -7,9 +7,8 @@ public function is a method of `Controller`.
 from __future__ import annotations
 
 from kfast.arguments import MAX_LONG, whole
-from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.zk import controller_context, fused_events
-from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
 from kfast.journal import Outcome
 from kfast.schema import UNKNOWN_BROKER_EPOCH, PartitionState, ReplicaState, Strategy
 from kfast.state.records import Rows

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from kfast import arguments, schema
-from kfast.controllers.engine import ExecutionMode
 from kfast.controllers.reassignment_requests import Reassignments, parse
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
 from kfast.controllers.zk.controller_context import live_slots
-from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
 from kfast.journal import Outcome
 from kfast.schema import PartitionState
 from kfast.state import ClusterState, mutators

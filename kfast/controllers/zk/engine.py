@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kfast.controllers.engine import ControllerMoved, Engine, ExecutionMode
 from kfast.controllers.zk import controller_context
 from kfast.controllers.zk.deletion_status import DeletionHints
+from kfast.controllers.zk.faults import ControllerMoved, EventFailed
 from kfast.controllers.zk.policy import Policy, Rule
 from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile
 from kfast.controllers.zk.state_machines import (
@@ -36,6 +37,15 @@ from kfast.state.records import Rows
 
 P = ParamSpec("P")
 E = TypeVar("E", bound="ZkEngine")
+
+
+class ExecutionMode(Enum):
+    """How the steps of an event are executed; the outcome is the same."""
+
+    STEPS = "each step on all rows before the next"
+    FUSED = "all steps on one partition before the next"
+    STORE = "each step on all rows, with records that a store reads and writes"
+
 
 QUEUED, REASSIGNED, IN_TURN, ELECTS, FULL, EFFECTS = 1, 2, 4, 8, 16, 32
 """What ties partitions together, or the steps of an event apart, as bits: some topic is queued for
@@ -88,7 +98,7 @@ def all_or_nothing(
     return with_rollback
 
 
-class ZkEngine(Engine):
+class ZkEngine:
     """What the handlers of ZooKeeper mode share. Parameters are those of `Controller`."""
 
     def __init__(
@@ -107,7 +117,9 @@ class ZkEngine(Engine):
             raise ArgumentError(
                 "the state is read-only: its columns are shared files; give a copy, state.copy()"
             )
-        super().__init__(state, Journal(state, journal, self.profile.journal_rules))
+        self.state = state
+        self.journal = Journal(state, journal, self.profile.journal_rules)
+        self.active = True
         self.store = store
         self.deletion_hints = DeletionHints()
         self.replica_state_machine = ReplicaStateMachine(
@@ -119,6 +131,34 @@ class ZkEngine(Engine):
         self._in_turn = IN_TURN * (
             self.profile.batch_per_partition or self.profile.offlines_only_of_failed
         )
+
+    def attempt(self, event: str, steps: Callable[[], None]) -> Outcome:
+        """Execute the steps of an event, and make its outcome; what they raise ends it.
+
+        Source: section 6.0.
+        """
+        if not self.active:
+            return self.refused(event, "NOT_CONTROLLER")
+        try:
+            steps()
+        except ControllerMoved:
+            return self.resigned(event)
+        except EventFailed as failed:
+            return self.refused(event, failed.error)
+        return self.journal.finish(event)
+
+    def resigned(self, event: str) -> Outcome:
+        """Outcome of an event that found another controller in charge; this one resigns."""
+        self.active = False
+        outcome = self.journal.finish(event)
+        outcome.failure = Code.CONTROLLER_MOVED
+        return outcome
+
+    def refused(self, event: str, error: str) -> Outcome:
+        """Outcome of a request that Kafka answers with an error as a whole."""
+        outcome = self.journal.finish(event)
+        outcome.error = error
+        return outcome
 
     def way_of(self, event: str) -> ExecutionMode:
         """Execution mode of an event that `STEPWISE` names: the only place that decides it."""

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics, number, partition_keys
-from kfast.controllers.engine import ControllerMoved, EventFailed, ExecutionMode
 from kfast.controllers.zk import fused_events
 from kfast.controllers.zk.controller_context import live_slots
-from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
+from kfast.controllers.zk.faults import ControllerMoved, EventFailed
 from kfast.controllers.zk.profiles import UNSUPPORTED, Profile
 from kfast.controllers.zk.store_machines import Result
 from kfast.errors import ArgumentError

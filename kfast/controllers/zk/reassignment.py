@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import partition_keys
-from kfast.controllers.engine import EventFailed
 from kfast.controllers.reassignment_requests import (
     Reassignments,
     Requests,
@@ -39,6 +38,7 @@ from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.broker_groups import GroupOrder, exceeds_small_map
 from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.faults import EventFailed
 from kfast.controllers.zk.profiles import UNSUPPORTED
 from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer
 from kfast.controllers.zk.store_machines import StoreSession, copy_leadership

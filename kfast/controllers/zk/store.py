@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kfast import arguments, schema
 from kfast.arguments import MAX_INT, check_instance, whole
-from kfast.controllers.engine import ControllerMoved
+from kfast.controllers.zk.faults import ControllerMoved
 from kfast.errors import ArgumentError
 from kfast.kernels import tables as kernels
 from kfast.state import ClusterState, mutators

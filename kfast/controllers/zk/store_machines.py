@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast import schema
-from kfast.controllers.engine import ControllerMoved
+from kfast.controllers.zk.faults import ControllerMoved
 from kfast.controllers.zk.policy_runner import NOT_DECIDED, ElectionCause, PolicyRunner
 from kfast.controllers.zk.profiles import Profile
 from kfast.controllers.zk.store import CallFailed, Store, StoreAnswer

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics
-from kfast.controllers.engine import EventFailed
 from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.deletion_status import (
     ALL_SUCCESSFUL,
@@ -25,6 +24,7 @@ from kfast.controllers.zk.deletion_status import (
     SOME_WITHOUT_ENTRY,
 )
 from kfast.controllers.zk.engine import ZkEngine
+from kfast.controllers.zk.faults import EventFailed
 from kfast.controllers.zk.topic_changes import remove_topics
 from kfast.errors import ArgumentError
 from kfast.journal import Outcome
