@@ -635,8 +635,17 @@ SURPRISE_KINDS = {
     "unclean leader election is not allowed: what others had and it lacks is lost",
     "only_replica_unclean": "its only replica stopped uncleanly: it leads again, and the election "
     "counts as unclean, although no other replica had a record to lose",
-    "elr_cleared": "ISR and ELR are empty and there is no last known leader to elect, as after a "
-    "change of min.insync.replicas: it stays offline, whoever starts, until an unclean election",
+    "elr_cleared": "no replica may lead any more, as after a change of min.insync.replicas, which "
+    "clears the ELR: offline, whoever starts, until an unclean election "
+    "(kafka-leader-election.sh --election-type unclean)",
+    "waits_for_eligible": "a replica is live, but only members of ISR or ELR may lead: offline "
+    "until a broker that the partition waits for starts, or until an unclean election, which may "
+    "lose records",
+    "waits_for_last_leader": "every replica that may lead is down without a known controlled "
+    "shutdown: offline until all brokers that the partition waits for have started; then the last "
+    "known leader is elected, uncleanly",
+    "waits_for_only_replica": "the only replica is down without a known controlled shutdown: it "
+    "leads again once its broker starts, and the election counts as unclean",
 }
 """What partitions of a KRaft cluster do that operators do not expect."""
 
@@ -997,6 +1006,10 @@ SURPRISES = ResultTable(
         *_KEY, ResultColumn("surprise", _TEXT, "what happened: one of `SURPRISE_KINDS`"),
         ResultColumn("leader", _INT32, "id of the leader afterwards, -1 for none"),
         ResultColumn("replicas", _IDS, "ids of the assigned replicas"),
+        ResultColumn(
+            "waits_for", _IDS, "ids of the brokers whose start brings it back: of `"
+            "waits_for_eligible` any one of them, else all; empty where none does",
+        ),
     ),
 )
 _UNKNOWN = "where the partition is unknown"

@@ -163,7 +163,7 @@ def fail_brokers(
     return Failure(
         run.common.title, steps[0][1], controlled, run.state, run.start, run.impact,
         tuple(finished), tuple(run.events), run.common.order_matters,
-        pa.concat_tables([*run.surprises, stuck_partitions(run.state, run.census)]),
+        pa.concat_tables([*run.surprises, stuck_partitions(run.state, run.clean_ids)]),
     )
 
 

@@ -86,6 +86,12 @@ class WhatIf:
         outcomes = [event.outcome for event in self.events[1:]]
         return impact(self.before, self.census, outcomes)
 
+    @property
+    def clean_ids(self) -> list[int]:
+        """Ids of the brokers that are down and had stopped in order."""
+        ids: list[int] = self.state.broker_id[~self.state.up].tolist()
+        return [broker for broker in ids if self.common.stopped_cleanly(broker)]
+
     def record(self, events: list[EventOutcome]) -> list[EventOutcome]:
         """Append events that have happened, and return them."""
         self.events += events
@@ -110,7 +116,7 @@ class WhatIf:
     def start_brokers(self, broker_ids: tuple[int, ...]) -> None:
         """Let brokers start; they and those that started before catch up with every leader."""
         self._running.update(broker_ids)
-        unclean = [b for b in broker_ids if not self.common.stopped_cleanly(b)]
+        unclean = set(broker_ids).difference(self.clean_ids)
         self.record(self.common.brokers_returned(broker_ids))
         self.surprises.append(returned_last_leaders(self.census, self.state, unclean))
         self.record(self.common.caught_up(sorted(self._running)))

@@ -11,6 +11,7 @@ from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.explain import explain
 from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS
 from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
+from kfast.analysis.surprises import stuck_partitions
 from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
 from kfast.analysis.whatif import select_brokers
 from kfast.cli.options import (
@@ -72,7 +73,9 @@ def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: 
     destination = Destination.of(options, SHOW_TABLES)
     state = take_cluster(source, options)
     census = take_census(state)
-    destination.write(cluster_answer(source, state, census, top=top, lists=lists, verbose=verbose))
+    destination.write(cluster_answer(
+        source, state, census, stuck_partitions(state), top=top, lists=lists, verbose=verbose,
+    ))
 
 
 class SteppedCommand(click.Command):

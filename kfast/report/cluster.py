@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import pyarrow as pa
 from rich.console import Console
 
 from kfast.report.answer import Answer, Document, getters, head, listed, partition_lists
 from kfast.report.drawing import draw_brokers, draw_rows, draw_topics, metric_column
+from kfast.report.surprises import draw_surprises, surprise_sentences
 from kfast.report.tables import text_column
-from kfast.report.wording import count, plural, refusals
+from kfast.report.wording import count, refusals
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, ELR_METRICS, Census
 
@@ -23,8 +25,8 @@ BROKER_COLUMNS = ("leaders", "replicas", "in_sync", "registered")
 
 
 def cluster_answer(
-    source: str, state: ClusterState, census: Census, *, top: int, lists: Sequence[str] = (),
-    verbose: bool = False,
+    source: str, state: ClusterState, census: Census, surprises: pa.Table, *, top: int,
+    lists: Sequence[str] = (), verbose: bool = False,
 ) -> Answer:
     """The answer of `kfast show`."""
     document = {
@@ -33,10 +35,11 @@ def cluster_answer(
         "brokers": census.brokers.to_pylist(),
         "top": top,
         **listed("topics", census.topics, top),
+        **listed("surprises", surprises, top),
         **partition_lists(lists, lambda: census.partitions),
     }
     refusing = int((census.flags("under_min_isr") & ~census.flags("offline")).sum())
-    document["verdict"] = _verdict(document, refusing)
+    document["verdict"] = [*_verdict(document, refusing), *surprise_sentences(surprises)]
     return Answer(document, partial(_draw, verbose=verbose), getters(census, SHOW_TABLES))
 
 
@@ -48,12 +51,18 @@ def _verdict(document: Document, refusing: int) -> list[str]:
         f"{refusals(refusing, summary['offline'], refusing)}; "
         f"{count(summary['under_replicated'], 'partition', 'is', 'are')} under-replicated"
     )
+    led_by_others = count(
+        summary["not_preferred"], "partition", "is led by another than the preferred replica",
+        "are led by another than the preferred replica",
+    )
+    second = (
+        f"{count(summary['at_min_isr'], 'partition', 'would refuse', 'would refuse')} acks=all "
+        f"with one in-sync replica less; {led_by_others}; "
+        f"{count(down, 'broker', 'is down', 'are down')}"
+    )
     return [
         f"{first[0].upper()}{first[1:]}.",
-        (f"{plural(summary['at_min_isr'], 'partition')} would refuse acks=all with one in-sync "
-        f"replica less; {plural(summary['not_preferred'], 'partition')} "
-        f"{'is' if summary['not_preferred'] == 1 else 'are'} led by another than the preferred "
-        f"replica; {count(down, 'broker', 'is down', 'are down')}."),
+        f"{second[0].upper()}{second[1:]}.",
     ]
 
 
@@ -72,3 +81,4 @@ def _draw(console: Console, document: Document, *, verbose: bool) -> None:
         console, "Replication factors", ["replicas", "partitions"],
         [{"replicas": factor, "partitions": n} for factor, n in factors.items()], if_empty=True,
     )
+    draw_surprises(console, document)

@@ -15,7 +15,7 @@ from kfast.report.answer import Answer, Document, controller_document, getters, 
 from kfast.report.drawing import draw_rows, number
 from kfast.report.failure import impact_sentence
 from kfast.report.tables import Row, TableColumn, text_column
-from kfast.report.wording import brokers_named, count, plural
+from kfast.report.wording import brokers_named, count, out_of
 from kfast.state import ClusterState
 from kfast.state.controller_change import REASON
 
@@ -150,12 +150,20 @@ def _sentence(answer: ComparedAnswer) -> str:
         return impact_sentence(answer.failure.impact)
     worst = answer.worst
     most = worst.summary
-    return (
-        f"{worst.n_worse['offline']} of {plural(worst.n_failures, 'scenario')} take partitions "
-        f"offline, {most['offline']} at most; {worst.n_worse['under_min_isr']} take some under min "
-        f"ISR, {most['under_min_isr']} at most; up to {most['unclean']} leaders are elected "
-        "outside the ISR."
-    )
+    offline, refused = (worst.n_worse[name] for name in ("offline", "under_min_isr"))
+    takes = out_of(offline, worst.n_failures, "scenario", "takes", "take")
+    parts = [
+        f"{takes} partitions offline{_at_most(most['offline'])}",
+        (f"{refused or 'none'} {'takes' if refused < 2 else 'take'} some under min ISR"
+         f"{_at_most(most['under_min_isr'])}"),
+        f"up to {count(most['unclean'], 'leader', 'is', 'are')} elected outside the ISR"
+        if most["unclean"] else "no leader is elected outside the ISR",
+    ]
+    return f"{'; '.join(parts)}."
+
+
+def _at_most(n: float) -> str:
+    return f", {n} at most" if n else ""
 
 
 # --- drawing -------------------------------------------------------------------------------------

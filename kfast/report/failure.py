@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -20,14 +19,13 @@ from kfast.report.drawing import (
     draw_brokers,
     draw_heading,
     draw_metrics,
-    draw_rows,
     draw_topics,
     has_failed,
     without_requests,
 )
-from kfast.report.tables import Row, TableColumn, plain, text_column
+from kfast.report.surprises import draw_surprises, surprise_sentences
+from kfast.report.tables import Row, plain
 from kfast.report.wording import brokers_named, count, plural, refusals
-from kfast.schema import SURPRISE_KINDS
 from kfast.state import ClusterState
 
 __all__ = ["FAIL_TABLES", "failure_answer", "impact_sentence"]
@@ -177,8 +175,7 @@ def _warnings(failure: Failure) -> list[str]:
             f"--order says otherwise; for {plural(failure.order_matters, 'partition')} the order "
             "decides who leads, or who may."
         )
-    kinds = Counter(failure.surprises["surprise"].to_pylist())
-    lines += [f"{plural(n, 'partition')}: {SURPRISE_KINDS[kind]}." for kind, n in kinds.items()]
+    lines += surprise_sentences(failure.surprises)
     if failure.remaining:
         lines.append(
             f"Controlled shutdown cannot move {plural(failure.remaining, 'leader')}: nobody else "
@@ -204,23 +201,12 @@ def _draw(console: Console, document: Document) -> None:
         draw_brokers(console, "Leaders per broker", step, columns, _most_moved)
         changes = [name for name in CHANGES if name in step["summary"]]
         draw_metrics(console, step["before"], {"after": step["summary"]}, changes)
-    _draw_surprises(console, document)
+    draw_surprises(console, document)
 
 
 def _most_moved(row: Row) -> tuple[bool, int]:
     """Sorts brokers that failed before those that won or lost most leaders."""
     return not has_failed(row), -abs(int(row["leaders"]) - int(row["leaders_before"]))
-
-
-def _draw_surprises(console: Console, document: Document) -> None:
-    """Partitions that do what operators do not expect, each with what happened."""
-    draw_rows(
-        console, "Partitions that may surprise",
-        [text_column("partition", lambda row: f"{row['topic']}-{row['partition']}"),
-         TableColumn("leader", value=lambda row: "none" if row["leader"] < 0 else row["leader"]),
-         text_column("replicas"), text_column("surprise")],
-        document["surprises"], document["surprises_listed_of"],
-    )
 
 
 def _draw_explanation(console: Console, explanation: Document) -> None:

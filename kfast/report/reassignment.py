@@ -16,7 +16,7 @@ from kfast.report.drawing import (
     without_requests,
 )
 from kfast.report.tables import text_column
-from kfast.report.wording import count, plural, safety_sentence
+from kfast.report.wording import count, out_of, plural, safety_sentence
 from kfast.state import ClusterState
 
 __all__ = ["REASSIGN_TABLES", "reassignment_answer"]
@@ -86,10 +86,15 @@ def _verdict(document: Document, n: int) -> list[str]:
     elif document["safe"]:
         what = f"{completed}; none goes offline or falls under min ISR on the way"
     else:
-        what = f"{summary['completed']} of {plural(n, 'partition')} complete"
+        what = out_of(summary["completed"], n, "partition", "completes", "complete")
+    added, removed = summary["replicas_added"], summary["replicas_removed"]
+    replicas = "no replica is added or removed"
+    if added:
+        replicas = f"{plural(added, 'replica')} added, {removed or 'none'} removed"
+    elif removed:
+        replicas = f"{plural(removed, 'replica')} removed"
     moved = (
-        f"{plural(summary['replicas_added'], 'replica')} added, {summary['replicas_removed']} "
-        f"removed; {count(summary['leaders_moved'], 'leader', 'moves', 'move')}."
+        f"{replicas}; {count(summary['leaders_moved'], 'leader', 'moves', 'move')}."
     )
     return [safety_sentence(document, what, REASONS), moved]
 

@@ -12,7 +12,7 @@ from kfast.analysis.worst_scenarios import SORTED_BY, WorstScenarios, scenario_r
 from kfast.report.answer import Answer, Document, head
 from kfast.report.drawing import draw_rows, number
 from kfast.report.tables import TableColumn, plain, text_column
-from kfast.report.wording import brokers_named, count, plural
+from kfast.report.wording import brokers_named, count, out_of, plural
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
@@ -55,14 +55,13 @@ def _verdict(document: Document, n: int, racks: Mapping[int, str | None]) -> lis
         none = "the one scenario takes no" if n == 1 else f"none of {n} scenarios takes any"
         return [f"{what}: {none} partition offline or under min ISR."]
     first = (
-        f"{what}: {offline} of {plural(n, 'scenario')} "
-        f"{'takes' if offline == 1 else 'take'} partitions offline; in {refused} some fall under "
-        "min ISR, where acks=all is refused."
+        f"{what}: {out_of(offline, n, 'scenario', 'takes', 'take')} partitions offline; in "
+        f"{refused or 'none'} some fall under min ISR, where acks=all is refused."
     )
     return [first, *(
         f"The worst is scenario {row['scenario']}, {_failing(row, racks)}: "
         f"{count(row['offline'], 'partition', 'is offline', 'are offline')}, "
-        f"{row['under_min_isr']} under min ISR." for row in document["worst"][:1]
+        f"{row['under_min_isr'] or 'none'} under min ISR." for row in document["worst"][:1]
     )]
 
 

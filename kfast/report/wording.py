@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
-    "broker_ranges", "brokers_named", "controller_sentence", "count", "first_names", "percent",
-    "plural", "refusals", "safety_sentence", "signed", "time_span",
+    "broker_ranges", "brokers_named", "controller_sentence", "count", "first_names", "out_of",
+    "percent", "plural", "refusals", "safety_sentence", "signed", "time_span",
 ]
 
 MOST_BROKERS = 8
@@ -27,6 +27,11 @@ def count(n: int, noun: str, verb: str, verbs: str) -> str:
     if n == 0:
         return f"no {noun} {verb}"
     return f"{plural(n, noun)} {verb if n == 1 else verbs}"
+
+
+def out_of(n: int, total: int, noun: str, verb: str, verbs: str) -> str:
+    """A share of some with its verb: "none of 10 scenarios takes", "7 of 10 scenarios take"."""
+    return f"{n or 'none'} of {plural(total, noun)} {verb if n < 2 else verbs}"
 
 
 def refusals(n: int, offline: int, total: int) -> str:
