@@ -300,10 +300,11 @@ class MetadataImage:
         state.replica_state[:] = schema.ReplicaState.NO_ENTRY
         shapes = int(np.bitwise_or.reduce(shape))
         self._fill_rows(state, rows, shapes, topic_row, broker_row)
-        for row in np.flatnonzero(shape & Shape.HAS_LONG_REASSIGNMENT).tolist():
+        for row in np.flatnonzero(shape & np.uint8(Shape.HAS_LONG_REASSIGNMENT)).tolist():
             adding, removing = self.decoder.reassignment_of(int(rows[row]))
             mutators.note_order(state, "adding", row, adding)
             mutators.note_order(state, "removing", row, removing)
+        del self.decoder  # which takes as much as the state's arrays
         state._lookup = None
         state.recount()
 

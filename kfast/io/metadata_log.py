@@ -101,6 +101,10 @@ _TROUBLES = {
     Trouble.BAD_DIRECTORIES: "a record lists {found} directories, one for each replica is due",
     Trouble.AFTER_FOOTER: "it stands behind the end of the snapshot",
     Trouble.NO_MEMORY: "there is no memory for it",
+    Trouble.TOO_MANY_PLACES: (
+        "with it the log names more than {found} different brokers, or log directories; at most as"
+        " many are allowed"
+    ),
 }
 
 

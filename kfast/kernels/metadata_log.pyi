@@ -28,6 +28,7 @@ class Trouble(IntEnum):
     BAD_DIRECTORIES = 14
     AFTER_FOOTER = 15
     NO_MEMORY = 16
+    TOO_MANY_PLACES = 17
 
 class Shape(IntEnum):
     HAS_ELR = 1

@@ -78,6 +78,7 @@ cpdef enum Trouble:
     BAD_DIRECTORIES = 14      # found: how many directories there are
     AFTER_FOOTER = 15
     NO_MEMORY = 16
+    TOO_MANY_PLACES = 17      # found: how many different brokers, or directories, there may be
 
 
 # Lists of a partition, in the order in which they are kept: those that ClearElr empties last.
@@ -112,6 +113,7 @@ cpdef enum Misfit:
 cdef enum:
     NO_LAST_KNOWN = -2
     NO_MEMBER = 255
+    NO_PLACE = 65535          # no broker; as many brokers and as many directories have places
     N_LISTS = 7
     MOST = 64                 # brokers in one list
     HEADER = 61               # bytes of a batch before its records
@@ -158,32 +160,34 @@ RECORD = np.dtype([
     ("length", np.int32), ("epoch", np.int32), ("key", np.int32),
 ], align=True)
 
-# A partition. Brokers are places in the table of broker ids, directories in that of directories.
+# Place of a broker in the table of broker ids, or of a directory in that of directories.
+ctypedef uint16_t place_t
+
+# A partition. A cluster of a million is read within three times its state's memory because this
+# takes 32 bytes, and each member of a list two.
 cdef struct Row:
-    int32_t topic             # place of the topic; -1: removed
+    int32_t topic             # place of the topic, which may be removed; -1: this row is
     int32_t partition
-    int32_t leader            # broker, -1 for none
     int32_t leader_epoch
     int32_t partition_epoch
-    int32_t next              # the row of the same topic that came before
     uint32_t at               # where its lists begin in the pool
-    uint16_t room             # places that they have there
+    place_t leader            # NO_PLACE for none
+    uint16_t room             # places that its lists have in the pool
     uint8_t[7] n              # length of each list; no directories: all are MIGRATING
     int8_t recovery
 
 # The same while it changes, every list with a place of its own.
 cdef struct Registration:
-    int32_t leader
     int32_t leader_epoch
     int32_t partition_epoch
+    place_t leader
     int8_t recovery
     int32_t[7] n
-    int32_t[7][64] lists
+    place_t[7][64] lists
 
 cdef struct Topic:
     int64_t name_at
     int32_t name_length
-    int32_t last              # its last row, -1 for none
     bint exists
 
 cdef struct Batch:
@@ -395,7 +399,7 @@ cdef class MetadataDecoder:
     cdef Row* rows
     cdef int32_t n_rows
     cdef int64_t room_rows
-    cdef int32_t* pool
+    cdef place_t* pool
     cdef int64_t n_pool
     cdef int64_t room_pool
     cdef int32_t* index                # (index_mask + 1,) row of a partition, -1 for none
@@ -420,7 +424,7 @@ cdef class MetadataDecoder:
         self.trouble = Trouble.FINE
         for i in range(3):  # MIGRATING, UNASSIGNED, LOST have the places 0, 1, 2
             reserved[15] = i
-            if self.directory_at(reserved) < 0:
+            if self.directory_at(reserved) != i:
                 raise MemoryError
         self.limit(False, 0, 1 << 62, 1 << 62, np.empty((0, 2), np.int64), True, 0)
 
@@ -657,7 +661,7 @@ cdef class MetadataDecoder:
             done = self.clear_elr(&wire)
         else:
             return 0
-        if done < 0:
+        if done < 0 or self.code != FINE:
             return -1
         return 0 if not wire.bad and wire.at == wire.end else self.fail(BAD_RECORD, <int64_t> key)
 
@@ -673,12 +677,6 @@ cdef class MetadataDecoder:
 
     # ---------------------------------------------------------------------------------- topics
 
-    cdef int32_t directory_at(self, const uint8_t* at) noexcept nogil:
-        """The place of a directory; -1 where nothing can be read, or there is no memory."""
-        cdef uint64_t high = 0
-        cdef uint64_t low = 0
-        return place_of(&self.directories, high, low) if same_id(at, &high, &low) else -1
-
     cdef int32_t find_topic(self, Wire* wire) noexcept nogil:
         """The topic whose id comes next; below 0 for trouble."""
         cdef int32_t topic = find_id(&self.topic_ids, take(wire, ID_BYTES))
@@ -691,6 +689,7 @@ cdef class MetadataDecoder:
         cdef uint64_t high = 0
         cdef uint64_t low = 0
         cdef int32_t topic
+        cdef int32_t row
         cdef int64_t known = self.topic_ids.n
         if not same_id(take(wire, ID_BYTES), &high, &low) or not is_legal_name(name):
             return self.fail(BAD_RECORD, TOPIC)
@@ -702,28 +701,30 @@ cdef class MetadataDecoder:
             or ensure(<void**> &self.names, &self.room_names, self.n_names + name.length, 1) < 0
         ):
             return self.fail(NO_MEMORY, 0)
-        if topic < known and self.topics[topic].exists:
-            return self.fail(TOPIC_TWICE, 0)
+        if topic < known:
+            if self.topics[topic].exists:
+                return self.fail(TOPIC_TWICE, 0)
+            for row in range(self.n_rows):
+                if self.rows[row].topic == topic:
+                    self.rows[row].topic = -1
         memcpy(self.names + self.n_names, name.at, name.length)
         self.topics[topic].name_at = self.n_names
         self.topics[topic].name_length = <int32_t> name.length
-        self.topics[topic].last = -1
         self.topics[topic].exists = True
         self.n_names += name.length
         return 0
 
     cdef int64_t remove_topic(self, Wire* wire) noexcept nogil:
         cdef int32_t topic = self.find_topic(wire)
-        cdef int32_t row
         if topic < 0:
             return -1
         skip_tags(wire)
-        row = self.topics[topic].last
-        while row >= 0:
-            self.rows[row].topic = -1
-            row = self.rows[row].next
         self.topics[topic].exists = False
         return 0
+
+    cdef bint exists(self, const Row* row) noexcept nogil:
+        """Whether a partition is there: rows of removed topics stay."""
+        return row.topic >= 0 and self.topics[row.topic].exists
 
     cdef int64_t clear_elr(self, Wire* wire) noexcept nogil:
         """Empty the ELRs of a topic, or of all; a partition that had none is left alone."""
@@ -734,7 +735,7 @@ cdef class MetadataDecoder:
         skip_tags(wire)
         for i in range(self.n_rows):
             row = &self.rows[i]
-            if row.topic < 0 or row.n[ELR] + row.n[LAST_KNOWN_ELR] == 0:
+            if not self.exists(row) or row.n[ELR] + row.n[LAST_KNOWN_ELR] == 0:
                 continue
             topic = self.topics[row.topic]
             if name.length > 0 and not (
@@ -775,7 +776,7 @@ cdef class MetadataDecoder:
             return -1
         memset(self.index, 255, 4 * (self.index_mask + 1))
         for row in range(self.n_rows):
-            if self.rows[row].topic >= 0:
+            if self.exists(&self.rows[row]):
                 self.index[
                     self.slot_of_partition(self.rows[row].topic, self.rows[row].partition)
                 ] = row
@@ -789,7 +790,9 @@ cdef class MetadataDecoder:
         for name in range(N_LISTS):
             total += new.n[name]
         if total > kept.room:
-            if ensure(<void**> &self.pool, &self.room_pool, self.n_pool + total, 4) < 0:
+            if ensure(
+                <void**> &self.pool, &self.room_pool, self.n_pool + total, sizeof(place_t)
+            ) < 0:
                 return self.fail(NO_MEMORY, 0)
             kept.at = <uint32_t> self.n_pool
             kept.room = <uint16_t> total
@@ -797,7 +800,7 @@ cdef class MetadataDecoder:
         total = kept.at
         for name in range(N_LISTS):
             kept.n[name] = <uint8_t> new.n[name]
-            memcpy(self.pool + total, new.lists[name], 4 * new.n[name])
+            memcpy(self.pool + total, new.lists[name], sizeof(place_t) * new.n[name])
             total += new.n[name]
         kept.leader = new.leader
         kept.leader_epoch = new.leader_epoch
@@ -808,20 +811,35 @@ cdef class MetadataDecoder:
     cdef void open(self, int32_t row, Registration* now) noexcept nogil:
         """Copy a partition to where every list has its own place."""
         cdef Row* kept = &self.rows[row]
-        cdef int64_t at = kept.at
+        cdef const place_t* at = self.pool + kept.at
         cdef int name
         for name in range(N_LISTS):
             now.n[name] = kept.n[name]
-            memcpy(now.lists[name], self.pool + at, 4 * kept.n[name])
+            memcpy(now.lists[name], at, sizeof(place_t) * kept.n[name])
             at += kept.n[name]
         now.leader = kept.leader
         now.leader_epoch = kept.leader_epoch
         now.partition_epoch = kept.partition_epoch
         now.recovery = kept.recovery
 
-    cdef int32_t broker_of(self, int32_t id) noexcept nogil:
-        """The place of a broker id; that of -1, which a last known leader may be, is -1."""
-        return -1 if id == -1 else place_of(&self.brokers, 0, <uint32_t> id)
+    cdef place_t place_in(self, Ids* ids, uint64_t high, uint64_t low) noexcept nogil:
+        """The place of an id; where there is none, that is noted as trouble."""
+        cdef int32_t place = place_of(ids, high, low)
+        if not 0 <= place < NO_PLACE:
+            self.fail(NO_MEMORY if place < 0 else TOO_MANY_PLACES, NO_PLACE)
+        return <place_t> place
+
+    cdef place_t broker_of(self, int32_t id) noexcept nogil:
+        """The place of a broker id; the id -1, which a last known leader may be, has none."""
+        return NO_PLACE if id == -1 else self.place_in(&self.brokers, 0, <uint32_t> id)
+
+    cdef place_t directory_at(self, const uint8_t* at) noexcept nogil:
+        """The place of a directory; none where nothing can be read."""
+        cdef uint64_t high = 0
+        cdef uint64_t low = 0
+        if not same_id(at, &high, &low):
+            return NO_PLACE
+        return self.place_in(&self.directories, high, low)
 
     cdef int64_t read_list(self, Wire* wire, Registration* now, int name) noexcept nogil:
         """Read a list of brokers or directories, unless it is null; below 0 for trouble."""
@@ -837,7 +855,7 @@ cdef class MetadataDecoder:
             else:
                 now.lists[name][i] = self.broker_of(read_int32(wire))
         now.n[name] = <int32_t> n
-        return 0
+        return 0 if self.code == FINE else -1
 
     cdef int64_t read_partition(self, Wire* wire, int version) noexcept nogil:
         """A Partition record: a new partition, or one that it replaces."""
@@ -878,8 +896,6 @@ cdef class MetadataDecoder:
             memset(&self.rows[row], 0, sizeof(Row))
             self.rows[row].topic = topic
             self.rows[row].partition = partition
-            self.rows[row].next = self.topics[topic].last
-            self.topics[topic].last = row
             self.index[slot] = row
             self.n_rows += 1
         return self.keep(row, new)
@@ -1028,12 +1044,12 @@ cdef class MetadataDecoder:
         self.index = NULL
         self.code = self.code or NO_MEMORY  # what is read without an index would say so
         for row in range(self.n_rows):
-            n += self.rows[row].topic >= 0
+            n += self.exists(&self.rows[row])
         rows = np.empty(n, np.int32)
         cdef int32_t[::1] row_at = rows
         n = 0
         for row in range(self.n_rows):
-            if self.rows[row].topic >= 0:
+            if self.exists(&self.rows[row]):
                 row_at[n] = row
                 in_order &= self.key_of(row, topic_row) > last
                 last = self.key_of(row, topic_row)
@@ -1061,7 +1077,8 @@ cdef class MetadataDecoder:
         cdef Registration now
         self.open(row, &now)
         return [
-            <int32_t> self.brokers.ids[2 * now.lists[name][i] + 1] for i in range(now.n[name])
+            <int32_t> self.brokers.ids[2 * <int64_t> now.lists[name][i] + 1]
+            for i in range(now.n[name])
         ]
 
     cdef int lay_out(self, const Row* row, int32_t* slots, uint64_t* masks) noexcept nogil:
@@ -1070,7 +1087,7 @@ cdef class MetadataDecoder:
         `slots` has the broker of each; `masks` the slots of each list but the directories and the
         last known leaders.
         """
-        cdef const int32_t* values = self.pool + row.at
+        cdef const place_t* values = self.pool + row.at
         cdef int n = 0
         cdef int name
         cdef int i
@@ -1080,7 +1097,7 @@ cdef class MetadataDecoder:
             if name != DIRECTORIES:
                 for i in range(row.n[name]):
                     slot = slot_of(slots, n, values[i])
-                    if values[i] < 0:
+                    if values[i] == NO_PLACE:
                         return NO_BROKER
                     if slot == NO_SLOT:
                         if n == MOST:
@@ -1092,7 +1109,7 @@ cdef class MetadataDecoder:
                         return NAMED_TWICE
                     masks[name] |= bit(slot)
             values += row.n[name]
-        if row.leader >= 0 and slot_of(slots, n, row.leader) == NO_SLOT:
+        if row.leader != NO_PLACE and slot_of(slots, n, row.leader) == NO_SLOT:
             if n == MOST:
                 return TOO_WIDE
             slots[n] = row.leader
@@ -1126,7 +1143,7 @@ cdef class MetadataDecoder:
         return most, -1
 
     cdef uint8_t shape_of(self, const Row* row, const int32_t* slots, int n_slots) noexcept nogil:
-        cdef const int32_t* values = self.pool + row.at
+        cdef const place_t* values = self.pool + row.at
         cdef uint8_t shape = 0
         cdef int name
         cdef int i
@@ -1182,7 +1199,9 @@ cdef class MetadataDecoder:
                 partition[i] = row.partition
                 records[i].n_slots = <uint8_t> n
                 records[i].n_replicas = row.n[REPLICAS]
-                records[i].leader = broker_row[row.leader] if row.leader >= 0 else NO_LEADER
+                records[i].leader = (
+                    NO_LEADER if row.leader == NO_PLACE else broker_row[row.leader]
+                )
                 records[i].leader_epoch = row.leader_epoch
                 records[i].version = row.partition_epoch
                 records[i].controller_epoch = 0
@@ -1203,12 +1222,12 @@ cdef class MetadataDecoder:
                 if directory.shape[0]:
                     memset(&directory[i, 0], 255, 4 * directory.shape[1])
                     memset(&directory[i, 0], 0, 4 * row.n[REPLICAS])
-                    memcpy(&directory[i, 0], self.list_at(row, DIRECTORIES),
-                           4 * row.n[DIRECTORIES])
+                    for s in range(row.n[DIRECTORIES]):
+                        directory[i, s] = self.list_at(row, DIRECTORIES)[s]
 
-    cdef const int32_t* list_at(self, const Row* row, int name) noexcept nogil:
+    cdef const place_t* list_at(self, const Row* row, int name) noexcept nogil:
         """Where a list of a partition begins."""
-        cdef const int32_t* at = self.pool + row.at
+        cdef const place_t* at = self.pool + row.at
         cdef int before
         for before in range(name):
             at += row.n[before]
@@ -1216,17 +1235,17 @@ cdef class MetadataDecoder:
 
     cdef int32_t last_known(self, const Row* row, const int32_t* broker_row) noexcept nogil:
         """Broker row of the last known leader."""
-        cdef int32_t broker
+        cdef place_t broker
         if row.n[LAST_KNOWN_ELR] == 0:
             return NO_LAST_KNOWN
         broker = self.list_at(row, LAST_KNOWN_ELR)[0]
-        return broker_row[broker] if broker >= 0 else NO_LEADER
+        return NO_LEADER if broker == NO_PLACE else broker_row[broker]
 
     cdef void write_order(
         self, const Row* row, const int32_t* slots, int n, uint8_t* order
     ) noexcept nogil:
         """The slots of the ISR in its order, then those of the ELR."""
-        cdef const int32_t* values = self.list_at(row, ISR)
+        cdef const place_t* values = self.list_at(row, ISR)
         cdef int i
         for i in range(row.n[ISR] + row.n[ELR]):
             if i == row.n[ISR]:

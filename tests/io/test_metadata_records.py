@@ -25,6 +25,7 @@ from tests.support.kraft_logs import plain, random_log, snapshot_records, twin_p
 from tests.support.metadata_bulk import write_bulk_snapshot
 from tests.support.metadata_writer import log_bytes, snapshot_bytes, write_log, write_snapshot
 
+SEGMENT = f"{0:020d}.log"
 PROFILES = ["kraft-4.0", "kraft-4.1", "kraft-4.3"]
 TOPIC_ID, INCARNATION, DIRECTORY = uuid_text(5, 6), uuid_text(7, -8), uuid_text(-9, 10)
 
@@ -146,8 +147,7 @@ def change(**fields):
 
 def state_of(*more):
     """The cluster after some records more."""
-    data = log_bytes([(0, 1, 0, a_cluster(*more))])
-    return kfast.read((f"{0:020d}.log", data))
+    return kfast.read((SEGMENT, log_bytes([(0, 1, 0, a_cluster(*more))])))
 
 
 def test_a_change_keeps_what_it_does_not_name():
@@ -205,6 +205,35 @@ def test_a_topic_that_is_removed_takes_its_configurations_along():
     assert (state.n_partitions, state.topic.to_pylist()) == (0, ["t"])
     assert state.topic_id.to_pylist() == [again]
     assert state.quorum.configurations == {}
+
+
+def test_a_topic_id_that_comes_again_has_no_partition_of_before():
+    """No Kafka gives one twice; a log that does is read as it stands."""
+    removed = records.RemoveTopicRecord(0, TOPIC_ID), records.TopicRecord(0, "u", TOPIC_ID)
+    state = state_of(*removed)
+    assert (state.n_partitions, state.topic.to_pylist()) == (0, ["u"])
+    with pytest.raises(InputError, match="a record speaks of a partition 0 that is not there"):
+        state_of(*removed, change(leader=2))
+
+
+@pytest.mark.parametrize(("n", "is_too_many"), [(65_532, False), (65_533, True)])
+def test_a_log_may_name_65535_directories(n, is_too_many):
+    """Three of them are reserved; places take two bytes."""
+    partitions = []
+    for first in range(0, n, 64):
+        brokers = tuple(range(1, min(64, n - first) + 1))
+        directories = tuple(uuid_text(3, first + broker) for broker in brokers)
+        partitions.append(records.PartitionRecord(
+            2, first, TOPIC_ID, brokers, brokers, (), (), 1, 0, 0, 0, directories
+        ))
+    topic = records.TopicRecord(0, "t", TOPIC_ID)
+    if is_too_many:
+        with pytest.raises(InputError, match="more than 65535 different brokers, or log dir"):
+            kfast.read((SEGMENT, log_bytes([(0, 1, 0, [topic, *partitions])])))
+    else:
+        state = kfast.read((SEGMENT, log_bytes([(0, 1, 0, [topic, *partitions])])))
+        assert len(state.quorum.directory_ids) == 65_535
+        assert state.registration(state.n_partitions - 1).directories == directories
 
 
 def test_clearing_elrs_raises_the_epoch_of_those_that_had_one():
