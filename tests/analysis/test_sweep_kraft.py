@@ -14,7 +14,9 @@ import pytest
 
 import kfast
 from kfast.errors import ArgumentError
+from kfast.state.kraft_releases import RELEASES
 from kfast.state.metadata_records import (
+    NO_LEADER,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
@@ -27,9 +29,7 @@ from kfast.state.record_application import apply_records
 from kfast.sweeps.sweep_plan import FIELDS
 from tests.analysis.test_sweep import VECTORS
 from tests.support.kraft_clusters import CONTROLLER_ID, RandomCluster
-from tests.support.kraft_kfast_run import empty_state, package_record
-from tests.support.kraft_reference.records import NO_LEADER
-from tests.support.kraft_reference.versions import RELEASES
+from tests.support.kraft_kfast_run import empty_state
 from tests.support.twin_kraft_sweep import TwinScenario, expected_row, partitions_of
 
 pytestmark = pytest.mark.kernels
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.kernels
 def state_of(cluster, wide=False):
     """The cluster in kfast."""
     state = empty_state(cluster.release, CONTROLLER_ID, {})
-    apply_records(state, map(package_record, cluster.records()), 0)
+    apply_records(state, cluster.records(), 0)
     if wide:
         widen(state)
     return state

@@ -7,44 +7,43 @@ from __future__ import annotations
 
 import pytest
 
+from kfast.controllers import ConfigChange, CreatableTopic
+from kfast.state.kraft_releases import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MIN_INSYNC_REPLICAS,
+    RELEASES,
+)
+from kfast.state.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    Recovery,
+    ResourceType,
+    uuid_text,
+)
 from tests.support.kraft_kfast_run import KfastController
 from tests.support.kraft_reference.broker_events import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
 )
 from tests.support.kraft_reference.controller import QuorumController
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
 from tests.support.kraft_reference.partition_change import PartitionChangeBuilder
 from tests.support.kraft_reference.partition_requests import (
     UNCLEAN,
     AlterPartitionData,
     ReassignablePartition,
 )
-from tests.support.kraft_reference.records import (
-    BROKER,
-    RECOVERING,
-    ConfigRecord,
-    FeatureLevelRecord,
-)
-from tests.support.kraft_reference.settings import ConfigChange
-from tests.support.kraft_reference.topics import CreatableTopic
-from tests.support.kraft_reference.versions import (
-    ELR_VERSION,
-    METADATA_VERSION,
-    MIN_ISR,
-    RELEASES,
-    supported_features,
-)
 
-TOPIC_ID = Uuid(7, 7)
+TOPIC_ID = uuid_text(7, 7)
 P = TopicIdPartition(TOPIC_ID, 0)
 
 
 def register(controller, broker, incarnation, previous_epoch=-1):
     """Register a broker."""
-    features = supported_features(controller.state.release)
+    features = controller.state.release.supported_features
     outcome = controller.register_broker(BrokerRegistrationRequest(
-        broker, Uuid(broker, incarnation), features, (Uuid(broker + 100, 1),),
+        broker, uuid_text(broker, incarnation), features, (uuid_text(broker + 100, 1),),
         previous_broker_epoch=previous_epoch,
     ))
     assert outcome.error is None
@@ -77,12 +76,14 @@ def cluster(request):
         records = [FeatureLevelRecord(0, METADATA_VERSION, level)]
         if elr:
             records.append(FeatureLevelRecord(0, ELR_VERSION, 1))
-            records.append(ConfigRecord(0, BROKER, "", MIN_ISR, str(min_isr)))
+            default = (ResourceType.BROKER, "")
+            records.append(ConfigRecord(0, *default, MIN_INSYNC_REPLICAS, str(min_isr)))
         controller = request.param(release, records=records)
         for broker in replicas:
             register(controller, broker, 1)
             heartbeat(controller, broker)
-        created = controller.create_topics([CreatableTopic("t", TOPIC_ID, [(0, replicas)])])
+        topic = CreatableTopic("t", [(0, replicas)], topic_id=TOPIC_ID)
+        created = controller.create_topics([topic])
         assert created.response == {"t": "NONE"}
         return controller
 
@@ -106,7 +107,7 @@ def test_brokers_that_vanish_leave_the_isr_for_the_elr(cluster):
     assert partition(controller) == (-1, (), (2, 3), (3,))
     heartbeat(controller, 2)
     assert partition(controller) == (2, (2,), (3,), ())
-    assert controller.state.partition(P).recovery != RECOVERING
+    assert controller.state.partition(P).recovery != Recovery.RECOVERING
 
 
 def test_a_change_of_min_isr_leaves_a_partition_offline(cluster):
@@ -115,7 +116,7 @@ def test_a_change_of_min_isr_leaves_a_partition_offline(cluster):
     kill(controller, 1)
     kill(controller, 2)
     assert partition(controller) == (-1, (), (1, 2), (2,))
-    change = ConfigChange(BROKER, "", ((MIN_ISR, "set", "1"),))
+    change = ConfigChange(ResourceType.BROKER, "", ((MIN_INSYNC_REPLICAS, "set", "1"),))
     assert len(controller.incremental_alter_configs([change]).records) == 2
     assert partition(controller) == (-1, (), (), ())
     heartbeat(controller, 1)
@@ -123,7 +124,7 @@ def test_a_change_of_min_isr_leaves_a_partition_offline(cluster):
     assert partition(controller) == (-1, (), (), ())
     controller.elect_leaders(UNCLEAN, None)
     assert partition(controller) == (1, (1,), (), ())
-    assert controller.state.partition(P).recovery == RECOVERING
+    assert controller.state.partition(P).recovery == Recovery.RECOVERING
 
 
 def test_one_replica_comes_back_as_unclean_after_a_crash(cluster):
@@ -135,7 +136,7 @@ def test_one_replica_comes_back_as_unclean_after_a_crash(cluster):
     assert partition(controller) == (-1, (), (), (1,))
     heartbeat(controller, 1)
     assert partition(controller) == (1, (1,), (), ())
-    assert controller.state.partition(P).recovery == RECOVERING
+    assert controller.state.partition(P).recovery == Recovery.RECOVERING
 
 
 def test_one_replica_comes_back_cleanly_after_an_orderly_stop(cluster):
@@ -147,7 +148,7 @@ def test_one_replica_comes_back_cleanly_after_an_orderly_stop(cluster):
     register(controller, 1, 2, previous_epoch=epoch)
     heartbeat(controller, 1)
     assert partition(controller) == (1, (1,), (), ())
-    assert controller.state.partition(P).recovery != RECOVERING
+    assert controller.state.partition(P).recovery != Recovery.RECOVERING
 
 
 def test_without_elr_the_isr_keeps_its_last_member(cluster):
@@ -199,7 +200,7 @@ def test_alter_partition_without_topic_ids_has_codes_of_its_own(cluster):
     epoch = controller.state.brokers[1].epoch
     wanted = [
         AlterPartitionData(TOPIC_ID, 0, 0, 1, ((1, -1), (2, -1))),
-        AlterPartitionData(Uuid(8, 8), 0, 0, 1, ((1, -1),)),
+        AlterPartitionData(uuid_text(8, 8), 0, 0, 1, ((1, -1),)),
     ]
     for with_ids, codes in (
         (True, ["INELIGIBLE_REPLICA", "UNKNOWN_TOPIC_ID"]),
@@ -212,13 +213,13 @@ def test_alter_partition_without_topic_ids_has_codes_of_its_own(cluster):
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
-        (CreatableTopic("u", TOPIC_ID, replication_factor=0), "INVALID_REPLICATION_FACTOR"),
-        (CreatableTopic("u", TOPIC_ID, num_partitions=0), "INVALID_PARTITIONS"),
-        (CreatableTopic("u", TOPIC_ID, [(0, (1,)), (0, (2,))]), "INVALID_REPLICA_ASSIGNMENT"),
-        (CreatableTopic("u", TOPIC_ID, [(1, (1,))]), "INVALID_REPLICA_ASSIGNMENT"),
-        (CreatableTopic("u", TOPIC_ID, [(0, (9,))]), "INVALID_REPLICA_ASSIGNMENT"),
-        (CreatableTopic("t", TOPIC_ID, [(0, (9,))], {"a": None}), "TOPIC_ALREADY_EXISTS"),
-        (CreatableTopic("a b", TOPIC_ID, [(0, (1,))]), "INVALID_TOPIC_EXCEPTION"),
+        (CreatableTopic("u", replication_factor=0), "INVALID_REPLICATION_FACTOR"),
+        (CreatableTopic("u", num_partitions=0), "INVALID_PARTITIONS"),
+        (CreatableTopic("u", [(0, (1,)), (0, (2,))]), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("u", [(1, (1,))]), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("u", [(0, (9,))]), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("t", [(0, (9,))], {"a": None}), "TOPIC_ALREADY_EXISTS"),
+        (CreatableTopic("a b", [(0, (1,))]), "INVALID_TOPIC_EXCEPTION"),
     ],
 )
 def test_topics_that_cannot_be_created(cluster, topic, code):
@@ -230,7 +231,7 @@ def test_topics_that_cannot_be_created(cluster, topic, code):
 def test_an_operation_of_a_user_writes_ten_thousand_records(cluster):
     """What is created in one request has a limit of its own."""
     controller = cluster((1, 2))
-    wanted = CreatableTopic("u", Uuid(8, 8), [(number, (1,)) for number in range(10_001)])
+    wanted = CreatableTopic("u", [(number, (1,)) for number in range(10_001)])
     assert controller.create_topics([wanted]).error == "POLICY_VIOLATION"
     outcome = controller.create_partitions([("t", 10_002, [(1, 2)] * 10_001)])
     assert outcome.response == {"t": "UNKNOWN_SERVER_ERROR"}

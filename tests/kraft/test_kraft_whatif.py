@@ -14,17 +14,17 @@ import pytest
 import kfast
 from kfast.controllers import open_events
 from kfast.controllers.kraft.fencing_order import count_order_dependent
+from kfast.state.kraft_releases import RELEASES
+from kfast.state.metadata_records import uuid_text
 from kfast.state.settings import override_settings
 from tests.support.kraft_clusters import RandomCluster
 from tests.support.kraft_kfast_run import KfastController
 from tests.support.kraft_reference import broker_events as twin
 from tests.support.kraft_reference.controller import QuorumController
-from tests.support.kraft_reference.hash_orders import Uuid
 from tests.support.kraft_reference.partition_requests import (
     AlterPartitionData,
     ReassignablePartition,
 )
-from tests.support.kraft_reference.versions import RELEASES, supported_features
 
 CREATED, STOPPED, BACK = (
     f"exports/describe_4x_elr_{name}.txt"
@@ -85,7 +85,7 @@ class TwinEvents:
             if any(
                 partition.leader == broker
                 for topic in state.topics.values()
-                for partition in topic.partitions.values_by_key.values()
+                for partition in topic.partitions.values()
             ):
                 self._handle(twin.handle_broker_in_controlled_shutdown, broker)
             self._handle(twin.handle_broker_fenced, broker)
@@ -96,9 +96,9 @@ class TwinEvents:
         for broker in brokers:
             known = controller.state.brokers[broker]
             outcome = controller.register_broker(twin.BrokerRegistrationRequest(
-                broker, Uuid(9, controller.next_offset),
-                supported_features(controller.state.release),
-                known.directories or (Uuid(broker + 1, 1),), known.rack,
+                broker, uuid_text(9, controller.next_offset),
+                controller.state.release.supported_features,
+                known.directories or (uuid_text(broker + 1, 1),), known.rack,
                 known.epoch if broker in clean else -1,
             ))
             assert outcome.error is None
@@ -108,7 +108,7 @@ class TwinEvents:
         """Each active leader reports all that its reassignments wait for, and is active."""
         state, wanted = self.controller.state, {}
         for topic in state.topics.values():
-            for number, part in topic.partitions.values_by_key.items():
+            for number, part in topic.partitions.items():
                 joining = [
                     broker for broker in part.replicas
                     if (part.adding or part.removing) and broker not in part.removing
@@ -130,7 +130,7 @@ class TwinEvents:
         return [
             (topic.name, number, partition)
             for topic in self.controller.state.topics.values()
-            for number, partition in sorted(topic.partitions.values_by_key.items())
+            for number, partition in sorted(topic.partitions.items())
         ]
 
 

@@ -21,28 +21,29 @@ import pytest
 from kfast.kernels import hosting, partition_changes
 from kfast.kernels.change_log import ChangeLog
 from kfast.state.changes import BuildResult, ChangeKind, Missing, Visited
+from kfast.state.kraft_releases import METADATA_VERSION, RELEASES
+from kfast.state.metadata_records import (
+    NO_LEADER,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    uuid_text,
+)
 from tests.support.kraft_clusters import RandomCluster
 from tests.support.kraft_kernels import KernelCluster
 from tests.support.kraft_reference import partition_change
 from tests.support.kraft_reference.broker_events import generate_leader_and_isr_updates
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
+from tests.support.kraft_reference.errors import FaultError
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
 from tests.support.kraft_reference.partition_change import (
     Election,
     PartitionChangeBuilder,
     plan_reassignment,
     revert_reassignment,
 )
-from tests.support.kraft_reference.records import (
-    NO_LEADER,
-    FaultError,
-    FeatureLevelRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
 from tests.support.kraft_reference.state import ClusterState
-from tests.support.kraft_reference.versions import METADATA_VERSION, RELEASES
 
 pytestmark = pytest.mark.kernels
 
@@ -293,10 +294,10 @@ def test_what_a_new_controller_counts_is_what_the_indexes_of_the_twin_say(layout
 def one_partition(n_brokers: int = 3) -> KernelCluster:
     """A partition on brokers 0, 1, ..., all active, led by the first."""
     twin = ClusterState(RELEASES["kraft-4.1"])
-    topic, brokers = Uuid(1, 1), tuple(range(n_brokers))
+    topic, brokers = uuid_text(1, 1), tuple(range(n_brokers))
     twin.replay(FeatureLevelRecord(0, METADATA_VERSION, 27), 0)
     for broker in range(80):
-        twin.replay(RegisterBrokerRecord(3, broker, Uuid(9, broker), 1, fenced=False), 0)
+        twin.replay(RegisterBrokerRecord(3, broker, uuid_text(9, broker), 1, fenced=False), 0)
     twin.replay(TopicRecord(0, "t", topic), 0)
     twin.replay(PartitionRecord(2, 0, topic, brokers, brokers, (), (), 0, 0, 0, 0), 0)
     return KernelCluster(twin)

@@ -17,19 +17,21 @@ from kfast.controllers.kraft.hash_orders import ConcurrentTable
 from kfast.kernels import partition_changes
 from kfast.kernels.change_log import ChangeLog
 from kfast.state.changes import Visited
-from kfast.state.metadata_records import PartitionChangeRecord, ResourceType, uuid_text
+from kfast.state.kraft_releases import ELR_VERSION, METADATA_VERSION, RELEASES
+from kfast.state.metadata_records import (
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    ResourceType,
+    TopicRecord,
+    uuid_text,
+)
 from kfast.state.record_application import set_topic_id
 from tests.support.kraft_kernels import KernelCluster
 from tests.support.kraft_reference.broker_events import generate_leader_and_isr_updates
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
-from tests.support.kraft_reference.records import (
-    FeatureLevelRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
 from tests.support.kraft_reference.state import ClusterState
-from tests.support.kraft_reference.versions import ELR_VERSION, METADATA_VERSION, RELEASES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deviations.md"
 
@@ -150,14 +152,14 @@ def test_an_isr_of_nobody_is_a_fault():
     twin.replay(FeatureLevelRecord(0, METADATA_VERSION, 25), 0)
     twin.replay(FeatureLevelRecord(0, ELR_VERSION, 1), 0)
     for broker in (1, 2):
-        twin.replay(RegisterBrokerRecord(3, broker, Uuid(9, broker), 1, fenced=False), 0)
-    twin.replay(TopicRecord(0, "t", Uuid(1, 1)), 0)
+        twin.replay(RegisterBrokerRecord(3, broker, uuid_text(9, broker), 1, fenced=False), 0)
+    twin.replay(TopicRecord(0, "t", uuid_text(1, 1)), 0)
     twin.replay(PartitionRecord(
-        2, 0, Uuid(1, 1), (1, 2), (1,), (), (), 1, 0, 0, 0, last_known_elr=(-1,)
+        2, 0, uuid_text(1, 1), (1, 2), (1,), (), (), 1, 0, 0, 0, last_known_elr=(-1,)
     ), 0)
     records: list = []
     generate_leader_and_isr_updates(
-        twin, records, [TopicIdPartition(Uuid(1, 1), 0)], unclean_shutdown=1
+        twin, records, [TopicIdPartition(uuid_text(1, 1), 0)], unclean_shutdown=1
     )
     assert (records[0].leader, records[0].isr) == (-1, (-1,))
     cluster, log = KernelCluster(twin), ChangeLog()

@@ -7,16 +7,11 @@ import numpy as np
 import pytest
 
 import kfast
+from kfast.state.kraft_releases import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION
 from kfast.state.mutators import add_brokers, grow_slots, widen
 from kfast.state.registrations import remove_rows, set_registration
 from tests.support.kraft_clusters import RandomCluster
-from tests.support.kraft_reference.versions import MIN_ISR, UNCLEAN
-from tests.support.kraft_states import (
-    broker_registrations,
-    random_twin,
-    registrations,
-    state_of_twin,
-)
+from tests.support.kraft_states import random_twin, registrations, state_of_twin
 
 RELEASES = ("kraft-4.0", "kraft-4.1", "kraft-4.3", "kraft-4.1")
 PROFILES = ("kraft-3.7", "kraft-4.0", "kraft-4.1", "kraft-4.3")
@@ -35,7 +30,7 @@ def check(state, twin):
         key: state.registration(row) for row, key in enumerate(keys) if key[1] >= 0
     }
     assert found == registrations(twin)
-    for broker in broker_registrations(twin):
+    for broker in twin.brokers.values():
         assert state.broker_registration(broker.id) == broker
     assert state.up.tolist() == [
         bool(broker and not broker.fenced)
@@ -51,10 +46,11 @@ def check(state, twin):
     assert quorum.elr_on == twin.elr_on
     for topic in twin.topics.values():
         row = state.lookup.topic_or_none(topic.name)
-        assert quorum.min_insync_replicas[row] == int(twin.topic_config(topic.name, MIN_ISR))
+        configured = int(twin.topic_config(topic.name, MIN_INSYNC_REPLICAS))
+        assert quorum.min_insync_replicas[row] == configured
         assert quorum.min_isr_of(np.array([row]))[0] == twin.min_isr(topic)
         assert quorum.unclean_leader_election[row] == twin.unclean(topic)
-        assert twin.topic_config(topic.name, UNCLEAN) is not None
+        assert twin.topic_config(topic.name, UNCLEAN_LEADER_ELECTION) is not None
 
 
 @pytest.fixture(params=range(len(TWINS)))

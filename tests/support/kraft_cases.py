@@ -10,44 +10,42 @@ be equal; a case passes only if all of its events do.
 from __future__ import annotations
 
 import argparse
-import base64
 import gzip
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kfast.controllers import AlterPartitionReply, ConfigChange, CreatableTopic
+from kfast.state.kraft_releases import RELEASES
+from kfast.state.metadata_records import (
+    LOST,
+    MIGRATING,
+    UNASSIGNED,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    Recovery,
+    ResourceType,
+    uuid_halves,
+    uuid_text,
+)
+from kfast.state.registrations import BrokerRegistration, PartitionRegistration
 from tests.support.kraft_reference.broker_events import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
 )
 from tests.support.kraft_reference.controller import Outcome, QuorumController
-from tests.support.kraft_reference.hash_orders import Uuid, hash_of_string
+from tests.support.kraft_reference.errors import FaultError
+from tests.support.kraft_reference.hash_orders import hash_of_string
 from tests.support.kraft_reference.partition_requests import (
     AlterPartitionData,
-    AlterPartitionReply,
     ReassignablePartition,
 )
-from tests.support.kraft_reference.records import (
-    BROKER,
-    LOST,
-    MIGRATING,
-    RECOVERED,
-    RECOVERING,
-    TOPIC,
-    UNASSIGNED,
-    ConfigRecord,
-    FaultError,
-    FeatureLevelRecord,
-    MetadataRecord,
-)
-from tests.support.kraft_reference.settings import ConfigChange
-from tests.support.kraft_reference.state import BrokerRegistration, PartitionRegistration
-from tests.support.kraft_reference.topics import CreatableTopic
-from tests.support.kraft_reference.versions import RELEASES, supported_features
 
 Json = dict[str, Any]
 
@@ -61,36 +59,33 @@ NULLABLE = {("REGISTER_BROKER_RECORD", "rack"), ("CONFIG_RECORD", "value")}
 # ----------------------------------------------------------------------------------------- the ids
 
 
-def directory_of(label: str) -> Uuid:
+@cache
+def directory_of(label: str) -> str:
     """The directory of a label; those of a broker sort by number, and brokers' by id."""
     if label in RESERVED:
         return RESERVED[label]
     broker, number = label.split("/")
-    return Uuid((int(broker) + 1) * 1000 + int(number), 77)
+    return uuid_text((int(broker) + 1) * 1000 + int(number), 77)
 
 
-def label_of(directory: Uuid) -> str:
+@cache
+def label_of(directory: str) -> str:
     """The label of a directory."""
     if directory in RESERVED_LABELS:
         return RESERVED_LABELS[directory]
-    return f"{directory.high // 1000 - 1}/{directory.high % 1000}"
+    high, _ = uuid_halves(directory)
+    return f"{high // 1000 - 1}/{high % 1000}"
 
 
-def incarnation_of(label: str) -> Uuid:
+def incarnation_of(label: str) -> str:
     """The incarnation id of a label."""
-    return Uuid(4242, int(label[1:]))
+    return uuid_text(4242, int(label[1:]))
 
 
-def topic_id_of(text: str) -> Uuid:
-    """A topic id from its 22 characters."""
-    raw = base64.urlsafe_b64decode(text + "==")
-    return Uuid(*(int.from_bytes(raw[i : i + 8], "big", signed=True) for i in (0, 8)))
-
-
-def text_of(uuid: Uuid) -> str:
-    """The 22 characters of an id."""
-    raw = b"".join(half.to_bytes(8, "big", signed=True) for half in uuid)
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+@cache
+def incarnation_label_of(incarnation_id: str) -> str:
+    """The label of an incarnation id."""
+    return f"i{uuid_halves(incarnation_id)[1]}"
 
 
 def given_record(row: Json) -> MetadataRecord:
@@ -113,15 +108,15 @@ def camel(name: str) -> str:
 
 def is_left_out(kind: str, name: str, value: Any) -> bool:
     """Whether the format leaves a field out: one that is not recorded, or at its tagged default."""
-    if name in ("version", "features"):
+    if name in ("version", "features", "end_points", "is_migrating_zk_broker"):
         return True
     if value is None:
         return (kind, name) not in NULLABLE
     is_new_partition = kind == "PARTITION_RECORD" and name == "leader_recovery_state"
-    return (is_new_partition and value == RECOVERED) or (name == "log_dirs" and not value)
+    return (is_new_partition and value == Recovery.RECOVERED) or (name == "log_dirs" and not value)
 
 
-def describe_record(record: MetadataRecord, topics: dict[Uuid, str]) -> Json:
+def describe_record(record: MetadataRecord, topics: dict[str, str]) -> Json:
     """A record as a case writes it."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(record).__name__).upper()
     out: Json = {"type": kind, "version": record.version}
@@ -132,9 +127,9 @@ def describe_record(record: MetadataRecord, topics: dict[Uuid, str]) -> Json:
         if name == "topic_id" and kind != "TOPIC_RECORD":
             out["topic"] = topics[value]
         elif name == "topic_id":
-            out["topicId"] = text_of(value)
+            out["topicId"] = value
         elif name == "incarnation_id":
-            out["incarnation"] = f"i{value.low}"
+            out["incarnation"] = incarnation_label_of(value)
         elif name in ("directories", "log_dirs"):
             out[camel(name)] = [label_of(directory) for directory in value]
         else:
@@ -153,7 +148,7 @@ def describe_partition(partition: PartitionRegistration) -> Json:
         if getattr(partition, name):
             out[name] = list(getattr(partition, name))
     out["leader"] = partition.leader
-    if partition.recovery == RECOVERING:
+    if partition.recovery == Recovery.RECOVERING:
         out["recovery"] = "RECOVERING"
     out["leader_epoch"] = partition.leader_epoch
     out["partition_epoch"] = partition.partition_epoch
@@ -164,7 +159,7 @@ def describe_partition(partition: PartitionRegistration) -> Json:
 
 def describe_broker(broker: BrokerRegistration, controller: QuorumController) -> Json:
     """State of a broker as a case writes it."""
-    out: Json = {"epoch": broker.epoch, "incarnation": f"i{broker.incarnation_id.low}"}
+    out: Json = {"epoch": broker.epoch, "incarnation": incarnation_label_of(broker.incarnation_id)}
     if broker.rack is not None:
         out["rack"] = broker.rack
     out["fenced"] = broker.fenced
@@ -196,7 +191,7 @@ class TwinRun:
             max_elections=given["max_elections"],
             static_config=given["static_config"],
         )
-        self.topic_names: dict[Uuid, str] = {}
+        self.topic_names: dict[str, str] = {}
         self.last = self._state()
 
     def _state(self) -> dict[str, dict[str, Json]]:
@@ -205,7 +200,7 @@ class TwinRun:
             "partitions": {
                 f"{topic.name}-{number}": describe_partition(partition)
                 for topic in state.topics.values()
-                for number, partition in topic.partitions.values_by_key.items()
+                for number, partition in topic.partitions.items()
             },
             "brokers": {
                 str(broker.id): describe_broker(broker, self.controller)
@@ -242,12 +237,12 @@ class TwinRun:
         self.last = now
         return out
 
-    def _id_of(self, name: str) -> Uuid:
+    def _id_of(self, name: str) -> str:
         """The id of a topic, or one that no topic has."""
         topic = self.controller.state.topics_by_name.get(name)
         if topic is not None:
             return topic
-        return Uuid(0x5EED, hash_of_string(name) | 1 << 40)
+        return uuid_text(0x5EED, hash_of_string(name) | 1 << 40)
 
     def _register_broker(self, event: Json) -> Any:
         features = event.get("features")
@@ -256,7 +251,7 @@ class TwinRun:
                 broker_id=event["broker"],
                 incarnation_id=incarnation_of(event["incarnation"]),
                 features=(
-                    supported_features(self.release)
+                    self.release.supported_features
                     if features is None
                     else {name: (low, high) for name, (low, high) in features.items()}
                 ),
@@ -284,7 +279,7 @@ class TwinRun:
                 tuple(map(directory_of, event.get("offline_log_dirs", ()))),
             )
         )
-        return self._answer(outcome, outcome.response and vars(outcome.response))
+        return self._answer(outcome, outcome.response and asdict(outcome.response))
 
     def _advance_time(self, event: Json) -> None:
         self.controller.advance_time(event["ms"], event.get("contacts", ()))
@@ -311,15 +306,15 @@ class TwinRun:
         wanted = [
             CreatableTopic(
                 row["name"],
-                topic_id_of(row["topic_id"]),
                 [(number, tuple(replicas)) for number, replicas in row.get("assignments", ())],
                 row.get("configs", {}),
                 row.get("num_partitions", -1),
                 row.get("replication_factor", -1),
+                row["topic_id"],
             )
             for row in event["topics"]
         ]
-        self.topic_names |= {topic.topic_id: topic.name for topic in wanted}
+        self.topic_names |= {row["topic_id"]: row["name"] for row in event["topics"]}
         outcome = self.controller.create_topics(wanted, event.get("validate_only", False))
         return self._answer(outcome, outcome.response)
 
@@ -393,7 +388,7 @@ class TwinRun:
         return self._answer(outcome, dict(zip(names, outcome.response or (), strict=False)))
 
     def _incremental_alter_configs(self, event: Json) -> Any:
-        types = {"topic": TOPIC, "broker": BROKER}
+        types = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
         changes = [
             ConfigChange(types[row["type"]], row["name"], tuple(tuple(op) for op in row["ops"]))
             for row in event["resources"]
@@ -409,17 +404,9 @@ class TwinRun:
 
 def describe_reply(reply: AlterPartitionReply) -> Json:
     """An answer to AlterPartition as a case writes it."""
-    if reply.partition is None:
+    if reply.error != "NONE":
         return {"error": reply.error}
-    partition = reply.partition
-    return {
-        "error": reply.error,
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "partition_epoch": partition.partition_epoch,
-        "recovery": partition.recovery,
-        "isr": list(partition.isr),
-    }
+    return {**asdict(reply), "isr": list(reply.isr)}
 
 
 # --------------------------------------------------------------------------------------- comparing

@@ -11,14 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from tests.support.kraft_reference.controller import QuorumController
-from tests.support.kraft_reference.hash_orders import Uuid
-from tests.support.kraft_reference.records import (
-    BROKER,
+from kfast.state.kraft_releases import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MIN_INSYNC_REPLICAS,
+    RELEASES,
+    UNCLEAN_LEADER_ELECTION,
+    MetadataVersion,
+)
+from kfast.state.metadata_records import (
     LOST,
     MIGRATING,
     NO_LEADER,
-    TOPIC,
     UNASSIGNED,
     Brokers,
     ConfigRecord,
@@ -26,16 +30,11 @@ from tests.support.kraft_reference.records import (
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    ResourceType,
     TopicRecord,
+    uuid_text,
 )
-from tests.support.kraft_reference.versions import (
-    ELR_VERSION,
-    METADATA_VERSION,
-    MIN_ISR,
-    RELEASES,
-    UNCLEAN,
-    MetadataVersion,
-)
+from tests.support.kraft_reference.controller import QuorumController
 
 CONTROLLER_ID = 3000
 
@@ -56,7 +55,7 @@ class RandomCluster:
         self.random = Random(f"{self.release} {self.seed}")
         self.is_tidy = self.random.random() < 0.5
         release = RELEASES[self.release]
-        levels = range(max(release.minimum_metadata_version, 3), release.latest_metadata_version)
+        levels = range(max(release.metadata_levels[0], 3), release.latest_metadata_version)
         self.level = release.latest_metadata_version
         if self.random.random() < 0.2:
             self.level = self.random.choice(levels)
@@ -65,7 +64,9 @@ class RandomCluster:
         self.ids = self.random.sample(range(1, 40), self.random.randint(2, 8))
         self.active: set[int] = set()
         self.directories = {
-            broker: tuple(Uuid(1000 * broker + n, 77) for n in range(self.random.randint(0, 2)))
+            broker: tuple(
+                uuid_text(1000 * broker + n, 77) for n in range(self.random.randint(0, 2))
+            )
             for broker in self.ids
         }
 
@@ -76,16 +77,19 @@ class RandomCluster:
             records.append(FeatureLevelRecord(0, ELR_VERSION, 1))
         records += map(self._broker, self.ids)
         topics = [f"topic{number}" for number in range(self.random.randint(1, 3))]
-        places = [(BROKER, ""), (BROKER, str(CONTROLLER_ID)), (BROKER, str(self.ids[0]))]
-        for resource in [*places, *((TOPIC, name) for name in topics)]:
+        nodes = ["", str(CONTROLLER_ID), str(self.ids[0])]
+        for resource in (
+            *((ResourceType.BROKER, node) for node in nodes),
+            *((ResourceType.TOPIC, name) for name in topics),
+        ):
             if self.random.random() < 0.4:
                 value = str(self.random.randint(1, 4))
-                records.append(ConfigRecord(0, *resource, MIN_ISR, value))
+                records.append(ConfigRecord(0, *resource, MIN_INSYNC_REPLICAS, value))
             if self.random.random() < 0.3:
                 value = self.random.choice(["true", "TRUE", "false"])
-                records.append(ConfigRecord(0, *resource, UNCLEAN, value))
+                records.append(ConfigRecord(0, *resource, UNCLEAN_LEADER_ELECTION, value))
         for number, name in enumerate(topics):
-            topic_id = Uuid(self.seed + 1, 1000 + number)
+            topic_id = uuid_text(self.seed + 1, 1000 + number)
             records.append(TopicRecord(0, name, topic_id))
             for partition in range(self.random.randint(1, 5)):
                 records.append(self._partition(topic_id, partition))
@@ -102,7 +106,8 @@ class RandomCluster:
         if not fenced and not stops:
             self.active.add(broker)
         return RegisterBrokerRecord(
-            3, broker, Uuid(4242, broker), 100 + broker, f"r{broker % 3}" if broker % 4 else None,
+            3, broker, uuid_text(4242, broker), 100 + broker,
+            f"r{broker % 3}" if broker % 4 else None,
             fenced=fenced, in_controlled_shutdown=stops, log_dirs=self.directories[broker],
         )
 
@@ -111,7 +116,7 @@ class RandomCluster:
         self.random.shuffle(members)
         return tuple(members)
 
-    def _partition(self, topic_id: Uuid, number: int) -> PartitionRecord:
+    def _partition(self, topic_id: str, number: int) -> PartitionRecord:
         draw = self.random
         known = [*self.ids, *([99] if draw.random() < 0.1 else [])]
         replicas = tuple(draw.sample(known, draw.randint(1, min(self.most_replicas, len(known)))))
@@ -138,10 +143,10 @@ class RandomCluster:
             draw.randint(0, 9), draw.randint(0, 9), directories, elr, known_leader,
         )
 
-    def _directory(self, broker: int) -> Uuid:
+    def _directory(self, broker: int) -> str:
         if self.level < 17:
             return MIGRATING
         known = self.directories.get(broker, ())
         if self.is_tidy or self.random.random() < 0.85:
             return self.random.choice(known) if known else UNASSIGNED
-        return self.random.choice([UNASSIGNED, MIGRATING, LOST, Uuid(7, 7)])
+        return self.random.choice([UNASSIGNED, MIGRATING, LOST, uuid_text(7, 7)])

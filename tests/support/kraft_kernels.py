@@ -16,17 +16,11 @@ from kfast.kernels.columns import make_columns
 from kfast.kernels.quorum_columns import QuorumColumns
 from kfast.kernels.quorum_rules import QuorumRules
 from kfast.state.changes import NOBODY_KNOWN, Missing
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
-from tests.support.kraft_reference.records import (
-    LOST,
-    MIGRATING,
-    UNASSIGNED,
-    PartitionChangeRecord,
-)
-from tests.support.kraft_reference.state import ClusterState, PartitionRegistration
-from tests.support.kraft_reference.versions import LastKnownLeader, ShrinkBump
-
-COMPLETIONS = ("ADDING", "REMAINING", "BALANCED")
+from kfast.state.kraft_releases import LastKnownLeader
+from kfast.state.metadata_records import LOST, MIGRATING, UNASSIGNED, PartitionChangeRecord
+from kfast.state.registrations import PartitionRegistration
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
+from tests.support.kraft_reference.state import ClusterState
 
 
 class KernelCluster:
@@ -45,13 +39,13 @@ class KernelCluster:
         self.twin = twin
         self.places = [
             TopicIdPartition(topic.id, number)
-            for topic in twin.topics.values() for number in sorted(topic.partitions.values_by_key)
+            for topic in twin.topics.values() for number in sorted(topic.partitions)
         ]
         partitions = [twin.partition(place) for place in self.places]
         named = {b for p in partitions for b in (*p.replicas, *p.isr, *p.elr, *p.last_known_elr)}
         named |= {b for p in partitions for b in (*p.removing, *p.adding, p.leader)}
         self.ids = sorted({*named, *twin.brokers} - {-1})
-        self.directories: list[Uuid] = [MIGRATING, UNASSIGNED, LOST]
+        self.directories: list[str] = [MIGRATING, UNASSIGNED, LOST]
         self.layout = layout
         self._allocate(4)
         if allocated:
@@ -156,11 +150,11 @@ class KernelCluster:
         gate = level.is_leader_epoch_bump_required_on_isr_shrink
         min_insync = [int(twin.topic_config(t.name, "min.insync.replicas")) for t in topics]
         return QuorumRules(
-            completion=COMPLETIONS.index(release.completion.name),
+            completion=release.completion,
             elr_on=twin.elr_on,
             knows_leader_of_empty_isr=release.last_known_leader is LastKnownLeader.EMPTY_ISR,
             last_known_must_be_acceptable=release.last_known_leader_must_be_acceptable,
-            bumps_on_shrink=gate or release.shrink_bump is ShrinkBump.ALWAYS,
+            bumps_on_shrink=gate or release.shrink_bump_always,
             bumps_by_target=release.shrink_bump_by_target,
             recovery_supported=level.is_leader_recovery_supported,
             directories_on=level.is_directory_assignment_supported,
@@ -175,7 +169,7 @@ class KernelCluster:
 
     # ------------------------------------------------------------------------------- ids and rows
 
-    def number_of(self, directory: Uuid) -> int:
+    def number_of(self, directory: str) -> int:
         """Number of a directory, a new one where it has none."""
         if directory not in self.directories:
             self.directories.append(directory)
@@ -232,7 +226,7 @@ class KernelCluster:
         if "leader" in fields:
             lists["leader"] = self.ids_of([fields["leader"]])[0]
         return PartitionChangeRecord(
-            self.twin.metadata_version.partition_change_record_version, place.partition_id,
+            self.twin.metadata_version.partition_record_version, place.partition_id,
             place.topic_id, leader_recovery_state=fields.get("recovery"), **lists,
         )
 

@@ -1,80 +1,40 @@
 """kfast's QuorumController as the twin's: the same calls, records and state, for cases and tests.
 
-Ids of 128 bits are texts in kfast and pairs of halves in the twin; nothing else differs.
-
 Sections are those of docs/kraft.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from kfast import QuorumController, QuorumOutcome
-from kfast.controllers import AlterPartitionData, ConfigChange, CreatableTopic
+from kfast.controllers import (
+    AlterPartitionData,
+    AlterPartitionReply,
+    BrokerHeartbeatReply,
+    ConfigChange,
+    CreatableTopic,
+)
 from kfast.state import ClusterState
-from kfast.state import metadata_records as package
-from kfast.state.metadata_records import uuid_halves, uuid_text
+from kfast.state.kraft_releases import Release
+from kfast.state.metadata_records import MetadataRecord
 from kfast.state.mutators import widen
 from kfast.state.record_application import apply_records
-from tests.support.kraft_reference import records as twin
+from kfast.state.registrations import BrokerRegistration, PartitionRegistration
 from tests.support.kraft_reference.broker_events import (
-    BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
 )
 from tests.support.kraft_reference.controller import Outcome
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
-from tests.support.kraft_reference.partition_requests import AlterPartitionReply
-from tests.support.kraft_reference.state import BrokerRegistration, PartitionRegistration, Topic
-from tests.support.kraft_reference.versions import RELEASES, Release
+from tests.support.kraft_reference.errors import FaultError
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
+from tests.support.kraft_reference.state import Topic
 
-IDS = ("topic_id", "incarnation_id")
-ID_LISTS = ("directories", "log_dirs", "cordoned_log_dirs", "cordoned")
 ELECTIONS = {0: "preferred", 1: "unclean"}
-
-
-def text_of(value: Uuid) -> str:
-    """An id as kfast has it."""
-    return uuid_text(value.high, value.low)
-
-
-def same_as_twin(value: Any, kind: type) -> Any:
-    """A record or registration of kfast as the twin's class of it."""
-    values = {}
-    for item in fields(kind):
-        part = getattr(value, item.name)
-        if part is not None and item.name in IDS:
-            part = Uuid(*uuid_halves(part or package.MIGRATING))
-        elif part is not None and item.name in ID_LISTS:
-            part = tuple(Uuid(*uuid_halves(text)) for text in part)
-        values[item.name] = part
-    return kind(**values)
-
-
-def twin_record(record: package.MetadataRecord) -> twin.MetadataRecord:
-    """A record as the twin's class of the same name."""
-    record_of_twin: twin.MetadataRecord = same_as_twin(record, getattr(twin, type(record).__name__))
-    return record_of_twin
-
-
-def package_record(record: twin.MetadataRecord) -> package.MetadataRecord:
-    """A record of the twin as kfast's class of the same name."""
-    kind = getattr(package, type(record).__name__)
-    values = {}
-    for item in fields(record):
-        part = getattr(record, item.name)
-        if part is not None and item.name in IDS:
-            part = text_of(part)
-        elif part is not None and item.name in ID_LISTS:
-            part = tuple(map(text_of, part))
-        values[item.name] = part
-    changed: package.MetadataRecord = kind(**values)
-    return changed
 
 
 def empty_state(profile: str, controller_id: int, static: Mapping[str, str]) -> ClusterState:
@@ -93,14 +53,14 @@ class KfastController:
     """Takes the twin's calls; `records` of an outcome are empty below journal level full."""
 
     def __init__(
-        self, release: str = "kraft-4.1", *, records: Iterable[twin.MetadataRecord] = (),
+        self, release: str = "kraft-4.1", *, records: Iterable[MetadataRecord] = (),
         controller_id: int = 3000, session_timeout_ms: int = 9000, max_elections: int = 1000,
         static_config: Mapping[str, str] | None = None, journal: str = "full",
         tracks_history: bool = True, wide: bool = False, threads: int = 1,
     ) -> None:
         given = list(records)
         state = empty_state(release, controller_id, static_config or {})
-        apply_records(state, map(package_record, given), 0)
+        apply_records(state, given, 0)
         if wide:
             widen(state)
         self.kfast = QuorumController(
@@ -124,18 +84,19 @@ class KfastController:
     ) -> Outcome[Any]:
         self.last = outcome
         if outcome.fault is not None:
-            raise twin.FaultError(outcome.fault)
+            raise FaultError(outcome.fault)
         if outcome.error is not None:
             return Outcome(error=outcome.error)
-        full = outcome.level == "full"
-        records = [twin_record(r) for r in outcome.metadata_records] if full else []
+        records = outcome.metadata_records if outcome.level == "full" else []
         return Outcome(records, response(outcome.response))
 
-    def _name_of(self, topic_id: Uuid) -> str:
+    def _name_of(self, topic_id: str) -> str:
         """Name of a topic, or one that no topic has."""
         ids = self.kfast.state.topic_id.to_pylist()
-        text = text_of(topic_id)
-        return self.kfast.state.topic[ids.index(text)].as_py() if text in ids else f"no {text}"
+        if topic_id not in ids:
+            return f"no {topic_id}"
+        name: str = self.kfast.state.topic[ids.index(topic_id)].as_py()
+        return name
 
     def activate(self) -> None:
         """Become active again."""
@@ -148,8 +109,8 @@ class KfastController:
     def register_broker(self, request: BrokerRegistrationRequest) -> Outcome[int]:
         """Section 6.7."""
         return self._told(self.kfast.register_broker(
-            request.broker_id, text_of(request.incarnation_id), rack=request.rack,
-            log_dirs=[text_of(directory) for directory in request.log_dirs],
+            request.broker_id, request.incarnation_id, rack=request.rack,
+            log_dirs=request.log_dirs,
             features=request.features, previous_broker_epoch=request.previous_broker_epoch,
             request_version=request.version, same_cluster=request.same_cluster,
         ))
@@ -158,12 +119,11 @@ class KfastController:
         self, request: BrokerHeartbeatRequest
     ) -> Outcome[BrokerHeartbeatReply]:
         """Section 6.4."""
-        outcome = self.kfast.process_broker_heartbeat(
+        return self._told(self.kfast.process_broker_heartbeat(
             request.broker_id, request.broker_epoch, request.metadata_offset,
             want_fence=request.want_fence, want_shut_down=request.want_shut_down,
-            offline_log_dirs=[text_of(directory) for directory in request.offline_log_dirs],
-        )
-        return self._told(outcome, lambda reply: same_as_twin(reply, BrokerHeartbeatReply))
+            offline_log_dirs=request.offline_log_dirs,
+        ))
 
     def maybe_fence_stale_broker(self) -> Outcome[bool]:
         """Section 6.5."""
@@ -184,13 +144,9 @@ class KfastController:
             )
             for one in wanted
         ]
-        outcome = self.kfast.alter_partition(
+        return self._told(self.kfast.alter_partition(
             broker, broker_epoch, data, with_topic_ids=with_topic_ids
-        )
-        return self._told(outcome, lambda replies: [
-            AlterPartitionReply(reply.error, reply if reply.error == "NONE" else None)
-            for reply in replies
-        ])
+        ))
 
     def elect_leaders(
         self, election_type: int, partitions: Mapping[str, list[int]] | None
@@ -218,10 +174,10 @@ class KfastController:
         )
 
     def assign_replicas_to_dirs(
-        self, broker: int, broker_epoch: int, assignments: list[tuple[Uuid, Uuid, int]]
+        self, broker: int, broker_epoch: int, assignments: list[tuple[str, str, int]]
     ) -> Outcome[list[str]]:
         """Section 7.4."""
-        named = [(text_of(d), self._name_of(topic), n) for d, topic, n in assignments]
+        named = [(d, self._name_of(topic), n) for d, topic, n in assignments]
         return self._told(self.kfast.assign_replicas_to_dirs(broker, broker_epoch, named))
 
     def maybe_balance_partition_leaders(self) -> Outcome[bool]:
@@ -233,23 +189,16 @@ class KfastController:
         return self._told(self.kfast.maybe_elect_unclean_leaders())
 
     def create_topics(
-        self, wanted: list[Any], validate_only: bool = False
+        self, wanted: list[CreatableTopic], validate_only: bool = False
     ) -> Outcome[dict[str, str]]:
         """Section 8.1."""
-        topics = [
-            CreatableTopic(
-                one.name, one.assignments, one.configs, one.num_partitions,
-                one.replication_factor, text_of(one.topic_id),
-            )
-            for one in wanted
-        ]
-        return self._told(self.kfast.create_topics(topics, validate_only=validate_only))
+        return self._told(self.kfast.create_topics(wanted, validate_only=validate_only))
 
     def create_partitions(self, wanted: list[tuple[str, int, list[Any]]]) -> Outcome[Any]:
         """Section 8.2."""
         return self._told(self.kfast.create_partitions(wanted))
 
-    def delete_topics(self, topic_ids: list[Uuid]) -> Outcome[dict[Uuid, str]]:
+    def delete_topics(self, topic_ids: list[str]) -> Outcome[dict[str, str]]:
         """Section 8.2."""
         names = {self._name_of(topic_id): topic_id for topic_id in topic_ids}
         outcome = self.kfast.delete_topics(list(names))
@@ -257,12 +206,9 @@ class KfastController:
             outcome, lambda codes: {names[name]: code for name, code in codes.items()}
         )
 
-    def incremental_alter_configs(self, changes: list[Any]) -> Outcome[list[str]]:
+    def incremental_alter_configs(self, changes: list[ConfigChange]) -> Outcome[list[str]]:
         """Section 8.3."""
-        return self._told(self.kfast.incremental_alter_configs([
-            ConfigChange(package.ResourceType(one.resource_type), one.resource_name, one.ops)
-            for one in changes
-        ]))
+        return self._told(self.kfast.incremental_alter_configs(changes))
 
     def update_features(
         self, updates: Mapping[str, int], directions: Mapping[str, str] | None = None
@@ -283,27 +229,23 @@ class KfastState:
         """Registered brokers by id."""
         state = self.controller.state
         found = {b: state.broker_registration(b) for b in state.broker_id.tolist()}
-        return {
-            broker: same_as_twin(registration, BrokerRegistration)
-            for broker, registration in found.items()
-            if registration is not None
-        }
+        return {b: registration for b, registration in found.items() if registration is not None}
 
     @cached_property
-    def topics_by_name(self) -> dict[str, Uuid]:
+    def topics_by_name(self) -> dict[str, str]:
         """Ids of topics."""
         state = self.controller.state
         ids = state.topic_id.to_pylist()
         return {
-            name: Uuid(*uuid_halves(ids[row]))
+            name: ids[row]
             for row, name in enumerate(state.topic.to_pylist())
             if state.topic_exists[row]
         }
 
     @property
     def release(self) -> Release:
-        """What the twin knows of the release."""
-        return RELEASES[self.controller.release.name]
+        """The release that decides."""
+        return self.controller.release
 
     @property
     def elr_on(self) -> bool:
@@ -315,13 +257,12 @@ class KfastState:
         return self.topics[place.topic_id].partitions[place.partition_id]
 
     @cached_property
-    def topics(self) -> dict[Uuid, Topic]:
+    def topics(self) -> dict[str, Topic]:
         """Topics with their partitions by number."""
         state = self.controller.state
         found = {}
         for name, topic_id in self.topics_by_name.items():
             topic = found[topic_id] = Topic(name, topic_id)
             for row in state.topic_partitions(name).tolist():
-                registration = same_as_twin(state.registration(row), PartitionRegistration)
-                topic.partitions.put(int(state.partition[row]), registration)
+                topic.partitions.put(int(state.partition[row]), state.registration(row))
         return found

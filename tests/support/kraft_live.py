@@ -18,21 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from tests.support.kraft_cases import topic_id_of
-from tests.support.kraft_reference import broker_events, partition_requests, records, topics
-from tests.support.kraft_reference.broker_events import BrokerRegistrationRequest, Records
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
-from tests.support.kraft_reference.heartbeats import Heartbeats
-from tests.support.kraft_reference.partition_requests import (
-    PREFERRED,
-    AlterPartitionData,
-    ReassignablePartition,
-)
-from tests.support.kraft_reference.records import (
+from kfast.controllers import CreatableTopic
+from kfast.state.kraft_releases import RELEASES
+from kfast.state.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    Fencing,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -41,14 +34,22 @@ from tests.support.kraft_reference.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from tests.support.kraft_reference import broker_events, partition_requests, topics
+from tests.support.kraft_reference.broker_events import BrokerRegistrationRequest, Records
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
+from tests.support.kraft_reference.heartbeats import Heartbeats
+from tests.support.kraft_reference.partition_requests import (
+    PREFERRED,
+    AlterPartitionData,
+    ReassignablePartition,
+)
 from tests.support.kraft_reference.settings import clear_elr_records
 from tests.support.kraft_reference.state import ClusterState
-from tests.support.kraft_reference.versions import RELEASES
 
 Json = dict[str, Any]
 
-UUIDS = {"topic_id", "incarnation_id"}
-UUID_LISTS = {"directories", "log_dirs"}
+STATE_RECORDS = {kind.__name__: kind for kind in get_args(MetadataRecord)[:12]}
+"""Records that change the cluster's state, by name."""
 
 
 def lines_of(path: Path) -> Iterator[Json]:
@@ -64,20 +65,16 @@ def snake_case(name: str) -> str:
 
 def parse_record(row: Json) -> MetadataRecord | None:
     """A record of the dump; None for one that holds no state of the cluster."""
-    kind = getattr(records, "".join(word.title() for word in row["type"].split("_")), None)
+    kind = STATE_RECORDS.get("".join(word.title() for word in row["type"].split("_")))
     if kind is None:
         return None
     values: Json = {}
     known = {item.name for item in dataclasses.fields(kind)}
     for key, value in row["data"].items():
         name = snake_case(key)
-        if name not in known:
+        if name not in known or name == "end_points":
             continue
-        if name in UUIDS:
-            value = topic_id_of(value)
-        elif name in UUID_LISTS:
-            value = tuple(map(topic_id_of, value))
-        elif name == "features":
+        if name == "features":
             value = {
                 f["name"]: (f["minSupportedVersion"], f["maxSupportedVersion"]) for f in value
             }
@@ -158,7 +155,7 @@ class LivePrediction:
         change, out = self._broker_changed(operation), Records()
         if change.in_controlled_shutdown:
             step = broker_events.handle_broker_in_controlled_shutdown
-        elif change.fenced == records.FENCE:
+        elif change.fenced == Fencing.FENCE:
             step = broker_events.handle_broker_fenced
         else:
             step = broker_events.handle_broker_unfenced
@@ -245,7 +242,7 @@ class LivePrediction:
 
     def _assign_replicas_to_dirs(self, operation: Operation) -> Records:
         """The broker whose directories change tells where its replicas lie."""
-        assignments: list[tuple[int, tuple[Uuid, Uuid, int]]] = []
+        assignments: list[tuple[int, tuple[str, str, int]]] = []
         for record in operation.records:
             assert isinstance(record, PartitionChangeRecord)
             place = TopicIdPartition(record.topic_id, record.partition_id)
@@ -277,7 +274,9 @@ class LivePrediction:
                 (r.partition_id, r.replicas) for r in operation.records
                 if isinstance(r, PartitionRecord) and r.topic_id == topic.topic_id
             ]
-            wanted.append(topics.CreatableTopic(topic.name, topic.topic_id, assignments, configs))
+            wanted.append(CreatableTopic(
+                topic.name, assignments, configs, topic_id=topic.topic_id
+            ))
         return topics.create_topics(self.state, wanted)[0]
 
     def _create_partitions(self, operation: Operation) -> Records:

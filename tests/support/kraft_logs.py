@@ -5,37 +5,16 @@ Source: docs/kraft.md, section 2.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kfast.state import metadata_records
 from kfast.state.metadata_records import MetadataRecord
-from kfast.state.registrations import PartitionRegistration
-from tests.support.kraft_cases import given_record, text_of
+from tests.support.kraft_cases import given_record
 from tests.support.kraft_random import RandomSequence
-from tests.support.kraft_reference import hash_orders, records
 from tests.support.kraft_reference.state import ClusterState
 from tests.support.metadata_writer import Logged
-
-
-def plain(value: Any) -> Any:
-    """A value of a record of the twin as the package has it: ids as text."""
-    if isinstance(value, hash_orders.Uuid):
-        return text_of(value)
-    return tuple(map(plain, value)) if isinstance(value, tuple) else value
-
-
-def logged(record: records.MetadataRecord) -> MetadataRecord:
-    """A record of the twin as the package has it."""
-    kind = getattr(metadata_records, type(record).__name__)
-    values = {
-        item.name: plain(getattr(record, item.name)) for item in dataclasses.fields(record)
-    }
-    written: MetadataRecord = kind(**values)
-    return written
 
 
 @dataclass
@@ -58,10 +37,11 @@ class RandomLog:
 def random_log(seed: int, profile: str, n_events: int = 60) -> RandomLog:
     """The records of a random sequence."""
     sequence = RandomSequence(seed, profile, 6, 6, 1 + 100 * (seed % 3 == 0))
-    controller, written = sequence.run.controller, []
+    controller = sequence.run.controller
+    written: list[MetadataRecord] = []
 
-    def append(record: records.MetadataRecord) -> None:
-        written.append(logged(record))
+    def append(record: MetadataRecord) -> None:
+        written.append(record)
         controller.state.replay(record, controller.next_offset)
         controller.next_offset += 1
 
@@ -71,21 +51,9 @@ def random_log(seed: int, profile: str, n_events: int = 60) -> RandomLog:
     for _ in range(n_events):
         if "fault" in sequence.run.run(sequence.draw()):
             break
-    given = [logged(given_record(row)) for row in sequence.case["given"]["records"]]
+    given = [given_record(row) for row in sequence.case["given"]["records"]]
     assert len(given) == begun
     return RandomLog([*given, *written], controller.state)
-
-
-def twin_partitions(state: ClusterState) -> dict[tuple[str, int], PartitionRegistration]:
-    """The twin's partitions, as the package has them."""
-    return {
-        (topic.name, number): PartitionRegistration(**{
-            item.name: plain(getattr(partition, item.name))
-            for item in dataclasses.fields(partition)
-        })
-        for topic in state.topics.values()
-        for number, partition in topic.partitions.values_by_key.items()
-    }
 
 
 def snapshot_records(state: ClusterState, versions: int) -> list[MetadataRecord]:
@@ -96,21 +64,20 @@ def snapshot_records(state: ClusterState, versions: int) -> list[MetadataRecord]
     ]
     found += [
         metadata_records.RegisterBrokerRecord(
-            3, broker.id, plain(broker.incarnation_id), broker.epoch, broker.rack, broker.fenced,
-            broker.in_controlled_shutdown, plain(broker.directories), broker.features,
+            3, broker.id, broker.incarnation_id, broker.epoch, broker.rack, broker.fenced,
+            broker.in_controlled_shutdown, broker.directories, broker.features,
         )
         for broker in state.brokers.values()
     ]
-    partitions = twin_partitions(state)
     for topic in state.topics.values():
-        found.append(metadata_records.TopicRecord(0, topic.name, plain(topic.id)))
+        found.append(metadata_records.TopicRecord(0, topic.name, topic.id))
         found += [
             metadata_records.PartitionRecord(
-                versions, number, plain(topic.id), p.replicas, p.isr, p.removing, p.adding,
+                versions, number, topic.id, p.replicas, p.isr, p.removing, p.adding,
                 p.leader, p.recovery, p.leader_epoch, p.partition_epoch,
                 p.directories if versions else None, p.elr or None, p.last_known_elr or None,
             )
-            for (name, number), p in partitions.items() if name == topic.name
+            for number, p in topic.partitions.items()
         ]
     found += [
         metadata_records.ConfigRecord(0, kind, name, key, value)

@@ -19,9 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kfast.state.kraft_releases import ELR_VERSION, METADATA_VERSION, RELEASES
+from kfast.state.kraft_releases import MIN_INSYNC_REPLICAS as MIN_ISR
+from kfast.state.registrations import BrokerRegistration, PartitionRegistration
 from tests.support.kraft_cases import Json, TwinRun, label_of
-from tests.support.kraft_reference.state import BrokerRegistration, PartitionRegistration, Topic
-from tests.support.kraft_reference.versions import ELR_VERSION, METADATA_VERSION, MIN_ISR, RELEASES
+from tests.support.kraft_reference.state import Topic
 
 KAFKA_OF = {"kraft-4.0": "4.0.2", "kraft-4.1": "4.1.2", "kraft-4.2": "4.2.0", "kraft-4.3": "4.3.1"}
 UNCLEAN_KEY = "unclean.leader.election.enable"
@@ -189,7 +191,7 @@ class RandomSequence:
         topic, number, p = self._partition()
         ids = [broker.id for broker in self.brokers]
         target: list[int] | None = self.rng.sample(ids, self.rng.randint(1, min(4, len(ids))))
-        if p.is_reassignment_in_progress and self.rng.random() < 0.5:
+        if (p.removing or p.adding) and self.rng.random() < 0.5:
             target = None
         return {"op": "alter_partition_reassignments", "topics": [{
             "topic": topic.name, "partitions": [{"partition": number, "replicas": target}],
@@ -229,7 +231,7 @@ class RandomSequence:
     def _grow(self) -> Json:
         topic = self.rng.choice(self.topics)
         ids = [broker.id for broker in self.brokers]
-        factor = len(next(topic.partitions.values()).replicas)
+        factor = len(topic.partitions[topic.partitions.order()[0]].replicas)
         added = [self.rng.sample(ids, min(factor, len(ids)))]
         return {"op": "create_partitions", "topics": [
             {"name": topic.name, "count": len(topic.partitions) + 1, "assignments": added}]}

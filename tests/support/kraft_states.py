@@ -8,41 +8,20 @@ import pyarrow as pa
 
 import kfast
 from kfast import schema
-from kfast.state.metadata_records import uuid_text
-from kfast.state.registrations import BrokerRegistration, PartitionRegistration
+from kfast.state.registrations import PartitionRegistration
 from tests.support.kraft_random import RandomSequence
 from tests.support.kraft_reference import state as twin_state
-from tests.support.kraft_reference.hash_orders import Uuid
 
 LISTS = ("replicas", "isr", "removing", "adding", "elr", "last_known_elr")
 NUMBERS = ("leader", "recovery", "leader_epoch")
 
 
-def texts(ids: tuple[Uuid, ...]) -> tuple[str, ...]:
-    """Uuids as text."""
-    return tuple(uuid_text(*each) for each in ids)
-
-
 def registrations(twin: twin_state.ClusterState) -> dict[tuple[str, int], PartitionRegistration]:
-    """What the twin says of each partition, in kfast's class."""
+    """What the twin says of each partition."""
     return {
-        (topic.name, number): PartitionRegistration(**{
-            **vars(partition), "directories": texts(partition.directories),
-        })
-        for topic in twin.topics.values() for number in topic.partitions
-        for partition in [topic.partitions[number]]
+        (topic.name, number): partition
+        for topic in twin.topics.values() for number, partition in topic.partitions.items()
     }
-
-
-def broker_registrations(twin: twin_state.ClusterState) -> list[BrokerRegistration]:
-    """What the twin says of each broker, in kfast's class."""
-    return [
-        BrokerRegistration(**{
-            **vars(broker), "incarnation_id": uuid_text(*broker.incarnation_id),
-            "directories": texts(broker.directories), "cordoned": texts(broker.cordoned),
-        })
-        for broker in twin.brokers.values()
-    ]
 
 
 def state_of_twin(
@@ -61,7 +40,7 @@ def state_of_twin(
                 for name, (low, high) in sorted(broker.features.items())
             ],
         }
-        for broker in broker_registrations(twin)
+        for broker in twin.brokers.values()
     ]
     partitions = [
         {
@@ -72,7 +51,7 @@ def state_of_twin(
         for (topic, number), held in registrations(twin).items()
     ]
     topics = [
-        {"topic": topic.name, "topic_id": uuid_text(*topic.id)} for topic in twin.topics.values()
+        {"topic": topic.name, "topic_id": topic.id} for topic in twin.topics.values()
     ]
     cluster = {
         "controller": twin.release.name, "controller_id": twin.controller_id,

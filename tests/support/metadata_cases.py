@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kfast.state import metadata_records as logged
-from kfast.state.metadata_records import MetadataRecord, uuid_text
+from kfast.state.metadata_records import MetadataRecord
 from tests.support.kraft_cases import TwinRun
 from tests.support.kraft_reference.controller import QuorumController
 from tests.support.metadata_writer import Logged, write_log
-
-UUIDS = {"topic_id", "incarnation_id"}
-UUID_LISTS = {"directories", "log_dirs", "cordoned_log_dirs"}
-
-
-@cache
-def fields_of(kind: type) -> frozenset[str]:
-    """Names of a record's fields."""
-    return frozenset(item.name for item in dataclasses.fields(kind))
-
-
-def as_logged(record: Any) -> MetadataRecord:
-    """A record of the twin as readers give it."""
-    kind = getattr(logged, type(record).__name__)
-    values = {}
-    for name in fields_of(type(record)) & fields_of(kind):
-        value = getattr(record, name)
-        if value is not None and name in UUIDS:
-            value = uuid_text(*value)
-        elif value is not None and name in UUID_LISTS:
-            value = tuple(uuid_text(*uuid) for uuid in value)
-        values[name] = value
-    written: MetadataRecord = kind(**values)
-    return written
 
 
 def batches_of(case: dict[str, Any], monkeypatch: Any, events_per_batch: int = 1) -> list[Logged]:
@@ -43,11 +17,11 @@ def batches_of(case: dict[str, Any], monkeypatch: Any, events_per_batch: int = 1
 
     Offsets are those of the case, moved by the records that begin the log.
     """
-    written: list[Any] = []
+    written: list[MetadataRecord] = []
     append = QuorumController._append
 
-    def note(controller: QuorumController, record: Any) -> None:
-        written.append(as_logged(record))
+    def note(controller: QuorumController, record: MetadataRecord) -> None:
+        written.append(record)
         append(controller, record)
 
     monkeypatch.setattr(QuorumController, "_append", note)

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kfast.state.kraft_releases import UNCLEAN_LEADER_ELECTION
+from kfast.state.metadata_records import NO_LEADER, MetadataRecord, PartitionChangeRecord
+from kfast.state.registrations import PartitionRegistration
 from tests.support.kraft_reference.broker_events import handle_broker_fenced
 from tests.support.kraft_reference.hash_orders import TopicIdPartition
-from tests.support.kraft_reference.records import (
-    NO_LEADER,
-    MetadataRecord,
-    PartitionChangeRecord,
-)
-from tests.support.kraft_reference.state import ClusterState, PartitionRegistration
-from tests.support.kraft_reference.versions import UNCLEAN
+from tests.support.kraft_reference.state import ClusterState, directory_of, is_online_dir
 
 MakeState = Callable[[], ClusterState]
 Partitions = dict[TopicIdPartition, PartitionRegistration]
@@ -27,7 +24,7 @@ def partitions_of(state: ClusterState) -> Partitions:
     return {
         TopicIdPartition(topic.id, number): partition
         for topic in state.topics.values()
-        for number, partition in topic.partitions.values_by_key.items()
+        for number, partition in topic.partitions.items()
     }
 
 
@@ -56,8 +53,8 @@ def is_clean(before: PartitionRegistration, leader: int, fenced: int) -> bool:
 
 def is_live(state: ClusterState, partition: PartitionRegistration, broker: int) -> bool:
     """Whether a replica is on an active broker and in a directory that is online."""
-    return broker in partition.replicas and state.is_active(broker) and state.has_online_dir(
-        broker, partition.directory(broker)
+    return broker in partition.replicas and state.is_active(broker) and is_online_dir(
+        state.brokers.get(broker), directory_of(partition, broker)
     )
 
 
@@ -77,8 +74,8 @@ class TwinScenario:
         """Run a scenario twice, on states of its own."""
         state, clean = make(), make()
         for config in clean.configs.values():
-            config.pop(UNCLEAN, None)
-        clean.static_config[UNCLEAN] = "false"
+            config.pop(UNCLEAN_LEADER_ELECTION, None)
+        clean.static_config[UNCLEAN_LEADER_ELECTION] = "false"
         fence_all(clean, brokers)
         offline = {p for p, row in partitions_of(clean).items() if row.leader == NO_LEADER}
         return cls(state, fence_all(state, brokers), offline)

@@ -1,10 +1,11 @@
-"""Kafka's KRaft controller again, in plain Python: records, state, every event.
+"""Kafka's KRaft controller again, in plain Python: state, indexes, every event.
 
-It follows docs/kraft.md, and knows nothing of kfast.
+It follows docs/kraft.md. Plain data (records, registrations, release tables, codes) is kfast's:
+Kafka's own answers in the case files are the truth for it. Every rule is written here.
 
-- `versions`: what differs between releases, and what a metadata version switches on.
+- `errors`: refusals and faults.
 - `hash_orders`: hash tables whose order decides which partition comes first.
-- `records`: the metadata records. `state`: what they say, and `replay`. `indexes`: kept beside it.
+- `state`: what records do, and `replay`. `indexes`: kept beside it.
 - `heartbeats`: the soft state of the active controller.
 - `partition_change`: one partition's next record: reassignment, ELR, election, epochs.
 - `broker_events`, `partition_requests`, `topics`, `settings`: the events, by subject.

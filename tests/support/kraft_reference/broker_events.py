@@ -11,29 +11,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tests.support.kraft_reference.hash_orders import TopicIdPartition, Uuid
-from tests.support.kraft_reference.heartbeats import BrokerControlState, Heartbeats
+from kfast.controllers import BrokerHeartbeatReply
+from kfast.state.kraft_releases import KRAFT_VERSION, METADATA_VERSION
+from kfast.state.metadata_records import (
+    IN_CONTROLLED_SHUTDOWN,
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    Directories,
+    FenceBrokerRecord,
+    Fencing,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    is_reserved_directory,
+)
+from kfast.state.registrations import BrokerRegistration
+from tests.support.kraft_reference.errors import ApiError
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
+from tests.support.kraft_reference.heartbeats import (
+    CONTROLLED_SHUTDOWN,
+    NOT_ACTIVE,
+    SHUTDOWN_NOW,
+    UNFENCED,
+    Heartbeats,
+)
 from tests.support.kraft_reference.partition_change import (
     Election,
     PartitionChangeBuilder,
     without,
 )
-from tests.support.kraft_reference.records import (
-    FENCE,
-    IN_CONTROLLED_SHUTDOWN,
-    NO_LEADER,
-    UNFENCE,
-    ApiError,
-    BrokerRegistrationChangeRecord,
-    FenceBrokerRecord,
-    MetadataRecord,
-    RegisterBrokerRecord,
-    UnfenceBrokerRecord,
-    UnregisterBrokerRecord,
-    is_reserved,
-)
-from tests.support.kraft_reference.state import BrokerRegistration, ClusterState
-from tests.support.kraft_reference.versions import KRAFT_VERSION, METADATA_VERSION
+from tests.support.kraft_reference.state import ClusterState
 
 Records = list[MetadataRecord]
 
@@ -87,7 +95,7 @@ def handle_broker_fenced(state: ClusterState, broker: int, records: Records) -> 
         state, records, state.isr_index.partitions(broker), remove=broker
     )
     if state.metadata_version.is_broker_registration_change_record_supported:
-        records.append(BrokerRegistrationChangeRecord(0, broker, epoch, fenced=FENCE))
+        records.append(BrokerRegistrationChangeRecord(0, broker, epoch, fenced=Fencing.FENCE))
     else:
         records.append(FenceBrokerRecord(0, broker, epoch))
 
@@ -96,7 +104,7 @@ def handle_broker_unfenced(state: ClusterState, broker: int, records: Records) -
     """Section 6.2: unfenced, then every leaderless partition is built again."""
     epoch = state.brokers[broker].epoch
     if state.metadata_version.is_broker_registration_change_record_supported:
-        records.append(BrokerRegistrationChangeRecord(0, broker, epoch, fenced=UNFENCE))
+        records.append(BrokerRegistrationChangeRecord(0, broker, epoch, fenced=Fencing.UNFENCE))
     else:
         records.append(UnfenceBrokerRecord(0, broker, epoch))
     generate_leader_and_isr_updates(
@@ -140,7 +148,7 @@ def handle_broker_shutdown(
 
 
 def handle_directories_offline(
-    state: ClusterState, broker: int, reported: tuple[Uuid, ...], records: Records
+    state: ClusterState, broker: int, reported: Directories, records: Records
 ) -> None:
     """Section 6.6: partitions of directories that fail, then the directories that remain."""
     registration = state.brokers[broker]
@@ -165,9 +173,9 @@ class BrokerRegistrationRequest:
     """A broker asks to be registered. Source: BrokerRegistrationRequest.json."""
 
     broker_id: int
-    incarnation_id: Uuid
+    incarnation_id: str
     features: Mapping[str, tuple[int, int]]
-    log_dirs: tuple[Uuid, ...] = ()
+    log_dirs: Directories = ()
     rack: str | None = None
     previous_broker_epoch: int = -1
     version: int = 4
@@ -185,7 +193,7 @@ def check_log_dirs(state: ClusterState, request: BrokerRegistrationRequest) -> N
     }
     if (
         not dirs
-        or any(is_reserved(directory) for directory in dirs)
+        or any(is_reserved_directory(directory) for directory in dirs)
         or len(set(dirs)) != len(dirs)
         or owned & set(dirs)
     ):
@@ -200,7 +208,7 @@ def check_features(state: ClusterState, request: BrokerRegistrationRequest) -> N
     """
     finalized = {**state.features, KRAFT_VERSION: state.kraft_version}
     ranges = dict(request.features)
-    if METADATA_VERSION not in ranges and state.release.minimum_metadata_version == 1:
+    if METADATA_VERSION not in ranges and state.release.metadata_levels[0] == 1:
         ranges[METADATA_VERSION] = (1, 1)
     for name, (lowest, highest) in ranges.items():
         if not lowest <= finalized.get(name, 0) <= highest:
@@ -280,17 +288,7 @@ class BrokerHeartbeatRequest:
     metadata_offset: int
     want_fence: bool = False
     want_shut_down: bool = False
-    offline_log_dirs: tuple[Uuid, ...] = ()
-
-
-@dataclass(frozen=True)
-class BrokerHeartbeatReply:
-    """What a heartbeat is answered. Source: BrokerHeartbeatReply.java."""
-
-    caught_up: bool
-    fenced: bool
-    in_controlled_shutdown: bool
-    should_shut_down: bool
+    offline_log_dirs: Directories = ()
 
 
 def process_broker_heartbeat(
@@ -305,56 +303,59 @@ def process_broker_heartbeat(
         raise ApiError("STALE_BROKER_EPOCH")
     state.check_broker_epoch(broker, request.broker_epoch)
     caught_up = request.metadata_offset >= registration_offset
-    current, following = heartbeats.next_state(
+    current = heartbeats.state(broker).name
+    following = heartbeats.next_state(
         broker, request.want_fence, request.want_shut_down, caught_up,
         state.isr_index.has_leaderships(broker),
     )
     records: Records = []
     if current != following:
-        if following.fenced:
+        if following in NOT_ACTIVE:
             handle_broker_fenced(state, broker, records)
-        elif following is BrokerControlState.UNFENCED:
+        elif following == UNFENCED:
             handle_broker_unfenced(state, broker, records)
         else:
             handle_broker_in_controlled_shutdown(state, broker, records)
-    heartbeats.touch(broker, following.fenced, request.metadata_offset)
+    heartbeats.touch(broker, following in NOT_ACTIVE, request.metadata_offset)
     if state.metadata_version.is_directory_assignment_supported:
         handle_directories_offline(state, broker, request.offline_log_dirs, records)
     return records, BrokerHeartbeatReply(
         caught_up,
-        following.fenced,
-        following is BrokerControlState.CONTROLLED_SHUTDOWN,
-        following is BrokerControlState.SHUTDOWN_NOW,
+        following in NOT_ACTIVE,
+        following == CONTROLLED_SHUTDOWN,
+        following == SHUTDOWN_NOW,
     )
 
 
 def update_controlled_shutdown_offset(heartbeats: Heartbeats, broker: int, offset: int) -> None:
     """Section 6.4, step 8. Source: `maybeUpdateControlledShutdownOffset`."""
     state = heartbeats.state(broker)
-    if not state.shutting_down:
+    if state.shutdown_offset < 0:
         state.shutdown_offset = offset
 
 
 def maybe_fence_one_stale_broker(state: ClusterState) -> tuple[Records, bool]:
     """Section 6.5: one expired session, and whether to call again."""
     heartbeats, records = state.active_heartbeats, Records()
-    if not state.release.sessions_by_epoch:
-        stale = heartbeats.first_stale_unfenced()
+    if state.release.sessions_by_epoch:
+        expired = heartbeats.remove_expired_session()
+        if expired is None:
+            return records, False
+        broker, epoch = expired
+        registration = state.brokers.get(broker)
+        if registration is None:
+            heartbeats.remove(broker)
+            return records, True
+        if registration.epoch != epoch:
+            return records, True
+    else:
+        stale = heartbeats.stale_broker()
         if stale is None:
-            return [], False
-        handle_broker_fenced(state, stale, records)
-        heartbeats.fence(stale)
-        return records, True
-    expired = heartbeats.sessions.remove_expired(heartbeats.now_ms)
-    if expired is None:
-        return [], False
-    broker, epoch = expired
-    registration = state.brokers.get(broker)
-    if registration is None:
-        heartbeats.remove(broker)
-    elif registration.epoch == epoch:
-        handle_broker_fenced(state, broker, records)
-        heartbeats.fence(broker)
+            return records, False
+        broker = stale
+    handle_broker_fenced(state, broker, records)
+    if broker in heartbeats.states:
+        heartbeats.states[broker].fenced = True
     return records, True
 
 
@@ -377,7 +378,8 @@ def activate(state: ClusterState, session_timeout_ms: int, now_ms: int) -> None:
     """
     heartbeats = Heartbeats(state.release, session_timeout_ms, now_ms)
     state.heartbeats = heartbeats
-    for registration in state.brokers.values():
-        heartbeats.register(registration.id, registration.fenced)
+    for broker in state.brokers.order():
+        registration = state.brokers[broker]
+        heartbeats.register(broker, registration.fenced)
         if not registration.fenced or state.release.fenced_have_sessions_on_activation:
-            heartbeats.contact(registration.id, registration.epoch)
+            heartbeats.contact(broker, registration.epoch)

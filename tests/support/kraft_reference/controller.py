@@ -10,6 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kfast.controllers import (
+    AlterPartitionReply,
+    BrokerHeartbeatReply,
+    ConfigChange,
+    CreatableTopic,
+)
+from kfast.state.kraft_releases import RELEASES
+from kfast.state.metadata_records import Brokers, MetadataRecord
 from tests.support.kraft_reference import (
     broker_events,
     partition_requests,
@@ -17,27 +25,19 @@ from tests.support.kraft_reference import (
     topics,
 )
 from tests.support.kraft_reference.broker_events import (
-    BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Records,
 )
-from tests.support.kraft_reference.hash_orders import Uuid
+from tests.support.kraft_reference.errors import MAX_RECORDS_PER_USER_OP, ApiError
 from tests.support.kraft_reference.partition_requests import (
     AlterPartitionData,
-    AlterPartitionReply,
     ReassignablePartition,
 )
-from tests.support.kraft_reference.records import (
-    MAX_RECORDS_PER_USER_OP,
-    ApiError,
-    Brokers,
-    MetadataRecord,
-)
 from tests.support.kraft_reference.state import ClusterState
-from tests.support.kraft_reference.versions import RELEASES
 
 T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
@@ -171,7 +171,7 @@ class QuorumController:
         )
 
     def assign_replicas_to_dirs(
-        self, broker: int, broker_epoch: int, assignments: list[tuple[Uuid, Uuid, int]]
+        self, broker: int, broker_epoch: int, assignments: list[tuple[str, str, int]]
     ) -> Outcome[list[str]]:
         """Section 7.4."""
         return self._run(
@@ -197,7 +197,7 @@ class QuorumController:
     # ------------------------------------------------------------------------ topics and settings
 
     def create_topics(
-        self, wanted: list[topics.CreatableTopic], validate_only: bool = False
+        self, wanted: list[CreatableTopic], validate_only: bool = False
     ) -> Outcome[dict[str, str]]:
         """Section 8.1."""
         return self._run(
@@ -213,14 +213,14 @@ class QuorumController:
             lambda: topics.create_partitions_of_topics(self.state, wanted)
         )
 
-    def delete_topics(self, topic_ids: list[Uuid]) -> Outcome[dict[Uuid, str]]:
+    def delete_topics(self, topic_ids: list[str]) -> Outcome[dict[str, str]]:
         """Section 8.2."""
         return self._run(
             lambda: topics.delete_topics(self.state, topic_ids)
         )
 
     def incremental_alter_configs(
-        self, changes: list[settings.ConfigChange]
+        self, changes: list[ConfigChange]
     ) -> Outcome[list[str]]:
         """Section 8.3."""
         return self._run(

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from kfast.state.metadata_records import is_reserved_directory
+from tests.support.kraft_reference.errors import FaultError
 from tests.support.kraft_reference.hash_orders import (
-    HashSet,
     HashTable,
     TopicIdPartition,
-    Uuid,
     hash_of_int,
     hash_of_uuid,
     int32,
 )
-from tests.support.kraft_reference.records import FaultError, is_reserved
 
 Entry = tuple[int, bool]
 """A partition number, and whether the broker leads it."""
+
+
+def without_entry(entries: list[Entry], entry: Entry) -> list[Entry]:
+    """An array one shorter; where several entries are equal all go, and partition 0 fills up."""
+    rest = [other for other in entries if other != entry]
+    if len(rest) == len(entries):
+        raise FaultError(f"there is no entry {entry}")
+    return rest + [(0, False)] * (len(entries) - 1 - len(rest))
 
 
 class BrokerPartitions:
@@ -27,83 +34,57 @@ class BrokerPartitions:
 
     In the index of ISRs, broker -1 stands for "nobody leads".
 
-    Source: section 9.3; BrokersToIsrs.java and BrokersToElrs.java, `update`, `add`, `change`,
-    `remove`.
+    Source: section 9.3; BrokersToIsrs.java and BrokersToElrs.java.
     """
 
     def __init__(self) -> None:
-        self.topics_by_broker: HashTable[int, HashTable[Uuid, list[Entry]]] = HashTable(hash_of_int)
+        self.topics_by_broker: HashTable[int, HashTable[str, list[Entry]]] = HashTable(hash_of_int)
 
     def update(
         self, partition: TopicIdPartition, before: Mapping[int, bool], after: Mapping[int, bool]
     ) -> None:
         """Move a partition: `before` and `after` say for each of its brokers whether it leads."""
+        topic, number = partition
         for broker in sorted({*before, *after}):
-            if broker not in after:
-                self._remove(broker, partition, before[broker])
-            elif broker not in before:
-                self._add(broker, partition, after[broker])
+            topics = self.topics_by_broker.get(broker, HashTable(hash_of_uuid))
+            entries = topics.get(topic, [])
+            if broker not in before:
+                entries = [*entries, (number, after[broker])]
+            elif broker not in after:
+                entries = without_entry(entries, (number, before[broker]))
             elif before[broker] != after[broker]:
-                self._change(broker, partition, before[broker], after[broker])
+                old, new = (number, before[broker]), (number, after[broker])
+                entries = [new if entry == old else entry for entry in entries]
+            else:
+                continue
+            if broker not in self.topics_by_broker:
+                self.topics_by_broker.put(broker, topics)
+            if entries:
+                topics.put(topic, entries)
+            else:
+                del topics[topic]
+            if not topics:
+                del self.topics_by_broker[broker]
 
-    def _add(self, broker: int, partition: TopicIdPartition, leads: bool) -> None:
-        topics = self.topics_by_broker.get(broker)
-        if topics is None:
-            topics = HashTable(hash_of_uuid)
-            self.topics_by_broker.put(broker, topics)
-        entries = topics.get(partition.topic_id) or []
-        topics.put(partition.topic_id, [*entries, (partition.partition_id, leads)])
-
-    def _entries(
-        self, broker: int, partition: TopicIdPartition
-    ) -> tuple[HashTable[Uuid, list[Entry]], list[Entry]]:
-        topics = self.topics_by_broker.get(broker)
-        entries = None if topics is None else topics.get(partition.topic_id)
-        if topics is None or entries is None:
-            raise FaultError(f"broker {broker} has no entry for {partition}")
-        return topics, entries
-
-    def _change(self, broker: int, partition: TopicIdPartition, led: bool, leads: bool) -> None:
-        topics, entries = self._entries(broker, partition)
-        number = partition.partition_id
-        topics.put(
-            partition.topic_id,
-            [(number, leads) if entry == (number, led) else entry for entry in entries],
-        )
-
-    def _remove(self, broker: int, partition: TopicIdPartition, led: bool) -> None:
-        """Take one entry out; where two are equal, both go and partition 0 fills the place."""
-        topics, entries = self._entries(broker, partition)
-        kept = [entry for entry in entries if entry != (partition.partition_id, led)]
-        if len(kept) == len(entries):
-            raise FaultError(f"broker {broker} has no entry for {partition}")
-        if len(entries) == 1:
-            topics.remove(partition.topic_id)
-            if not len(topics):
-                self.topics_by_broker.remove(broker)
-            return
-        kept += [(0, False)] * (len(entries) - 1 - len(kept))
-        topics.put(partition.topic_id, kept)
-
-    def remove_topic(self, broker: int, topic_id: Uuid) -> None:
+    def remove_topic(self, broker: int, topic_id: str) -> None:
         """Drop a topic's entries of a broker; an emptied table stays, with its capacity."""
-        topics = self.topics_by_broker.get(broker)
-        if topics is not None:
-            topics.remove(topic_id)
+        if broker in self.topics_by_broker:
+            self.topics_by_broker[broker].pop(topic_id, None)
 
     def partitions(self, broker: int) -> list[TopicIdPartition]:
         """Partitions of a broker, in the order of the index."""
         topics = self.topics_by_broker.get(broker)
         if topics is None:
             return []
-        return [TopicIdPartition(topic, number) for topic in topics for number, _ in topics[topic]]
+        return [
+            TopicIdPartition(topic, number) for topic in topics.order()
+            for number, _ in topics[topic]
+        ]
 
     def has_leaderships(self, broker: int) -> bool:
         """Whether the broker leads a partition."""
-        topics = self.topics_by_broker.get(broker)
-        return topics is not None and any(
-            leads for topic in topics for _, leads in topics[topic]
-        )
+        topics = self.topics_by_broker.get(broker, {})
+        return any(leads for entries in topics.values() for _, leads in entries)
 
 
 class DirectoryPartitions:
@@ -114,30 +95,28 @@ class DirectoryPartitions:
 
     def __init__(self, topic_id_partition_offset: int) -> None:
         self.offset = topic_id_partition_offset
-        self.sets: dict[Uuid, HashSet[TopicIdPartition]] = {}
+        self.sets: dict[str, HashTable[TopicIdPartition, None]] = {}
 
     def hash_of_partition(self, partition: TopicIdPartition) -> int:
         """Hash of a TopicIdPartition, which depends on the release."""
-        return int32(
-            31 * hash_of_uuid(partition.topic_id) + partition.partition_id + self.offset
-        )
+        topic, number = partition
+        return int32(31 * hash_of_uuid(topic) + number + self.offset)
 
     def update(
-        self, partition: TopicIdPartition, before: Collection[Uuid], after: Collection[Uuid]
+        self, partition: TopicIdPartition, before: Collection[str], after: Collection[str]
     ) -> None:
         """Take a partition out of its old directories, then add it to the new ones."""
         for directory in before:
-            listed = self.sets.get(directory)
-            if listed is not None:
-                listed.discard(partition)
-                if not len(listed):
+            if directory in self.sets:
+                self.sets[directory].pop(partition, None)
+                if not self.sets[directory]:
                     del self.sets[directory]
         for directory in after:
-            if not is_reserved(directory):
-                if directory not in self.sets:
-                    self.sets[directory] = HashSet(self.hash_of_partition)
-                self.sets[directory].add(partition)
+            if not is_reserved_directory(directory):
+                self.sets.setdefault(directory, HashTable(self.hash_of_partition)).add(
+                    partition, None
+                )
 
-    def partitions(self, directory: Uuid) -> list[TopicIdPartition]:
+    def partitions(self, directory: str) -> list[TopicIdPartition]:
         """Partitions with a replica in a directory."""
-        return list(self.sets.get(directory, ()))
+        return self.sets[directory].order() if directory in self.sets else []

@@ -11,22 +11,23 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from kfast.state.kraft_releases import Completion, LastKnownLeader
+from kfast.state.metadata_records import (
+    NO_LEADER,
+    Brokers,
+    Directories,
+    PartitionChangeRecord,
+    Recovery,
+)
+from kfast.state.registrations import PartitionRegistration
 from tests.support.kraft_reference.hash_orders import (
     TopicIdPartition,
-    Uuid,
     hash_of_int,
     java_hash_set_order,
 )
-from tests.support.kraft_reference.records import (
-    NO_LEADER,
-    RECOVERING,
-    Brokers,
-    PartitionChangeRecord,
-)
-from tests.support.kraft_reference.state import ClusterState, PartitionRegistration
-from tests.support.kraft_reference.versions import Completion, LastKnownLeader, ShrinkBump
+from tests.support.kraft_reference.state import ClusterState, directory_of, is_online_dir
 
-NO_DIRECTORIES: Mapping[int, Uuid] = MappingProxyType({})
+NO_DIRECTORIES: Mapping[int, str] = MappingProxyType({})
 
 
 class Election(Enum):
@@ -111,7 +112,7 @@ class Changes:
     removing_replicas: Brokers | None = None
     adding_replicas: Brokers | None = None
     leader_recovery_state: int | None = None
-    directories: tuple[Uuid, ...] | None = None
+    directories: Directories | None = None
     eligible_leader_replicas: Brokers | None = None
     last_known_elr: Brokers | None = None
 
@@ -140,7 +141,7 @@ class PartitionChangeBuilder:
     removing: Brokers | None = None
     adding: Brokers | None = None
     recovery: int | None = None
-    directories: Mapping[int, Uuid] = field(default_factory=lambda: NO_DIRECTORIES)
+    directories: Mapping[int, str] = field(default_factory=lambda: NO_DIRECTORIES)
     uncleanly_shut_down: Brokers = ()
     can_lead: Callable[[int], bool] | None = None
     elr_on: bool | None = None
@@ -175,7 +176,7 @@ class PartitionChangeBuilder:
             record.leader_recovery_state = self.recovery
         if record.is_empty:
             return None
-        version = self.state.metadata_version.partition_change_record_version
+        version = self.state.metadata_version.partition_record_version
         return PartitionChangeRecord(
             version, self.place.partition_id, self.place.topic_id, **vars(record)
         )
@@ -186,8 +187,8 @@ class PartitionChangeBuilder:
         Source: ReplicationControlManager.java, `LeaderAcceptor`.
         """
         can_lead = self.can_lead or self.state.is_active
-        return can_lead(broker) and self.state.has_online_dir(
-            broker, self.partition.directory(broker)
+        return can_lead(broker) and is_online_dir(
+            self.state.brokers.get(broker), directory_of(self.partition, broker)
         )
 
     def _complete_reassignment(self) -> None:
@@ -276,8 +277,8 @@ class PartitionChangeBuilder:
         if unclean:
             record.isr = (elected,)
             supported = self.state.metadata_version.is_leader_recovery_supported
-            if self.partition.recovery != RECOVERING and supported:
-                record.leader_recovery_state = RECOVERING
+            if self.partition.recovery != Recovery.RECOVERING and supported:
+                record.leader_recovery_state = Recovery.RECOVERING
 
     def _bump_epoch_for_reassignment(self, record: Changes) -> None:
         """Step 4: a replica that is gone raises the leader epoch."""
@@ -302,7 +303,7 @@ class PartitionChangeBuilder:
         """
         release = self.state.release
         gate = self.state.metadata_version.is_leader_epoch_bump_required_on_isr_shrink
-        if release.shrink_bump is not ShrinkBump.ALWAYS and not gate:
+        if not release.shrink_bump_always and not gate:
             return
         isr = self.target_isr if release.shrink_bump_by_target else record.isr
         if record.leader is None and isr is not None and not set(self.partition.isr) <= set(isr):

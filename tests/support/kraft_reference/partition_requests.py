@@ -6,14 +6,19 @@ Source: docs/kraft.md, section 7; Kafka 4.1, ReplicationControlManager.java.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tests.support.kraft_reference.broker_events import Records, generate_leader_and_isr_updates
-from tests.support.kraft_reference.hash_orders import (
-    TopicIdPartition,
-    Uuid,
-    java_hash_set_order,
+from kfast.controllers import AlterPartitionReply
+from kfast.state.metadata_records import (
+    Brokers,
+    PartitionChangeRecord,
+    Recovery,
 )
+from kfast.state.registrations import BrokerRegistration
+from kfast.state.registrations import PartitionRegistration as Partition
+from tests.support.kraft_reference.broker_events import Records, generate_leader_and_isr_updates
+from tests.support.kraft_reference.errors import ApiError, FaultError, UserRecords
+from tests.support.kraft_reference.hash_orders import TopicIdPartition, java_hash_set_order
 from tests.support.kraft_reference.partition_change import (
     Election,
     PartitionChangeBuilder,
@@ -21,24 +26,18 @@ from tests.support.kraft_reference.partition_change import (
     revert_reassignment,
     without,
 )
-from tests.support.kraft_reference.records import (
-    RECOVERED,
-    RECOVERING,
-    ApiError,
-    Brokers,
-    FaultError,
-    PartitionChangeRecord,
-    UserRecords,
+from tests.support.kraft_reference.state import (
+    ClusterState,
+    Topic,
+    has_preferred_leader,
+    is_online_dir,
+    merged,
 )
-from tests.support.kraft_reference.state import BrokerRegistration, ClusterState, Topic
-from tests.support.kraft_reference.state import PartitionRegistration as Partition
 from tests.support.kraft_reference.topics import check_manual_assignment
 
 PREFERRED = 0
 UNCLEAN = 1
 """Election types. Source: ElectionType.java."""
-
-
 
 
 def automatic_election(state: ClusterState, topic: Topic) -> Election:
@@ -56,20 +55,12 @@ class AlterPartitionData:
     Source: AlterPartitionRequest.json, `PartitionData`.
     """
 
-    topic_id: Uuid
+    topic_id: str
     partition: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
-    recovery: int = RECOVERED
-
-
-@dataclass(frozen=True)
-class AlterPartitionReply:
-    """The answer for one partition; everything but the error only where it is NONE."""
-
-    error: str
-    partition: Partition | None = None
+    recovery: int = Recovery.RECOVERED
 
 
 def is_ineligible(state: ClusterState, broker: int, epoch: int) -> bool:
@@ -107,8 +98,9 @@ def alter_partition_error(
         (data.partition_epoch < partition.partition_epoch, "INVALID_UPDATE_VERSION"),
         (invalid_isr, "INVALID_REQUEST"),
         (partition.leader not in isr, "INVALID_REQUEST"),
-        (data.recovery == RECOVERING and len(isr) > 1, "INVALID_REQUEST"),
-        (partition.recovery == RECOVERED and data.recovery == RECOVERING, "INVALID_REQUEST"),
+        (data.recovery == Recovery.RECOVERING and len(isr) > 1, "INVALID_REQUEST"),
+        (data.recovery == Recovery.RECOVERING and partition.recovery == Recovery.RECOVERED,
+         "INVALID_REQUEST"),
         (any(is_ineligible(state, *member) for member in data.isr), "INELIGIBLE_REPLICA"),
     )
     return next((code for applies, code in refusals if applies), "NONE")
@@ -133,7 +125,7 @@ def alter_partition(
     }
     for data in wanted:
         reply = _alter_one(state, broker, data, records)
-        replies.append(AlterPartitionReply(older.get(reply.error, reply.error), reply.partition))
+        replies.append(replace(reply, error=older.get(reply.error, reply.error)))
     return records, replies
 
 
@@ -157,10 +149,13 @@ def _alter_one(
     ).build()
     if record is not None:
         records.append(record)
-        partition = partition.merge(record)
+        partition = merged(partition, record)
         if record.leader not in (None, broker):
             return AlterPartitionReply("NEW_LEADER_ELECTED")
-    return AlterPartitionReply("NONE", partition)
+    return AlterPartitionReply(
+        "NONE", partition.leader, partition.leader_epoch, partition.partition_epoch,
+        partition.recovery, partition.isr,
+    )
 
 
 # --------------------------------------------------------------------------------------- elections
@@ -175,7 +170,7 @@ def elect_leader(
     if topic is None or partition is None:
         return "UNKNOWN_TOPIC_OR_PARTITION"
     preferred = election_type == PREFERRED
-    if partition.has_preferred_leader if preferred else partition.leader >= 0:
+    if has_preferred_leader(partition) if preferred else partition.leader >= 0:
         return "ELECTION_NOT_NEEDED"
     record = PartitionChangeBuilder(
         state,
@@ -206,8 +201,8 @@ def elect_leaders(
     everywhere = partitions is None
     if partitions is None:
         partitions = {
-            name: list(state.topics[state.topics_by_name[name]].partitions)
-            for name in state.topics_by_name
+            name: state.topics[state.topics_by_name[name]].partitions.order()
+            for name in state.topics_by_name.order()
         }
     codes = {
         (name, number): elect_leader(state, name, number, election_type, records)
@@ -227,7 +222,7 @@ def maybe_balance_partition_leaders(
     Source: `maybeBalancePartitionLeaders`.
     """
     records: Records = []
-    for place in state.imbalanced:
+    for place in state.imbalanced.order():
         if len(records) >= max_elections:
             return records, True
         record = PartitionChangeBuilder(
@@ -310,7 +305,7 @@ def cancel_partition_reassignment(
     state: ClusterState, topic: Topic, place: TopicIdPartition, partition: Partition
 ) -> PartitionChangeRecord | None:
     """Go back to the replicas from before. Source: section 7.3; `cancelPartitionReassignment`."""
-    if not partition.is_reassignment_in_progress:
+    if not partition.removing and not partition.adding:
         raise ApiError("NO_REASSIGNMENT_IN_PROGRESS")
     replicas, isr, is_unclean = revert_reassignment(partition)
     if not replicas or (is_unclean and not state.unclean(topic)):
@@ -361,7 +356,7 @@ def assign_replicas_to_dirs(
     state: ClusterState,
     broker: int,
     broker_epoch: int,
-    assignments: list[tuple[Uuid, Uuid, int]],
+    assignments: list[tuple[str, str, int]],
 ) -> tuple[Records, list[str]]:
     """Section 7.4: (directory, topic, partition) each, a code for each.
 
@@ -387,7 +382,7 @@ def assign_replicas_to_dirs(
             codes.append("NONE")
             place = TopicIdPartition(topic_id, number)
             _assign_to_dir(state, place, partition, registration, directory, records)
-            if not registration.has_online_dir(directory):
+            if not is_online_dir(registration, directory):
                 offline.append(place)
     generate_leader_and_isr_updates(
         state,
@@ -403,7 +398,7 @@ def _assign_to_dir(
     place: TopicIdPartition,
     partition: Partition,
     registration: BrokerRegistration,
-    directory: Uuid,
+    directory: str,
     records: Records,
 ) -> None:
     record = PartitionChangeBuilder(

@@ -7,42 +7,30 @@ FeatureControlManager.java.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from tests.support.kraft_reference.records import (
-    BROKER,
-    TOPIC,
-    ApiError,
+from kfast.controllers import ConfigChange
+from kfast.state.kraft_releases import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MIN_INSYNC_REPLICAS,
+    MetadataVersion,
+)
+from kfast.state.metadata_records import (
     ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    ResourceType,
 )
+from tests.support.kraft_reference.errors import ApiError
 from tests.support.kraft_reference.state import DEFAULTS, ClusterState
-from tests.support.kraft_reference.versions import (
-    ELR_VERSION,
-    METADATA_VERSION,
-    MIN_ISR,
-    MetadataVersion,
-    metadata_changed,
-    supported_features,
-)
 
 Records = list[MetadataRecord]
 
-LIST_DEFAULTS = {(TOPIC, "cleanup.policy"): "delete"}
+LIST_DEFAULTS = {(ResourceType.TOPIC, "cleanup.policy"): "delete"}
 """Keys whose values are lists, and what they start from: of all, the one that tests append to."""
 
 MOST_CONFIG_CHARACTERS = 32767
-
-
-@dataclass(frozen=True)
-class ConfigChange:
-    """What is asked for one resource: key, operation (set, delete, append, subtract), value."""
-
-    resource_type: int
-    resource_name: str
-    ops: tuple[tuple[str, str, str | None], ...]
 
 
 def clear_elr_records(state: ClusterState, configs: Sequence[MetadataRecord]) -> Records:
@@ -52,10 +40,14 @@ def clear_elr_records(state: ClusterState, configs: Sequence[MetadataRecord]) ->
     """
     if not state.elr_on:
         return []
+    changes = [
+        record for record in configs
+        if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS
+    ]
+    topic = ResourceType.TOPIC
     return [
-        ClearElrRecord(0, record.resource_name if record.resource_type == TOPIC else "")
-        for record in configs
-        if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+        ClearElrRecord(0, record.resource_name if record.resource_type == topic else "")
+        for record in changes
     ]
 
 
@@ -82,9 +74,9 @@ def changed_value(
 
 def check_config_record(state: ClusterState, record: ConfigRecord) -> None:
     """With ELR on, min.insync.replicas belongs to the cluster. Source: `validateAlterConfig`."""
-    of_cluster = record.resource_type == BROKER and record.resource_name == ""
-    of_broker = record.resource_type == BROKER and not of_cluster
-    is_min_isr = state.elr_on and record.name == MIN_ISR
+    of_cluster = record.resource_type == ResourceType.BROKER and record.resource_name == ""
+    of_broker = record.resource_type == ResourceType.BROKER and not of_cluster
+    is_min_isr = state.elr_on and record.name == MIN_INSYNC_REPLICAS
     if is_min_isr and (of_broker or (of_cluster and record.value is None)):
         raise ApiError("INVALID_CONFIG")
     if record.value is not None and len(record.value) > MOST_CONFIG_CHARACTERS:
@@ -93,7 +85,7 @@ def check_config_record(state: ClusterState, record: ConfigRecord) -> None:
 
 def check_resource(state: ClusterState, change: ConfigChange) -> None:
     """The topic, broker or controller must be there. Source: ControllerServer's checker."""
-    if change.resource_type == TOPIC:
+    if change.resource_type == ResourceType.TOPIC:
         if change.resource_name not in state.topics_by_name:
             raise ApiError("UNKNOWN_TOPIC_OR_PARTITION")
     elif change.resource_name != "":
@@ -112,7 +104,7 @@ def alter_config_resource(state: ClusterState, change: ConfigChange) -> list[Con
     for key, operation, value in change.ops:
         current = state.configs.get(resource, {}).get(key)
         changed = changed_value(change, key, operation, value, current)
-        if changed != current or change.resource_type == BROKER:
+        if changed != current or change.resource_type == ResourceType.BROKER:
             records.append(
                 ConfigRecord(0, change.resource_type, change.resource_name, key, changed)
             )
@@ -148,7 +140,7 @@ def is_supported(state: ClusterState, name: str, level: int) -> bool:
 
     Source: FeatureControlManager.java, `reasonNotSupported`.
     """
-    ranges = [supported_features(state.release)]
+    ranges = [state.release.supported_features]
     ranges += [dict(registration.features) for registration in state.brokers.values()]
     bounds = [features.get(name, (0, 0)) for features in ranges]
     return all(lowest <= level <= highest for lowest, highest in bounds)
@@ -166,8 +158,9 @@ def check_feature(
         or (level > current and direction != "upgrade")
     )
     if name == METADATA_VERSION:
-        wrong = wrong or (level < current and metadata_changed(current, level))
-    elif name not in supported_features(state.release):
+        changed = MetadataVersion(current).metadata_changes_down_to(level)
+        wrong = wrong or (level < current and changed)
+    elif name not in state.release.supported_features:
         wrong = True
     elif name == ELR_VERSION and level > 0:
         wrong = wrong or not MetadataVersion(proposed[METADATA_VERSION]).is_elr_supported
@@ -180,13 +173,15 @@ def elr_safety_records(state: ClusterState) -> Records:
 
     Source: ConfigurationControlManager.java, `maybeGenerateElrSafetyRecords`.
     """
-    records: Records = []
-    if MIN_ISR not in state.configs.get((BROKER, ""), {}):
-        value = state.static_config.get(MIN_ISR, DEFAULTS[MIN_ISR])
-        records.append(ConfigRecord(0, BROKER, "", MIN_ISR, value))
-    for broker in state.brokers_with_configs:
-        if MIN_ISR in state.configs[BROKER, str(broker)]:
-            records.append(ConfigRecord(0, BROKER, str(broker), MIN_ISR, None))
+    key = MIN_INSYNC_REPLICAS
+    of_nodes = [(ResourceType.BROKER, str(node)) for node in state.brokers_with_configs.order()]
+    of_cluster = (ResourceType.BROKER, "")
+    records: Records = [
+        ConfigRecord(0, *node, key, None) for node in of_nodes if key in state.configs[node]
+    ]
+    if key not in state.configs.get(of_cluster, {}):
+        value = state.static_config.get(key, DEFAULTS[key])
+        records.insert(0, ConfigRecord(0, *of_cluster, key, value))
     return records
 
 

@@ -1,163 +1,119 @@
 """What the metadata log says: registrations, topics, configurations, features, and `replay`.
 
+Registrations and records are the product's plain data; what is done with them is written here.
+
 Source: docs/kraft.md, sections 1 and 2; Kafka 4.1, ClusterControlManager.java,
-ReplicationControlManager.java, ConfigurationControlManager.java, FeatureControlManager.java, their
-methods `replay`.
+ReplicationControlManager.java, ConfigurationControlManager.java, FeatureControlManager.java.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
-from tests.support.kraft_reference.hash_orders import (
-    HashSet,
-    HashTable,
-    TopicIdPartition,
-    Uuid,
-    hash_of_int,
-    hash_of_string,
+from kfast.state.kraft_releases import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_LEADER_ELECTION,
+    MetadataVersion,
+    Release,
 )
-from tests.support.kraft_reference.heartbeats import Heartbeats
-from tests.support.kraft_reference.indexes import BrokerPartitions, DirectoryPartitions
-from tests.support.kraft_reference.records import (
-    BROKER,
-    FENCE,
+from kfast.state.metadata_records import (
     LOST,
     MIGRATING,
-    NO_FEATURES,
     NO_LEADER,
-    RECOVERED,
-    TOPIC,
     UNASSIGNED,
-    UNFENCE,
-    ApiError,
     BrokerRegistrationChangeRecord,
-    Brokers,
     ClearElrRecord,
     ConfigRecord,
-    FaultError,
     FeatureLevelRecord,
     FenceBrokerRecord,
+    Fencing,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    ResourceType,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    sorted_directories,
 )
-from tests.support.kraft_reference.versions import (
-    ELR_VERSION,
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    MIN_ISR,
-    UNCLEAN,
-    MetadataVersion,
-    Release,
+from kfast.state.registrations import BrokerRegistration, PartitionRegistration
+from tests.support.kraft_reference.errors import ApiError, FaultError
+from tests.support.kraft_reference.hash_orders import (
+    HashTable,
+    TopicIdPartition,
+    hash_of_int,
+    hash_of_string,
 )
+from tests.support.kraft_reference.heartbeats import Heartbeats
+from tests.support.kraft_reference.indexes import BrokerPartitions, DirectoryPartitions
 
-T = TypeVar("T")
+DEFAULTS = {MIN_INSYNC_REPLICAS: "1", UNCLEAN_LEADER_ELECTION: "false"}
 
-DEFAULTS = {MIN_ISR: "1", UNCLEAN: "false"}
-
-
-@dataclass(frozen=True)
-class PartitionRegistration:
-    """State of one partition. Source: section 1.1; PartitionRegistration.java."""
-
-    replicas: Brokers
-    directories: tuple[Uuid, ...]
-    isr: Brokers
-    removing: Brokers = ()
-    adding: Brokers = ()
-    elr: Brokers = ()
-    last_known_elr: Brokers = ()
-    leader: int = NO_LEADER
-    recovery: int = RECOVERED
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-
-    @property
-    def has_preferred_leader(self) -> bool:
-        """Whether the first replica leads."""
-        return self.leader == self.replicas[0]
-
-    @property
-    def is_reassignment_in_progress(self) -> bool:
-        """Whether replicas are being added or removed."""
-        return bool(self.removing or self.adding)
-
-    def directory(self, broker: int) -> Uuid:
-        """Directory of a replica. Source: PartitionRegistration.java, `directory`."""
-        if broker not in self.replicas:
-            raise FaultError(f"broker {broker} has no replica here")
-        return self.directories[self.replicas.index(broker)]
-
-    def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """Apply a change: fields that are there replace, the partition epoch rises.
-
-        A leader that is there raises the leader epoch, even the same leader.
-
-        Source: section 2; PartitionRegistration.java, `merge`.
-        """
-        replicas = either(change.replicas, self.replicas)
-        leader_changes = change.leader is not None
-        return PartitionRegistration(
-            replicas=replicas,
-            directories=sized(either(change.directories, self.directories), len(replicas)),
-            isr=either(change.isr, self.isr),
-            removing=either(change.removing_replicas, self.removing),
-            adding=either(change.adding_replicas, self.adding),
-            elr=either(change.eligible_leader_replicas, self.elr),
-            last_known_elr=either(change.last_known_elr, self.last_known_elr),
-            leader=self.leader if change.leader is None else change.leader,
-            recovery=(
-                self.recovery
-                if change.leader_recovery_state is None
-                else change.leader_recovery_state
-            ),
-            leader_epoch=self.leader_epoch + leader_changes,
-            partition_epoch=self.partition_epoch + 1,
-        )
+PARTITION_FIELDS = {
+    "replicas": "replicas",
+    "directories": "directories",
+    "isr": "isr",
+    "removing_replicas": "removing",
+    "adding_replicas": "adding",
+    "eligible_leader_replicas": "elr",
+    "last_known_elr": "last_known_elr",
+    "leader": "leader",
+    "leader_recovery_state": "recovery",
+}
+"""What the fields of a PartitionChange record are called in a registration."""
 
 
-def either(changed: tuple[T, ...] | None, kept: tuple[T, ...]) -> tuple[T, ...]:
-    """The changed list, or the kept one where a record does not say."""
-    return kept if changed is None else changed
+def merged(
+    partition: PartitionRegistration, change: PartitionChangeRecord
+) -> PartitionRegistration:
+    """Apply a change: fields that are there replace, and the partition epoch rises (section 2).
 
-
-def sized(directories: tuple[Uuid, ...], n_replicas: int) -> tuple[Uuid, ...]:
-    """Directories as they are, or one MIGRATING for each replica where all are.
-
-    Source: section 2; PartitionRegistration.java, `defaultToMigrating`.
+    A leader that is there raises the leader epoch, even the same leader.
     """
-    if all(directory == MIGRATING for directory in directories):
-        return (MIGRATING,) * n_replicas
-    return directories
+    values = {
+        name: value
+        for record_name, name in PARTITION_FIELDS.items()
+        if (value := getattr(change, record_name)) is not None
+    }
+    return with_sized_directories(replace(
+        partition,
+        **values,
+        leader_epoch=partition.leader_epoch + ("leader" in values),
+        partition_epoch=partition.partition_epoch + 1,
+    ))
 
 
-@dataclass(frozen=True)
-class BrokerRegistration:
-    """Registration of one broker. Source: section 1.1; BrokerRegistration.java."""
+def with_sized_directories(partition: PartitionRegistration) -> PartitionRegistration:
+    """Directories as they are, or one MIGRATING for each replica where all are (section 2)."""
+    if set(partition.directories) <= {MIGRATING}:
+        return replace(partition, directories=(MIGRATING,) * len(partition.replicas))
+    return partition
 
-    id: int
-    epoch: int
-    incarnation_id: Uuid
-    rack: str | None
-    fenced: bool
-    in_controlled_shutdown: bool
-    directories: tuple[Uuid, ...]
-    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: NO_FEATURES)
-    cordoned: tuple[Uuid, ...] = ()
 
-    def has_online_dir(self, directory: Uuid) -> bool:
-        """Whether a replica in this directory can be led. Source: `hasOnlineDir`."""
-        if directory in (UNASSIGNED, MIGRATING):
-            return True
-        return directory != LOST and (not self.directories or directory in self.directories)
+def has_preferred_leader(partition: PartitionRegistration) -> bool:
+    """Whether the first replica leads."""
+    return partition.leader == partition.replicas[0]
+
+
+def directory_of(partition: PartitionRegistration, broker: int) -> str:
+    """Directory of a replica; to want that of another broker is a fault."""
+    if broker not in partition.replicas:
+        raise FaultError(f"broker {broker} has no replica here")
+    return dict(zip(partition.replicas, partition.directories, strict=True))[broker]
+
+
+def is_online_dir(registration: BrokerRegistration | None, directory: str) -> bool:
+    """Section 1.1, `dir_online`."""
+    if registration is None:
+        return False
+    listed = registration.directories
+    return directory in (UNASSIGNED, MIGRATING, *listed) or (not listed and directory != LOST)
 
 
 @dataclass
@@ -165,7 +121,7 @@ class Topic:
     """A topic and its partitions by number."""
 
     name: str
-    id: Uuid
+    id: str
     partitions: HashTable[int, PartitionRegistration] = field(
         default_factory=lambda: HashTable(hash_of_int)
     )
@@ -190,15 +146,15 @@ class ClusterState:
         self.kraft_version = kraft_version
         self.brokers: HashTable[int, BrokerRegistration] = HashTable(hash_of_int)
         self.registration_offsets: dict[int, int] = {}
-        self.topics: dict[Uuid, Topic] = {}
-        self.topics_by_name: HashTable[str, Uuid] = HashTable(hash_of_string)
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_name: HashTable[str, str] = HashTable(hash_of_string)
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.brokers_with_configs: HashSet[int] = HashSet(hash_of_int)
+        self.brokers_with_configs: HashTable[int, None] = HashTable(hash_of_int)
         self.features: dict[str, int] = {}
         self.isr_index = BrokerPartitions()
         self.elr_index = BrokerPartitions()
         self.directory_index = DirectoryPartitions(release.topic_id_partition_offset)
-        self.imbalanced: HashSet[TopicIdPartition] = HashSet(
+        self.imbalanced: HashTable[TopicIdPartition, None] = HashTable(
             self.directory_index.hash_of_partition
         )
         self.heartbeats: Heartbeats | None = None
@@ -232,12 +188,7 @@ class ClusterState:
             return False
         return not registration.fenced and not registration.in_controlled_shutdown
 
-    def has_online_dir(self, broker: int, directory: Uuid) -> bool:
-        """Section 1.1, `dir_online`."""
-        registration = self.brokers.get(broker)
-        return registration is not None and registration.has_online_dir(directory)
-
-    def default_dir(self, broker: int) -> Uuid:
+    def default_dir(self, broker: int) -> str:
         """Directory of a new replica.
 
         Source: section 1.1; ClusterControlManager.java, `defaultDir`.
@@ -275,7 +226,11 @@ class ClusterState:
 
         Source: section 1.5; ConfigurationControlManager.java, `getTopicConfig`.
         """
-        for resource in ((TOPIC, topic), (BROKER, str(self.controller_id)), (BROKER, "")):
+        for resource in (
+            (ResourceType.TOPIC, topic),
+            (ResourceType.BROKER, str(self.controller_id)),
+            (ResourceType.BROKER, ""),
+        ):
             value = self.configs.get(resource, {}).get(key)
             if value is not None:
                 return value
@@ -289,56 +244,74 @@ class ClusterState:
         first = topic.partitions.get(0)
         if first is None:
             raise FaultError(f"topic {topic.name} has no partition 0")
-        return min(int(self.topic_config(topic.name, MIN_ISR)), len(first.replicas))
+        return min(int(self.topic_config(topic.name, MIN_INSYNC_REPLICAS)), len(first.replicas))
 
     def unclean(self, topic: Topic) -> bool:
         """Whether unclean election is enabled for a topic (section 1.5, section 11 for 3.x)."""
         if not self.release.unclean_by_configuration:
             return False
-        return self.topic_config(topic.name, UNCLEAN).lower() == "true"
+        return self.topic_config(topic.name, UNCLEAN_LEADER_ELECTION).lower() == "true"
 
     # ------------------------------------------------------------------------------------- records
 
     def replay(self, record: MetadataRecord, offset: int) -> None:
         """Apply a record of the log, as every node does (section 2)."""
-        apply: Mapping[type, Callable[..., None]] = {
-            RegisterBrokerRecord: self._replay_register_broker,
-            UnregisterBrokerRecord: self._replay_unregister_broker,
-            BrokerRegistrationChangeRecord: self._replay_registration_change,
-            FenceBrokerRecord: self._replay_fence_broker,
-            UnfenceBrokerRecord: self._replay_unfence_broker,
-            TopicRecord: self._replay_topic,
-            PartitionRecord: self._replay_partition,
-            PartitionChangeRecord: self._replay_partition_change,
-            RemoveTopicRecord: self._replay_remove_topic,
-            ClearElrRecord: self._replay_clear_elr,
-            ConfigRecord: self._replay_config,
-            FeatureLevelRecord: self._replay_feature_level,
-        }
-        if isinstance(record, RegisterBrokerRecord):
-            self.registration_offsets[record.broker_id] = offset
-        apply[type(record)](record)
+        match record:
+            case RegisterBrokerRecord():
+                self.registration_offsets[record.broker_id] = offset
+                self._register_broker(record)
+            case UnregisterBrokerRecord(broker_id=broker):
+                self.registration_offsets.pop(broker, None)
+                self._registered(broker, record.broker_epoch)
+                if self.heartbeats is not None:
+                    self.heartbeats.remove(broker)
+                del self.brokers[broker]
+            case BrokerRegistrationChangeRecord():
+                self._change_registration(record)
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                fences = isinstance(record, FenceBrokerRecord)
+                self._change_registration(BrokerRegistrationChangeRecord(
+                    0, record.id, record.epoch, Fencing.FENCE if fences else Fencing.UNFENCE
+                ))
+            case TopicRecord(name=name, topic_id=topic_id):
+                if name in self.topics_by_name:
+                    raise FaultError(f"a topic {name} is there already")
+                self.topics_by_name.put(name, topic_id)
+                self.topics[topic_id] = Topic(name, topic_id)
+            case PartitionRecord():
+                self._create_partition(record)
+            case PartitionChangeRecord():
+                place = TopicIdPartition(record.topic_id, record.partition_id)
+                before = self.partition(place)
+                self._put_partition(place, before, merged(before, record))
+            case RemoveTopicRecord():
+                self._remove_topic(self.topics.pop(record.topic_id))
+            case ClearElrRecord():
+                self._clear_elr(record.topic_name)
+            case ConfigRecord():
+                self._set_config(record)
+            case FeatureLevelRecord(name=name) if name != KRAFT_VERSION:
+                self.features[name] = record.feature_level
+                if record.feature_level == 0:
+                    del self.features[name]
 
-    def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
-        is_new = record.broker_id not in self.brokers
-        self.brokers.put(
-            record.broker_id,
-            BrokerRegistration(
-                id=record.broker_id,
-                epoch=record.broker_epoch,
-                incarnation_id=record.incarnation_id,
-                rack=record.rack,
-                fenced=record.fenced,
-                in_controlled_shutdown=bool(record.in_controlled_shutdown),
-                directories=tuple(sorted(record.log_dirs)),
-                features=record.features,
-                cordoned=record.cordoned_log_dirs or (),
-            ),
-        )
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
+        broker = record.broker_id
         if self.heartbeats is not None:
-            if not is_new:
-                self.heartbeats.remove(record.broker_id)
-            self.heartbeats.register(record.broker_id, record.fenced)
+            if broker in self.brokers:
+                self.heartbeats.remove(broker)
+            self.heartbeats.register(broker, record.fenced)
+        self.brokers.put(broker, BrokerRegistration(
+            id=broker,
+            epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=bool(record.in_controlled_shutdown),
+            directories=sorted_directories(record.log_dirs),
+            features=record.features,
+            cordoned=record.cordoned_log_dirs or (),
+        ))
 
     def _registered(self, broker: int, epoch: int) -> BrokerRegistration:
         registration = self.brokers.get(broker)
@@ -346,75 +319,26 @@ class ClusterState:
             raise FaultError(f"broker {broker} is not registered with epoch {epoch}")
         return registration
 
-    def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        self.registration_offsets.pop(record.broker_id, None)
-        self._registered(record.broker_id, record.broker_epoch)
-        if self.heartbeats is not None:
-            self.heartbeats.remove(record.broker_id)
-        self.brokers.remove(record.broker_id)
-
-    def _replay_registration_change(self, record: BrokerRegistrationChangeRecord) -> None:
+    def _change_registration(self, record: BrokerRegistrationChangeRecord) -> None:
         """Nothing but a new registration ends a controlled shutdown; no directories: no change."""
-        current = self._registered(record.broker_id, record.broker_epoch)
-        changed = replace(
-            current,
-            fenced=record.fenced == FENCE if record.fenced else current.fenced,
-            in_controlled_shutdown=bool(
-                record.in_controlled_shutdown or current.in_controlled_shutdown
-            ),
-            directories=tuple(sorted(record.log_dirs or current.directories)),
-        )
+        current = changed = self._registered(record.broker_id, record.broker_epoch)
+        if record.fenced:
+            changed = replace(changed, fenced=record.fenced == Fencing.FENCE)
+        if record.in_controlled_shutdown:
+            changed = replace(changed, in_controlled_shutdown=True)
+        if record.log_dirs:
+            changed = replace(changed, directories=sorted_directories(record.log_dirs))
         if changed != current:
             self.brokers.put(record.broker_id, changed)
         if self.heartbeats is not None:
             self.heartbeats.register(record.broker_id, changed.fenced)
 
-    def _replay_fence_broker(self, record: FenceBrokerRecord) -> None:
-        self._replay_registration_change(
-            BrokerRegistrationChangeRecord(0, record.id, record.epoch, FENCE)
-        )
-
-    def _replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
-        self._replay_registration_change(
-            BrokerRegistrationChangeRecord(0, record.id, record.epoch, UNFENCE)
-        )
-
-    def _replay_topic(self, record: TopicRecord) -> None:
-        if record.name in self.topics_by_name:
-            raise FaultError(f"a topic {record.name} is there already")
-        self.topics_by_name.put(record.name, record.topic_id)
-        self.topics[record.topic_id] = Topic(record.name, record.topic_id)
-
-    def _put_partition(
-        self,
-        place: TopicIdPartition,
-        before: PartitionRegistration | None,
-        after: PartitionRegistration,
-    ) -> None:
-        """Store a partition and move it in the indexes (section 9.3)."""
-        self.topics[place.topic_id].partitions.put(place.partition_id, after)
-        self.isr_index.update(place, leaderships(before), leaderships(after))
-        self.elr_index.update(
-            place,
-            dict.fromkeys(before.elr if before else (), False),
-            dict.fromkeys(after.elr, False),
-        )
-        self.directory_index.update(
-            place, before.directories if before else (), after.directories
-        )
-
-    def _update_imbalanced(self, place: TopicIdPartition, partition: PartitionRegistration) -> None:
-        if partition.has_preferred_leader:
-            self.imbalanced.discard(place)
-        else:
-            self.imbalanced.add(place)
-
-    def _replay_partition(self, record: PartitionRecord) -> None:
+    def _create_partition(self, record: PartitionRecord) -> None:
         place = TopicIdPartition(record.topic_id, record.partition_id)
         before = self.topics[record.topic_id].partitions.get(record.partition_id)
-        after = PartitionRegistration(
+        after = with_sized_directories(PartitionRegistration(
             replicas=record.replicas,
-            directories=sized(record.directories or (), len(record.replicas)),
+            directories=record.directories or (),
             isr=record.isr,
             removing=record.removing_replicas,
             adding=record.adding_replicas,
@@ -424,76 +348,71 @@ class ClusterState:
             recovery=record.leader_recovery_state,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
-        )
+        ))
         if after != before:
             self._put_partition(place, before, after)
-        self._update_imbalanced(place, after)
 
-    def _replay_partition_change(self, record: PartitionChangeRecord) -> None:
-        place = TopicIdPartition(record.topic_id, record.partition_id)
-        before = self.partition(place)
-        after = before.merge(record)
-        self._put_partition(place, before, after)
-        self._update_imbalanced(place, after)
+    def _put_partition(
+        self,
+        place: TopicIdPartition,
+        before: PartitionRegistration | None,
+        after: PartitionRegistration,
+    ) -> None:
+        """Store a partition and move it in the indexes (section 9.3)."""
+        elr, directories = (before.elr, before.directories) if before else ((), ())
+        self.topics[place.topic_id].partitions.put(place.partition_id, after)
+        self.isr_index.update(place, leaderships(before), leaderships(after))
+        self.elr_index.update(place, dict.fromkeys(elr, False), dict.fromkeys(after.elr, False))
+        self.directory_index.update(place, directories, after.directories)
+        if has_preferred_leader(after):
+            self.imbalanced.pop(place, None)
+        else:
+            self.imbalanced.add(place, None)
 
-    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+    def _remove_topic(self, topic: Topic) -> None:
         """A partition leaves the directory index only if its ISR has a member (section 9.3)."""
-        topic = self.topics.pop(record.topic_id)
-        self.topics_by_name.remove(topic.name)
-        self.configs.pop((TOPIC, topic.name), None)
-        for number, partition in list(topic.partitions.values_by_key.items()):
+        del self.topics_by_name[topic.name]
+        self.configs.pop((ResourceType.TOPIC, topic.name), None)
+        for number, partition in topic.partitions.items():
             place = TopicIdPartition(topic.id, number)
             for broker in partition.isr:
                 self.isr_index.remove_topic(broker, topic.id)
                 self.directory_index.update(place, partition.directories, ())
             for broker in partition.elr:
                 self.elr_index.remove_topic(broker, topic.id)
-            self.imbalanced.discard(place)
+            self.imbalanced.pop(place, None)
         self.isr_index.remove_topic(NO_LEADER, topic.id)
 
-    def _replay_clear_elr(self, record: ClearElrRecord) -> None:
+    def _clear_elr(self, name: str) -> None:
         """The index of ELRs keeps what it has (section 9.3)."""
-        topics = list(self.topics.values())
-        if record.topic_name:
-            topics = [self.topics[self.topics_by_name[record.topic_name]]]
-        for topic in topics:
-            for number, partition in list(topic.partitions.values_by_key.items()):
+        ids = [self.topics_by_name[name]] if name else list(self.topics)
+        for topic in map(self.topics.__getitem__, ids):
+            for number, partition in list(topic.partitions.items()):
                 if partition.elr or partition.last_known_elr:
-                    change = PartitionChangeRecord(
-                        0, number, topic.id, eligible_leader_replicas=(), last_known_elr=()
-                    )
-                    topic.partitions.put(number, partition.merge(change))
+                    topic.partitions.put(number, replace(
+                        partition, elr=(), last_known_elr=(),
+                        partition_epoch=partition.partition_epoch + 1,
+                    ))
 
-    def _replay_config(self, record: ConfigRecord) -> None:
+    def _set_config(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
-        is_node = record.resource_type == BROKER and record.resource_name != ""
-        if resource not in self.configs:
-            self.configs[resource] = {}
-            if is_node:
-                self.brokers_with_configs.add(int(record.resource_name))
+        values = self.configs.setdefault(resource, {})
         if record.value is None:
-            self.configs[resource].pop(record.name, None)
+            values.pop(record.name, None)
         else:
-            self.configs[resource][record.name] = record.value
-        if not self.configs[resource]:
+            values[record.name] = record.value
+        if not values:
             del self.configs[resource]
-            if is_node:
-                self.brokers_with_configs.discard(int(record.resource_name))
-
-    def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
-        if record.name == KRAFT_VERSION:
-            return
-        if record.feature_level == 0:
-            self.features.pop(record.name, None)
-        else:
-            self.features[record.name] = record.feature_level
+        if record.resource_type == ResourceType.BROKER and record.resource_name:
+            node = int(record.resource_name)
+            self.brokers_with_configs.add(node, None)
+            if not values:
+                del self.brokers_with_configs[node]
 
 
 def leaderships(partition: PartitionRegistration | None) -> dict[int, bool]:
     """Members of an ISR, and whether each leads; -1 "leads" where nobody does."""
     if partition is None:
         return {}
-    members = {broker: broker == partition.leader for broker in partition.isr}
-    if partition.leader == NO_LEADER:
-        members[NO_LEADER] = True
-    return members
+    members = (*partition.isr, *([NO_LEADER] if partition.leader == NO_LEADER else []))
+    return {broker: broker == partition.leader for broker in members}

@@ -6,46 +6,23 @@ Source: docs/kraft.md, sections 8.1 and 8.2; Kafka 4.1, ReplicationControlManage
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from tests.support.kraft_reference.hash_orders import Uuid
-from tests.support.kraft_reference.records import (
-    RECOVERED,
-    TOPIC,
-    ApiError,
+from kfast.controllers import CreatableTopic
+from kfast.state.metadata_records import (
     Brokers,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    Recovery,
     RemoveTopicRecord,
-    TooManyRecordsError,
+    ResourceType,
     TopicRecord,
-    UserRecords,
 )
+from tests.support.kraft_reference.errors import ApiError, TooManyRecordsError, UserRecords
 from tests.support.kraft_reference.settings import clear_elr_records
 from tests.support.kraft_reference.state import ClusterState
 
 Records = list[MetadataRecord]
-Assignments = list[tuple[int, Brokers]]
-"""Partition numbers, and the replicas of each."""
-
-
-@dataclass(frozen=True)
-class CreatableTopic:
-    """A topic to create. Source: CreateTopicsRequest.json.
-
-    The id is the one it gets; Kafka draws it at random.
-    """
-
-    name: str
-    topic_id: Uuid
-    assignments: Assignments = field(default_factory=list)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
-    num_partitions: int = -1
-    replication_factor: int = -1
-
-
 def check_manual_assignment(state: ClusterState, replicas: Brokers, factor: int | None) -> None:
     """Replicas must be registered, distinct and as many as asked; fenced ones are fine.
 
@@ -76,7 +53,7 @@ def name_error(state: ClusterState, name: str) -> str | None:
 
 
 def partition_record(
-    state: ClusterState, topic_id: Uuid, number: int, replicas: Brokers, isr: Brokers
+    state: ClusterState, topic_id: str, number: int, replicas: Brokers, isr: Brokers
 ) -> PartitionRecord:
     """The record of a new partition, led by the first of its ISR; its ELR is empty."""
     version = state.metadata_version
@@ -90,7 +67,7 @@ def partition_record(
         removing_replicas=(),
         adding_replicas=(),
         leader=isr[0],
-        leader_recovery_state=RECOVERED,
+        leader_recovery_state=Recovery.RECOVERED,
         leader_epoch=0,
         partition_epoch=0,
         directories=directories if version.is_directory_assignment_supported else None,
@@ -132,7 +109,8 @@ def topic_config_records(state: ClusterState, topic: CreatableTopic) -> Records:
     if None in topic.configs.values():
         raise ApiError("INVALID_CONFIG")
     return [
-        ConfigRecord(0, TOPIC, topic.name, name, value) for name, value in topic.configs.items()
+        ConfigRecord(0, ResourceType.TOPIC, topic.name, name, value)
+        for name, value in topic.configs.items()
     ]
 
 
@@ -198,7 +176,7 @@ def create_partitions(
         raise ApiError("INVALID_PARTITIONS")
     if len(assignments) != count - present:
         raise ApiError("INVALID_REPLICA_ASSIGNMENT")
-    factor = len(next(topic.partitions.values()).replicas)
+    factor = len(topic.partitions[topic.partitions.order()[0]].replicas)
     isrs = []
     for replicas in assignments:
         check_manual_assignment(state, replicas, factor)
@@ -225,8 +203,8 @@ def create_partitions_of_topics(
 
 
 def delete_topics(
-    state: ClusterState, topic_ids: list[Uuid]
-) -> tuple[Records, dict[Uuid, str]]:
+    state: ClusterState, topic_ids: list[str]
+) -> tuple[Records, dict[str, str]]:
     """One record a topic; nothing waits for brokers (section 8.2). Source: `deleteTopics`."""
     records = UserRecords(state.release.limits_records)
     codes = {}
