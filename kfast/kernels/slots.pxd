@@ -12,7 +12,12 @@ cdef extern from *:
     """
     static inline int kfast_lowest(unsigned long long mask) { return __builtin_ctzll(mask); }
     static inline int kfast_count(unsigned long long mask) { return __builtin_popcountll(mask); }
-    static inline void kfast_prefetch(const void *place) { __builtin_prefetch(place, 1); }
+    /* gcc deletes calls of a function that does nothing but prefetch: the empty statement is an
+       effect that it has to keep. */
+    static inline void kfast_prefetch(const void *place) {
+        __builtin_prefetch(place, 1);
+        __asm__ volatile("");
+    }
     #include <assert.h>
     #define kfast_check_row(row, n_rows) assert(0 <= (row) && (row) < (n_rows))
     """
