@@ -9,7 +9,6 @@ Source: docs/kraft.md, sections 2 to 5; Kafka 4.1, ReplicationControlManager.jav
 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memset
 
 from kfast.kernels.change_log cimport (
     Change,
@@ -91,6 +90,14 @@ cdef enum:
     MISSING_DIRECTORIES = 8
     NO_MEMORY = -2
     MOST_LISTED = 384   # entries of all lists of one change, at most
+
+# What becomes of a partition that a broker leaves: masks of its ISR and of what is new in its ELR,
+# and its leader, who is another one if the old one cannot stay.
+cdef struct Leave:
+    uint32_t isr
+    uint32_t elr
+    int32_t leader
+    bint is_replaced
 
 
 # ------------------------------------------------------------------------------------ into the log
@@ -243,37 +250,17 @@ cdef inline void leave_order(uint8_t* order, int width, uint32_t isr, uint32_t e
         order[s] = NO_MEMBER
 
 
-cdef inline void apply_leave(
-    row_t row, const ColdColumns* cold, const Change* change, uint32_t isr, uint32_t elr,
-    ChangeLog log
-) noexcept nogil:
-    """Apply what `leave_isr` decided: the row keeps its slots, and somebody leads it."""
-    log.imbalanced += <int> (change.leader != <int32_t> row.brokers[0]) - <int> (
-        change.leader_before != <int32_t> row.brokers[0]
-    )
-    if change.leader_before == NO_LEADER:
-        log.leaderless -= 1
-        write_bit(row.leader_offline, row.index, False)
-    row.record.leader = change.leader
-    row.record.leader_epoch = change.leader_epoch
-    row.record.version = change.partition_epoch
-    write_isr(row.record, isr)
-    if elr:
-        write_elr(row, cold, elr)
-    log.n_counted += 1
-    if change.kinds & CHANGE_ELECTION:
-        log.n_elections += 1
-        log.n_moved += change.leader_before != NO_LEADER
-
-
-cdef inline int list_kept(
-    row_t row, int width, uint32_t isr, const uint8_t* order, int32_t* values
+cdef inline int list_remaining(
+    row_t row, const ColdColumns* cold, uint32_t isr, int32_t* values
 ) noexcept nogil:
     """List who stays in the ISR, in its order; returns how many do."""
+    cdef const uint8_t* order = NULL
     cdef uint32_t slot
     cdef int n = 0
     cdef int s
-    for s in range(width):
+    if cold.order != NULL:
+        order = cold.order + row.width * row.index
+    for s in range(row.record.n_slots):
         slot = order[s] if order != NULL else s
         if slot == NO_MEMBER:
             break
@@ -283,24 +270,24 @@ cdef inline int list_kept(
     return n
 
 
-cdef inline int leave_isr(
+cdef inline int decide_leave(
     row_t row, int width, const ColdColumns* cold, const QuorumRuleSet* rules, int32_t broker,
-    bint at_once, ChangeLog log, Change* change, int32_t* values
+    Leave* leave
 ) noexcept nogil:
-    """The change of a partition that a broker leaves, and that has a valid leader then.
+    """What becomes of a partition that a broker leaves, and that has a valid leader then.
 
     What nearly all rows of an event are is decided here by a few masks, with the same outcome as by
     `decide`: a row without a reassignment, an ELR, a last known leader or slots that are no
-    replicas. With `at_once` it is applied and counted, if there is a place for all of it. Returns 1
-    for a change, 0 where there is none or no more to do, or -1 where `decide` is needed.
+    replicas. Returns 1 for a change, 0 for none, or -1 where `decide` is needed. Who led and who
+    leaves differs from row to row, which no processor can predict: so nothing branches on it.
     """
     cdef uint32_t live = 0
     cdef uint32_t gone = 0
     cdef uint32_t led = 0
-    cdef uint32_t elr = 0
     cdef uint32_t isr, valid
-    cdef uint8_t* order = NULL
-    cdef int n, s
+    cdef bint is_replaced
+    cdef int n = 0
+    cdef int s
     record = row.record
     brokers = row.brokers
     for s in range(width):
@@ -310,13 +297,14 @@ cdef inline int leave_isr(
     if not gone & <uint32_t> record.isr and record.n_slots == width:
         return 0
     isr = <uint32_t> record.isr & ~gone
-    valid = isr & live & ~gone
+    valid = isr & live
     if record.n_slots != width or record.n_replicas != width or not valid or (
         record.adding | record.removing or elr_of(row, cold)
-        or (
-            cold.last_known != NULL and (not led & valid or rules.knows_leader_of_empty_isr)
-            and cold.last_known[row.index] != NOBODY_KNOWN
-        )
+    ):
+        return -1
+    is_replaced = not led & valid
+    if cold.last_known != NULL and cold.last_known[row.index] != NOBODY_KNOWN and (
+        is_replaced or rules.knows_leader_of_empty_isr
     ):
         return -1
     if cold.directory != NULL:
@@ -325,48 +313,80 @@ cdef inline int leave_isr(
                 rules, <int32_t> brokers[s], cold.directory[row.width * row.index + s]
             ):
                 return -1
-    if cold.order != NULL:
-        order = cold.order + row.width * row.index
-    n = list_kept(row, width, isr, order, values)
-    change.row = <int32_t> row.index
-    change.leader = change.leader_before = record.leader
-    change.leader_epoch = record.leader_epoch
-    change.partition_epoch = record.version + 1
-    change.fields = FIELD_ISR
-    change.kinds = CHANGE_SHRINK
-    change.n_isr = <uint8_t> n
-    change.n_elr = 0
-    if not led & valid:
-        change.leader = <int32_t> brokers[lowest_slot(valid)]
-        change.leader_epoch += 1
-        change.fields |= FIELD_LEADER
-        change.kinds |= CHANGE_ELECTION
-    if rules.elr_on and not has_min_isr(row, rules, n):
-        values[n] = broker
-        elr = gone
-        change.n_elr = 1
-        change.fields |= FIELD_ELR
-    if at_once and (not elr or cold.elr != NULL):
-        apply_leave(row, cold, change, isr, elr, log)
-        if order != NULL:
-            leave_order(order, width, isr, elr)
-        return 0
+    for s in range(width):
+        n += (isr >> s) & 1
+    leave.isr = isr
+    leave.elr = gone if rules.elr_on and not has_min_isr(row, rules, n) else 0
+    leave.is_replaced = is_replaced
+    leave.leader = <int32_t> brokers[lowest_slot(valid)]
+    leave.leader = leave.leader if is_replaced else record.leader
     return 1
 
 
-cdef inline int leave_isr_of_any(
-    row_t row, const ColdColumns* cold, const QuorumRuleSet* rules, int32_t broker, bint at_once,
-    ChangeLog log, Change* change, int32_t* values
+cdef inline int decide_leave_of_any(
+    row_t row, const ColdColumns* cold, const QuorumRuleSet* rules, int32_t broker, Leave* leave
 ) noexcept nogil:
     """The same with a number of slots that the compiler knows; -1 for rows of many slots."""
     cdef int n = row.record.n_slots
     if n == 3:
-        return leave_isr(row, 3, cold, rules, broker, at_once, log, change, values)
+        return decide_leave(row, 3, cold, rules, broker, leave)
     if n == 2:
-        return leave_isr(row, 2, cold, rules, broker, at_once, log, change, values)
+        return decide_leave(row, 2, cold, rules, broker, leave)
     if n <= 8:
-        return leave_isr(row, n, cold, rules, broker, at_once, log, change, values)
+        return decide_leave(row, n, cold, rules, broker, leave)
     return -1
+
+
+cdef inline void apply_leave(
+    row_t row, const ColdColumns* cold, const Leave* leave, ChangeLog log
+) noexcept nogil:
+    """Apply and count what `decide_leave` decided: the row keeps its slots, and has a leader."""
+    cdef int32_t leader_before = row.record.leader
+    cdef int32_t preferred = <int32_t> row.brokers[0]
+    log.imbalanced += <int> (leave.leader != preferred) - <int> (leader_before != preferred)
+    if leader_before == NO_LEADER:
+        log.leaderless -= 1
+        write_bit(row.leader_offline, row.index, False)
+    row.record.leader = leave.leader
+    row.record.leader_epoch += leave.is_replaced
+    row.record.version += 1
+    write_isr(row.record, leave.isr)
+    log.n_counted += 1
+    log.n_elections += leave.is_replaced
+    log.n_moved += <int> leave.is_replaced & <int> (leader_before != NO_LEADER)
+    if leave.elr:
+        write_elr(row, cold, leave.elr)
+    if cold.order != NULL:
+        leave_order(
+            cold.order + row.width * row.index, row.record.n_slots, leave.isr, leave.elr
+        )
+
+
+cdef inline void append_leave(
+    row_t row, const ColdColumns* cold, const Leave* leave, Py_ssize_t request, int32_t broker,
+    ChangeLog log
+) noexcept nogil:
+    """Append what `decide_leave` decided; the log has room for it."""
+    cdef Change* change = &log.changes[log.n_changes]
+    cdef int32_t* values = &log.values[log.n_lists]
+    cdef int n = list_remaining(row, cold, leave.isr, values)
+    change[0] = Change(
+        begin=log.n_lists, row=<int32_t> row.index, request=<int32_t> request,
+        leader=leave.leader, leader_before=row.record.leader,
+        leader_epoch=row.record.leader_epoch + leave.is_replaced,
+        partition_epoch=row.record.version + 1, last_known=NOBODY_KNOWN,
+        fields=FIELD_ISR, recovery=-1, mode=ELECT_CONFIGURED, kinds=CHANGE_SHRINK,
+        n_isr=<uint8_t> n, n_replicas=0, n_removing=0, n_adding=0, n_elr=0, n_directories=0,
+    )
+    if leave.is_replaced:
+        change.fields |= FIELD_LEADER
+        change.kinds |= CHANGE_ELECTION
+    if leave.elr:
+        values[n] = broker
+        change.n_elr = 1
+        change.fields |= FIELD_ELR
+    log.n_lists += n + change.n_elr
+    log.n_changes += 1
 
 
 cdef inline void prefetch_partition(
@@ -377,6 +397,8 @@ cdef inline void prefetch_partition(
     kfast_prefetch(<const char*> (first.record + index + 1) - 1)
     if cold.elr != NULL:
         kfast_prefetch(<const char*> cold.elr + sizeof(first.record.isr) * index)
+    if cold.last_known != NULL:
+        kfast_prefetch(cold.last_known + index)
     if cold.order != NULL:
         kfast_prefetch(cold.order + first.width * index)
     if cold.directory != NULL:
@@ -393,7 +415,7 @@ cdef Py_ssize_t update_rows(
     cdef Partition partition
     cdef Targets targets
     cdef Decision decision
-    cdef Change change
+    cdef Leave leave
     cdef uint64_t removed, gone
     cdef int slot, done
     # Kafka fails on no row that a broker leaves for the ELR: for then somebody is eligible.
@@ -404,10 +426,6 @@ cdef Py_ssize_t update_rows(
     if visited == VISIT_IN_ISR_AT_ONCE:
         visited = VISIT_IN_ISR
     leaves = visited == VISIT_IN_ISR and remove >= 0 and stopped < 0 and not rules.bumps_on_shrink
-    memset(&change, 0, sizeof(Change))
-    change.last_known = NOBODY_KNOWN
-    change.recovery = -1
-    change.mode = ELECT_CONFIGURED
     targets.mode = ELECT_CONFIGURED
     targets.elr_on = rules.elr_on
     for i in range(n):
@@ -415,17 +433,13 @@ cdef Py_ssize_t update_rows(
             prefetch_partition(first, cold, rows[i + AHEAD])
         row = row_at(first, rows[i])
         if leaves:
-            if not has_room(log, 9):
-                return NO_MEMORY
-            done = leave_isr_of_any(
-                row, cold, rules, remove, at_once, log, &change, &log.values[log.n_lists]
-            )
-            if done > 0:
-                change.begin = log.n_lists
-                change.request = <int32_t> i
-                log.changes[log.n_changes] = change
-                log.n_changes += 1
-                log.n_lists += change.n_isr + change.n_elr
+            done = decide_leave_of_any(row, cold, rules, remove, &leave)
+            if done > 0 and at_once and (not leave.elr or cold.elr != NULL):
+                apply_leave(row, cold, &leave, log)
+            elif done > 0:
+                if not has_room(log, 9):
+                    return NO_MEMORY
+                append_leave(row, cold, &leave, i, remove, log)
             if done >= 0:
                 continue
         read_partition(row, cold, &partition)
