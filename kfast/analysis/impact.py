@@ -29,7 +29,7 @@ from kfast.state.census import (
 )
 from kfast.state.display import Summary, summary_html, summary_text
 
-__all__ = ["CHANGE_METRICS", "RECORD_METRICS", "Impact", "impact"]
+__all__ = ["CHANGE_METRICS", "RECORD_METRICS", "REQUEST_METRICS", "Impact", "impact"]
 
 CHANGE_METRICS: Mapping[str, str] = {
     "newly_offline": "partitions that are offline, and were not before",
@@ -58,6 +58,10 @@ _KINDS = {
     "UpdateMetadata": "update_metadata_requests",
     "StopReplica": "stop_replica_requests",
 }
+
+
+REQUEST_METRICS = frozenset(("requests", *_KINDS.values()))
+"""Metrics of what only a ZooKeeper-mode controller sends."""
 
 
 @dataclass(frozen=True)

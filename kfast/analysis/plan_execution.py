@@ -254,8 +254,8 @@ def execute_plan(
     )
     check_order(order, failing)
     requested = RequestedPlan.of(run.before.state, plan)
-    asked, errors = run.common.request_plan(requested.plan)
-    run.record(asked)
+    events, errors = run.common.request_plan(requested.plan)
+    run.record(events)
     run.fail(failing)
     meanwhile = run.measure()
     under_way = {

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.analysis.impact import CHANGE_METRICS, Impact, impact
+from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS, Impact, impact
 from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers, check_order
 from kfast.arguments import check_instance, check_topics
 from kfast.controllers import EventOutcome, Profile
@@ -62,7 +62,7 @@ class Deletion:
         The topics that were to be deleted, those marked before among them; those that wait come
         first. Columns topic, partitions, replicas, status (waiting, deleted, kept), waiting_for
         (broker ids), reason.
-    told, waiting : (B,) int64
+    told_to_delete, waiting : (B,) int64
         Replicas that each broker was told to delete, and those that wait for it.
     events : tuple of EventOutcome
         The start, the markers, the failure if there is one, the brokers' answers.
@@ -76,13 +76,13 @@ class Deletion:
     before: Census
     after: Census
     topics: pa.Table
-    told: Counts
+    told_to_delete: Counts
     waiting: Counts
     events: tuple[EventOutcome, ...]
 
     @property
     def summary(self) -> dict[str, int]:
-        """Every metric of `DELETION_METRICS`."""
+        """Every metric of `DELETION_METRICS`; KRaft: of `RECORD_METRICS` too."""
         gone = self.topics.filter(pa.array(self.topics["status"].to_numpy() == "deleted"))
         metrics = {
             **self._impact.summary,
@@ -90,10 +90,11 @@ class Deletion:
             "topics_waiting": self.topics["status"].to_pylist().count("waiting"),
             "partitions_deleted": int(gone["partitions"].to_numpy().sum()),
             "replicas_deleted": int(gone["replicas"].to_numpy().sum()),
-            "replicas_told": int(self.told.sum()),
+            "replicas_told": int(self.told_to_delete.sum()),
             "replicas_waiting": int(self.waiting.sum()),
         }
-        return {name: metrics[name] for name in DELETION_METRICS}
+        written = () if self.after.elr is None else RECORD_METRICS
+        return {name: metrics[name] for name in (*DELETION_METRICS, *written)}
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -120,7 +121,7 @@ class Deletion:
         """Every broker: replicas before, told to be deleted, waiting and now; leaders; requests."""
         return DELETION_BROKERS.table(columns_of(self._impact.brokers) | {
             "replicas_before": self.before.per_broker[:, 1].copy(),
-            "told_to_delete": self.told,
+            "told_to_delete": self.told_to_delete,
             "waiting": self.waiting,
         })
 
@@ -192,19 +193,19 @@ def delete_topics(
     check_order(order, failing)
     marked = np.flatnonzero(run.before.state.topic_queued_for_deletion).astype(np.int32)
     earlier = np.setdiff1d(marked, rows)
-    (asked,) = run.record(run.common.delete_topics(names))
+    (deletion_event,) = run.record(run.common.delete_topics(names))
     requested = np.concatenate([rows, earlier])
-    told = _told_to_delete(run, requested)
+    told_to_delete = _told_to_delete(run, requested)
     run.fail(failing)
     run.record(run.common.deletions_acknowledged())
     run.measure()
     waiting = _rows_of(run.state, requested[run.state.topic_queued_for_deletion[requested]])
-    notes = list(asked.outcome.notes)
+    notes = list(deletion_event.outcome.notes)
     if earlier.size:
         notes.append(f"topics that were marked for deletion already: {earlier.size}")
     return Deletion(
         run.common.title, failing, run.state, tuple(notes), run.start, run.before, run.census,
-        _topic_table(run.before.state, run.state, requested), told,
+        _topic_table(run.before.state, run.state, requested), told_to_delete,
         np.where(run.state.up, 0, _per_broker(run.state, waiting)), tuple(run.events),
     )
 

@@ -187,7 +187,9 @@ def fail(
 @order_option()
 @top_option("partitions and topics")
 @verbose_option()
-@output_options(REASSIGN_TABLES, {**CENSUS_METRICS, **REASSIGNMENT_METRICS})
+@output_options(REASSIGN_TABLES, {
+    **CENSUS_METRICS, **ELR_METRICS, **REASSIGNMENT_METRICS, **RECORD_METRICS,
+})
 def reassign(
     source: str, plan: str | None, pending: bool, brokers: Sequence[int], order: Sequence[int],
     top: int, verbose: bool, **options: Any,
@@ -232,7 +234,7 @@ def reassign(
 @order_option()
 @top_option("topics")
 @verbose_option()
-@output_options(DELETE_TABLES, DELETION_METRICS)
+@output_options(DELETE_TABLES, {**DELETION_METRICS, **RECORD_METRICS})
 def delete(
     source: str, topics: Sequence[str], brokers: Sequence[int], order: Sequence[int], top: int,
     verbose: bool, **options: Any,

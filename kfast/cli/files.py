@@ -64,8 +64,8 @@ def generate_command(format_name: str | None, output: Path, **options: Any) -> N
     """
     check_format(output, format_name)
     with progress_bar("Generating"):
-        told = take_controller(options)
-        state = told(generate(**options))
+        give_controller = take_controller(options)
+        state = give_controller(generate(**options))
         write(state, output, format=format_name)
     _say_written(output, state.n_brokers, state.n_partitions)
 

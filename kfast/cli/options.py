@@ -278,8 +278,8 @@ def _parse_moment(
 
 def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
     """Read a cluster; take `cluster_options` and `setting_option` out of a command's options."""
-    settings, told = options.pop("settings", ()), take_controller(options)
-    state = told(_read(read, source, options))
+    settings, give_controller = options.pop("settings", ()), take_controller(options)
+    state = give_controller(_read(read, source, options))
     return override_settings(state, settings) if settings else state
 
 

@@ -13,10 +13,12 @@ import click
 import pyarrow as pa
 
 from kfast.analysis.conditions import Condition
+from kfast.analysis.impact import REQUEST_METRICS
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
 from kfast.errors import ArgumentError
 from kfast.io.files import writing
 from kfast.report.answer import Answer
+from kfast.report.drawing import is_kraft
 from kfast.report.writing import (
     ANSWER_KEY,
     ANSWERS,
@@ -109,12 +111,7 @@ class Destination:
         Ends with exit code 4 where a condition holds.
         """
         for condition in self.conditions:
-            if any(condition.metric not in summary for summary in answer.summaries.values()):
-                raise ArgumentError(
-                    f"--fail-on {condition.text}: the controller "
-                    f"{answer.document['controller']['name']} "
-                    f"has no metric {condition.metric}"
-                )
+            _check_metric(condition, answer)
         results = [
             (condition, step, value, condition.compare(value, condition.limit))
             for condition in self.conditions for step, summary in answer.summaries.items()
@@ -142,6 +139,21 @@ class Destination:
                 echo(f"--fail-on {condition.text} holds{step}: {condition.metric} is {value}")
         if any(holds for *_, holds in results):
             click.get_current_context().exit(CONDITION_HOLDS)
+
+
+def _check_metric(condition: Condition, answer: Answer) -> None:
+    """Refuse a condition on what the controllers that were simulated do not have."""
+    for one in answer.document.get("answers", [answer.document]):
+        if condition.metric in REQUEST_METRICS and is_kraft(one):
+            raise ArgumentError(
+                f"--fail-on {condition.text}: {one['controller']['name']} sends no requests; it "
+                "writes metadata records: records, partition_changes"
+            )
+    if any(condition.metric not in summary for summary in answer.summaries.values()):
+        raise ArgumentError(
+            f"--fail-on {condition.text}: the controller {answer.document['controller']['name']} "
+            f"has no metric {condition.metric}"
+        )
 
 
 def echo(message: str) -> None:

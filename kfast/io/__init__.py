@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from kfast.arguments import check_instance
@@ -35,6 +36,7 @@ from kfast.kernels.describe import survey
 from kfast.state import ClusterState
 from kfast.state.flat_table import is_flat, to_lists
 from kfast.state.from_tables import default_sentences
+from kfast.state.metadata_records import RegisterBrokerRecord
 
 __all__ = [
     "FORMATS",
@@ -114,7 +116,8 @@ def read(
         names the file, the line, what was found and what is right.
     ArgumentError
         A default or a broker id that kfast cannot take; a broker to be added that the file names,
-        or one to be up that it does not; a point that the log does not have, or of no log.
+        or one to be up that it does not; a point of no log, or one that the log does not have or
+        that is before its first broker.
     """
     content = _content(path, at, progress)
     if isinstance(content, ClusterState):
@@ -214,11 +217,28 @@ def _content(
             if files is None:
                 tables = _read_data(name, data, kind, start, progress)
     if files is not None:
-        return MetadataLog(name_of(path), files).state(at)
+        log = MetadataLog(name_of(path), files)
+        state = log.state(at)
+        if at is not None and not state.n_brokers:
+            raise _before_brokers(log, at)
+        return state
     assert tables is not None
     if at is not None:
         raise ArgumentError(f"at: {name_of(path)} is no metadata log; it shows one moment only")
     return tables
+
+
+def _before_brokers(log: MetadataLog, at: At) -> ArgumentError:
+    """Say that a point of a log is before the registration of its first broker."""
+    first = next((r for r in log.records() if isinstance(r.record, RegisterBrokerRecord)), None)
+    begins = "none of its records registers one"
+    if first is not None:
+        time = datetime.fromtimestamp(first.timestamp_ms / 1000, UTC)
+        begins = (
+            f"the first is registered at offset {first.offset}, at "
+            f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
+        )
+    return ArgumentError(f"at: {log.name} has no broker at {at}; {begins}")
 
 
 def _tables_of(state: ClusterState, source: str) -> SourceTables:

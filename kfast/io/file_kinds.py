@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kfast.errors import InputError
 from kfast.io.files import LOOK_BYTES, line_of, quote
-from kfast.io.metadata_files import is_batch
+from kfast.io.metadata_files import FOLDER, is_batch
 from kfast.kernels.json_documents import document_end
 
 __all__ = ["check_plan", "json_part", "recognise"]
@@ -33,6 +33,7 @@ _MAGIC = (
     (b"\xff\xfe", "UTF-16 text, as PowerShell writes it; save it as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
 )
+_TAR_AT, _TAR = 257, b"ustar"
 _HEAD = 1 << 16
 """How many bytes are looked at to tell kinds apart that kfast does not read."""
 _JSON = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M)
@@ -132,6 +133,11 @@ def recognise(name: str, head: bytes) -> tuple[str, int]:
     InputError
         The file is of another kind, or of none that shows there.
     """
+    if head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+        raise InputError(
+            f"{name}: is a tar archive; unpack it (tar -xf {name}) and give the file in it, or the"
+            f" folder {FOLDER}"
+        )
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             if kind in ("arrow", "parquet"):

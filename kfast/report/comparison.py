@@ -178,7 +178,7 @@ def _draw(console: Console, document: Document) -> None:
     title = "Partitions afterwards" if "scenario" in document else "The most in any scenario"
     draw_rows(console, title, [text_column("metric"), *(
         _metric_column(one["answer"]) for one in answers
-    )], metrics)
+    )], metrics, complete=True)
     of_partition = "scenario" in document
     what = "Partitions" if of_partition else "Scenarios"
     key: list[TableColumn | str] = (
@@ -189,7 +189,7 @@ def _draw(console: Console, document: Document) -> None:
     draw_rows(
         console, f"{what} that end differently", [*key, *(
             text_column(one["answer"], partial(_cell, one["answer"])) for one in answers
-        )], document["differences"], document["differing"],
+        )], document["differences"], document["differing"], complete=True,
     )
 
 

@@ -62,12 +62,16 @@ def metric_column(heading: str) -> TableColumn:
 
 def draw_rows(
     console: Console, title: str, columns: Sequence[TableColumn | str], rows: Sequence[Row],
-    n: int | None = None, *, if_empty: bool = False, style: Callable[[Row], str] = lambda _: "",
+    n: int | None = None, *, if_empty: bool = False, complete: bool = False,
+    style: Callable[[Row], str] = lambda _: "",
 ) -> None:
-    """Draw rows of a document, the first of n; without rows nothing, unless `if_empty`."""
+    """Draw rows of a document, the first of n; without rows nothing, unless `if_empty`.
+
+    With `complete`, no column is left out for lack of width.
+    """
     if not rows and not if_empty:
         return
-    table = TextTable(titled(title, len(rows), n), columns)
+    table = TextTable(titled(title, len(rows), n), columns, complete=complete)
     for row in rows:
         cells = ((column.heading, column.cell_of(row)) for column in table.columns)
         table.add_row(*(number(name, value) if name in TROUBLE and isinstance(value, int) else value

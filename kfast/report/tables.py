@@ -101,10 +101,15 @@ class TextTable:
     columns : sequence of (TableColumn or str)
         A str is the heading of a column of numbers. The first column names the row, and is always
         there. What matters less stands further right.
+    complete : bool
+        Every column matters: where there is no room for all, each row becomes a block of lines.
     """
 
-    def __init__(self, title: str, columns: Sequence[TableColumn | str]) -> None:
+    def __init__(
+        self, title: str, columns: Sequence[TableColumn | str], *, complete: bool = False
+    ) -> None:
         self.title = title
+        self.complete = complete
         self.columns = tuple(TableColumn(c) if isinstance(c, str) else c for c in columns)
         self.rows: list[list[Text]] = []
 
@@ -120,7 +125,7 @@ class TextTable:
         """Draw the table below an empty line, as wide as the console at most."""
         console.print()
         widths = self._widths(console.width)
-        if len(widths) < min(2, len(self.columns)):
+        if len(widths) < (len(self.columns) if self.complete else min(2, len(self.columns))):
             self._draw_blocks(console)
             return
         console.print(self._table(widths))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
+
 import pytest
 
 from tests.style.test_readme import blocks
-from tests.support.cli_run import ROOT, answer, check_page, run
+from tests.support.cli_run import ESCAPE, ROOT, answer, check_page, run, run_on_terminal
 
 pytestmark = pytest.mark.kernels
 PAGE = (ROOT / "docs" / "kraft_clusters.md").read_text()
@@ -55,3 +58,45 @@ def test_a_moment_is_an_offset_or_a_time(metadata, moment):
 def test_only_a_metadata_log_has_other_moments():
     refused = run("show", ROOT / "bench_data" / "describe.txt", "--at", "7", code=2).stderr
     assert "is no metadata log" in refused
+
+
+@pytest.mark.parametrize("args", [
+    ("fail", "--brokers", "3"), ("compare", "--brokers", "3", "--with", "controller=zk-3.9"),
+    ("delete", "--topics", "g-rf1-0"),
+])
+def test_a_condition_on_requests_is_refused_where_there_are_none(metadata, args):
+    """It would never hold; KRaft's word is records."""
+    command, *rest = args
+    refused = run(command, metadata, *rest, "--fail-on", "requests>0", code=2).stderr
+    assert "kraft-4.1 sends no requests; it writes metadata records" in refused
+    if command != "compare":
+        run(command, metadata, *rest, "--fail-on", "records>0", code=4)
+
+
+@pytest.mark.parametrize("moment", ["0", "9", "2020-01-01"])
+def test_a_moment_before_the_first_broker_is_refused(metadata, moment):
+    refused = run("show", metadata, "--at", moment, code=2).stderr
+    assert "has no broker at" in refused
+    assert "the first is registered at offset 9, at 2026-11-22T01:59:37.360Z" in refused
+    assert answer("show", metadata, "--at", "10")["cluster"]["brokers"] == 1
+
+
+def test_an_archive_is_to_be_unpacked(metadata, tmp_path):
+    for name in ("copied.tgz", "copied.tar"):
+        with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as archive:
+            archive.add(metadata)
+        refused = run("show", tmp_path / name, code=3).stderr
+        assert f"{name}: is a tar archive; unpack it (tar -xf" in refused
+
+
+def test_a_narrow_terminal_leaves_no_answer_out(metadata):
+    """Beside each other where there is room, else below each other."""
+    shown, code = run_on_terminal(
+        "compare", Path(metadata).resolve(), "--at", "8455", "--brokers", "1", "--then", "2",
+        "--then", "3", "--then-start", "2", "--with", "elr=off", "--with", "controller=zk-3.9",
+        columns=50,
+    )
+    shown = ESCAPE.sub("", shown).replace("\r", "")
+    assert code == 0
+    assert "Not shown" not in shown
+    assert "partition: d-rf2m2-4-2\n  as it is: offline, ISR empty\n  elr=off: leader 2" in shown
