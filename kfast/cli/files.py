@@ -18,7 +18,8 @@ from kfast.cli.options import (
     take_tables,
 )
 from kfast.cli.output import Destination, echo, progress_bar
-from kfast.io import FORMATS, write
+from kfast.io import FORMATS, format_of, write
+from kfast.io.controller_inference import untold_controller
 from kfast.report.columns import columns_answer
 from kfast.report.writing import check_format, list_endings
 from kfast.state import ClusterState
@@ -78,7 +79,8 @@ def convert(source: str, output: Path, format_name: str | None, **options: Any) 
     r"""Convert the cluster of INPUT to another format, in OUTPUT.
 
     Arrow and Parquet keep all that INPUT says, and null for what it does not say. A describe text
-    has no place for racks, epochs and states, and a reassignment plan only for who holds what.
+    has no place for racks, epochs, states and the controller, and a reassignment plan only for who
+    holds what.
 
     \b
     Examples:
@@ -99,6 +101,8 @@ def convert(source: str, output: Path, format_name: str | None, **options: Any) 
         if not note.startswith(REASON):
             echo(f"Note: {note}")
     write(tables, output, format=format_name)
+    if (format_name or format_of(output)) == "describe" and (untold := untold_controller(state)):
+        echo(f"Note: {untold}")
     _say_written(output, state.n_brokers, state.n_partitions)
 
 

@@ -36,7 +36,8 @@ from kfast.kernels.describe import survey
 from kfast.state import ClusterState
 from kfast.state.flat_table import is_flat, to_lists
 from kfast.state.from_tables import default_sentences
-from kfast.state.metadata_records import RegisterBrokerRecord
+from kfast.state.kraft_releases import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION
+from kfast.state.metadata_records import RegisterBrokerRecord, ResourceType
 
 __all__ = [
     "FORMATS",
@@ -45,6 +46,7 @@ __all__ = [
     "Progress",
     "SourceTables",
     "complete",
+    "format_of",
     "gather",
     "iter_records",
     "open_metadata",
@@ -308,7 +310,8 @@ def write(
     """Write a cluster to a file, whole or not at all.
 
     Arrow and Parquet keep everything. A describe text keeps what `kafka-topics` prints (no epochs,
-    racks, states, or brokers without replicas), a reassignment plan only who holds what.
+    racks, states, controller, or brokers without replicas; settings of the brokers only as settings
+    of each topic), a reassignment plan only who holds what.
 
     Parameters
     ----------
@@ -327,7 +330,7 @@ def write(
         this cluster.
     """
     check_instance("state", state, ClusterState, SourceTables)
-    chosen = format or _format_of(path)
+    chosen = format or format_of(path)
     if chosen not in FORMATS:
         raise ArgumentError(f"format {chosen!r} is not one of {', '.join(FORMATS)}")
     tables = _tables(state, flat=chosen == "parquet-flat")
@@ -341,7 +344,30 @@ def write(
         elif chosen == "reassignment":
             write_reassignment(tables.partitions, file)
         else:
-            write_describe(tables.topics, tables.partitions, file)
+            cluster = ClusterState.from_tables(
+                tables.brokers, None, tables.partitions.slice(0, 0), tables.cluster
+            )
+            write_describe(
+                tables.topics, tables.partitions, file, _broker_settings(cluster),
+                elr_on=cluster.quorum is not None and cluster.quorum.elr_on,
+            )
+
+
+def _broker_settings(state: ClusterState) -> dict[str, object]:
+    """Settings of the brokers that are given, or are not Kafka's defaults, by columns of topics."""
+    quorum, given = state.quorum, set()
+    if quorum is not None:
+        given = set(quorum.static_configuration).union(*(
+            quorum.configurations.get((ResourceType.BROKER, name), ())
+            for name in ("", str(state.controller_id))
+        ))
+    min_isr, unclean = state.default_min_insync_replicas, state.default_unclean_leader_election
+    settings: dict[str, object] = {}
+    if MIN_INSYNC_REPLICAS in given or min_isr != 1:
+        settings["min_insync_replicas"] = min_isr
+    if UNCLEAN_LEADER_ELECTION in given or unclean:
+        settings["unclean_leader_election"] = unclean
+    return settings
 
 
 def _tables(state: ClusterState | SourceTables, *, flat: bool) -> SourceTables:
@@ -358,8 +384,8 @@ def _tables(state: ClusterState | SourceTables, *, flat: bool) -> SourceTables:
     return SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
 
 
-def _format_of(path: str | os.PathLike[str]) -> str:
-    """Format that the end of a file's name asks for."""
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Format that the end of a file's name asks for; `ArgumentError` where it asks for none."""
     end = Path(path).suffix.lower()
     for name, ends in FORMATS.items():
         if end in ends:

@@ -14,10 +14,12 @@ from kfast import schema
 from kfast.io.describe_parser import Parsed
 from kfast.io.source_tables import SourceTables, set_column
 from kfast.kernels.describe import Key
+from kfast.state import ClusterState
 from kfast.state.controller_change import REASON
 from kfast.state.kraft_releases import ELR_VERSION, METADATA_VERSION, find_release
+from kfast.state.quorum import NO_LAST_KNOWN
 
-__all__ = ["assume_newest", "infer_controller", "note_controller"]
+__all__ = ["assume_newest", "infer_controller", "note_controller", "untold_controller"]
 
 WITH_ELR = "kraft-4.1"
 """Controller of a describe text whose tool was told the eligible leader replicas."""
@@ -50,6 +52,27 @@ def infer_controller(tables: SourceTables, parsed: Parsed) -> SourceTables:
             f"inferred: {name} has no topic ids, as before Kafka 2.8; --controller overrides",
         )
     return assume_newest(tables)
+
+
+def untold_controller(state: ClusterState) -> str:
+    """What the describe text of a KRaft cluster does not tell of its controller; empty if nothing.
+
+    The text has Elr columns where ELR is on or a partition has one (`write_describe`).
+    """
+    quorum = state.quorum
+    if quorum is None:
+        return ""
+    named = quorum.elr is not None and bool((quorum.elr != 0).any())
+    named |= quorum.last_known_elr is not None and bool(
+        (quorum.last_known_elr != NO_LAST_KNOWN).any())
+    has_columns = quorum.elr_on or named
+    if (state.controller, quorum.elr_on) == ((WITH_ELR, named) if has_columns else (NEWEST, False)):
+        return ""
+    return (
+        "a describe text does not tell which controller runs the cluster: read it with --controller"
+        f" {state.controller}" + f" --elr {'on' if quorum.elr_on else 'off'}"
+        * (quorum.elr_on or named)
+    )
 
 
 def assume_newest(tables: SourceTables) -> SourceTables:

@@ -1,24 +1,30 @@
 """Write a cluster as `kafka-topics --describe` prints it, in the form of 2.8 and later.
 
-Source: Kafka 3.9, TopicCommand.java, `printDescription` of topics and partitions.
+Source: Kafka 3.9 and 4.1, TopicCommand.java, `printDescription` of topics and partitions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.io.source_tables import set_column
 from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
 
 __all__ = ["write_describe"]
 
+_ELR = ("elr", "last_known_elr")
 _MARK = "\tMarkedForDeletion: true"
 
 
-def write_describe(topics: pa.Table, partitions: pa.Table, file: BinaryIO) -> None:
+def write_describe(
+    topics: pa.Table, partitions: pa.Table, file: BinaryIO,
+    defaults: Mapping[str, object], *, elr_on: bool = False,
+) -> None:
     """Write topics and their partitions.
 
     Racks, epochs, states and brokers that no partition names have no place in this form.
@@ -29,10 +35,19 @@ def write_describe(topics: pa.Table, partitions: pa.Table, file: BinaryIO) -> No
         Columns as in `schema.TOPICS_SCHEMA` and `schema.PARTITIONS_SCHEMA`.
     file : BinaryIO
         Where to write.
+    defaults : mapping of str to object
+        Settings of the brokers, by the columns of `topics`: each is printed for the topics that
+        have none of their own.
+    elr_on : bool
+        The brokers know the eligible leader replicas; they are printed too where there are any.
     """
     partitions = by_topic(partitions)
     if partitions.num_rows == 0:
         return
+    for name, value in defaults.items():
+        own = _column(topics, name, pa.scalar(value).type)
+        topics = set_column(topics, name, pc.fill_null(own, value))
+    elr_on = elr_on or any(_lengths(partitions, name).any() for name in _ELR)
     names = partitions["topic"].combine_chunks().dictionary
     row = pc.index_in(names, topics["topic"].combine_chunks())
     topics = topics.take(row)
@@ -48,7 +63,9 @@ def write_describe(topics: pa.Table, partitions: pa.Table, file: BinaryIO) -> No
         first = pa.array(is_start[done : done + rows.num_rows])
         own = pa.array(here)
         head = pc.if_else(first, headers.take(pc.if_else(first, own, int(here[0]))), "")
-        write_strings(file, _lines(head, names.take(own), rows, marked.take(own)))
+        write_strings(file, _lines(
+            head, names.take(own), rows, marked.take(own), elr_on=elr_on
+        ))
         done += rows.num_rows
 
 
@@ -115,12 +132,13 @@ def _lengths(table: pa.Table, name: str) -> np.ndarray:
 
 
 def _lines(
-    head: pa.StringArray, names: pa.StringArray, rows: pa.Table, marked: pa.StringArray
+    head: pa.StringArray, names: pa.StringArray, rows: pa.Table, marked: pa.StringArray, *,
+    elr_on: bool,
 ) -> pa.StringArray:
     """Lines of partitions, each behind its topic's header if it is the first."""
     lists = {
         name: joined(_column(rows, name, pa.list_(pa.int32())))
-        for name in ("replicas", "isr", "adding", "removing")
+        for name in ("replicas", "isr", "adding", "removing", *_ELR)
     }
     leader = pc.fill_null(_column(rows, "leader", pa.int32()), -1)
     moving = pc.or_(
@@ -130,6 +148,7 @@ def _lines(
     moves = pc.binary_join_element_wise(
         "\tAdding Replicas: ", lists["adding"], "\tRemoving Replicas: ", lists["removing"], ""
     )
+    known = ("\tElr: ", lists["elr"], "\tLastKnownElr: ", lists["last_known_elr"])
     return pc.binary_join_element_wise(
         head,
         "\tTopic: ",
@@ -143,6 +162,7 @@ def _lines(
         "\tIsr: ",
         lists["isr"],
         pc.if_else(moving, moves, ""),
+        *(known if elr_on else ()),
         marked,
         "\n",
         "",
