@@ -23,7 +23,6 @@ from kfast.analysis.whatif import WhatIf, brokers_are, check_brokers, check_orde
 from kfast.arguments import check_instance
 from kfast.controllers import EventOutcome, Profile, Reassignments
 from kfast.controllers.reassignment_requests import as_table, being_reassigned, parse
-from kfast.kernels import hosting
 from kfast.schema import (
     REASSIGNMENT_BROKERS,
     REASSIGNMENT_PARTITIONS,
@@ -334,13 +333,6 @@ def _placed(state: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
     return places
 
 
-def _live_slots(state: ClusterState, rows: Rows) -> Slots:
-    """Slots of each row whose broker is live."""
-    live, up = np.empty(rows.size, np.uint64), np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, up)
-    return live
-
-
 def _partition_table(
     requested: RequestedPlan, run: WhatIf, errors: list[str | None], pending: bool
 ) -> pa.Table:
@@ -412,7 +404,7 @@ def _delays(
     state: ClusterState, rows: Rows, missing: Slots, pending: bool
 ) -> tuple[pa.ListArray, npt.NDArray[np.object_]]:
     """Per row: targets that have to get in sync first, and why that is not so; None if complete."""
-    records, live = state.records.take(rows), _live_slots(state, rows)
+    records, live = state.records.take(rows), state.live_slots(rows)
     moving = being_reassigned(state, rows)
     waiting, down = id_lists(state, rows, missing), id_lists(state, rows, missing & ~live)
     later = "have not caught up yet" if pending else "are not in sync"

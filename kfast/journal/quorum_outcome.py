@@ -20,9 +20,10 @@ from kfast.errors import ArgumentError
 from kfast.kernels.change_log import ChangeLog
 from kfast.schema import METADATA_RECORDS
 from kfast.state import ClusterState
-from kfast.state.changes import NOBODY_KNOWN, Field
+from kfast.state.changes import Field
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.metadata_records import MetadataRecord, PartitionChangeRecord
+from kfast.state.quorum import NO_LAST_KNOWN
 from kfast.state.records import EMPTY_ROWS
 from kfast.state.registrations import quorum_of
 
@@ -165,8 +166,8 @@ class WrittenRecords:
             start += lengths
         known = changes["last_known"]
         columns["last_known_elr"] = _lists(
-            pa.array(ids[known[known != NOBODY_KNOWN]]),
-            (known != NOBODY_KNOWN).astype(np.int64), (present & Field.LAST_KNOWN) == 0,
+            pa.array(ids[known[known != NO_LAST_KNOWN]]),
+            (known != NO_LAST_KNOWN).astype(np.int64), (present & Field.LAST_KNOWN) == 0,
         )
         columns["leader"] = pa.array(ids[changes["leader"]], mask=(present & Field.LEADER) == 0)
         columns["leader_recovery_state"] = pa.array(

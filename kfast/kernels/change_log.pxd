@@ -37,8 +37,9 @@ cdef enum:
     CHANGE_EXPAND = 64
     CHANGE_COMPLETED = 128
 
-# `state.changes.CHANGE` says the same; a test compares them. Lists stand one behind the other in
-# `lists`, in the order of the fields n_*: broker rows, but numbers of directories.
+# Lists stand one behind the other in `lists`, from `begin` on, in the order of the fields n_*:
+# broker rows, but numbers of directories. `last_known` is NOBODY_KNOWN where that list is empty.
+# The epochs are those after the change.
 cdef struct Change:
     int64_t begin
     int32_t row

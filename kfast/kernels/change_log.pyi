@@ -8,6 +8,7 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 CHANGE: np.dtype[Any]
+"""Fields of a change: `struct Change`."""
 
 @disjoint_base
 class ChangeLog:

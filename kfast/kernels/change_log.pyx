@@ -151,7 +151,7 @@ cdef class ChangeLog:
 
     def extend(
         self,
-        changes,                     # IN  (n,)  `state.changes.CHANGE`; `begin` counts in `lists`
+        changes,                     # IN  (n,)  `CHANGE`; `begin` counts in `lists`
         const int32_t[::1] lists,    # IN  (m,)
     ):
         """Append many at once."""
@@ -225,7 +225,7 @@ cdef class ChangeLog:
 
     @property
     def changes(self):
-        """(n,) array of `state.changes.CHANGE`, a copy."""
+        """(n,) array of `CHANGE`, a copy."""
         if not self.reserve(1, 0):
             raise MemoryError
         cdef Py_ssize_t n_bytes = self.n_changes * <Py_ssize_t> sizeof(Change)

@@ -23,12 +23,10 @@ from kfast.metadata_replay.requests import Request, RequestRules, Target
 from kfast.metadata_replay.steps import Step
 from kfast.schema import FLAG_RECOVERY
 from kfast.state import ClusterState, mutators
-from kfast.state.changes import NOBODY_KNOWN, Visited
+from kfast.state.changes import Visited
 from kfast.state.controller_change import change_controller
 from kfast.state.kraft_releases import METADATA_VERSION, RELEASES, MetadataVersion, Release
 from kfast.state.metadata_records import (
-    LOST,
-    MIGRATING,
     UNASSIGNED,
     LeaderChangeRecord,
     MetadataRecord,
@@ -38,6 +36,7 @@ from kfast.state.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from kfast.state.quorum import NO_LAST_KNOWN
 from kfast.state.record_application import (
     apply_changes,
     apply_record,
@@ -247,11 +246,9 @@ class Simulation:
         )
 
     def _is_online(self, broker_id: int, directory: str) -> bool:
-        present = self.broker(broker_id)
-        if present is None or directory in (UNASSIGNED, MIGRATING):
-            return present is not None
-        listed = present.directories
-        return directory != LOST and (not listed or directory in listed)
+        return self.broker(broker_id) is not None and self.quorum.has_online_directory(
+            self.state.broker_row(broker_id), directory
+        )
 
     def default_directory(self, broker_id: int) -> str:
         """Directory of a new replica."""
@@ -343,7 +340,7 @@ class Simulation:
                 adding=adding and [place[broker] for broker in adding],
                 recovery=record.leader_recovery_state,
                 elr=elr and [place[broker] for broker in elr],
-                last_known=None if known is None else place[known[0]] if known else NOBODY_KNOWN,
+                last_known=None if known is None else place[known[0]] if known else NO_LAST_KNOWN,
                 directories=None if directories is None else [*map(number, directories)],
             )
         return log
@@ -469,7 +466,7 @@ class Simulation:
             ),
             eligible_leader_replicas=lists["elr"],
             last_known_elr=(
-                None if known is None else () if known == NOBODY_KNOWN else (self._id(known),)
+                None if known is None else () if known == NO_LAST_KNOWN else (self._id(known),)
             ),
         )
 

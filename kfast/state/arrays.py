@@ -389,6 +389,12 @@ class StateArrays:
             return False
         return broker_id not in self.ids_of(row, int(self.records["offline_dir"][row]))
 
+    def live_slots(self, rows: Rows) -> Slots:
+        """(n,) slots of each row whose replica is online, as masks (`isReplicaOnline`)."""
+        live = np.empty(rows.size, np.uint64)
+        hosting.live_slots(self.columns, rows, live, np.empty_like(live))
+        return live
+
     def ids_of(self, row: int, mask: int) -> tuple[int, ...]:
         """Broker ids of some slots of a partition, in slot order."""
         return tuple(

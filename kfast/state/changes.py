@@ -1,4 +1,4 @@
-"""Changes of partitions, as `kernels.change_log` has them: codes, and the columns of a change.
+"""Codes of changes of partitions, as `kernels.change_log` has them; a test compares them.
 
 Source: docs/kraft.md, sections 2 and 3; Kafka 4.1, PartitionChangeRecord.json.
 """
@@ -6,8 +6,6 @@ Source: docs/kraft.md, sections 2 and 3; Kafka 4.1, PartitionChangeRecord.json.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-
-import numpy as np
 
 
 class Election(IntEnum):
@@ -87,21 +85,3 @@ class Missing(IntFlag):
     """Also that of the last known leaders."""
     ORDERS = 4
     DIRECTORIES = 8
-
-
-NOBODY_KNOWN = -2
-"""`last_known` of a change where the list is empty; -1 is an id that Kafka writes into it."""
-
-CHANGE = np.dtype(
-    [
-        ("begin", np.int64), ("row", np.int32), ("request", np.int32), ("leader", np.int32),
-        ("leader_before", np.int32), ("leader_epoch", np.int32), ("partition_epoch", np.int32),
-        ("last_known", np.int32), ("fields", np.uint16), ("recovery", np.int8),
-        ("mode", np.uint8), ("kinds", np.uint8), ("n_isr", np.uint8), ("n_replicas", np.uint8),
-        ("n_removing", np.uint8), ("n_adding", np.uint8), ("n_elr", np.uint8),
-        ("n_directories", np.uint8),
-    ],
-    align=True,
-)
-"""Columns of a change. Lists stand one behind the other in `lists`, from `begin` on, in the order
-of the columns n_*: broker rows, but numbers of directories. The epochs are those after it."""

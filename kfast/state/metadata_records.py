@@ -20,7 +20,6 @@ from kfast.arguments import check_items, shown
 from kfast.errors import ArgumentError
 
 UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
-NO_LEADER = -1
 NO_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 Brokers = tuple[int, ...]

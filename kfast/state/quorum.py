@@ -25,7 +25,6 @@ from kfast.kernels import partition_changes
 from kfast.kernels.columns import Columns
 from kfast.kernels.quorum_columns import QuorumColumns
 from kfast.kernels.quorum_rules import QuorumRules
-from kfast.state import metadata_records
 from kfast.state.kraft_releases import (
     ELR_VERSION,
     KRAFT_VERSION,
@@ -36,10 +35,16 @@ from kfast.state.kraft_releases import (
     Release,
     find_release,
 )
-from kfast.state.metadata_records import NO_FEATURES, ResourceType
-from kfast.state.records import Rows
+from kfast.state.metadata_records import (
+    LOST,
+    MIGRATING,
+    NO_FEATURES,
+    UNASSIGNED,
+    ResourceType,
+)
+from kfast.state.records import Rows, n_bits
 
-MIGRATING, UNASSIGNED, LOST = range(3)
+MIGRATING_ROW, UNASSIGNED_ROW, LOST_ROW = range(3)
 """Places in `directory_ids` of the directories that are none."""
 DERIVED = frozenset((MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION))
 """Keys whose values are columns of the state too."""
@@ -149,9 +154,7 @@ class Quorum:
         self.feature_ranges: list[Ranges] = [NO_FEATURES] * n
         self.registration_offset = np.full(n, -1, np.int64)
         self.elr = self.last_known_elr = self.member_order = self.directory = None
-        self.directory_ids = [
-            metadata_records.MIGRATING, metadata_records.UNASSIGNED, metadata_records.LOST
-        ]
+        self.directory_ids = [MIGRATING, UNASSIGNED, LOST]
         self._directory_rows = {text: row for row, text in enumerate(self.directory_ids)}
         self._by_topic: _ByTopic | None = None
         self.columns: QuorumColumns | None = None
@@ -344,13 +347,23 @@ class Quorum:
     def default_directory(self, broker: int) -> int:
         """Place of the directory that a new replica on a broker row gets. Source: section 1.1."""
         if not self.directories_on:
-            return MIGRATING
+            return MIGRATING_ROW
         if not self._state.broker_status[broker] & schema.BROKER_REGISTERED:
-            return UNASSIGNED
+            return UNASSIGNED_ROW
         listed = self.directories[broker]
         if not listed:
-            return MIGRATING
-        return self.directory_row(listed[0]) if len(listed) == 1 else UNASSIGNED
+            return MIGRATING_ROW
+        return self.directory_row(listed[0]) if len(listed) == 1 else UNASSIGNED_ROW
+
+    def has_online_directory(self, broker: int, directory: str) -> bool:
+        """Whether replicas in a directory of a registered broker row can be led (section 1.1).
+
+        Source: ClusterControlManager.java, `hasOnlineDir`.
+        """
+        if directory in (UNASSIGNED, MIGRATING):
+            return True
+        listed = self.directories[broker]
+        return directory != LOST and (not listed or directory in listed)
 
     # --- columns of partitions
 
@@ -390,8 +403,8 @@ class Quorum:
         """Empty every ELR and last known leader, and give their room back."""
         self.elr = self.last_known_elr = None
         if self.member_order is not None:
-            in_isr = self._slot_order(slice(None)) != NO_MEMBER
-            self.member_order[~in_isr] = NO_MEMBER
+            n_isr = n_bits(self._state.records["isr"])
+            self.member_order[np.arange(self._state.n_slots) >= n_isr[:, None]] = NO_MEMBER
 
     def allocate_orders(self) -> None:
         """Make room for the order of ISRs and ELRs, which is that of the slots until now."""
@@ -409,19 +422,7 @@ class Quorum:
         if self.directory is None:
             state = self._state
             assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, None]
-            self.directory = np.where(assigned, MIGRATING, NO_DIRECTORY).astype(np.int32)
-
-    def _slot_order(self, rows: Any) -> npt.NDArray[np.uint8]:
-        """Members of some rows in the order of the slots: those of the ISR, then of the ELR."""
-        state, slots = self._state, np.arange(self._state.n_slots, dtype=np.uint64)
-        isr = state.records["isr"][rows].astype(np.uint64)[:, None] >> slots & np.uint64(1)
-        elr = np.zeros_like(isr)
-        if self.elr is not None:
-            elr = self.elr[rows].astype(np.uint64)[:, None] >> slots & np.uint64(1)
-        kind = np.where(isr, 0, np.where(elr, 1, 2))
-        places = np.argsort(kind, axis=1, kind="stable").astype(np.uint8)
-        places[np.sort(kind, axis=1) == 2] = NO_MEMBER
-        return places
+            self.directory = np.where(assigned, MIGRATING_ROW, NO_DIRECTORY).astype(np.int32)
 
     # --- moves
 

@@ -20,7 +20,7 @@ from kfast.state.kraft_releases import (
     UNCLEAN_LEADER_ELECTION,
 )
 from kfast.state.metadata_records import ResourceType
-from kfast.state.quorum import MIGRATING, NO_LAST_KNOWN, NOT_REGISTERED, Quorum
+from kfast.state.quorum import MIGRATING_ROW, NO_LAST_KNOWN, NOT_REGISTERED, Quorum
 from kfast.state.records import Rows
 from kfast.state.table_columns import ListColumn, TableColumns, ids_to_rows
 
@@ -256,7 +256,7 @@ def _directory_lists(quorum: Quorum, rows: Rows) -> pa.ListArray:
     if quorum.directory is None:
         return pa.nulls(rows.size, pa.list_(pa.string()))
     places = quorum.directory[rows]
-    missing: npt.NDArray[np.bool_] = np.all(places <= MIGRATING, axis=1)
+    missing: npt.NDArray[np.bool_] = np.all(places <= MIGRATING_ROW, axis=1)
     held = (places >= 0) & ~missing[:, None]
     offsets = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int32)
     texts = pa.array(quorum.directory_ids, pa.string()).take(pa.array(places[held]))

@@ -26,7 +26,7 @@ from kfast.kernels.quorum_columns import QuorumColumns
 from kfast.kernels.quorum_rules import QuorumRules
 from kfast.state import mutators, partition_rows
 from kfast.state.arrays import StateArrays
-from kfast.state.changes import NOBODY_KNOWN, Missing
+from kfast.state.changes import Missing
 from kfast.state.kraft_releases import LastKnownLeader, MetadataVersion
 from kfast.state.metadata_records import (
     MIGRATING,
@@ -46,6 +46,7 @@ from kfast.state.metadata_records import (
     UnregisterBrokerRecord,
     sorted_directories,
 )
+from kfast.state.quorum import NO_LAST_KNOWN
 from kfast.state.registrations import (
     BrokerRegistration,
     PartitionRegistration,
@@ -149,7 +150,7 @@ def append_change(
     named = [broker for ids in lists.values() for broker in ids or ()]
     named += [broker for broker in (*(known or ()), leader) if broker is not None and broker >= 0]
     place = dict(zip(named, mutators.add_brokers(state, named).tolist(), strict=True))
-    last_known = None if known is None else NOBODY_KNOWN
+    last_known = None if known is None else NO_LAST_KNOWN
     if known:
         last_known = place.get(known[0], known[0])
     quorum, directories = quorum_of(state), record.directories
@@ -360,7 +361,7 @@ def _clear_elr(state: StateArrays, record: ClearElrRecord) -> None:
     quorum = quorum_of(state)
     if quorum.elr is None or quorum.last_known_elr is None:
         return
-    some = (quorum.elr != 0) | (quorum.last_known_elr != NOBODY_KNOWN)
+    some = (quorum.elr != 0) | (quorum.last_known_elr != NO_LAST_KNOWN)
     if record.topic_name:
         topic = state.lookup.topic_or_none(record.topic_name)
         if topic is None:
@@ -369,7 +370,7 @@ def _clear_elr(state: StateArrays, record: ClearElrRecord) -> None:
     rows = np.flatnonzero(some).astype(np.int32)
     log = ChangeLog()
     for row in rows.tolist():
-        log.append(row, elr=(), last_known=NOBODY_KNOWN)
+        log.append(row, elr=(), last_known=NO_LAST_KNOWN)
     apply_changes(state, log)
 
 

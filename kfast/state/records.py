@@ -22,6 +22,13 @@ EMPTY_ROWS: Rows = np.empty(0, np.int32)
 """No rows."""
 
 
+def n_bits(masks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """(n,) how many bits of each mask are set."""
+    octets = np.ascontiguousarray(masks).view(np.uint8).reshape(-1, masks.itemsize)
+    counts: npt.NDArray[np.int64] = np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.int64)
+    return counts
+
+
 @dataclass(frozen=True)
 class Assignment:
     """Assignment record of a partition: three lists of broker ids.
@@ -101,7 +108,7 @@ class Replicas:
         return int(self.rows.size)
 
     def _summary(self) -> Summary:
-        n_replicas = int(np.unpackbits(self.slots.view(np.uint8)).sum())
+        n_replicas = int(n_bits(self.slots).sum())
         return "Replicas", {"partitions": len(self), "replicas": n_replicas}
 
     __repr__ = summary_text

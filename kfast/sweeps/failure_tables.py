@@ -28,7 +28,7 @@ from kfast.state import ClusterState
 from kfast.state.changes import ChangeKind, Visited
 from kfast.state.hosting import HostingIndex
 from kfast.state.min_isr import is_under_min_isr, partition_min_isr
-from kfast.state.quorum import LOST
+from kfast.state.quorum import LOST_ROW
 from kfast.state.record_application import apply_changes, quorum_columns, quorum_rules
 from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.state.registrations import quorum_of
@@ -280,4 +280,4 @@ def _lose_directories(copies: ClusterState, down: list[tuple[int, Rows]]) -> Non
     for broker, rows in down:
         assigned = np.arange(copies.n_slots) < copies.records["n_replicas"][rows, None]
         at, slots = np.nonzero((copies.replicas[rows] == broker) & assigned)
-        quorum.directory[rows[at], slots] = LOST
+        quorum.directory[rows[at], slots] = LOST_ROW

@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from kfast.errors import InvariantError
 from kfast.journal import QuorumOutcome
+from kfast.schema import NO_LEADER
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
-from kfast.state.metadata_records import NO_LEADER, PartitionChangeRecord, Recovery
+from kfast.state.metadata_records import PartitionChangeRecord, Recovery
 from kfast.state.quorum import NO_MEMBER
+from kfast.state.records import n_bits
 from kfast.state.registrations import quorum_of
 
 __all__ = ["check_quorum", "check_quorum_step"]
@@ -112,7 +114,7 @@ def orders_list_the_members(state: ClusterState) -> None:
     order = quorum.member_order[rows]
     isr = state.records["isr"][rows].astype(np.uint64)
     elr = np.zeros_like(isr) if quorum.elr is None else quorum.elr[rows].astype(np.uint64)
-    n_isr = np.bitwise_count(isr)
+    n_isr = n_bits(isr)
     listed = order != NO_MEMBER
     bits = np.where(listed, np.uint64(1) << np.minimum(order, 63).astype(np.uint64), 0)
     place = np.arange(order.shape[1])
@@ -121,7 +123,7 @@ def orders_list_the_members(state: ClusterState) -> None:
     ):
         member = np.where(chosen, bits, 0).astype(np.uint64)
         same = np.bitwise_or.reduce(member, axis=1) == mask
-        same &= chosen.sum(axis=1) == np.bitwise_count(mask)
+        same &= chosen.sum(axis=1) == n_bits(mask)
         require(same, f"the order lists the {name}", state, rows)
 
 

@@ -7,19 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from kfast.kernels.change_log import ChangeLog
+from kfast.kernels.change_log import CHANGE, ChangeLog
 from kfast.state import changes
-from kfast.state.changes import CHANGE
 from tests.style.places import PACKAGE
 
 pytestmark = pytest.mark.kernels
 
 PXD = (PACKAGE / "kernels" / "change_log.pxd").read_text(encoding="utf-8")
-
-
-def test_a_change_is_the_same_in_numpy_and_in_c():
-    """Size and every field."""
-    assert ChangeLog().changes.dtype == CHANGE
 
 
 @pytest.mark.parametrize(

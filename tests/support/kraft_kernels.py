@@ -15,9 +15,10 @@ from kfast.kernels.change_log import ChangeLog
 from kfast.kernels.columns import make_columns
 from kfast.kernels.quorum_columns import QuorumColumns
 from kfast.kernels.quorum_rules import QuorumRules
-from kfast.state.changes import NOBODY_KNOWN, Missing
+from kfast.state.changes import Missing
 from kfast.state.kraft_releases import LastKnownLeader
 from kfast.state.metadata_records import LOST, MIGRATING, UNASSIGNED, PartitionChangeRecord
+from kfast.state.quorum import NO_LAST_KNOWN
 from kfast.state.registrations import PartitionRegistration
 from tests.support.kraft_reference.hash_orders import TopicIdPartition
 from tests.support.kraft_reference.state import ClusterState
@@ -99,7 +100,7 @@ class KernelCluster:
         n, width = self.replicas.shape
         if missing & Missing.ELR:
             self.elr = np.zeros(n, self.records["isr"].dtype)
-            self.last_known = np.full(n, NOBODY_KNOWN, np.int32)
+            self.last_known = np.full(n, NO_LAST_KNOWN, np.int32)
         if missing & Missing.ORDERS:
             self.orders = np.full((n, width), 255, np.uint8)
             for row in range(n):
@@ -196,7 +197,7 @@ class KernelCluster:
             row, isr=self.rows_of(partition.isr), replicas=self.rows_of(partition.replicas),
             leader=self.rows_of([partition.leader])[0], recovery=partition.recovery,
             removing=self.rows_of(partition.removing), adding=self.rows_of(partition.adding),
-            elr=self.rows_of(partition.elr), last_known=known[0] if known else NOBODY_KNOWN,
+            elr=self.rows_of(partition.elr), last_known=known[0] if known else NO_LAST_KNOWN,
             directories=[self.number_of(d) for d in partition.directories],
         )
 
@@ -220,7 +221,7 @@ class KernelCluster:
         }
         if "last_known" in fields:
             known = fields["last_known"]
-            lists["last_known_elr"] = () if known == NOBODY_KNOWN else self.ids_of([known])
+            lists["last_known_elr"] = () if known == NO_LAST_KNOWN else self.ids_of([known])
         if "directories" in fields:
             lists["directories"] = tuple(self.directories[d] for d in fields["directories"])
         if "leader" in fields:
@@ -241,7 +242,7 @@ class KernelCluster:
         order = slots if self.orders is None else self.orders[row][self.orders[row] != 255].tolist()
         elr = 0 if self.elr is None else self.elr[row]
         n_isr = int(record["isr"]).bit_count() if self.orders is not None else None
-        known = NOBODY_KNOWN if self.last_known is None else int(self.last_known[row])
+        known = NO_LAST_KNOWN if self.last_known is None else int(self.last_known[row])
         directory = np.zeros(n_replicas, int) if self.directory is None else self.directory[row]
         return PartitionRegistration(
             replicas=self.ids_of(self.replicas[row, :n_replicas].tolist()),
@@ -250,7 +251,7 @@ class KernelCluster:
             removing=tuple(sorted(members(record["removing"], slots))),
             adding=tuple(sorted(members(record["adding"], slots))),
             elr=members(elr, order if n_isr is None else order[n_isr:]),
-            last_known_elr=() if known == NOBODY_KNOWN else self.ids_of([known]),
+            last_known_elr=() if known == NO_LAST_KNOWN else self.ids_of([known]),
             leader=self.ids_of([int(record["leader"])])[0],
             recovery=int(bool(record["flags"] & schema.FLAG_RECOVERY)),
             leader_epoch=int(record["leader_epoch"]),

@@ -31,10 +31,10 @@ from kfast.state.metadata_records import (
 )
 from kfast.state.record_application import quorum_columns
 
-NO_PREVIOUS_EPOCH = -2
-"""Epoch of a broker that was never registered; a request that knows none has -1."""
-
-UNKNOWN_EPOCH = -1
+NEVER_REGISTERED = -2
+"""Epoch of a broker that was never registered."""
+NO_PREVIOUS_EPOCH = -1
+"""Of a request that knows none."""
 NEWEST_VERSION = 4
 """Newest version of BrokerRegistrationRequest that is simulated."""
 
@@ -51,7 +51,7 @@ class BrokerRegistrationRequest:
     features: Mapping[str, tuple[int, int]]
     log_dirs: Directories = ()
     rack: str | None = None
-    previous_broker_epoch: int = UNKNOWN_EPOCH
+    previous_broker_epoch: int = NO_PREVIOUS_EPOCH
     version: int = NEWEST_VERSION
     same_cluster: bool = True
 
@@ -265,7 +265,7 @@ def register_broker(engine: QuorumEngine, request: BrokerRegistrationRequest) ->
     check_features(engine, request)
     tracked = engine.state.broker_row(broker)
     if is_new and tracked >= 0:
-        stored = engine.epoch_of(row) if is_known else NO_PREVIOUS_EPOCH
+        stored = engine.epoch_of(row) if is_known else NEVER_REGISTERED
         clean = request.version >= 3 and request.previous_broker_epoch == stored
         handle_broker_shutdown(engine, tracked, clean)
     record = registration_record(engine, request, -1 if is_new else row)

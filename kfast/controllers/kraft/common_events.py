@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import arguments
 from kfast.controllers.common_events import EventOutcome, record
 from kfast.controllers.kraft import broker_events
-from kfast.controllers.kraft.broker_events import UNKNOWN_EPOCH
+from kfast.controllers.kraft.broker_events import NO_PREVIOUS_EPOCH
 from kfast.controllers.kraft.controller import QuorumController
 from kfast.controllers.kraft.fencing_order import count_order_dependent
 from kfast.errors import ArgumentError
@@ -22,7 +21,7 @@ from kfast.journal.quorum_outcome import QuorumOutcome
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
 from kfast.state.kraft_releases import Completion
-from kfast.state.records import Rows, Slots
+from kfast.state.records import Rows, Slots, n_bits
 
 
 class QuorumEvents:
@@ -107,7 +106,7 @@ class QuorumEvents:
         """One broker after another registered and was unfenced (sections 6.7 and 6.2)."""
         controller, events = self.controller, []
         for broker in self._checked(broker_ids, up=False):
-            epoch = UNKNOWN_EPOCH
+            epoch = NO_PREVIOUS_EPOCH
             if self.stopped_cleanly(broker):
                 epoch = controller.epoch_of(controller.broker_row(broker))
             registered = controller.register_broker(
@@ -143,7 +142,7 @@ class QuorumEvents:
         if completion is Completion.ADDING:
             required = adding
         elif completion is Completion.BALANCED:
-            fewer = _n_bits(adding) < _n_bits(removing)
+            fewer = n_bits(adding) < n_bits(removing)
             required = np.where(fewer, required, adding)
         awaited: Slots = np.where((adding | removing) != 0, required & ~isr, np.uint64(0))
         return awaited
@@ -170,10 +169,3 @@ class QuorumEvents:
 
     def _record(self, *outcomes: QuorumOutcome) -> list[EventOutcome]:
         return [record(self.state, outcome) for outcome in outcomes]
-
-
-def _n_bits(masks: Slots) -> npt.NDArray[np.int64]:
-    """How many bits of each mask are set."""
-    bits = np.unpackbits(np.ascontiguousarray(masks).view(np.uint8).reshape(-1, 8), axis=1)
-    counts: npt.NDArray[np.int64] = bits.sum(axis=1, dtype=np.int64)
-    return counts

@@ -15,19 +15,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kfast import schema
 from kfast.kernels import partition_changes
 from kfast.kernels.change_log import ChangeLog
 from kfast.state import ClusterState
-from kfast.state.arrays import first_slots
 from kfast.state.changes import Visited
-from kfast.state.metadata_records import LOST, MIGRATING, UNASSIGNED
 from kfast.state.record_application import apply_changes, quorum_columns, quorum_rules
-from kfast.state.records import Rows
+from kfast.state.records import Rows, Slots
 from kfast.state.registrations import quorum_of, set_registration
 
-MOST_KINDS = 1 << 62
 MOST_PERMUTED = 5
 """Of more failed replicas of one partition, orders are tried in which each comes last."""
 
@@ -36,78 +34,47 @@ def count_order_dependent(state: ClusterState, broker_ids: Sequence[int]) -> int
     """Partitions whose leader, ISR, ELR or last known leader depends on who is fenced first."""
     if len(broker_ids) < 2:
         return 0
-    rows, failing = _shared_rows(state, state.find_brokers(broker_ids))
+    hosted = state.replicas_on(state.find_brokers(broker_ids))
+    shared = (hosted.slots & (hosted.slots - np.uint64(1))) != 0
+    rows, failing = hosted.rows[shared], hosted.slots[shared]
     if not rows.size:
         return 0
     kinds = _kinds(state, rows, failing)
-    _, first, counts = np.unique(kinds, return_index=True, return_counts=True)
+    grouped = kinds.append_column("place", pa.array(np.arange(rows.size))).group_by(
+        kinds.column_names
+    ).aggregate([("place", "min"), ("place", "count")])
     return sum(
         count
-        for at, count in zip(first.tolist(), counts.tolist(), strict=True)
+        for at, count in zip(
+            grouped["place_min"].to_pylist(), grouped["place_count"].to_pylist(), strict=True
+        )
         if _depends(state, int(rows[at]), int(failing[at]))
     )
 
 
-def _shared_rows(state: ClusterState, brokers: Rows) -> tuple[Rows, npt.NDArray[np.uint64]]:
-    """Partitions with two or more replicas on some brokers, and the slots of these."""
-    fails = np.zeros(state.n_brokers, np.bool_)
-    fails[brokers] = True
-    failing = _slots(state, fails) & first_slots(state.records["n_replicas"])
-    rows: Rows = np.flatnonzero(failing & (failing - np.uint64(1))).astype(np.int32)
-    return rows, failing[rows]
-
-
-def _slots(
-    state: ClusterState, flags: npt.NDArray[np.bool_], rows: Any = slice(None)
-) -> npt.NDArray[np.uint64]:
-    """Slots of each row on brokers with a flag."""
-    masks = np.zeros(state.records[rows].size, np.uint64)
-    known = np.append(flags, False)
-    for slot in range(state.n_slots):
-        held = known[np.minimum(state.replicas[rows, slot], flags.size)]
-        masks |= held.astype(np.uint64) << np.uint64(slot)
-    return masks
-
-
-def _kinds(
-    state: ClusterState, rows: Rows, failing: npt.NDArray[np.uint64]
-) -> npt.NDArray[np.int64]:
-    """(n,) one number for all that fencing asks about each row, with slots for brokers."""
+def _kinds(state: ClusterState, rows: Rows, failing: Slots) -> pa.Table:
+    """All that fencing asks about each row, with slots for brokers."""
     quorum, records = quorum_of(state), state.records.take(rows)
     topics = state.topic_row[rows]
     columns = [
-        failing, _slots(state, state.live, rows), _online(state, rows),
+        failing, state.live_slots(rows), _online(state, rows),
         _slot_of(state, rows, records["leader"]), quorum.min_isr_of(topics),
         quorum.unclean_leader_election[topics], records["flags"] & schema.FLAG_RECOVERY,
-        *(records[name] for name in ("n_replicas", "isr", "adding", "removing")),
+        *(records[name].copy() for name in ("n_replicas", "isr", "adding", "removing")),
     ]
     if quorum.elr is not None and quorum.last_known_elr is not None:
         columns += [quorum.elr[rows], _slot_of(state, rows, quorum.last_known_elr[rows])]
-    kinds, n_kinds = np.zeros(rows.size, np.int64), 1
-    for column in columns:
-        values = np.asarray(column).astype(np.int64)
-        low, n = int(values.min()), int(values.max()) - int(values.min()) + 1
-        if n * n_kinds > MOST_KINDS:
-            kinds, n_kinds = _numbered(kinds), rows.size
-            values, low, n = _numbered(values), 0, rows.size
-        kinds = kinds * n + (values - low)
-        n_kinds *= n
-    return kinds
-
-
-def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Number of each value among the distinct ones, from 0."""
-    return np.searchsorted(np.unique(values), values)
+    return pa.table({str(at): column for at, column in enumerate(columns)})
 
 
 def _slot_of(state: ClusterState, rows: Rows, brokers: Rows) -> npt.NDArray[np.int64]:
     """Slot of one broker of each row; behind all slots where it is in none, below 0 for no one."""
     held = state.replicas[rows].astype(np.int64) == brokers[:, np.newaxis]
     slot = np.where(held.any(axis=1), held.argmax(axis=1), state.n_slots)
-    return np.where(brokers < 0, brokers, slot) + 8
+    return np.where(brokers < 0, brokers, slot)
 
 
-def _online(state: ClusterState, rows: Rows) -> npt.NDArray[np.uint64]:
+def _online(state: ClusterState, rows: Rows) -> Slots:
     """Slots of each row whose directory is online (section 1.1)."""
     quorum = quorum_of(state)
     masks = ~np.zeros(rows.size, np.uint64)
@@ -117,19 +84,12 @@ def _online(state: ClusterState, rows: Rows) -> npt.NDArray[np.uint64]:
     distinct, which = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
     texts = quorum.directory_ids
     offline = np.array([
-        directory >= 0 and not _has_online_directory(state, broker, texts[directory])
+        directory >= 0 and not quorum.has_online_directory(broker, texts[directory])
         for broker, directory in distinct.tolist()
     ])[which.reshape(rows.size, -1)]
     for slot in range(state.n_slots):
         masks[offline[:, slot]] &= ~(np.uint64(1) << np.uint64(slot))
     return masks
-
-
-def _has_online_directory(state: ClusterState, broker: int, directory: str) -> bool:
-    if directory in (MIGRATING, UNASSIGNED):
-        return True
-    listed = quorum_of(state).directories[broker]
-    return directory != LOST and (not listed or directory in listed)
 
 
 def _depends(state: ClusterState, row: int, failing: int) -> bool:

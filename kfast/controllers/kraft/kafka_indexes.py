@@ -24,10 +24,10 @@ from kfast.controllers.kraft.hash_orders import (
 )
 from kfast.errors import ArgumentError
 from kfast.kernels.change_log import ChangeLog
+from kfast.schema import NO_LEADER
 from kfast.state import ClusterState
 from kfast.state.kraft_releases import Release
 from kfast.state.metadata_records import (
-    NO_LEADER,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,

@@ -15,18 +15,12 @@ import pyarrow as pa
 from kfast import arguments, schema
 from kfast.controllers.kraft.engine import NOBODY, QuorumEngine
 from kfast.controllers.kraft.faults import ApiError, Fault
-from kfast.kernels.change_log import ChangeLog
+from kfast.kernels.change_log import CHANGE, ChangeLog
 from kfast.state import ClusterState
-from kfast.state.changes import CHANGE, NOBODY_KNOWN, BuildResult, Election, Visited
-from kfast.state.metadata_records import (
-    LOST,
-    MIGRATING,
-    NO_LEADER,
-    UNASSIGNED,
-    Brokers,
-    Recovery,
-)
-from kfast.state.records import Rows
+from kfast.state.changes import BuildResult, Election, Field, Visited
+from kfast.state.metadata_records import Brokers, Recovery
+from kfast.state.quorum import NO_LAST_KNOWN
+from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.state.registrations import PartitionRegistration
 
 ELECTION_TYPES = {"preferred": Election.PREFERRED, "unclean": Election.UNCLEAN}
@@ -42,14 +36,24 @@ WITHOUT_TOPIC_IDS = {
 """Codes of AlterPartition versions 0 and 1 (3.x), which had no topic ids."""
 
 
-def requests_of(rows: Rows, mode: Election) -> ChangeLog:
-    """Requests to build some rows by an election mode, with no other target."""
+def requests_of(
+    rows: Rows, mode: Election, n_isr: npt.NDArray[np.int64] | None = None,
+    isr: Rows = EMPTY_ROWS,
+) -> ChangeLog:
+    """Requests to build some rows by an election mode.
+
+    With `n_isr`, each is to have an ISR of so many broker rows, those of `isr` one after another,
+    and be recovered.
+    """
     changes = np.zeros(rows.size, CHANGE)
     changes["row"], changes["mode"] = rows, mode
     changes["request"] = changes["leader"] = changes["leader_before"] = NOBODY
-    changes["last_known"] = NOBODY_KNOWN
+    changes["last_known"] = NO_LAST_KNOWN
+    if n_isr is not None:
+        changes["fields"] = Field.ISR | Field.RECOVERY
+        changes["n_isr"], changes["begin"] = n_isr, np.cumsum(n_isr) - n_isr
     log = ChangeLog()
-    log.extend(changes, np.empty(0, np.int32))
+    log.extend(changes, isr)
     return log
 
 
@@ -92,7 +96,7 @@ class AlterPartitionReply:
     """The answer for one partition: as it is now, where the error is NONE."""
 
     error: str
-    leader: int = NO_LEADER
+    leader: int = schema.NO_LEADER
     leader_epoch: int = 0
     partition_epoch: int = 0
     recovery: int = Recovery.RECOVERED
@@ -139,7 +143,7 @@ def reply_of(
     fields = {} if result < 0 else engine.written.changes.fields_of(result)
     ids, leader = engine.state.broker_id, fields.get("leader")
     if leader is not None:
-        leader = int(ids[leader]) if leader >= 0 else NO_LEADER
+        leader = int(ids[leader]) if leader >= 0 else schema.NO_LEADER
         if leader != sender:
             return AlterPartitionReply("NEW_LEADER_ELECTED")
     return AlterPartitionReply(
@@ -315,16 +319,8 @@ def assign_replicas_to_dirs(
             row, directories=[place if b == sender else NOBODY for b in replicas],
             mode=Election.ONLINE, elr_off=not engine.release.elr_in_assign_replicas_to_dirs,
         )
-        if not has_online_dir(engine, sender, directory):
+        if not quorum.has_online_directory(sender, directory):
             offline.append(row)
     stop_at_faults(engine.build(requests))
     engine.update((engine.visits.collected(offline), Visited.EVERY_ROW), remove=sender)
     return codes
-
-
-def has_online_dir(engine: QuorumEngine, row: int, directory: str) -> bool:
-    """Whether replicas in a directory of a registered broker can be led (`hasOnlineDir`)."""
-    if directory in (UNASSIGNED, MIGRATING):
-        return True
-    listed = engine.quorum.directories[row]
-    return directory != LOST and (not listed or directory in listed)

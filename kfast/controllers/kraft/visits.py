@@ -17,7 +17,7 @@ from kfast import schema
 from kfast.controllers.kraft.kafka_indexes import KafkaIndexes
 from kfast.state import ClusterState
 from kfast.state.changes import Visited
-from kfast.state.metadata_records import NO_LEADER, ResourceType
+from kfast.state.metadata_records import ResourceType
 from kfast.state.records import EMPTY_ROWS, Rows
 from kfast.state.registrations import quorum_of
 
@@ -65,7 +65,7 @@ class Visits:
             if not self.state.offline_partition_count:
                 return EMPTY_ROWS
             return self.state.list_marked(self.state.leader_offline)
-        return self.indexes.rows(self.indexes.isr.partitions(NO_LEADER))
+        return self.indexes.rows(self.indexes.isr.partitions(schema.NO_LEADER))
 
     def in_directory(self, directory: str) -> Rows:
         """Partitions with a replica in a directory."""
@@ -103,7 +103,7 @@ class Visits:
         if self.indexes is None:
             return self.leaderless()
         rows = self.indexes.all_partitions()
-        leaderless: Rows = rows[self.state.records["leader"][rows] == NO_LEADER]
+        leaderless: Rows = rows[self.state.records["leader"][rows] == schema.NO_LEADER]
         return leaderless
 
     def collected(self, rows: Iterable[int]) -> Rows:

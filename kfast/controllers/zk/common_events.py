@@ -13,7 +13,6 @@ import pyarrow as pa
 from kfast.controllers.common_events import EventOutcome, record
 from kfast.controllers.reassignment_requests import being_reassigned
 from kfast.controllers.zk.controller import Controller
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.journal import Outcome
 from kfast.schema import ReassignmentCode
 from kfast.state import ClusterState
@@ -96,7 +95,7 @@ class ZkEvents:
         rows = np.flatnonzero(being_reassigned(state)).astype(np.int32)
         records = state.records.take(rows)
         isr, leaders = records["isr"].astype(np.uint64), records["leader"]
-        joining = live_slots(state, rows) & _target_slots(state, rows) & ~isr
+        joining = state.live_slots(rows) & _target_slots(state, rows) & ~isr
         led = leaders >= 0
         led[led] = state.registered[leaders[led]]
         reported = led & (joining != 0)

@@ -8,17 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from kfast import schema
-from kfast.kernels import hosting
 from kfast.schema import ReplicaState
 from kfast.state import ClusterState, Replicas
-from kfast.state.records import Rows, Slots
-
-
-def live_slots(state: ClusterState, rows: Rows) -> Slots:
-    """Slots of each row whose replica is online (`isReplicaOnline`, section 1.5), as masks."""
-    live = np.empty(rows.size, np.uint64)
-    hosting.live_slots(state.columns, rows, live, np.empty_like(live))
-    return live
+from kfast.state.records import Rows
 
 
 def split_queued(state: ClusterState, replicas: Replicas) -> tuple[Replicas, Replicas]:

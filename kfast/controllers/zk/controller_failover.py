@@ -12,7 +12,6 @@ import numpy as np
 from kfast import arguments, schema
 from kfast.controllers.reassignment_requests import Reassignments, parse
 from kfast.controllers.zk import fused_events, leader_election, reassignment, topic_deletion
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
 from kfast.journal import Outcome
 from kfast.schema import PartitionState
@@ -112,7 +111,7 @@ def _begin_deletion_manager(state: ClusterState) -> None:
         mutators.note_queued(state)
         return
     rows = np.arange(state.n_partitions, dtype=np.int32)
-    dead = (first_slots(state.records["n_replicas"]) & ~live_slots(state, rows)) != 0
+    dead = (first_slots(state.records["n_replicas"]) & ~state.live_slots(rows)) != 0
     moving[list(state.reassignment_targets)] = True
     halted = np.unique(state.topic_row[dead | moving])
     flags[halted[queued[halted]]] |= schema.TOPIC_INELIGIBLE

@@ -16,7 +16,6 @@ import pyarrow as pa
 from kfast import schema
 from kfast.arguments import check_topics, number, partition_keys
 from kfast.controllers.zk import fused_events
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ExecutionMode, ZkEngine
 from kfast.controllers.zk.faults import ControllerMoved, EventFailed
 from kfast.controllers.zk.profiles import UNSUPPORTED, Profile
@@ -273,7 +272,7 @@ def _candidates(engine: ZkEngine, rows: Rows) -> Rows:
     Older versions do not ask for the ISR (section 8.1).
     """
     state, profile = engine.state, engine.profile
-    live = live_slots(state, rows)
+    live = state.live_slots(rows)
     if profile.rebalances_in_isr:
         live &= state.records["isr"][rows]
     ready = (live & np.uint64(1)) != 0

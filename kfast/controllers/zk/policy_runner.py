@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.policy import Policy, Rule, compile_rule, racks_of
 from kfast.controllers.zk.profiles import Profile, previous_mask
 from kfast.controllers.zk.store import Store
@@ -186,7 +185,7 @@ class PolicyRunner:
         assert policy is not None
         topic = state.topic[int(state.topic_row[row])].as_py()
         where = f"policy {policy.name} on {topic}-{state.partition[row]} (row {row})"
-        live = live_slots(state, np.asarray([row], np.int32))
+        live = state.live_slots(np.asarray([row], np.int32))
         n_replicas, n_slots = int(record["n_replicas"]), int(record["n_slots"])
         brokers = state.replicas[row, :n_slots].astype(np.int32)
         if answer == policies.raised():

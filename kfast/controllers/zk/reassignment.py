@@ -36,7 +36,6 @@ from kfast.controllers.reassignment_requests import (
 )
 from kfast.controllers.zk import topic_deletion
 from kfast.controllers.zk.broker_groups import GroupOrder, exceeds_small_map
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.engine import ZkEngine
 from kfast.controllers.zk.faults import EventFailed
 from kfast.controllers.zk.profiles import UNSUPPORTED
@@ -450,7 +449,7 @@ def move_leaders(engine: ZkEngine, rows: Rows, removed: Slots | None = None) -> 
     state = engine.state
     if not (state.records["flags"][rows] & schema.FLAG_HAS_LEADERSHIP).all():
         raise EventFailed("NoSuchElement")
-    slots, live = np.empty(rows.size, np.int32), live_slots(state, rows)
+    slots, live = np.empty(rows.size, np.int32), state.live_slots(rows)
     leaders = np.ascontiguousarray(state.records["leader"][rows])
     hosting.find_slots(state.columns, rows, leaders, slots)
     place = np.where(slots < 0, 0, slots).astype(np.uint64)

@@ -25,7 +25,6 @@ from kfast.controllers.zk.broker_groups import (
     group_ranks,
     improved_hashes,
 )
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.policy import Policy, Rule
 from kfast.controllers.zk.policy_runner import ElectionCause, PolicyRunner
 from kfast.controllers.zk.profiles import DEFAULT_PROFILE, Profile, find_profile
@@ -147,7 +146,7 @@ class ReplicaStateMachine:
         """Assigned replicas that are online, or those that are not."""
         state = self.state
         rows = np.arange(state.n_partitions, dtype=np.int32)
-        live = live_slots(state, rows)
+        live = state.live_slots(rows)
         slots = first_slots(state.records["n_replicas"]) & (live if online else ~live)
         rows = rows[slots != 0]
         return Replicas(rows, slots[rows])

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from kfast import schema
 from kfast.arguments import check_topics
-from kfast.controllers.zk.controller_context import live_slots
 from kfast.controllers.zk.deletion_status import (
     ALL_SUCCESSFUL,
     SOME_INELIGIBLE,
@@ -285,7 +284,7 @@ def _take_partitions_away(engine: ZkEngine, rows: Rows) -> None:
 
 def _alive_and_dead(state: ClusterState, rows: Rows) -> tuple[Replicas, Replicas]:
     """Replicas that are online and not deleted yet, and those that are not online."""
-    live = live_slots(state, rows)
+    live = state.live_slots(rows)
     assigned = first_slots(state.records["n_replicas"][rows])
     deleted = np.empty(rows.size, np.uint64)
     kernel.slots_in_state(
