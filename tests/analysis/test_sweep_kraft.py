@@ -14,9 +14,9 @@ import pytest
 
 import kfast
 from kfast.errors import ArgumentError
+from kfast.schema import NO_LEADER
 from kfast.state.kraft_releases import RELEASES
 from kfast.state.metadata_records import (
-    NO_LEADER,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,

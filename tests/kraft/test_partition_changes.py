@@ -20,10 +20,10 @@ import pytest
 
 from kfast.kernels import hosting, partition_changes
 from kfast.kernels.change_log import ChangeLog
+from kfast.schema import NO_LEADER
 from kfast.state.changes import BuildResult, ChangeKind, Missing, Visited
 from kfast.state.kraft_releases import METADATA_VERSION, RELEASES
 from kfast.state.metadata_records import (
-    NO_LEADER,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from kfast.schema import NO_LEADER
 from kfast.state.kraft_releases import (
     ELR_VERSION,
     METADATA_VERSION,
@@ -22,7 +23,6 @@ from kfast.state.kraft_releases import (
 from kfast.state.metadata_records import (
     LOST,
     MIGRATING,
-    NO_LEADER,
     UNASSIGNED,
     Brokers,
     ConfigRecord,

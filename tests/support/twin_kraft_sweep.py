@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from kfast.schema import NO_LEADER
 from kfast.state.kraft_releases import UNCLEAN_LEADER_ELECTION
-from kfast.state.metadata_records import NO_LEADER, MetadataRecord, PartitionChangeRecord
+from kfast.state.metadata_records import MetadataRecord, PartitionChangeRecord
 from kfast.state.registrations import PartitionRegistration
 from tests.support.kraft_reference.broker_events import handle_broker_fenced
 from tests.support.kraft_reference.hash_orders import TopicIdPartition

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kfast.controllers import BrokerHeartbeatReply
+from kfast.schema import NO_LEADER
 from kfast.state.kraft_releases import KRAFT_VERSION, METADATA_VERSION
 from kfast.state.metadata_records import (
     IN_CONTROLLED_SHUTDOWN,
-    NO_LEADER,
     BrokerRegistrationChangeRecord,
     Directories,
     FenceBrokerRecord,

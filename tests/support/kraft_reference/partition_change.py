@@ -11,14 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from kfast.schema import NO_LEADER
 from kfast.state.kraft_releases import Completion, LastKnownLeader
-from kfast.state.metadata_records import (
-    NO_LEADER,
-    Brokers,
-    Directories,
-    PartitionChangeRecord,
-    Recovery,
-)
+from kfast.state.metadata_records import Brokers, Directories, PartitionChangeRecord, Recovery
 from kfast.state.registrations import PartitionRegistration
 from tests.support.kraft_reference.hash_orders import (
     TopicIdPartition,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from kfast.schema import NO_LEADER
 from kfast.state.kraft_releases import (
     ELR_VERSION,
     KRAFT_VERSION,
@@ -23,7 +24,6 @@ from kfast.state.kraft_releases import (
 from kfast.state.metadata_records import (
     LOST,
     MIGRATING,
-    NO_LEADER,
     UNASSIGNED,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
