@@ -15,9 +15,9 @@ HEAD = """\
 `python -m docs.results` generates this page from `kfast.schema.RESULTS`; a test keeps it current.
 Each result is an Arrow table, or a Spark DataFrame, with exactly these columns in this order. A
 column with an empty *Null* field is not nullable, and its Arrow and Spark types say so. (Columns
-that Spark reads back from files are always nullable: `requests`, `transitions` and `elections` of
-`kfast.spark.fail`, and everything the pipeline wrote.) Text columns are plain strings, so
-`table.sort_by` works on every column except lists.
+that Spark reads back from files are always nullable: `requests`, `transitions`, `elections` and
+`records` of `kfast.spark.fail`, and everything the pipeline wrote.) Text columns are plain strings,
+so `table.sort_by` works on every column except lists.
 
 The last word of a name is its unit: `_ms`, `_s`. Brokers are identified by id, topics by name.
 

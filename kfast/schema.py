@@ -1457,6 +1457,19 @@ def _of_shards(table: ResultTable, name: str) -> ResultTable:
 
 SHARDED_TRANSITIONS = _of_shards(TRANSITIONS, "transitions")
 SHARDED_ELECTIONS = _of_shards(ELECTIONS, "elections")
+SHARDED_RECORDS = ResultTable(
+    "sharded.records", "kfast.spark.fail(..., journal='full').records",
+    "changes of partitions of a KRaft cluster, by event and shard in the order in which they were "
+    "written; a field is null where a record does not set it",
+    (
+        _EVENT, *_SHARD_KEY,
+        *(
+            column for column in METADATA_RECORDS.columns if column.name not in (
+                "offset", "type", "broker_id", "detail", *(key.name for key in _SHARD_KEY)
+            )
+        ),
+    ),
+)
 _WORST_CASE = (
     ResultColumn("worst", _INT64, "the count in the worst scenario"),
     ResultColumn("worst_scenario", _INT64, "number of the first scenario that is so bad"),
@@ -1504,7 +1517,7 @@ RESULTS = (
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
     RISK_LOST, RISK_CHANCES, FACTS, METADATA_FACTS, TIMELINE, OUTAGES, REPLICAS_TABLE,
     ASSUMPTIONS_TABLE, FLEET, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
-    PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, PIPELINE_RUN, PIPELINE_SUMMARIES,
-    PIPELINE_ALERTS,
+    PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
+    PIPELINE_SUMMARIES, PIPELINE_ALERTS,
 )
 """Every table that kfast gives, in the order of `docs/results.md`."""

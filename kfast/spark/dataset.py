@@ -3,7 +3,8 @@
 The files are Parquet, Arrow or describe texts. Brokers and settings are those of the whole cluster,
 so a first look gathers them from every file; of a Parquet file that kfast wrote it reads the footer
 only. A file `_cluster.arrow` beside the others, which `kfast.spark.fail` writes, has the last word,
-however the files are named: by their folder, a glob, or one by one.
+however the files are named: by their folder, a glob, or one by one. Only configurations of KRaft's
+topics are each file's own, so that no task reads those of all.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ from kfast.io import SourceTables, read_tables, write
 from kfast.io.arrow import extract
 from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
-from kfast.io.source_tables import add_defaults, registered
+from kfast.io.source_tables import add_defaults, registered, set_column
 from kfast.kernels import digests
+from kfast.schema import columns_of
 from kfast.spark.paths import distribute_files, find_files, find_roots, folder_with
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
+from kfast.state.controller_change import REASON
 from kfast.state.flat_table import can_be_flat, is_flat, to_flat
+from kfast.state.kraft_releases import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION
+from kfast.state.metadata_records import ResourceType
 from kfast.state.partition_rows import present_topics
 from kfast.state.tables import small_tables
 
@@ -44,7 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLUSTER_FILE", "FLAT", "LISTS", "TASK_BYTES", "Dataset", "check_token", "check_topics",
-    "digest_names", "empty_folder", "inspect_files", "locked", "output_folder", "split",
+    "digest_names", "empty_folder", "inspect_files", "locked", "output_folder", "settings_of_shard",
+    "split",
 ]
 
 CLUSTER_FILE = "_cluster.arrow"
@@ -53,7 +59,7 @@ CLUSTER_FILE = "_cluster.arrow"
 FLAT, LISTS = "parquet-flat", "parquet"
 """Forms of shards: plain integers, or lists; both Parquet."""
 
-FOLDERS = ("state", "requests", "transitions", "elections")
+FOLDERS = ("state", "requests", "transitions", "elections", "records")
 LOCK = ".lock"
 TOKEN, OLD_TOKEN = ".token", ".turn"
 """File with a random number: of the run that may write here; its name in earlier versions."""
@@ -63,6 +69,17 @@ TASK_BYTES, FLAT_TASK_BYTES = 32 << 20, 48 << 20
 
 _TAKEN_FOR_UP, _TAKEN_FOR_DOWN, _SHOWN = range(3)
 """How sure a file is of whether a broker is up."""
+
+_INFERRED = f"{REASON}inferred"
+"""How the note of a text begins whose lines tell the controller."""
+
+_CONCLUDED = {"controller", "features"}
+"""Settings of a text: all that is concluded from its lines."""
+
+_TOPIC_SETTINGS = {
+    "min_insync_replicas": MIN_INSYNC_REPLICAS, "unclean_leader_election": UNCLEAN_LEADER_ELECTION,
+}
+"""Columns of topics that a text fills from their configurations."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +112,10 @@ class _FileSummary:
         Whether the file lists its brokers; otherwise they are those that its partitions name.
     taken_for_down, taken_for_up
         As in `SourceTables`.
+    cluster : pa.Table or None
+        Settings, but for configurations of topics.
+    inferred : bool
+        Whether lines of the file tell the controller, which is not stored there.
     topics : bytes
         Digests of the names (`digest_names`).
     """
@@ -105,6 +126,7 @@ class _FileSummary:
     taken_for_down: tuple[int, ...]
     taken_for_up: tuple[int, ...]
     cluster: pa.Table | None
+    inferred: bool
     topics: bytes
 
 
@@ -201,7 +223,8 @@ def _inspect(name: str) -> _FileSummary:
     names = topics["topic"].combine_chunks()
     return _FileSummary(
         name, brokers, tables.brokers is not None, tables.taken_for_down, tables.taken_for_up,
-        tables.cluster, digest_names(names).tobytes(),
+        _replace_topic_configurations(tables.cluster, []),
+        any(note.startswith(_INFERRED) for note in tables.notes), digest_names(names).tobytes(),
     )
 
 
@@ -291,16 +314,95 @@ def _merge_brokers(summaries: Sequence[_FileSummary]) -> pa.Table:
 
 
 def _merge_clusters(summaries: Sequence[_FileSummary]) -> pa.Table | None:
-    """Settings of all files, which must be the same."""
-    clusters = [(one.file, one.cluster) for one in summaries if one.cluster is not None]
-    for file, cluster in clusters:
-        first_file, first = clusters[0]
+    """Settings of all files, which must be the same.
+
+    Where none are stored, the text decides whose lines tell most of the controller, as they do in
+    one text of all files: an ELR that is not empty, columns of ELRs, ZooKeeper mode, nothing.
+    """
+    stored = [
+        (one.file, one.cluster) for one in summaries
+        if one.cluster is not None and not set(one.cluster.column_names) <= _CONCLUDED
+    ]
+    for file, cluster in stored:
+        first_file, first = stored[0]
         if cluster.to_pylist() != first.to_pylist():
             raise InputError(
                 f"the cluster is {cluster.to_pylist()} in {file}, but {first.to_pylist()} in"
                 f" {first_file}; the files of a dataset must agree"
             )
-    return clusters[0][1] if clusters else None
+    if stored:
+        return stored[0][1]
+    return max(summaries, key=lambda one: (one.inferred, _count_features(one.cluster))).cluster
+
+
+def _count_features(cluster: pa.Table | None) -> int:
+    return 0 if cluster is None else len(cluster["features"][0])
+
+
+# --- configurations of topics ------------------------------------------------------------------
+
+
+def settings_of_shard(cluster: pa.Table | None, tables: SourceTables) -> pa.Table | None:
+    """Settings of a cluster for one of its files, with the configurations of its own topics.
+
+    Those that are not in the settings are in the file, as configurations or as columns of topics.
+    """
+    listed = _configurations(cluster)
+    if listed is None:
+        return cluster
+    topics = tables.topics["topic"] if tables.topics is not None else (
+        pc.unique(tables.partitions["topic"].cast(pa.string()))
+    )
+    own = {_key(entry): entry for entry in _stored_by_file(tables, topics)}
+    own |= {_key(entry): entry for entry in _of_topics(listed, topics)}
+    return _replace_topic_configurations(cluster, [*own.values()])
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[str, str]:
+    return entry["resource"], entry["key"]
+
+
+def _configurations(cluster: pa.Table | None) -> pa.StructArray | None:
+    """Configurations of a table of settings; None where it lists none."""
+    if cluster is None or "configurations" not in cluster.column_names:
+        return None
+    listed = cluster["configurations"].combine_chunks()
+    return None if listed.null_count else listed.flatten()
+
+
+def _of_topics(listed: pa.StructArray, topics: pa.ChunkedArray) -> list[dict[str, Any]]:
+    """Those configurations that are of some topics."""
+    is_topic = pc.equal(listed.field("resource_type"), int(ResourceType.TOPIC))
+    own = pc.and_(is_topic, pc.is_in(listed.field("resource"), value_set=topics))
+    entries: list[dict[str, Any]] = listed.filter(own).to_pylist()
+    return entries
+
+
+def _stored_by_file(tables: SourceTables, topics: pa.ChunkedArray) -> list[dict[str, Any]]:
+    listed = _configurations(tables.cluster)
+    if listed is not None:
+        return _of_topics(listed, topics)
+    columns = {} if tables.topics is None else columns_of(tables.topics)
+    return [
+        {"resource_type": int(ResourceType.TOPIC), "resource": topic, "key": key,
+         "value": str(value).lower()}
+        for column, key in _TOPIC_SETTINGS.items() if column in columns
+        for topic, value in zip(topics.to_pylist(), columns[column].to_pylist(), strict=True)
+        if value is not None
+    ]
+
+
+def _replace_topic_configurations(
+    cluster: pa.Table | None, entries: list[dict[str, Any]]
+) -> pa.Table | None:
+    """Settings with these configurations of topics, and no others; None and null stay."""
+    listed = _configurations(cluster)
+    if cluster is None or listed is None:
+        return cluster
+    others = listed.filter(pc.not_equal(listed.field("resource_type"), int(ResourceType.TOPIC)))
+    kind = cluster.schema.field("configurations").type
+    values = pa.array([[*others.to_pylist(), *entries]], kind)
+    return set_column(cluster, "configurations", values)
 
 
 # --- a dataset of a cluster in memory ----------------------------------------------------------

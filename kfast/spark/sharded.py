@@ -7,7 +7,7 @@ rebalance asks what share of a broker's partitions others lead, and an election 
 partition has no leadership: this is counted before. The order in which brokers that fail together
 are taken depends on all that have replicas, in whatever shard: where a shard did not know of one,
 the events happen again, with what was learned. Events that name topics are refused: one machine
-does them.
+does them. What a KRaft cluster asks of all shards is in `sharded_quorum`.
 
 Source: docs/controller.md, sections 2.3, 5, 6.2, 6.7 and 6.8.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,7 @@ from pyspark.sql import functions
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kfast import arguments
-from kfast.controllers import (
-    DEFAULT_PROFILE,
-    Controller,
-    Profile,
-    QuorumController,
-    QuorumEvents,
-    find_profile,
-)
+from kfast.controllers import Controller, Profile, find_profile
 from kfast.errors import ArgumentError, InputError, InvariantError
 from kfast.io import SourceTables, write
 from kfast.journal import LEVELS
@@ -48,8 +41,20 @@ from kfast.spark.dataset import (
     output_folder,
 )
 from kfast.spark.paths import check_tasks
-from kfast.spark.sharded_tasks import (
+from kfast.spark.sharded_quorum import (
+    CAUGHT_UP,
+    COUNTED_BEFORE,
     ELECT,
+    RETURNED,
+    SHUT_DOWN,
+    EventCounts,
+    QuorumCall,
+    check_events,
+    learn_endings,
+    with_offsets,
+)
+from kfast.spark.sharded_tasks import (
+    FULL,
     REBALANCE,
     REQUESTS,
     EventCall,
@@ -58,13 +63,16 @@ from kfast.spark.sharded_tasks import (
     add_by_broker,
     count_after_events,
     count_changes,
+    new_sums,
     run_share,
+    with_told_controller,
 )
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS
 from kfast.state.compare import join_digests
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.registrations import quorum_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,15 +92,15 @@ EVENTS = {
 }
 """Events of a sharded cluster: methods of `Controller`, and what their argument may be."""
 
-SHUT_DOWN, RETURNED = "brokers_shut_down_in_order", "brokers_returned"
 QUORUM_EVENTS = {
     "start": (None,),
     "brokers_failed": (list,),
     SHUT_DOWN: (list,),
     RETURNED: (list,),
-    "caught_up": (list,),
+    CAUGHT_UP: (list,),
+    ELECT: (None, dict),
 }
-"""Those of a sharded KRaft cluster: the common events of all controllers."""
+"""Those of a sharded KRaft cluster: the common events of all controllers, and elections."""
 
 ONE_BY_ONE = (SHUT_DOWN, RETURNED)
 """Those that ask something of all shards for each broker."""
@@ -110,6 +118,10 @@ LIVE_BROKERS = "announce the live brokers"
 """Action that a failure takes only where it has nothing else to tell."""
 
 
+Event: TypeAlias = tuple[str, Any]
+"""Name of an event, and its argument."""
+
+
 @dataclass(frozen=True)
 class ShardedOutcome:
     """What events did to a sharded cluster.
@@ -124,7 +136,10 @@ class ShardedOutcome:
     counts : pa.Table
         event (number), name, kind (transition, code, reply, total), item, count.
     errors : tuple of str or None
-        Of each event, why it was refused as a whole: `Outcome.error`.
+        Of each event, why it, or the first of its steps that was, was refused as a whole:
+        `Outcome.error`.
+    faults : tuple of str or None
+        Of each event, by what fault a KRaft controller resigned: `QuorumOutcome.fault`.
     imbalance : tuple of pa.Table
         Of each rebalance: what it was decided on, broker_id, preferred, led_by_others.
     brokers : pa.Table
@@ -135,7 +150,9 @@ class ShardedOutcome:
     state : str
         Folder of the new state, which is a dataset again.
     transitions, elections : DataFrame or None
-        Every row, where the journal was `full`.
+        Every row, where the journal was `full`; of KRaft there are `records` instead.
+    records : DataFrame or None
+        Changes of partitions of a KRaft cluster, where the journal was `full`.
     spark, run, deleting
         What `requests` is read with, when it is first asked for.
     """
@@ -145,13 +162,15 @@ class ShardedOutcome:
     census: dict[str, int]
     counts: pa.Table
     errors: tuple[str | None, ...]
+    faults: tuple[str | None, ...]
     imbalance: tuple[pa.Table, ...]
     brokers: pa.Table
     state: str
     transitions: DataFrame | None
     elections: DataFrame | None
+    records: DataFrame | None
     spark: SparkSession
-    run: Run
+    run: Run[Any]
     deleting: bool
 
     @cached_property
@@ -203,7 +222,8 @@ def fail(
     output: str | Path,
     events: Iterable[str | tuple[str, Any]] | None = None,
     journal: str = "counts",
-    profile: str | None = None,
+    controller: str | None = None,
+    elr: bool | None = None,
     defaults: Mapping[str, object] | None = None,
     tasks: int | None = None,
     form: str = FLAT,
@@ -226,9 +246,9 @@ def fail(
         Events instead: names of `EVENTS`, or for KRaft of `QUORUM_EVENTS`, with their argument.
         Events that name topics are refused.
     journal : {"off", "counts", "full"}
-        With "full", every transition and election is written too (ZooKeeper mode alone).
-    profile : str, optional
-        Another version of the ZooKeeper-mode controller than that of the files.
+        With "full", every transition and election is written too, or of KRaft every change.
+    controller, elr
+        As for `kfast.with_controller`: which controller runs the cluster, whatever the files tell.
     defaults : mapping, optional
         As for `kfast.read`.
     tasks : int, optional
@@ -247,38 +267,29 @@ def fail(
         event ended with an error in some of them only. This may come out at the end: what was
         written then has no `_cluster.arrow`.
     """
-    rules = find_profile(DEFAULT_PROFILE if profile is None else profile)
     check_tasks(tasks)
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if journal not in LEVELS:
         raise ArgumentError(f"journal {journal!r} is unknown; allowed: {', '.join(LEVELS)}")
+    with_told_controller(ClusterState.from_tables(), controller, elr)
     ids = arguments.broker_ids("broker_ids", broker_ids).tolist()
     if bool(ids) == (events is not None):
         raise ArgumentError("give the ids of brokers that fail, or events: one of the two")
-    calls = () if events is None else parse_events(events)
+    parsed = () if events is None else parse_events(events)
     shards = inspect_files(spark, dataset, tasks=tasks, defaults=defaults)
     # A cluster of the brokers alone: its controller checks the arguments of the events.
     common = ClusterState.from_tables(shards.brokers, None, None, shards.cluster)
+    with_told_controller(common, controller, elr)
     if events is None:
         start, failure = list(QUORUM_EVENTS if common.is_kraft else EVENTS)[:2]
-        calls = parse_events([start, (failure, ids)])
-    _check_controller(common, calls, journal, profile)
-    version = common.controller if profile is None else profile
-    if not common.is_kraft:
-        rules = find_profile(version)
-        controller = Controller(common, journal="off", profile=rules)
-        for event in calls:
-            event.call(controller)
+        parsed = parse_events([start, (failure, ids)])
+    _check_events(common, parsed)
     with output_folder(output, dataset) as root:
-        run = Run(shards, (), journal, version, str(root), form, is_kraft=common.is_kraft)
-        if common.is_kraft:
-            run = replace(run, events=_with_offsets(spark, run, calls, common))
-        else:
-            for event in calls:
-                run = _add_event(spark, run, event, rules)
-        run = replace(run, token=empty_folder(root))
-        return _combine(spark, *_call_events(spark, run), common)
+        run: Run[Any] = Run(shards, (), journal, controller, elr, str(root), form)
+        happen = _run_quorum if common.is_kraft else _run_zk
+        run, sums = happen(spark, run, parsed, common)
+        return _combine(spark, run, sums, common)
 
 
 # --- events ------------------------------------------------------------------------------------
@@ -290,9 +301,9 @@ ONE_MACHINE = (
 """The way out of what shards refuse."""
 
 
-def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ...]:
+def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[Event, ...]:
     """Check the names and arguments of events, and refuse those that name topics."""
-    parsed = []
+    parsed: list[Event] = []
     for item in events:
         if not item:
             raise ArgumentError(
@@ -317,59 +328,39 @@ def parse_events(events: Iterable[str | tuple[str, Any]]) -> tuple[EventCall, ..
                 f"event {name!r} is not one of a sharded cluster; allowed: {', '.join(EVENTS)}; of "
                 f"a KRaft cluster: {', '.join(QUORUM_EVENTS)}"
             )
-        call = EventCall(name, _parse_argument(name, argument))
+        checked = _parse_argument(name, argument)
         if name in ONE_BY_ONE:
-            parsed += [replace(call, argument=[broker]) for broker in call.argument]
+            parsed += [(name, [broker]) for broker in checked]
         else:
-            parsed.append(call)
+            parsed.append((name, checked))
     return tuple(parsed)
 
 
-def _check_controller(
-    common: ClusterState, calls: Sequence[EventCall], journal: str, profile: str | None
-) -> None:
-    """Refuse what the cluster's controller does not know."""
+def _check_events(common: ClusterState, events: Sequence[Event]) -> None:
+    """Refuse what the cluster's controller does not know, or cannot do with these brokers."""
     allowed = QUORUM_EVENTS if common.is_kraft else EVENTS
-    for event in calls:
-        if event.name not in allowed:
+    for name, argument in events:
+        if name not in allowed:
             raise ArgumentError(
-                f"event {event.name} is not one of a cluster that {common.controller} runs; "
+                f"event {name} is not one of a cluster that {common.controller} runs; "
                 f"allowed: {', '.join(allowed)}"
             )
-    if common.is_kraft and profile not in (None, common.controller):
-        raise ArgumentError(
-            f"profile is {profile!r}, and the cluster is run by {common.controller}"
-        )
-    if common.is_kraft and journal == "full":
-        raise ArgumentError(f"metadata records are not written by shard: {ONE_MACHINE}")
+        if common.is_kraft and name == ELECT and "trigger" in (argument or {}):
+            raise ArgumentError(
+                f"event {ELECT} has a trigger in ZooKeeper mode alone, and the cluster is run by "
+                f"{common.controller}"
+            )
+    if common.is_kraft:
+        check_events([QuorumCall(*event) for event in events], common.copy())
+    else:
+        _call_on_brokers(common.copy(), events)
 
 
-def _with_offsets(
-    spark: SparkSession, run: Run, events: Sequence[EventCall], common: ClusterState
-) -> tuple[EventCall, ...]:
-    """Events of a KRaft cluster with what they must know of all shards; the brokers have them too.
-
-    A registration's epoch is its place in the log, so changes of all shards before it count. A
-    broker that leads nothing anywhere is fenced at once when it shuts down.
-    """
-    calls = list(events)
-    checked = QuorumEvents(QuorumController(common.copy()))
-    for event in calls:
-        event.happen(checked)
-    if any(event.name in ONE_BY_ONE for event in calls):
-        run = replace(run, events=tuple(events))
-        parts = gather(spark, len(run.dataset.shares), partial(count_changes, run))
-        offset = QuorumController(common.copy()).next_offset
-        brokers = QuorumEvents(QuorumController(common.copy()))
-        for at, event in enumerate(events):
-            changes = sum(part[at][0] for part in parts)
-            leads = any(part[at][1] for part in parts) if event.name == SHUT_DOWN else None
-            calls[at] = replace(event, first_offset=offset, leads=leads)
-            offset += changes + sum(o.n_records for o in calls[at].happen(brokers))
-    final = QuorumEvents(QuorumController(common))
-    for event in calls:
-        event.happen(final)
-    return tuple(calls)
+def _call_on_brokers(common: ClusterState, events: Sequence[Event]) -> None:
+    """Let events happen to a ZooKeeper-mode cluster of the brokers alone."""
+    controller = Controller(common, journal="off", profile=common.controller)
+    for event in events:
+        EventCall(*event).call(controller)
 
 
 def _parse_argument(name: str, argument: Any) -> Any:
@@ -390,7 +381,20 @@ def _parse_argument(name: str, argument: Any) -> Any:
 # --- before the run, and the run ---------------------------------------------------------------
 
 
-def _add_event(spark: SparkSession, run: Run, event: EventCall, rules: Profile) -> Run:
+def _run_zk(
+    spark: SparkSession, run: Run[EventCall], events: Sequence[Event], common: ClusterState
+) -> tuple[Run[EventCall], ShardSums]:
+    """The run of a ZooKeeper-mode cluster, after the counts that its events need."""
+    rules = find_profile(common.controller)
+    for event in events:
+        run = _add_event(spark, run, EventCall(*event), rules)
+    _call_on_brokers(common, events)
+    return _call_events(spark, replace(run, token=empty_folder(Path(run.folder))))
+
+
+def _add_event(
+    spark: SparkSession, run: Run[EventCall], event: EventCall, rules: Profile
+) -> Run[EventCall]:
     """The run with one more event, and what that must know of all shards after those before it."""
     elects = event.name == ELECT and rules.filters_elections
     if elects or event.name == REBALANCE:
@@ -411,16 +415,54 @@ def _add_event(spark: SparkSession, run: Run, event: EventCall, rules: Profile) 
     return replace(run, events=(*run.events, event))
 
 
-def _call_events(spark: SparkSession, run: Run) -> tuple[Run, ShardSums]:
+def _call_events(
+    spark: SparkSession, run: Run[EventCall]
+) -> tuple[Run[EventCall], ShardSums]:
     """Let the events happen in every shard, until each knows what it must of the others."""
     while True:
-        sums = ShardSums()
-        for part in gather(spark, len(run.dataset.shares), partial(run_share, run)):
-            sums.add(part)
+        sums = _run_shards(spark, run)
         events = _learn_groups(run.events, sums.groups)
         if events is None:
             return run, sums
         run = replace(run, events=events)
+
+
+def _run_quorum(
+    spark: SparkSession, run: Run[QuorumCall], events: Sequence[Event], common: ClusterState
+) -> tuple[Run[QuorumCall], ShardSums]:
+    """The run of a KRaft cluster, again until each shard knows how events end in all of them."""
+    calls = tuple(QuorumCall(*event) for event in events)
+    run = replace(run, token=empty_folder(Path(run.folder)))
+    limits_records = quorum_of(common).release.limits_records
+    while True:
+        run = replace(run, events=calls)
+        files, n = run.dataset.files, len(run.dataset.shares)
+        learned = None
+        if any(call.name in COUNTED_BEFORE for call in calls):
+            counts = [EventCounts() for _ in calls]
+            for part in gather(spark, n, partial(count_changes, run)):
+                for total, counted in zip(counts, part, strict=True):
+                    total.add(counted)
+            learned = learn_endings(calls, counts, files, limits_records)
+            if learned is None:
+                run = replace(run, events=with_offsets(calls, counts, common))
+        if learned is None:
+            sums = _run_shards(spark, run)
+            learned = learn_endings(calls, sums.event_counts, files, limits_records)
+        if learned is None:
+            check_events(run.events, common)
+            quorum_of(common).configurations |= sums.configurations
+            return run, sums
+        calls = learned
+        check_events(calls, common.copy())
+
+
+def _run_shards(spark: SparkSession, run: Run[Any]) -> ShardSums:
+    """Let the events happen in every shard."""
+    sums = new_sums(run)
+    for part in gather(spark, len(run.dataset.shares), partial(run_share, run)):
+        sums.add(part)
+    return sums
 
 
 def _learn_groups(
@@ -446,7 +488,7 @@ def _learn_groups(
 
 
 def _combine(
-    spark: SparkSession, run: Run, sums: ShardSums, common: ClusterState
+    spark: SparkSession, run: Run[Any], sums: ShardSums, common: ClusterState
 ) -> ShardedOutcome:
     files = run.dataset.files
     check_topics(files, [sums.topics[number] for number in range(len(files))])
@@ -459,8 +501,11 @@ def _combine(
     errors = _join_errors(run, sums)
     digest = join_digests(sums.digests, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
-    full = run.journal == "full" and bool(run.events)
     folder = Path(run.folder)
+    full = () if run.journal != "full" or not run.events else (
+        ("records",) if common.is_kraft else tuple(FULL)
+    )
+    tables = {name: spark.read.parquet(str(folder / name)) for name in full}
     rows = [(*key, sums.counts[key]) for key in sorted(sums.counts)]
     counts = SHARDED_COUNTS.schema
     outcome = ShardedOutcome(
@@ -469,25 +514,30 @@ def _combine(
         {key: sums.census[key] for key in CENSUS_METRICS},
         pa.Table.from_pylist([dict(zip(counts.names, row, strict=True)) for row in rows], counts),
         errors,
-        tuple(event.counts for event in run.events if event.counts is not None),
+        tuple(event.fault if isinstance(event, QuorumCall) else None for event in run.events),
+        tuple(
+            event.counts for event in run.events
+            if isinstance(event, EventCall) and event.counts is not None
+        ),
         sums.per_broker,
         str(folder / "state"),
-        spark.read.parquet(str(folder / "transitions")) if full else None,
-        spark.read.parquet(str(folder / "elections")) if full else None,
+        tables.get("transitions"),
+        tables.get("elections"),
+        tables.get("records"),
         spark,
         run,
         bool(sums.deleting),
     )
     # The last of all: what has no such file is not the end of a run.
-    tables = common.to_tables()
+    stored = common.to_tables()
     write(
-        SourceTables("", tables.partitions, tables.topics, tables.brokers, tables.cluster),
+        SourceTables("", stored.partitions, stored.topics, stored.brokers, stored.cluster),
         folder / "state" / CLUSTER_FILE,
     )
     return outcome
 
 
-def _join_errors(run: Run, sums: ShardSums) -> tuple[str | None, ...]:
+def _join_errors(run: Run[Any], sums: ShardSums) -> tuple[str | None, ...]:
     """The error of each event, which all shards must share: on one machine it ends the event."""
     errors_of: list[set[str | None]] = [set() for _ in run.events]
     for at, error in sums.errors:
@@ -499,10 +549,10 @@ def _join_errors(run: Run, sums: ShardSums) -> tuple[str | None, ...]:
                 f"event {event.name} ended with {shown} in some files only; on one machine it"
                 " ends there for the whole cluster, which files that go their own way cannot do"
             )
-    return tuple(error for errors in errors_of for error in errors)
+    return tuple(next(iter(errors), None) for errors in errors_of)
 
 
-def _read_requests(spark: SparkSession, run: Run) -> DataFrame:
+def _read_requests(spark: SparkSession, run: Run[Any]) -> DataFrame:
     """Requests of all tasks, put together as `sharded_tasks.join_requests` does."""
     keys = ["event", "action", "occurrence", "kind", "broker_id"]
     joined = functions.when(

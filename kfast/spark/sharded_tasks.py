@@ -4,8 +4,7 @@ What the driver needs of the shards is summed up in each task: a cluster of a th
 back a few objects. A broker gets one request where many shards have something to tell it, so each
 step has a key that is the same in every shard.
 
-Sections are those of docs/controller.md. A KRaft cluster has the common events of all controllers,
-and writes changes of partitions instead of requests.
+Sections are those of docs/controller.md. What a KRaft cluster has instead is `sharded_quorum`.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kfast.controllers import Controller, QuorumController, QuorumEvents
+from kfast.controllers import Controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred, count_without_leadership
 from kfast.io import SourceTables, gather
@@ -31,35 +30,45 @@ from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.journal import Outcome
 from kfast.journal.outcome import KINDS
-from kfast.journal.quorum_outcome import QuorumOutcome
 from kfast.schema import (
     PREFERRED_LEADERS,
     SHARDED_BROKERS,
     SHARDED_ELECTIONS,
+    SHARDED_RECORDS,
     SHARDED_REQUESTS,
     SHARDED_TRANSITIONS,
     AlterCode,
     ResultTable,
     columns_of,
 )
-from kfast.spark.dataset import FLAT, Dataset, check_token, digest_names
+from kfast.spark.dataset import FLAT, Dataset, check_token, digest_names, settings_of_shard
+from kfast.spark.sharded_quorum import (
+    ELECT,
+    EventCounts,
+    QuorumCall,
+    call_events,
+    changes_of,
+    record_rows,
+)
 from kfast.state import ClusterState
 from kfast.state.census import count_marks, mark_partitions
 from kfast.state.compare import DigestParts, digest_parts
+from kfast.state.controller_change import change_controller
 from kfast.state.flat_table import can_be_flat, place_topics, to_flat
 from kfast.state.from_tables import load
+from kfast.state.metadata_records import ResourceType
 from kfast.state.partition_rows import without_free_rows
 from kfast.state.tables import small_tables
 
 __all__ = [
-    "ELECT", "REBALANCE", "REQUESTS", "EventCall", "Run", "add_by_broker", "count_after_events",
-    "run_share",
+    "FULL", "REBALANCE", "REQUESTS", "EventCall", "Run", "ShardSums", "add_by_broker",
+    "count_after_events", "count_changes", "new_sums", "run_share", "with_told_controller",
 ]
 
-REBALANCE, ELECT = "rebalance_leaders", "elect_leaders"
+REBALANCE = "rebalance_leaders"
 
 FULL = {"transitions": SHARDED_TRANSITIONS, "elections": SHARDED_ELECTIONS}
-"""Tables that are written, row by row, where the journal is `full`."""
+"""Tables that are written, row by row, where the journal is `full`; KRaft has `records`."""
 
 REQUESTS = pa.schema([
     *SHARDED_REQUESTS.schema,
@@ -77,7 +86,7 @@ STOPPED = "stop followed replicas"
 
 @dataclass(frozen=True)
 class EventCall:
-    """One event: a method of `Controller`, or of the common events for KRaft, and its argument.
+    """One event: a method of `Controller`, and its argument.
 
     Attributes
     ----------
@@ -86,10 +95,6 @@ class EventCall:
     failed_groups : frozenset of int
         Ids of the failed brokers that have replicas in any shard: the order in which a controller
         takes them depends on all of them (docs/controller.md, section 2.3, step 3).
-    first_offset : int or None
-        Where the records of the event begin in the log of a KRaft cluster.
-    leads : bool or None
-        Whether the broker that shuts down in order leads a partition in any shard.
     """
 
     name: str
@@ -98,19 +103,6 @@ class EventCall:
     without_leadership: int | None = None
     reassigned: int | None = None
     failed_groups: frozenset[int] = frozenset()
-    first_offset: int | None = None
-    leads: bool | None = None
-
-    def happen(self, events: QuorumEvents) -> list[QuorumOutcome]:
-        """Let it happen in a KRaft cluster."""
-        if self.first_offset is not None:
-            events.controller.next_offset = self.first_offset
-        if self.leads is None:
-            arguments = () if self.argument is None else (self.argument,)
-            happened = getattr(events, self.name)(*arguments)
-        else:
-            happened = events.shut_down(self.argument[0], leads=self.leads)
-        return [event.outcome for event in happened]
 
     def call(self, controller: Controller) -> tuple[Outcome, list[int]]:
         """Let it happen; returns also which failed brokers had replicas, with those known."""
@@ -128,18 +120,21 @@ class EventCall:
         return outcome, sorted(groups)
 
 
+Call = TypeVar("Call", EventCall, QuorumCall)
+
+
 @dataclass(frozen=True)
-class Run:
-    """All that a task must know."""
+class Run(Generic[Call]):
+    """All that a task must know; `controller` and `elr` as `kfast.spark.fail` takes them."""
 
     dataset: Dataset
-    events: tuple[EventCall, ...]
+    events: tuple[Call, ...]
     journal: str
-    profile: str
+    controller: str | None
+    elr: bool | None
     folder: str
     form: str = FLAT
     token: str = ""
-    is_kraft: bool = False
 
     @property
     def unclean_before(self) -> int:
@@ -149,25 +144,25 @@ class Run:
             return 0
         return settings["unclean_elections"][0].as_py() or 0
 
-    def open_shards(self, task: int, journal: str) -> Iterator[tuple[int, Controller]]:
-        """Number and controller of each shard of a task."""
-        for number, state in self._load_shards(task):
-            yield number, Controller(state, journal=journal, profile=self.profile)
-
-    def open_quorum_shards(self, task: int) -> Iterator[tuple[int, QuorumEvents]]:
-        """Number and events of each shard of a task, where the cluster is KRaft's."""
-        for number, state in self._load_shards(task):
-            yield number, QuorumEvents(QuorumController(state))
-
-    def _load_shards(self, task: int) -> Iterator[tuple[int, ClusterState]]:
-        """A shard has its rows, with the brokers and settings of the whole cluster."""
+    def load_shards(self, task: int) -> Iterator[tuple[int, ClusterState]]:
+        """Number and state of each shard of a task: its rows, and all brokers and settings."""
         for number in self.dataset.shares[task]:
             tables = gather(self.dataset.files[number])
-            common = self.dataset.brokers, tables.topics, tables.partitions, self.dataset.cluster
+            settings = settings_of_shard(self.dataset.cluster, tables)
             state = ClusterState()
-            load(state, *common, source=tables.source)
+            load(
+                state, self.dataset.brokers, tables.topics, tables.partitions, settings,
+                source=tables.source,
+            )
+            with_told_controller(state, self.controller, self.elr)
             state.scan_hosting()
             yield number, state
+
+
+def with_told_controller(state: ClusterState, controller: str | None, elr: bool | None) -> None:
+    """Let the controller that a caller names run a cluster, in place; None for its own."""
+    if controller is not None or elr is not None:
+        change_controller(state, controller or state.controller, elr=elr)
 
 
 # --- what an event must know of all shards before it happens -----------------------------------
@@ -191,16 +186,27 @@ class ShardCounts:
     without_leadership: int = 0
 
 
-def count_after_events(run: Run, task: int) -> ShardCounts:
+def count_after_events(run: Run[EventCall], task: int) -> ShardCounts:
     """Let the events happen in some shards, write nothing, and count."""
     counts = ShardCounts([], PREFERRED_LEADERS.schema.empty_table())
-    for _, controller in run.open_shards(task, "off"):
+    for _, shard in run.load_shards(task):
+        controller = Controller(shard, journal="off", profile=shard.controller)
         counts.groups += [(at, event.call(controller)[1]) for at, event in enumerate(run.events)]
-        state = controller.state
-        preferred = [counts.preferred, count_preferred(state)]
+        preferred = [counts.preferred, count_preferred(shard)]
         counts.preferred = add_by_broker(preferred, PREFERRED_LEADERS.schema)
-        counts.reassigned += state.n_reassigned
-        counts.without_leadership += count_without_leadership(state)
+        counts.reassigned += shard.n_reassigned
+        counts.without_leadership += count_without_leadership(shard)
+    return counts
+
+
+def count_changes(run: Run[QuorumCall], task: int) -> list[EventCounts]:
+    """Let the events of a KRaft cluster happen in some shards, write nothing, and count."""
+    counts = [EventCounts() for _ in run.events]
+    for number, state in run.load_shards(task):
+        for total, (_, counted) in zip(
+            counts, call_events(run.events, state, number, "counts"), strict=False
+        ):
+            total.add(counted)
     return counts
 
 
@@ -230,6 +236,10 @@ class ShardSums:
         Shards in which topics were being deleted.
     groups
         As in `ShardCounts`.
+    event_counts : list of EventCounts
+        Of each event of a KRaft cluster.
+    configurations : dict
+        Those of a KRaft cluster's topics, as in `Quorum.configurations`.
     """
 
     partitions: int = 0
@@ -241,6 +251,8 @@ class ShardSums:
     errors: set[tuple[int, str | None]] = field(default_factory=set)
     deleting: set[int] = field(default_factory=set)
     groups: list[tuple[int, list[int]]] = field(default_factory=list)
+    event_counts: list[EventCounts] = field(default_factory=list)
+    configurations: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
 
     def add(self, other: ShardSums) -> None:
         """Take in other shards."""
@@ -255,15 +267,23 @@ class ShardSums:
         self.errors |= other.errors
         self.deleting |= other.deleting
         self.groups += other.groups
+        for total, counted in zip(self.event_counts, other.event_counts, strict=True):
+            total.add(counted)
+        self.configurations |= other.configurations
 
 
-def run_share(run: Run, task: int) -> ShardSums:
+def run_share(run: Run[Any], task: int) -> ShardSums:
     """Let the events happen in some shards, write what becomes of them, and sum it up."""
-    sums, folder = ShardSums(), Path(run.folder)
+    sums, folder = new_sums(run), Path(run.folder)
     requests: list[pa.Table] = []
     actions: dict[str, int] = {}
     written: list[Path] = []
-    for number, shard in _run_shards(run, task, sums, requests, actions):
+    for number, shard in run.load_shards(task):
+        if shard.is_kraft:
+            _run_quorum_shard(run, number, shard, sums)
+        else:
+            _run_shard(run, number, shard, sums, requests, actions)
+        check_token(run.folder, run.token)
         state = without_free_rows(shard)
         names, _ = place_topics(state)
         sums.topics[number] = digest_names(names).tobytes()
@@ -275,30 +295,42 @@ def run_share(run: Run, task: int) -> ShardSums:
     return sums
 
 
-def _run_shards(
-    run: Run, task: int, sums: ShardSums, requests: list[pa.Table], actions: dict[str, int]
-) -> Iterator[tuple[int, ClusterState]]:
-    """Number and state of each shard after the events."""
-    if run.is_kraft:
-        for number, quorum in run.open_quorum_shards(task):
-            for at, event in enumerate(run.events):
-                for outcome in event.happen(quorum):
-                    sums.errors.add((at, outcome.error))
-                    sums.counts.update(changes_of(at, event.name, outcome))
-            check_token(run.folder, run.token)
-            yield number, quorum.state
-        return
-    for number, controller in run.open_shards(task, run.journal):
-        _run_shard(run, number, controller, sums, requests, actions)
-        yield number, controller.state
+def new_sums(run: Run[Any]) -> ShardSums:
+    """Sums of no shard."""
+    return ShardSums(event_counts=[EventCounts() for _ in run.events])
+
+
+def _run_quorum_shard(
+    run: Run[QuorumCall], number: int, state: ClusterState, sums: ShardSums
+) -> None:
+    """Let the events happen in a shard of a KRaft cluster, and count what they do."""
+    rows: list[pa.Table] = [SHARDED_RECORDS.schema.empty_table()]
+    full = run.journal == "full"
+    happened = call_events(run.events, state, number, "full" if full else "counts")
+    for at, (outcomes, counted) in enumerate(happened):
+        sums.event_counts[at].add(counted)
+        if outcomes:
+            errors = (outcome.error for outcome in outcomes if outcome.error is not None)
+            sums.errors.add((at, next(errors, None)))
+        for outcome in outcomes:
+            sums.counts.update(changes_of(at, run.events[at].name, outcome))
+            if full:
+                rows.append(record_rows(at, number, outcome))
+    if full and run.events:
+        _write(Path(run.folder) / "records" / f"shard-{number:06}.parquet", pa.concat_tables(rows))
+    assert state.quorum is not None
+    sums.configurations |= {
+        (kind, name): values for (kind, name), values in state.quorum.configurations.items()
+        if kind == ResourceType.TOPIC
+    }
 
 
 def _run_shard(
-    run: Run, number: int, controller: Controller, sums: ShardSums, requests: list[pa.Table],
-    actions: dict[str, int],
+    run: Run[EventCall], number: int, state: ClusterState, sums: ShardSums,
+    requests: list[pa.Table], actions: dict[str, int],
 ) -> None:
-    """Let the events happen, and count what they do."""
-    state = controller.state
+    """Let the events happen in a shard of a ZooKeeper-mode cluster, and count what they do."""
+    controller = Controller(state, journal=run.journal, profile=state.controller)
     full: dict[str, list[pa.Table]] = {kind: [] for kind in FULL}
     for at, event in enumerate(run.events):
         deleting = state.any_queued
@@ -318,7 +350,6 @@ def _run_shard(
         for kind, tables in full.items():
             path = Path(run.folder) / kind / f"shard-{number:06}.parquet"
             _write(path, pa.concat_tables(tables))
-    check_token(run.folder, run.token)
 
 
 def _finish(state: ClusterState, sums: ShardSums, form: str, path: Path) -> None:
@@ -361,28 +392,6 @@ def _write(path: Path, table: pa.Table) -> None:
 
 
 # --- what an outcome comes to, to be put together over shards ---------------------------------
-
-
-def changes_of(at: int, name: str, outcome: QuorumOutcome) -> Counter[tuple[int, str, str, str]]:
-    """Counts of a KRaft outcome that are sums over partitions: event, name, kind, item."""
-    counts = outcome.counts
-    items = ("changes", "leaders_moved", "leaders_lost", "unclean_elections", "elr_elections",
-             "last_known_leader_elections", "isr_shrinks", "isr_expansions")
-    return Counter({(at, name, "total", item): getattr(counts, item) for item in items})
-
-
-def count_changes(run: Run, task: int) -> list[tuple[int, bool]]:
-    """Changes that each event writes in the shards of a task; whether a shutdown began there."""
-    counted = [(0, False)] * len(run.events)
-    for _, quorum in run.open_quorum_shards(task):
-        for at, event in enumerate(run.events):
-            outcomes = event.happen(quorum)
-            changes, began = counted[at]
-            counted[at] = (
-                changes + sum(outcome.counts.changes for outcome in outcomes),
-                began or any(o.event == "begin_controlled_shutdown" for o in outcomes),
-            )
-    return counted
 
 
 def counts_of(at: int, outcome: Outcome) -> Iterator[tuple[tuple[int, str, str, str], int]]:

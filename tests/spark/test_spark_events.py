@@ -49,7 +49,7 @@ def test_random_events(tmp_path, profile, shards, tasks, seed):
     teller = Teller(state, profile, seed)
     teller.tell(30)
     split(state, tmp_path / "in", shards)
-    arguments = {"tasks": tasks, "profile": profile}
+    arguments = {"tasks": tasks, "controller": profile}
     folder, first = tmp_path / "in", 0
     if shards == 7:
         # What one run leaves is where the next begins.
@@ -107,7 +107,7 @@ def test_a_rebalance_counts_what_shards_know_of_each_other(tmp_path):
     split(state, tmp_path / "in", 40)
     after, outcomes = alone(state, events, "counts", "zk-2.4")
     done = kfast.spark.fail(
-        None, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2, profile="zk-2.4"
+        None, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2, controller="zk-2.4"
     )
     assert outcomes[4].rebalanced
     assert done.digest == after.digest()

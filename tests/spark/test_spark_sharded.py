@@ -74,7 +74,7 @@ def test_shards_end_as_the_whole(spark, cluster, tmp_path, shards, tasks, profil
     after, outcomes = alone(cluster, EVENTS, "counts", profile)
     done = kfast.spark.fail(
         spark, tmp_path / "in", events=EVENTS, output=tmp_path / "out", tasks=tasks,
-        profile=profile,
+        controller=profile,
     )
     assert done.digest == after.digest()
     assert done.errors == tuple(outcome.error for outcome in outcomes)
@@ -188,7 +188,7 @@ def test_a_reassignment_in_another_shard_halts_a_rebalance(spark, tmp_path):
     after, outcomes = alone(state, events, "counts", "zk-2.4")
     assert [outcome.counts.leaders_moved > 0 for outcome in outcomes[1::2]] == [False, True]
     done = kfast.spark.fail(
-        spark, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2, profile="zk-2.4"
+        spark, tmp_path / "in", events=events, output=tmp_path / "out", tasks=2, controller="zk-2.4"
     )
     assert done.digest == after.digest()
     assert [tuple(row.values()) for row in done.counts.to_pylist()] == counts_alone(outcomes)
