@@ -54,6 +54,8 @@ cdef enum:
     FAULT_SLOT = -2      # Kafka fails by an internal error
     NOBODY_SLOT = -3     # the last known leader is the id -1
     HASH_CAPACITY = 16   # of a Java HashSet at first
+    LONGEST_BUCKET = 8   # one more makes a small table grow
+    TREE_CAPACITY = 64   # it is small below this
     MIGRATING = 0
     UNASSIGNED = 1
     LOST = 2
@@ -235,13 +237,23 @@ cdef inline uint32_t bucket_of(int32_t broker_id, uint32_t capacity) noexcept no
     return (value ^ (value >> 16)) & (capacity - 1)
 
 
-cdef inline uint32_t capacity_of(int n_copied, int n) noexcept nogil:
-    """Size of a Java HashSet of n ids, the first of them copied from another one."""
+cdef inline uint32_t capacity_of(const int32_t* ids, int n_copied, int n) noexcept nogil:
+    """Size of a Java HashSet of n ids, in their order, the first of them copied from another one.
+
+    Source: section 9.2; HashMap.java, `putVal`, `treeifyBin`.
+    """
     cdef uint32_t capacity = HASH_CAPACITY
+    cdef int i, k, n_before
     while capacity < <uint32_t> (4 * n_copied // 3 + 1):
         capacity *= 2
-    while 4 * <uint32_t> n > 3 * capacity:
-        capacity *= 2
+    for i in range(LONGEST_BUCKET, n):
+        n_before = 0
+        for k in range(i):
+            n_before += bucket_of(ids[k], capacity) == bucket_of(ids[i], capacity)
+        if n_before >= LONGEST_BUCKET and capacity < TREE_CAPACITY:
+            capacity *= 2
+        if 4 * <uint32_t> (i + 1) > 3 * capacity:
+            capacity *= 2
     return capacity
 
 
@@ -281,28 +293,35 @@ cdef inline void order_elr(
     """
     cdef uint64_t elr = partition.elr
     cdef uint64_t isr = partition.isr & ~partition.elr
-    cdef uint32_t capacity = capacity_of(partition.n_elr, partition.n_elr + kfast_count(isr))
+    cdef uint8_t slots[64]
+    cdef int32_t ids[64]
     cdef uint32_t buckets[64]
-    cdef uint32_t bucket
+    cdef uint32_t capacity, bucket
     cdef int elr_at = 0
     cdef int isr_at = 0
+    cdef int n_members = 0
     cdef int n = 0
-    cdef int slot, place
+    cdef int i, place
     while elr | isr:
         if elr:
-            slot = next_in(&elr, partition.elr_order, &elr_at)
+            i = next_in(&elr, partition.elr_order, &elr_at)
         else:
-            slot = next_in(&isr, partition.isr_order, &isr_at)
-        if not targets.elr & bit(slot):
+            i = next_in(&isr, partition.isr_order, &isr_at)
+        slots[n_members] = <uint8_t> i
+        ids[n_members] = broker_id[partition.brokers[i]]
+        n_members += 1
+    capacity = capacity_of(ids, partition.n_elr, n_members)
+    for i in range(n_members):
+        if not targets.elr & bit(slots[i]):
             continue
-        bucket = bucket_of(broker_id[partition.brokers[slot]], capacity)
+        bucket = bucket_of(ids[i], capacity)
         place = n
         while place > 0 and buckets[place - 1] > bucket:
             buckets[place] = buckets[place - 1]
             targets.elr_order[place] = targets.elr_order[place - 1]
             place -= 1
         buckets[place] = bucket
-        targets.elr_order[place] = <uint8_t> slot
+        targets.elr_order[place] = slots[i]
         n += 1
     targets.n_elr_order = n
 

@@ -28,6 +28,7 @@ from kfast.state.metadata_records import (
     uuid_text,
 )
 from kfast.state.record_application import set_topic_id
+from tests.kraft.test_elr_order import one_partition
 from tests.support.kraft_kernels import KernelCluster
 from tests.support.kraft_reference.broker_events import generate_leader_and_isr_updates
 from tests.support.kraft_reference.hash_orders import TopicIdPartition
@@ -110,6 +111,18 @@ def test_equal_hashes_of_a_tree_go_to_the_left():
         nodes.append(left)
     assert nodes[-1].key == 39
     assert next(iter(table)) == 39
+
+
+def test_trees_of_a_hash_set_keep_the_order_of_lists():
+    """Eleven ids whose low six bits agree: in a JVM (OpenJDK 17) 256, the root, comes first."""
+    ids = [64 * k for k in range(1, 12)]
+    of_jvm = (256, 64, 128, 192, 320, 384, 448, 512, 576, 640)
+    cluster, log = one_partition(ids[:9], ids[9:]), ChangeLog()
+    (leaving,) = cluster.rows_of([640])
+    partition_changes.update(
+        cluster.columns, cluster.rules, np.zeros(1, np.int32), Visited.IN_ISR, leaving, -1, -1, log
+    )
+    assert cluster.record(log, 0).eligible_leader_replicas == tuple(ids[:10]) != of_jvm
 
 
 def test_topics_are_not_placed_at_random():

@@ -87,15 +87,23 @@ def java_hash_set_order(
 ) -> list[K]:
     """The order of a Java HashSet that got these keys, the first `copied` by its constructor.
 
-    Source: section 9.2.
+    Source: section 9.2; HashMap.java, `putVal`, `treeifyBin`: a ninth key of a bucket doubles a
+    table of less than 64 buckets. In a larger one the bucket is a tree, which is left out.
     """
-    distinct = list(dict.fromkeys(keys))
     capacity = 16
-    while capacity < int(copied / 0.75) + 1 or capacity * 0.75 < len(distinct):
+    while capacity < int(copied / 0.75) + 1:
         capacity *= 2
 
     def bucket(key: K) -> int:
         value = hash_of(key) % 2**32
         return (value ^ value // 2**16) % capacity
 
-    return sorted(distinct, key=bucket)
+    table: list[K] = []
+    for key in dict.fromkeys(keys):
+        longer = 1 + [bucket(other) for other in table].count(bucket(key))
+        if longer > 8 and capacity < 64:
+            capacity *= 2
+        table.append(key)
+        if len(table) > capacity * 0.75:
+            capacity *= 2
+    return sorted(table, key=bucket)
