@@ -18,7 +18,7 @@ import click
 
 from kfast.analysis.conditions import OPERATORS, Condition, parse_condition
 from kfast.cli.output import progress_bar
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, parse_brokers, read, read_tables
 from kfast.report import LISTS
 from kfast.report.writing import ENDINGS, KINDS, list_endings
@@ -280,6 +280,11 @@ def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
     """Read a cluster; take `cluster_options` and `setting_option` out of a command's options."""
     settings, give_controller = options.pop("settings", ()), take_controller(options)
     state = give_controller(_read(read, source, options))
+    if not state.n_brokers:
+        raise InputError(
+            f"{source}: no broker is in it, so there is nothing to ask; right is an export of a "
+            "cluster that has run, such as the folder __cluster_metadata-0 of a controller"
+        )
     return override_settings(state, settings) if settings else state
 
 

@@ -70,6 +70,11 @@ class Logs:
     warnings: list[Warned] = field(default_factory=list)
     n_lines: int = 0
 
+    @property
+    def name(self) -> str:
+        """What messages call them: the folder, or the files."""
+        return self.root if self.root != "." else ", ".join(self.files)
+
     def where(self, entry: Entry) -> str:
         """`file:line` of an entry."""
         return f"{self.files[entry.file]}:{entry.line}"
@@ -114,7 +119,8 @@ def _find(path: str | Path | Sequence[str | Path]) -> tuple[list[Path], Path]:
     if not found:
         raise InputError(
             f"{given[0]}: no controller.log or state-change.log is in it; rotated and packed "
-            "files (controller.log.2021-04-26-18, controller.log.1, state-change.log.2.gz) count"
+            "files (controller.log.2021-04-26-18, controller.log.1, state-change.log.2.gz) count; "
+            "of a KRaft cluster, right is the folder __cluster_metadata-0"
         )
     root = given[0] if len(given) == 1 and given[0].is_dir() else Path()
     return list(dict.fromkeys(found)), root

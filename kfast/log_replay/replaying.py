@@ -169,8 +169,9 @@ def replay(
     terms = find_terms(statements)
     if not terms:
         raise InputError(
-            f"{logs.root}: no line of an active controller is in these logs; the controller.log "
-            "and state-change.log of the broker that was the controller are needed"
+            f"{logs.name}: no line of an active controller is in these logs; the controller.log "
+            "and state-change.log of the broker that was the controller are needed, or the folder "
+            "__cluster_metadata-0 of a KRaft cluster"
         )
     chosen, release, note = choose_profile(logs, used, profile)
     facts: list[Fact] = []

@@ -119,7 +119,7 @@ def choose_profile(
     told = ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"
     if len(nearest) > 1 and not any(nearest <= some for some in ALIKE):
         raise InputError(
-            f"{logs.root}: the release that wrote these logs cannot be told: their wording fits "
+            f"{logs.name}: the release that wrote these logs cannot be told: their wording fits "
             f"{told}; give --profile (profile=), one of: {', '.join(PROFILES)}"
         )
     release = ordered[0] if len(nearest) == 1 else ordered[-1]

@@ -65,6 +65,8 @@ def metadata_replay_answer(replay: MetadataReplay, *, top: int) -> Answer:
 def _verdict(document: Document) -> str:
     summary = document["summary"]
     wrong, missing = summary["contradicted"], summary["missing"]
+    if not summary["facts"] and not missing:
+        return "No decision of a controller is in the log, so nothing was compared."
     first = "The log agrees with Kafka's rules: "
     if wrong or missing:
         first = f"NOT as Kafka's rules say: {wrong} contradicted, {missing} missing; "

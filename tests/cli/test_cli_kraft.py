@@ -100,3 +100,23 @@ def test_a_narrow_terminal_leaves_no_answer_out(metadata):
     assert code == 0
     assert "Not shown" not in shown
     assert "partition: d-rf2m2-4-2\n  as it is: offline, ISR empty\n  elr=off: leader 2" in shown
+
+
+def test_a_folder_without_a_cluster_is_refused(metadata, tmp_path):
+    """That of another topic, whose log is empty; the records that a cluster begins with."""
+    other = tmp_path / "orders-0"
+    other.mkdir()
+    (other / f"{0:020d}.log").write_bytes(b"")
+    for path in (other, Path(metadata).parent / "bootstrap.checkpoint"):
+        refused = run("show", path, code=3).stderr
+        assert "no broker is in it" in refused
+        assert "such as the folder __cluster_metadata-0" in refused
+    assert "No decision of a controller is in the log, so nothing was compared." in run(
+        "replay", other).stdout
+
+
+def test_replay_names_what_it_was_given(tmp_path):
+    path = tmp_path / "copied.tgz"
+    path.write_bytes(b"\x00")
+    assert run("replay", path, code=3).stderr.startswith(f"Error: {path}: no line of an active")
+    assert "right is the folder __cluster_metadata-0" in run("replay", tmp_path, code=3).stderr
