@@ -284,8 +284,8 @@ class MetadataLog:
         decoder.limit(False, 0, _NEVER, _NEVER, _NOTHING, True, _mask_of(APPLIED))
         reading = _Pass(snapshot, decoder)
         for data, listed in reading:
-            for _, record in _records_in(snapshot, data, listed):
-                image.apply(record, max(snapshot.offset - 1, -1))
+            for logged in _records_in(snapshot, data, listed):
+                image.apply(logged.record, max(snapshot.offset - 1, -1))
         is_bootstrap = snapshot.kind == FileKind.BOOTSTRAP
         if reading.left or not (decoder.has_footer or (is_bootstrap and decoder.n_records)):
             raise InputError(
@@ -303,8 +303,8 @@ class MetadataLog:
                 True, start, extent.end, _NEVER, undone, True, _mask_of(APPLIED)
             )
             for data, listed in _Pass(file, image.decoder):
-                for place, record in _records_in(file, data, listed):
-                    image.apply(record, int(place["offset"]))
+                for logged in _records_in(file, data, listed):
+                    image.apply(logged.record, logged.offset)
 
     # --- extent
 
@@ -323,7 +323,8 @@ class MetadataLog:
         """
         stop = at if isinstance(at, int) else _NEVER
         stop_ms = _ms(at) + 1 if isinstance(at, datetime) else _NEVER
-        end, markers, notes = start, [], []
+        end, notes = start, []
+        markers: list[LoggedRecord] = []
         files = self._segments_from(start)
         if files and files[0].offset > start:
             raise InputError(
@@ -342,7 +343,7 @@ class MetadataLog:
             decoder.next_offset = end = file.offset
             reading = _Pass(file, decoder)
             for data, listed in reading:
-                markers += list(_records_in(file, data, listed))
+                markers += _records_in(file, data, listed)
             end = min(decoder.next_offset, stop)
             if decoder.stopped:
                 break
@@ -381,9 +382,9 @@ class MetadataLog:
             undone = np.array(extent.undone, np.int64).reshape(-1, 2)
             decoder.limit(True, first, extent.end, _NEVER, undone, False, _ALL_KEYS)
             for data, listed in _Pass(file, decoder):
-                for place, record in _records_in(file, data, listed):
-                    if place["offset"] >= first:
-                        yield _logged(place, record)
+                for logged in _records_in(file, data, listed):
+                    if logged.offset >= first:
+                        yield logged
 
     def _snapshot_records(self) -> Iterator[LoggedRecord]:
         snapshot = self.snapshots[0]
@@ -391,18 +392,10 @@ class MetadataLog:
         decoder = MetadataDecoder(VERSIONS)
         decoder.limit(False, 0, _NEVER, _NEVER, _NOTHING, False, _ALL_KEYS)
         for data, listed in _Pass(snapshot, decoder):
-            for place, record in _records_in(snapshot, data, listed):
-                yield _logged(place, record)
+            yield from _records_in(snapshot, data, listed)
 
 
 _NOTHING = np.empty((0, 2), np.int64)
-
-
-def _logged(place: np.void, record: MetadataRecord) -> LoggedRecord:
-    return LoggedRecord(
-        int(place["offset"]), int(place["epoch"]), int(place["timestamp_ms"]), record,
-        int(place["batch"]),
-    )
 
 
 def _ms(time: datetime) -> int:
@@ -413,29 +406,25 @@ def _ms(time: datetime) -> int:
 
 def _records_in(
     file: MetadataFile, data: memoryview, listed: npt.NDArray[np.void]
-) -> Iterator[tuple[np.void, MetadataRecord]]:
-    """Records that a decoder listed, each with where it stands."""
-    for place in listed:
-        at, length, key = int(place["at"]), int(place["length"]), int(place["key"])
-        record: MetadataRecord | None
+) -> Iterator[LoggedRecord]:
+    """Records that a decoder listed, as `RECORD` of its kernel."""
+    record: MetadataRecord | None
+    for offset, batch, timestamp_ms, at, length, epoch, key in listed.tolist():
         if key == _LEADER_CHANGE:
             record = LeaderChangeRecord(*struct.unpack_from(">hi", data, at))
         else:
             record = decode_record(data, at, length, key)
         if record is None:
             raise InputError(
-                f"{file.name}: the record at offset {place['offset']} (type {key}) is damaged"
+                f"{file.name}: the record at offset {offset} (type {key}) is damaged"
             )
-        yield place, record
+        yield LoggedRecord(offset, epoch, timestamp_ms, record, batch)
 
 
-def _undone(
-    markers: list[tuple[np.void, MetadataRecord]], end: int
-) -> list[tuple[int, int]]:
+def _undone(markers: list[LoggedRecord], end: int) -> list[tuple[int, int]]:
     """First and last offsets of transactions that were aborted, or have not ended."""
     undone, begin = [], -1
-    for place, record in markers:
-        offset = int(place["offset"])
+    for offset, _, _, record, _ in markers:
         if offset >= end:
             break
         if isinstance(record, BeginTransactionRecord):

@@ -60,8 +60,12 @@ class OtherRecords:
         self.timeline = timeline
         self.clearings: list[str] = []
         """Topics whose ELRs are still to be cleared in this group; "" stands for all."""
-        self.partitions: list[PartitionRecord] = []
-        """Those that were checked and are to be applied."""
+        self.new_topics: dict[str, TopicRecord] = {}
+        """By id those that were checked and are to be applied."""
+        self.new_names: set[str] = set()
+        """Their names."""
+        self.new_partitions: list[PartitionRecord] = []
+        """The same of partitions."""
         self.created: set[str] = set()
         """Topics that are created in this group."""
         self.in_transaction = False
@@ -69,17 +73,19 @@ class OtherRecords:
     def take(self, logged: LoggedRecord) -> None:
         """Check one record, and apply it unless nothing can take it."""
         record = logged.record
-        if not isinstance(record, PartitionRecord):
-            self.create()
         check = _CHECKS.get(type(record))
         if check is None or check(self, logged, record):
             self.simulation.apply(record, logged.offset)
 
     def create(self) -> None:
-        """Apply the Partition records that have come one after the other."""
-        if self.partitions:
-            self.simulation.create(self.partitions)
-            self.partitions = []
+        """Apply the Topic and Partition records that have come since the last call.
+
+        Each call takes time in proportion to the state, so that topics which are created one
+        after another, as clusters begin, are applied together.
+        """
+        if self.new_topics or self.new_partitions:
+            self.simulation.create([*self.new_topics.values()], self.new_partitions)
+            self.new_topics, self.new_partitions, self.new_names = {}, [], set()
 
     def end(self, last: LoggedRecord) -> None:
         """Batches that belong together end: what should have followed is missing."""
@@ -153,16 +159,20 @@ class OtherRecords:
         return present is not None
 
     def _topic(self, logged: LoggedRecord, record: TopicRecord) -> bool:
-        if self.simulation.has_topic(record):
+        is_new = record.name in self.new_names or record.topic_id in self.new_topics
+        if is_new or self.simulation.has_topic(record):
             self._add(logged, v.CREATION, record.name, v.CONTRADICTED, record)
             return False
         self.created.add(record.name)
+        self.new_topics[record.topic_id] = record
+        self.new_names.add(record.name)
         self._event(logged, "topics", f"topic {record.name} is created")
-        return True
+        return False
 
     def _partition(self, logged: LoggedRecord, record: PartitionRecord) -> bool:
         """Replicas are asked for, or drawn; the rest follows (section 8.1)."""
-        topic = self.simulation.topic_name(record.topic_id)
+        new = self.new_topics.get(record.topic_id)
+        topic = self.simulation.topic_name(record.topic_id) if new is None else new.name
         name = f"{topic or record.topic_id}-{record.partition_id}"
         if topic is None:
             self._add(logged, v.CREATION, name, v.CONTRADICTED, record)
@@ -174,7 +184,7 @@ class OtherRecords:
             self._add(logged, v.CREATION, name, v.CONTRADICTED, record, predicted)
         if topic not in self.created:
             self._event(logged, "partitions", f"partition {name} is added")
-        self.partitions.append(record)
+        self.new_partitions.append(record)
         return False
 
     def _new_partition(self, record: PartitionRecord) -> PartitionRecord:

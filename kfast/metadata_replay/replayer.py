@@ -16,11 +16,17 @@ from kfast.metadata_replay.runs import CONTRADICTION_COST, Change, Examined, Exa
 from kfast.metadata_replay.steps import FAILED_DIRECTORIES, Step, step_after, steps_before
 from kfast.metadata_replay.timeline import Row, Timeline
 from kfast.metadata_replay.verdicts import Verdicts
-from kfast.state.metadata_records import PartitionChangeRecord
+from kfast.state.metadata_records import (
+    ConfigRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 
 if TYPE_CHECKING:
     from kfast.io.metadata_log import LoggedRecord
-    from kfast.metadata_replay.simulation import Simulation
+    from kfast.metadata_replay.simulation import Prediction, Simulation
 
 UNEXPLAINED = "unexplained"
 """Cause of a change that nothing explains."""
@@ -36,6 +42,10 @@ WORDS = {
     "shutdown": "a broker that shuts down leaves an ISR",
 }
 """Events that are asked for, in words."""
+
+MAY_STAND_BETWEEN_CREATIONS = (TopicRecord, PartitionRecord, ConfigRecord, NoOpRecord)
+"""What depends on no partition, so that new ones need not be applied before it."""
+
 
 class MetadataReplayer:
     """Runs along a log: predicts, compares, and applies what is written.
@@ -79,14 +89,14 @@ class MetadataReplayer:
         marker: LoggedRecord | None = None
         run: list[Change] = []
         for logged in group:
-            if isinstance(logged.record, PartitionChangeRecord):
+            if not isinstance(logged.record, MAY_STAND_BETWEEN_CREATIONS):
                 self.others.create()
+            if isinstance(logged.record, PartitionChangeRecord):
                 run += self._placed(logged, logged.record)
                 continue
             self._settle(run, marker, logged)
             run, marker = [], logged
             self.others.take(logged)
-        self.others.create()
         self._settle(run, marker, None)
         self.others.end(group[-1])
 
@@ -144,7 +154,7 @@ class MetadataReplayer:
         self._note_step(examined, number, begin, steps[number], row)
         self._note_missing(missing, steps[number], marker)
 
-    def _missing(self, step: Step, written: set[int]) -> dict[int, PartitionChangeRecord]:
+    def _missing(self, step: Step, written: set[int]) -> dict[int, Prediction]:
         """What a step gives besides what is written.
 
         One heartbeat may unfence a broker and report directories: both are built from the state
@@ -185,13 +195,13 @@ class MetadataReplayer:
             self._note_effect(row, change, examined.leaders[place])
 
     def _note_missing(
-        self, missing: Mapping[int, PartitionChangeRecord], step: Step, marker: LoggedRecord
+        self, missing: Mapping[int, Prediction], step: Step, marker: LoggedRecord
     ) -> None:
         """Changes that a step gives and that the log lacks."""
-        for row, record in missing.items():
+        for row, prediction in missing.items():
             self.verdicts.add(
                 marker.offset, marker.timestamp_ms, self.simulation.name(row),
-                (v.CHANGE, step.cause, v.MISSING, ""), None, record,
+                (v.CHANGE, step.cause, v.MISSING, ""), None, self.simulation.record_of(prediction),
             )
 
     def _note_requests(self, examined: Examined, end: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,7 @@ from kfast.state.record_application import (
     quorum_columns,
     quorum_rules,
     write_partitions,
+    write_topics,
 )
 from kfast.state.registrations import (
     BrokerRegistration,
@@ -89,6 +91,13 @@ class Part:
             self.records[place].version == version
             and self.log.fields_of(place) == log.fields_of(index)
         )
+
+
+class Prediction(NamedTuple):
+    """A change that a log of changes has at a place."""
+
+    log: ChangeLog
+    place: int
 
 
 def _named(record: PartitionChangeRecord) -> set[int]:
@@ -170,6 +179,7 @@ class Simulation:
             topic_id: row for row, topic_id in enumerate(state.topic_id.to_pylist())
             if topic_id is not None
         }
+        self._topic_names = {state.topic[row].as_py() for row in self._topics.values()}
         self._forget_brokers()
 
     def _forget_brokers(self) -> None:
@@ -282,10 +292,11 @@ class Simulation:
 
     def name(self, row: int) -> str:
         """A partition as Kafka prints it."""
-        topic = int(self.state.topic_row[row])
-        if topic not in self._names:
-            self._names[topic] = self.state.topic[topic].as_py()
-        return f"{self._names[topic]}-{self.state.partition[row]}"
+        name = self._names.get(row)
+        if name is None:
+            topic = self.state.topic[int(self.state.topic_row[row])].as_py()
+            name = self._names[row] = f"{topic}-{self.state.partition[row]}"
+        return name
 
     def topic_name(self, topic_id: str) -> str | None:
         """Name of a topic, None where it does not exist."""
@@ -294,9 +305,7 @@ class Simulation:
 
     def has_topic(self, record: TopicRecord) -> bool:
         """Whether a topic of this id or name exists."""
-        row = self.state.lookup.topic_or_none(record.name)
-        named = row is not None and bool(self.state.topic_exists[row])
-        return named or record.topic_id in self._topics
+        return record.name in self._topic_names or record.topic_id in self._topics
 
     def partitions_of(self, topic_id: str) -> list[int]:
         """Numbers of a topic's partitions."""
@@ -369,7 +378,7 @@ class Simulation:
     def updated(self, row: int, step: Step) -> PartitionChangeRecord | None:
         """What a step does to a partition."""
         log = self._update(np.asarray([row], np.int32), Visited.EVERY_ROW, step)
-        return self._record(log, 0) if len(log) else None
+        return self.record_of(Prediction(log, 0)) if len(log) else None
 
     def requests_give(
         self, part: Part, places: Sequence[int], requests: Sequence[Request]
@@ -413,17 +422,17 @@ class Simulation:
             elr_off=target.elr_off,
         )
 
-    def due(self, step: Step, written: set[int]) -> dict[int, PartitionChangeRecord]:
-        """What a step gives, but for partitions that have been written."""
-        records: dict[int, PartitionChangeRecord] = {}
+    def due(self, step: Step, written: set[int]) -> dict[int, Prediction]:
+        """What a step gives by row, but for partitions that have been written."""
+        due: dict[int, Prediction] = {}
         without = np.asarray(sorted(written), np.int32)
         for place in step.visits:
             rows, visited = self._visited(place, step)
             rows = rows[~np.isin(rows, without)]
             log = self._update(rows, visited, step)
             for i, row in enumerate(log.changes["row"].tolist()):
-                records.setdefault(row, self._record(log, i))
-        return records
+                due.setdefault(row, Prediction(log, i))
+        return due
 
     def _visited(self, place: str, step: Step) -> tuple[npt.NDArray[np.int32], int]:
         """Rows among which a step finds its partitions, and which of them it visits."""
@@ -442,8 +451,9 @@ class Simulation:
         lies = np.isin(self.quorum.directory[rows], failed) & (state.replicas[rows] == broker)
         return rows[lies.any(axis=1)], Visited.EVERY_ROW
 
-    def _record(self, log: ChangeLog, place: int) -> PartitionChangeRecord:
+    def record_of(self, prediction: Prediction) -> PartitionChangeRecord:
         """A predicted change as a record."""
+        log, place = prediction
         change, fields = log.changes[place], log.fields_of(place)
         row = int(change["row"])
         topic = self.state.topic_id[int(self.state.topic_row[row])].as_py()
@@ -482,22 +492,26 @@ class Simulation:
         """Apply changes of partitions."""
         apply_changes(self.state, part.log)
 
-    def create(self, records: list[PartitionRecord]) -> None:
-        """Apply Partition records of topics that exist."""
-        write_partitions(self.state, records)
-        for topic_id in {record.topic_id for record in records}:
+    def create(self, topics: list[TopicRecord], partitions: list[PartitionRecord]) -> None:
+        """Apply Topic records, and Partition records of these and of other topics."""
+        if topics:
+            rows = write_topics(self.state, topics).tolist()
+            self._topics |= zip([record.topic_id for record in topics], rows, strict=True)
+            self._topic_names |= {record.name for record in topics}
+        write_partitions(self.state, partitions)
+        for topic_id in {record.topic_id for record in partitions}:
             self._rows.pop(topic_id, None)
         self._name_brokers()
 
     def apply(self, record: MetadataRecord, offset: int) -> None:
         """Apply a record that is no change of a partition."""
+        if isinstance(record, RemoveTopicRecord):
+            self._topic_names.discard(self.topic_name(record.topic_id))
         apply_record(self.state, record, offset)
-        if isinstance(record, TopicRecord):
-            row = self.state.lookup.topic_or_none(record.name)
-            self._topics[record.topic_id] = -1 if row is None else row
-        elif isinstance(record, RemoveTopicRecord):
+        if isinstance(record, RemoveTopicRecord):
             self._topics.pop(record.topic_id, None)
-            self._rows.pop(record.topic_id, None)
+            for row in self._rows.pop(record.topic_id, {}).values():
+                self._names.pop(row, None)
         else:
             if isinstance(record, LeaderChangeRecord):
                 self._lead(record.leader_id)

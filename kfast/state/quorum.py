@@ -229,11 +229,11 @@ class Quorum:
     def remove_topic_configurations(self, name: str) -> None:
         """Forget the configurations of a topic that is removed."""
         if self.configurations.pop((ResourceType.TOPIC, name), None):
-            self.derive_topic(name)
+            self.derive_topics([name])
 
-    def derive_topic(self, name: str) -> None:
-        """Take the configurations of a topic that was created after them."""
-        self._derive_topics([name])
+    def derive_topics(self, names: Sequence[str]) -> None:
+        """Take the configurations of topics that were created after them."""
+        self._derive_topics(names)
         self._settings_changed()
 
     def derive_settings(self) -> None:

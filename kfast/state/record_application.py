@@ -14,7 +14,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,6 +46,7 @@ from kfast.state.metadata_records import (
     sorted_directories,
 )
 from kfast.state.quorum import NO_LAST_KNOWN
+from kfast.state.records import Rows
 from kfast.state.registrations import (
     BrokerRegistration,
     PartitionRegistration,
@@ -58,7 +58,7 @@ from kfast.state.registrations import (
 
 __all__ = [
     "append_change", "apply_changes", "apply_record", "apply_records", "partition_row_of",
-    "quorum_columns", "quorum_rules", "set_topic_id", "write_partitions",
+    "quorum_columns", "quorum_rules", "set_topic_id", "write_partitions", "write_topics",
 ]
 
 
@@ -273,33 +273,49 @@ def _unfence_broker(state: StateArrays, record: UnfenceBrokerRecord) -> None:
     _set_fenced(state, _registered(state, record.id, record.epoch), False)
 
 
-def _create_topic(state: StateArrays, record: TopicRecord) -> None:
-    row = int(partition_rows.add_topics(state, [record.name])[0])
-    state.topic_flags[row] |= schema.TOPIC_EXISTS
-    set_topic_id(state, row, record.topic_id)
-    quorum_of(state).derive_topic(record.name)
+def _write_topic(state: StateArrays, record: TopicRecord) -> None:
+    write_topics(state, [record])
+
+
+def write_topics(state: StateArrays, records: Sequence[TopicRecord]) -> Rows:
+    """Apply Topic records of different names; the rows of the topics.
+
+    The names and ids of a state cannot be changed in place, so that each call copies all of them.
+    """
+    names = [record.name for record in records]
+    rows = partition_rows.add_topics(state, names)
+    state.topic_flags[rows] |= schema.TOPIC_EXISTS
+    _set_topic_ids(state, rows, [record.topic_id for record in records])
+    quorum_of(state).derive_topics(names)
+    return rows
 
 
 def set_topic_id(state: StateArrays, row: int, topic_id: str | None) -> None:
     """Give a topic row its id, or take it away."""
-    named: npt.NDArray[np.bool_] = np.ones(state.n_topics, np.bool_)
-    named[row] = False
+    _set_topic_ids(state, np.asarray([row], np.int32), [topic_id])
+
+
+def _set_topic_ids(state: StateArrays, rows: Rows, topic_ids: Sequence[str | None]) -> None:
+    place = np.full(state.n_topics, -1, np.int32)
+    place[rows] = np.arange(rows.size)
+    named = pa.array(place, mask=place < 0)
     state.topic_id = pc.if_else(
-        pa.array(named), state.topic_id, pa.scalar(topic_id, pa.string())
+        named.is_valid(), pa.array(topic_ids, pa.string()).take(named), state.topic_id
     )
 
 
-def topic_row_of(state: StateArrays, topic_id: str) -> int:
-    """Row of a topic by its id."""
-    row: int = state.topic_id.index(topic_id).as_py()
-    if row < 0:
-        raise InvariantError(f"no topic has the id {topic_id}")
-    return row
+def topic_rows_of(state: StateArrays, topic_ids: Sequence[str]) -> Rows:
+    """Rows of topics by their ids."""
+    rows = pc.index_in(pa.array(topic_ids, pa.string()), value_set=state.topic_id)
+    if rows.null_count:
+        unknown = topic_ids[rows.is_null().index(True).as_py()]
+        raise InvariantError(f"no topic has the id {unknown}")
+    return np.asarray(rows.to_numpy(), np.int32)
 
 
 def partition_row_of(state: StateArrays, topic_id: str, partition: int) -> int:
     """Row of a partition by its topic's id."""
-    topics = np.asarray([topic_row_of(state, topic_id)], np.int32)
+    topics = topic_rows_of(state, [topic_id])
     row = int(state.lookup.rows(topics, np.asarray([partition], np.int32))[0])
     if row < 0:
         raise InvariantError(f"topic {topic_id} has no partition {partition}")
@@ -314,9 +330,7 @@ def write_partitions(state: StateArrays, records: Sequence[Any]) -> None:
     """Apply Partition records: each replaces what was there."""
     if not records:
         return
-    ids = {record.topic_id for record in records}
-    place = {topic_id: topic_row_of(state, topic_id) for topic_id in ids}
-    topics = np.asarray([place[record.topic_id] for record in records], np.int32)
+    topics = topic_rows_of(state, [record.topic_id for record in records])
     numbers = np.asarray([record.partition_id for record in records], np.int32)
     rows = partition_rows.add_rows(state, topics, numbers).tolist()
     for row, record in zip(rows, records, strict=True):
@@ -348,7 +362,7 @@ def _change_partition(state: StateArrays, record: PartitionChangeRecord) -> None
 
 
 def _remove_topic(state: StateArrays, record: RemoveTopicRecord) -> None:
-    topic = topic_row_of(state, record.topic_id)
+    topic = int(topic_rows_of(state, [record.topic_id])[0])
     remove_rows(state, np.sort(state.lookup.rows_of_topic(topic)))
     quorum_of(state).remove_topic_configurations(state.topic[topic].as_py())
     state.topic_flags[topic] &= schema.TOPIC_UNCLEAN
@@ -389,7 +403,7 @@ APPLICATIONS: Mapping[type, Callable[[StateArrays, Any], None]] = {
     BrokerRegistrationChangeRecord: _change_registration,
     FenceBrokerRecord: _fence_broker,
     UnfenceBrokerRecord: _unfence_broker,
-    TopicRecord: _create_topic,
+    TopicRecord: _write_topic,
     PartitionRecord: _write_partition,
     PartitionChangeRecord: _change_partition,
     RemoveTopicRecord: _remove_topic,

@@ -6,6 +6,7 @@ Source: docs/kraft.md, sections 2 and 5 to 8.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ import pytest
 import kfast
 from kfast.errors import ArgumentError, InputError
 from kfast.io import iter_records
+from kfast.metadata_replay.simulation import Simulation
 from kfast.state.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -27,6 +29,7 @@ from kfast.state.metadata_records import (
     uuid_text,
 )
 from tests.support.kraft_cases import load
+from tests.support.metadata_bulk import write_bulk_log
 from tests.support.metadata_cases import write_case
 from tests.support.metadata_writer import write_log
 
@@ -108,6 +111,36 @@ def test_all_cases_are_predicted(cases, tmp_path, monkeypatch, events_per_batch)
         if found.contradictions:
             wrong.append(f"{case['id']}: {verdicts(found)}")
     assert not wrong, "\n".join(wrong[:10])
+
+
+# ---------------------------------------------------------------------------------- long logs
+
+
+def test_a_rolling_restart_is_predicted(tmp_path, monkeypatch):
+    """Topics that are created one after another are applied together: each time takes the state."""
+    created = []
+    create = Simulation.create
+
+    def note(simulation, topics, partitions):
+        created.append((len(topics), len(partitions)))
+        create(simulation, topics, partitions)
+
+    monkeypatch.setattr(Simulation, "create", note)
+    write_bulk_log(tmp_path, 30, 4, 6, 60_000)
+    found = kfast.replay_metadata(tmp_path)
+    assert found.counts["contradicted"] + found.counts["missing"] == 0, verdicts(found)
+    assert found.causes.keys() >= {"shutdown", "isr", "preferred", "registration"}
+    assert created == [(30, 120)]
+
+
+@pytest.mark.slow
+def test_10_mb_are_replayed_in_9_s(tmp_path):
+    """100 MB in 90 s; half as long again on a busy machine."""
+    write_bulk_log(tmp_path, 400, 10, 30, 10_000_000)
+    began = time.process_time()
+    found = kfast.replay_metadata(tmp_path)
+    assert time.process_time() - began <= 9 * 1.5
+    assert found.counts["contradicted"] + found.counts["missing"] == 0, verdicts(found)
 
 
 # ------------------------------------------------------------------------------ small clusters

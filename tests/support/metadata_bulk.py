@@ -1,4 +1,4 @@
-"""A snapshot of many partitions, written in bulk: records of equal length, as arrays.
+"""A snapshot of many partitions, in records of equal length as arrays; a log of many changes.
 
 Replication factor 3, one directory a broker, all replicas in sync; the second replica leads every
 tenth partition, whose ISR begins with it.
@@ -16,17 +16,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import kfast
+from kfast import QuorumController
 from kfast.io.metadata_schema import encode_batch, encode_record
+from kfast.journal.quorum_outcome import QuorumOutcome
 from kfast.kernels.metadata_log import checksum
+from kfast.state.kraft_releases import find_release
 from kfast.state.metadata_records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    LeaderChangeRecord,
     MetadataRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     TopicRecord,
     uuid_text,
 )
-from tests.support.metadata_writer import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from tests.support.metadata_writer import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, log_bytes
 
 RF = 3
 PER_BATCH = 4096
@@ -114,3 +122,81 @@ def write_bulk_snapshot(
             file.write(batch_of(start, rows[start : start + PER_BATCH]))
         file.write(encode_batch(0, 1, 0, [struct.pack(">hb", 0, 0)], control=SNAPSHOT_FOOTER))
     return path
+
+
+class BulkLog:
+    """A segment that is written batch by batch, a second each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.offset, self.n_bytes = path, 0, 0
+        path.write_bytes(b"")
+
+    def append(self, *records: MetadataRecord) -> None:
+        """One batch."""
+        if records:
+            data = log_bytes([(self.offset, 1, 1000 * self.offset, records)])
+            with self.path.open("ab") as file:
+                self.n_bytes += file.write(data)
+            self.offset += len(records)
+
+
+def _begin(log: BulkLog, n_topics: int, per_topic: int, n_brokers: int, elr: bool) -> None:
+    """Brokers and topics; each topic is created by a request of its own."""
+    features = find_release("kraft-4.1").supported_features
+    brokers = range(n_brokers)
+    directory = {b: uuid_text(2**61 + b, 2 * b + 1) for b in brokers}
+    log.append(LeaderChangeRecord(0, 9000))
+    log.append(RegisterControllerRecord(0, 9000, uuid_text(8, 9000), False, (), features))
+    log.append(FeatureLevelRecord(0, "metadata.version", 27))
+    if elr:
+        log.append(FeatureLevelRecord(0, "eligible.leader.replicas.version", 1))
+    for b in brokers:
+        epoch = log.offset
+        log.append(RegisterBrokerRecord(
+            3, b, uuid_text(7, b), epoch, f"rack-{b % 3}", log_dirs=(directory[b],),
+            features=features,
+        ))
+        log.append(BrokerRegistrationChangeRecord(2, b, epoch, fenced=-1))
+    for topic in range(n_topics):
+        topic_id = uuid_text(2**62 + topic, 2 * topic + 1)
+        partitions = []
+        for partition in range(per_topic):
+            place = topic * per_topic + partition
+            first = (place * 7 + place // n_brokers) % n_brokers
+            replicas = tuple((first + step) % n_brokers for step in (0, 1, n_brokers // 2))
+            partitions.append(PartitionRecord(
+                2, partition, topic_id, replicas, replicas, (), (), first, 0, 0, 0,
+                tuple(directory[b] for b in replicas),
+            ))
+        log.append(TopicRecord(0, f"topic-{topic:06d}", topic_id), *partitions)
+
+
+def write_bulk_log(
+    folder: Path, n_topics: int, per_topic: int, n_brokers: int, n_bytes: int, *, elr: bool = True
+) -> Path:
+    """Write the log of brokers that restart one after another, until it has so many bytes.
+
+    Each shuts down in order, is fenced, comes back, catches up, and leads again what it prefers.
+    """
+    log = BulkLog(folder / f"{0:020d}.log")
+    _begin(log, n_topics, per_topic, n_brokers, elr)
+    controller = QuorumController(kfast.read(log.path), journal="full")
+
+    def append(*outcomes: QuorumOutcome) -> None:
+        for outcome in outcomes:
+            assert outcome.error is None, outcome.error
+            log.append(*outcome.metadata_records)
+
+    broker = 0
+    while log.n_bytes < n_bytes:
+        append(controller.begin_controlled_shutdown(broker))
+        append(controller.fence_broker(broker))
+        epoch = controller.epoch_of(controller.broker_row(broker))
+        append(controller.register_broker(
+            broker, previous_broker_epoch=epoch, expire_session=True
+        ))
+        append(controller.unfence_broker(broker))
+        append(*controller.catch_up([broker]))
+        append(controller.elect_leaders())
+        broker = (broker + 1) % n_brokers
+    return log.path
