@@ -229,7 +229,7 @@ def test_the_order_matters_where_another_order_ends_otherwise():
         failing = first.broker_id[first.up].tolist()[:4]
         ends = []
         for order in permutations(failing):
-            state = KfastController(records=records).kfast.state
+            state = first.copy()
             open_events(state, order=order).brokers_failed(failing)
             parts = map(state.registration, range(state.n_partitions))
             ends.append([(p.leader, set(p.isr), set(p.elr), p.last_known_elr) for p in parts])

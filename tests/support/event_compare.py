@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from kfast.schema import LEADER_DURING_DELETE
@@ -12,19 +13,25 @@ from tests.support.reference_profiles import ZK_3_9, Profile
 
 RECORD = ("leader", "leader_epoch", "isr", "recovery", "version", "controller_epoch", "replicas",
           "adding", "removing", "is_new")
-SETS = ("isr", "isr_before", "adding", "removing")
+SETS = frozenset({"isr", "isr_before", "adding", "removing"})
+LISTS = frozenset({"replicas", "to", "offline_replicas"})
 
 
-def plain(value: Any, key: str = "") -> Any:
-    """A value in which a set's order no longer shows."""
-    if isinstance(value, list | tuple) and key in SETS:
-        return tuple(sorted(value))
-    return tuple(value) if isinstance(value, list) else value
+@cache
+def lists_among(keys: tuple[str, ...]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Those keys whose values are lists, and what makes each comparable: a set has no order."""
+    return tuple(
+        (key, sorted if key in SETS else list) for key in keys if key in SETS | LISTS
+    )
 
 
-def pick(row: Row, keys: Iterable[str]) -> dict[str, Any]:
-    """Some values of a row."""
-    return {key: plain(row.get(key), key) for key in keys}
+def pick(row: Row, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Some values of a row, in which a set's order no longer shows."""
+    picked = dict(zip(keys, map(row.get, keys), strict=True))
+    for key, comparable in lists_among(keys):
+        if picked[key] is not None:
+            picked[key] = comparable(picked[key])
+    return picked
 
 
 class Steps:
@@ -176,7 +183,7 @@ def addition(row: Row, profile: Profile) -> dict[str, Any]:
     keys = ("kind", "to", *RECORD) if row["kind"] == "LeaderAndIsr" else ("kind", "to", "delete")
     compared = pick(row, keys)
     if not profile.cancels_reassignments:
-        compared["to"] = tuple(sorted(compared["to"]))
+        compared["to"].sort()
     return compared
 
 
@@ -211,6 +218,12 @@ def journals_differ(twin: TwinView, outcome: Any) -> str | None:
                     f"  kfast {actual.get(p)}"
                 )
     return counts_differ(twin.journal, outcome)
+
+
+def full_journals_differ(outcome: Any, other: Any) -> str | None:
+    """The first table in which two full journals of kfast's differ."""
+    names = (*TABLES, "counts")
+    return next((n for n in names if getattr(outcome, n) != getattr(other, n)), None)
 
 
 def counts_differ(journal: Journal, outcome: Any) -> str | None:

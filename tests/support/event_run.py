@@ -17,9 +17,9 @@ from kfast.schema import Code, PartitionState
 from kfast.testing import invariants
 from tests.support.event import Event
 from tests.support.event_compare import (
-    TABLES,
     TwinView,
     counts_differ,
+    full_journals_differ,
     journals_differ,
     request_counts_differ,
 )
@@ -191,9 +191,7 @@ class Sequence:
         """
         full = run.setting.journal == "full"
         if full and outcome is not first_outcome:
-            names = (n for n in (*TABLES, "counts")
-                     if getattr(outcome, n) != getattr(first_outcome, n))
-            wrong = next(names, None)
+            wrong = full_journals_differ(outcome, first_outcome)
             return wrong and f"{wrong} differs from that of {self.kfast[0].setting}"
         if full:
             view = TwinView(happened.journal, happened.apart, self.twin.ctx.profile)

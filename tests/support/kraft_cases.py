@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -279,7 +279,7 @@ class TwinRun:
                 tuple(map(directory_of, event.get("offline_log_dirs", ()))),
             )
         )
-        return self._answer(outcome, outcome.response and asdict(outcome.response))
+        return self._answer(outcome, outcome.response and vars(outcome.response))
 
     def _advance_time(self, event: Json) -> None:
         self.controller.advance_time(event["ms"], event.get("contacts", ()))
@@ -406,7 +406,8 @@ def describe_reply(reply: AlterPartitionReply) -> Json:
     """An answer to AlterPartition as a case writes it."""
     if reply.error != "NONE":
         return {"error": reply.error}
-    return {**asdict(reply), "isr": list(reply.isr)}
+    values = {item.name: getattr(reply, item.name) for item in fields(reply)}
+    return {**values, "isr": list(reply.isr)}
 
 
 # --------------------------------------------------------------------------------------- comparing
