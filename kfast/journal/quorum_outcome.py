@@ -186,14 +186,14 @@ class WrittenRecords:
             "leader_epoch": changes["leader_epoch"],
             "partition_epoch": changes["partition_epoch"],
         }
-        others = [_table_row(record) for _, record in self.others]
+        other_rows = [_table_row(record) for _, record in self.others]
         places = np.asarray([before for before, _ in self.others], np.int64)
-        order = np.insert(np.arange(n), places, n + np.arange(len(others)))
+        order = np.insert(np.arange(n), places, n + np.arange(len(other_rows)))
         names = [column.name for column in METADATA_RECORDS.columns if column.name != "offset"]
         merged = {
             name: pa.chunked_array([
                 columns.get(name, pa.nulls(n, kind)),
-                pa.array([row.get(name) for row in others], kind),
+                pa.array([row.get(name) for row in other_rows], kind),
             ], kind).combine_chunks().take(pa.array(order))
             for name, kind in ((name, METADATA_RECORDS.schema.field(name).type) for name in names)
         }

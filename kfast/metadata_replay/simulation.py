@@ -207,7 +207,7 @@ class Simulation:
     @property
     def metadata_version(self) -> MetadataVersion:
         """The finalized metadata version."""
-        return MetadataVersion(self.quorum.metadata_version)
+        return self.quorum.version
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         """A broker's registration."""

@@ -34,6 +34,7 @@ from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.min_isr import partition_min_isr, topic_min_isr
 from kfast.state.partition_rows import used_rows
 from kfast.state.quorum import NO_LAST_KNOWN
+from kfast.state.quorum_flat import last_known_lists
 from kfast.state.records import Rows
 from kfast.state.tables import broker_ids, id_lists, row_keys
 
@@ -152,19 +153,16 @@ class Census:
         if self.elr is None:
             return {}
         rows = np.arange(self.isr.size, dtype=np.int32)
-        known = self.elr.last_known != NO_LAST_KNOWN
-        offsets = np.append(0, np.cumsum(known)).astype(np.int32)
-        ids = broker_ids(self.state, self.elr.last_known[known])
         return {
             "elr": id_lists(self.state, rows, self.elr.masks, replicas=self.replicas),
-            "last_known_elr": pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids)),
+            "last_known_elr": last_known_lists(self.state, self.elr.last_known),
         }
 
     @property
     def counts(self) -> dict[str, int]:
         """How many partitions each metric holds for; of a KRaft cluster `ELR_METRICS` too."""
-        more = {} if self.elr is None else ELR_METRICS
-        return count_marks(self.marks) | {name: int(self.flags(name).sum()) for name in more}
+        of_kraft = {} if self.elr is None else ELR_METRICS
+        return count_marks(self.marks) | {name: int(self.flags(name).sum()) for name in of_kraft}
 
     @property
     def topics(self) -> pa.Table:

@@ -197,7 +197,8 @@ def _digest_quorum_rows(
 def _digest_topic_configurations(state: StateArrays, quorum: Quorum) -> int:
     """Digest of the configurations of topics that are here, whatever their order."""
     values = {
-        name: of for (kind, name), of in quorum.configurations.items() if kind == ResourceType.TOPIC
+        name: of_topic for (kind, name), of_topic in quorum.configurations.items()
+        if kind == ResourceType.TOPIC
     }
     names = pa.array(values, pa.string())
     here = names.filter(pc.is_in(names, value_set=state.topic)).to_pylist()
@@ -227,13 +228,13 @@ def _describe_quorum(state: StateArrays, quorum: Quorum, known: npt.NDArray[np.b
 def _digest_texts(texts: pa.StringArray) -> npt.NDArray[np.uint64]:
     """(n,) digest of each text."""
     texts = texts if texts.offset == 0 else pa.concat_arrays([texts])
-    found = np.zeros(max(len(texts), 1), np.uint64)
+    sums = np.zeros(max(len(texts), 1), np.uint64)
     if len(texts):
         buffers = texts.buffers()
         offsets = np.frombuffer(buffers[1], np.int32)[: len(texts) + 1]
         data = np.frombuffer(buffers[2] or b"\0", np.uint8)
-        digests.digest_bytes(offsets, data, found[: len(texts)])
-    return found
+        digests.digest_bytes(offsets, data, sums[: len(texts)])
+    return sums
 
 
 def _digest_topics(state: StateArrays, names: np.ndarray) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -62,6 +63,10 @@ PARTITION_COLUMNS = {
     "directory": NO_DIRECTORY,
 }
 """What may be allocated for partitions, and what stands there for a row without a partition."""
+BY_TOPIC = (
+    "min_insync_replicas", "unclean_leader_election", "first_partition", "has_first_partitions",
+)
+"""What is derived for every topic row, until a setting or a row changes."""
 NOT_REGISTERED: Mapping[str, Any] = {
     "incarnation_id": "", "directories": (), "cordoned": (), "feature_ranges": NO_FEATURES,
 }
@@ -156,7 +161,6 @@ class Quorum:
         self.elr = self.last_known_elr = self.member_order = self.directory = None
         self.directory_ids = [MIGRATING, UNASSIGNED, LOST]
         self._directory_rows = {text: row for row, text in enumerate(self.directory_ids)}
-        self._by_topic: _ByTopic | None = None
         self.columns: QuorumColumns | None = None
         self.rules: QuorumRules | None = None
 
@@ -189,6 +193,11 @@ class Quorum:
         return self.features.get(METADATA_VERSION, self.release.latest_metadata_version)
 
     @property
+    def version(self) -> MetadataVersion:
+        """Gates of the finalized metadata version."""
+        return MetadataVersion(self.metadata_version)
+
+    @property
     def elr_on(self) -> bool:
         """Whether eligible leader replicas are on."""
         return self.features.get(ELR_VERSION, 0) >= 1
@@ -196,7 +205,7 @@ class Quorum:
     @property
     def directories_on(self) -> bool:
         """Whether replicas are assigned to directories."""
-        return MetadataVersion(self.metadata_version).is_directory_assignment_supported
+        return self.version.is_directory_assignment_supported
 
     def set_feature(self, name: str, level: int) -> None:
         """Finalize a level; 0 removes it. Source: section 2, FeatureLevel."""
@@ -205,7 +214,7 @@ class Quorum:
         self.features.pop(name, None)
         if level:
             self.features[name] = level
-        self.forget_rules()
+        self.rules = None
 
     # --- configurations
 
@@ -294,39 +303,40 @@ class Quorum:
     # --- by topic row
 
     def forget_topics(self) -> None:
-        """Note that topics, rows or settings changed: what is kept by topic is made afresh."""
-        self._by_topic = None
+        """Note that topics, rows or settings changed: what is derived by topic is made afresh."""
+        for name in BY_TOPIC:
+            vars(self).pop(name, None)
         self.rules = None
 
-    def forget_rules(self) -> None:
-        """Note that features or registered directories changed."""
-        self.rules = None
-
-    @property
-    def _kept(self) -> _ByTopic:
-        if self._by_topic is None:
-            self._by_topic = _ByTopic(self._state, self.release)
-        return self._by_topic
-
-    @property
+    @cached_property
     def min_insync_replicas(self) -> Rows:
         """(T,) effective min.insync.replicas of each topic."""
-        return self._kept.min_insync_replicas
+        own = self._state.topic_min_insync_replicas
+        return np.where(own < 0, self._state.default_min_insync_replicas, own).astype(np.int32)
 
-    @property
+    @cached_property
     def unclean_leader_election(self) -> npt.NDArray[np.bool_]:
         """(T,) effective unclean.leader.election.enable of each topic."""
-        return self._kept.unclean_leader_election
+        state, own = self._state, self._state.topic_unclean_leader_election
+        allowed: npt.NDArray[np.bool_] = np.where(
+            own < 0, state.default_unclean_leader_election, own > 0
+        )
+        return allowed & self.release.unclean_by_configuration
 
-    @property
+    @cached_property
     def first_partition(self) -> Rows:
         """(T,) row of each topic's partition 0, -1 for none."""
-        return self._kept.first_partition
+        state = self._state
+        rows = np.flatnonzero(state.partition == 0).astype(np.int32)
+        first = np.full(max(state.n_topics, 1), -1, np.int32)
+        first[state.topic_row[rows]] = rows
+        return first
 
-    @property
+    @cached_property
     def has_first_partitions(self) -> bool:
         """Whether every topic with partitions has a partition 0, as all of Kafka's have."""
-        return self._kept.has_first_partitions
+        exists = (self._state.topic_flags[: self._state.n_topics] & schema.TOPIC_EXISTS) != 0
+        return bool((self.first_partition[: exists.size][exists] >= 0).all())
 
     def min_isr_of(self, topic_rows: Rows) -> Rows:
         """(n,) min ISR of some topics: at most the replicas of partition 0. Source: section 1.5."""
@@ -447,7 +457,7 @@ class Quorum:
             for row in before:
                 new[moved[row]] = old[row]
             setattr(self, name, new)
-        self.forget_rules()
+        self.rules = None
         offsets = np.full(n, -1, np.int64)
         offsets[moved] = self.registration_offset
         self.registration_offset = offsets
@@ -478,24 +488,6 @@ class Quorum:
         """The columns of partitions that are allocated, by name."""
         columns = {name: getattr(self, name) for name in PARTITION_COLUMNS}
         return {name: values for name, values in columns.items() if values is not None}
-
-
-class _ByTopic:
-    """What is derived for every topic row, until a setting or a row changes."""
-
-    def __init__(self, state: _Columns, release: Release) -> None:
-        own, unclean = state.topic_min_insync_replicas, state.topic_unclean_leader_election
-        self.min_insync_replicas: Rows = np.where(
-            own < 0, state.default_min_insync_replicas, own
-        ).astype(np.int32)
-        self.unclean_leader_election: npt.NDArray[np.bool_] = np.where(
-            unclean < 0, state.default_unclean_leader_election, unclean > 0
-        ) & release.unclean_by_configuration
-        first = np.flatnonzero(state.partition == 0).astype(np.int32)
-        self.first_partition: Rows = np.full(max(state.n_topics, 1), -1, np.int32)
-        self.first_partition[state.topic_row[first]] = first
-        exists = (state.topic_flags[: state.n_topics] & schema.TOPIC_EXISTS) != 0
-        self.has_first_partitions = bool((self.first_partition[: exists.size][exists] >= 0).all())
 
 
 def _widened(matrix: npt.NDArray[Any], added: int, null: int) -> npt.NDArray[Any]:

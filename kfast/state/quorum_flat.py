@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kfast import schema
 from kfast.state.arrays import StateArrays
 from kfast.state.quorum import NO_DIRECTORY, NO_LAST_KNOWN, NO_MEMBER, Quorum
 from kfast.state.records import Rows
@@ -38,10 +39,8 @@ def flat_columns(state: StateArrays, part: slice) -> dict[str, Any]:
     if quorum is None:
         return columns
     if quorum.elr is not None and quorum.last_known_elr is not None:
-        known = quorum.last_known_elr[part]
         columns["elr"] = quorum.elr[part].astype(np.int32)
-        ids = np.where(known < 0, known, state.broker_id[known])
-        columns["last_known_elr"] = ids.astype(np.int32)
+        columns["last_known_elr"] = last_known_ids(state, quorum.last_known_elr[part])
     if quorum.member_order is not None:
         digits = np.where(quorum.member_order[part] == NO_MEMBER, 0, quorum.member_order[part])
         columns["member_order"] = (digits.astype(np.int32) << 3 * np.arange(state.n_slots)).sum(
@@ -143,26 +142,38 @@ def to_list_columns(
     `wide` has the broker ids of all slots.
     """
     n, width = wide.shape
-    found: dict[str, Any] = {}
+    listed: dict[str, Any] = {}
     elr = columns.get("elr", np.zeros(n, np.int32))
     if "elr" in columns:
-        found["elr"] = chosen_lists(elr[:, None] >> np.arange(width) & 1 == 1, wide)
+        listed["elr"] = chosen_lists(elr[:, None] >> np.arange(width) & 1 == 1, wide)
     if "member_order" in columns:
         members = place_members(columns["isr"], elr, columns["member_order"], width)
         ordered = np.take_along_axis(wide, np.minimum(members.slots, width - 1), axis=1)
-        found["isr"] = chosen_lists(members.isr, ordered)
-        found["elr"] = chosen_lists(members.elr, ordered)
+        listed["isr"] = chosen_lists(members.isr, ordered)
+        listed["elr"] = chosen_lists(members.elr, ordered)
     if "last_known_elr" in columns:
         known = columns["last_known_elr"][:, None]
-        found["last_known_elr"] = chosen_lists(known != NO_LAST_KNOWN, known)
+        listed["last_known_elr"] = chosen_lists(known != NO_LAST_KNOWN, known)
     if names := directory_columns(table.column_names):
         texts = np.column_stack([table[name].to_numpy().astype(object) for name in names])
         held = texts != ""
         lists = chosen_lists(held, np.arange(texts.size, dtype=np.int32).reshape(texts.shape))
-        found["directories"] = pa.ListArray.from_arrays(
+        listed["directories"] = pa.ListArray.from_arrays(
             lists.offsets, pa.array(texts[held], pa.string())
         )
-    return found
+    return listed
+
+
+def last_known_ids(state: StateArrays, brokers: Rows) -> Rows:
+    """Id of each last known leader, given as broker rows; -1 and `NO_LAST_KNOWN` stay."""
+    nobody = np.asarray([NO_LAST_KNOWN, schema.NO_LEADER], np.int32)
+    return np.append(state.broker_id, nobody)[brokers]
+
+
+def last_known_lists(state: StateArrays, brokers: Rows) -> pa.ListArray:
+    """Those ids as lists, empty where there is none."""
+    ids = last_known_ids(state, brokers)[:, None]
+    return chosen_lists(ids != NO_LAST_KNOWN, ids)
 
 
 def chosen_lists(chosen: Flags, values: npt.NDArray[Any]) -> pa.ListArray:

@@ -21,6 +21,7 @@ from kfast.state.kraft_releases import (
 )
 from kfast.state.metadata_records import ResourceType
 from kfast.state.quorum import MIGRATING_ROW, NO_LAST_KNOWN, NOT_REGISTERED, Quorum
+from kfast.state.quorum_flat import last_known_lists
 from kfast.state.records import Rows
 from kfast.state.table_columns import ListColumn, TableColumns, ids_to_rows
 
@@ -223,11 +224,7 @@ def partition_columns(state: StateArrays, rows: Rows) -> dict[str, pa.Array]:
     if quorum.elr is not None and quorum.last_known_elr is not None:
         isr, elr = state.records["isr"][rows], quorum.elr[rows]
         columns["elr"] = members(state, rows, elr, isr)
-        named = quorum.last_known_elr[rows]
-        offsets = np.concatenate([[0], np.cumsum(named != NO_LAST_KNOWN)]).astype(np.int32)
-        named = named[named != NO_LAST_KNOWN]
-        ids = np.where(named < 0, named, state.broker_id[named]).astype(np.int32)
-        columns["last_known_elr"] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids))
+        columns["last_known_elr"] = last_known_lists(state, quorum.last_known_elr[rows])
     columns["directories"] = _directory_lists(quorum, rows)
     return columns
 

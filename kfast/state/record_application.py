@@ -26,7 +26,7 @@ from kfast.kernels.quorum_rules import QuorumRules
 from kfast.state import mutators, partition_rows
 from kfast.state.arrays import StateArrays
 from kfast.state.changes import Missing
-from kfast.state.kraft_releases import LastKnownLeader, MetadataVersion
+from kfast.state.kraft_releases import LastKnownLeader
 from kfast.state.metadata_records import (
     MIGRATING,
     BrokerRegistrationChangeRecord,
@@ -86,7 +86,7 @@ def quorum_rules(state: StateArrays) -> QuorumRules:
     quorum = quorum_of(state)
     if quorum.rules is not None:
         return quorum.rules
-    release, version = quorum.release, MetadataVersion(quorum.metadata_version)
+    release, version = quorum.release, quorum.version
     listed = [[quorum.directory_row(d) for d in of] for of in quorum.directories]
     begin = np.zeros(len(listed) + 1, np.int32)
     np.cumsum([len(of) for of in listed], out=begin[1:])
@@ -375,13 +375,13 @@ def _clear_elr(state: StateArrays, record: ClearElrRecord) -> None:
     quorum = quorum_of(state)
     if quorum.elr is None or quorum.last_known_elr is None:
         return
-    some = (quorum.elr != 0) | (quorum.last_known_elr != NO_LAST_KNOWN)
+    has_elr = (quorum.elr != 0) | (quorum.last_known_elr != NO_LAST_KNOWN)
     if record.topic_name:
         topic = state.lookup.topic_or_none(record.topic_name)
         if topic is None:
             raise InvariantError(f"a ClearElr record names topic {record.topic_name!r}")
-        some &= state.topic_row == topic
-    rows = np.flatnonzero(some).astype(np.int32)
+        has_elr &= state.topic_row == topic
+    rows = np.flatnonzero(has_elr).astype(np.int32)
     log = ChangeLog()
     for row in rows.tolist():
         log.append(row, elr=(), last_known=NO_LAST_KNOWN)

@@ -272,4 +272,4 @@ def set_broker_registration(
     quorum.cordoned[row] = new.cordoned
     quorum.feature_ranges[row] = new.features
     quorum.registration_offset[row] = offset
-    quorum.forget_rules()
+    quorum.rules = None

@@ -71,31 +71,17 @@ class _Target(msgspec.Struct):
     broker_ids: list[int]
 
 
-class _Resource(msgspec.Struct):
-    """Configurations of one resource."""
-
-    resource_type: int
-    name: str
-    values: dict[str, str]
-
-
-class _Broker(msgspec.Struct):
-    """What only KRaft has of a broker."""
-
-    incarnation_id: str
-    directories: tuple[str, ...]
-    cordoned: tuple[str, ...]
-    feature_ranges: dict[str, tuple[int, int]]
-    registration_offset: int
-
-
 class _Quorum(msgspec.Struct):
-    """What only KRaft has beside columns of partitions."""
+    """What only KRaft has beside columns of partitions; configurations are by type and name."""
 
     features: dict[str, int]
-    configurations: list[_Resource]
+    configurations: list[tuple[int, str, dict[str, str]]]
     static_configuration: dict[str, str]
-    brokers: list[_Broker]
+    incarnation_id: list[str]
+    directories: list[tuple[str, ...]]
+    cordoned: list[tuple[str, ...]]
+    feature_ranges: list[dict[str, tuple[int, int]]]
+    registration_offset: list[int]
     directory_ids: list[str]
 
 
@@ -178,15 +164,11 @@ def _write(state: StateArrays, directory: Path) -> None:
 
 
 def _saved_quorum(quorum: Quorum) -> _Quorum:
-    brokers = zip(
-        quorum.incarnation_id, quorum.directories, quorum.cordoned,
-        map(dict, quorum.feature_ranges), quorum.registration_offset.tolist(), strict=True,
-    )
     return _Quorum(
         quorum.features,
-        [_Resource(kind, name, of) for (kind, name), of in quorum.configurations.items()],
-        quorum.static_configuration,
-        [_Broker(*of) for of in brokers],
+        [(kind, name, values) for (kind, name), values in quorum.configurations.items()],
+        quorum.static_configuration, quorum.incarnation_id, quorum.directories, quorum.cordoned,
+        [dict(ranges) for ranges in quorum.feature_ranges], quorum.registration_offset.tolist(),
         quorum.directory_ids,
     )
 
@@ -194,11 +176,10 @@ def _saved_quorum(quorum: Quorum) -> _Quorum:
 def _load_quorum(state: StateArrays, saved: _Quorum, arrays: dict[str, Any]) -> None:
     quorum = state.quorum = Quorum(state)
     quorum.features, quorum.static_configuration = saved.features, saved.static_configuration
-    quorum.configurations = {(of.resource_type, of.name): of.values for of in saved.configurations}
+    quorum.configurations = {(kind, name): values for kind, name, values in saved.configurations}
     for name in NOT_REGISTERED:
-        setattr(quorum, name, [getattr(broker, name) for broker in saved.brokers])
-    offsets = [broker.registration_offset for broker in saved.brokers]
-    quorum.registration_offset = np.asarray(offsets, np.int64)
+        setattr(quorum, name, getattr(saved, name))
+    quorum.registration_offset = np.asarray(saved.registration_offset, np.int64)
     for text in saved.directory_ids:
         quorum.directory_row(text)
     for name in PARTITION_COLUMNS:

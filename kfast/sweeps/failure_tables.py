@@ -98,8 +98,8 @@ def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
     groups[:, 10] = _begins(1 << groups[:, 6])
     return FailureTables(
         groups,
-        np.concatenate([EMPTY_ROWS, *(b for _, several in shapes.values() for b in several)]),
-        np.asarray([row for several, _ in shapes.values() for row in several], np.int32),
+        np.concatenate([EMPTY_ROWS, *(b for _, brokers in shapes.values() for b in brokers)]),
+        np.asarray([row for members, _ in shapes.values() for row in members], np.int32),
         np.frombuffer(b"".join(table for _, table in shapes), np.uint16),
     )
 
@@ -112,8 +112,8 @@ def _begins(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _batches(state: ClusterState, rows: Rows) -> Iterator[_Copies]:
     """Copies of some partitions, not too many at a time."""
     brokers, begin, n = [_brokers_of(state, row) for row in rows.tolist()], 0, 0
-    for end, several in enumerate(brokers, 1):
-        n += 1 << several.size
+    for end, own in enumerate(brokers, 1):
+        n += 1 << own.size
         if n >= MOST_COPIES or end == rows.size:
             yield _Copies(state, rows[begin:end], brokers[begin:end])
             begin, n = end, 0
@@ -163,7 +163,7 @@ class _Copies:
 
     def __init__(self, state: ClusterState, rows: Rows, brokers: list[Rows]) -> None:
         self.state, self.rows, self.brokers = state, rows, brokers
-        sizes = np.asarray([1 << several.size for several in brokers], np.int64)
+        sizes = np.asarray([1 << own.size for own in brokers], np.int64)
         self.begin = _begins(sizes)
         self.source = np.repeat(rows, sizes)
         self.n = self.source.size

@@ -147,7 +147,7 @@ def settings_are_the_configurations(state: ClusterState) -> None:
             raise InvariantError(f"{name} differs from the configurations")
 
 
-def _kept_rows(before: ClusterState, after: ClusterState) -> npt.NDArray[np.int64]:
+def _common_rows(before: ClusterState, after: ClusterState) -> npt.NDArray[np.int64]:
     """Rows that have the same partition before and after."""
     n = min(before.n_partitions, after.n_partitions)
     same = (before.partition[:n] >= 0) & (before.partition[:n] == after.partition[:n])
@@ -159,7 +159,7 @@ def _kept_rows(before: ClusterState, after: ClusterState) -> npt.NDArray[np.int6
 
 def leader_epochs_grow_with_partition_epochs(before: ClusterState, after: ClusterState) -> None:
     """A leader epoch never grows more than the partition epoch, and neither falls."""
-    rows = _kept_rows(before, after)
+    rows = _common_rows(before, after)
     old, new = before.records[rows], after.records[rows]
     led = new["leader_epoch"] - old["leader_epoch"]
     grown = new["version"] - old["version"]
@@ -174,7 +174,7 @@ def isr_empties_only_with_elr(before: ClusterState, after: ClusterState) -> None
     """Without ELR an emptied ISR keeps its last members."""
     if quorum_of(before).elr_on or quorum_of(after).elr_on:
         return
-    rows = _kept_rows(before, after)
+    rows = _common_rows(before, after)
     emptied = (after.records["isr"][rows] == 0) & (before.records["isr"][rows] != 0)
     require(~emptied, "an ISR stays without ELR", after, rows)
 

@@ -271,6 +271,22 @@ def test_columns_of_topics_and_defaults_become_configurations():
     assert reloaded(state) == state
 
 
+def test_one_broker_with_an_elr_has_a_flat_form():
+    """No last known leader is -2, which is no place in a column of one broker."""
+    state = ClusterState.from_tables(
+        brokers=pa.table({"broker_id": [1], "fenced": [True]}),
+        partitions=pa.table({
+            "topic": ["a", "b"], "partition": [0, 0], "replicas": [[1], [1]], "isr": [[], []],
+            "leader": [-1, -1], "elr": [[1], []], "last_known_elr": [[], [1]],
+        }),
+        cluster=pa.table({"controller": ["kraft-4.1"]}),
+    )
+    flat = state.to_tables(flat=True)
+    assert flat.partitions["last_known_elr"].to_pylist() == [-2, 1]
+    assert registrations(ClusterState.from_tables(**vars(flat))) == registrations(state)
+    assert state.to_tables().partitions["last_known_elr"].to_pylist() == [[], [1]]
+
+
 @pytest.mark.parametrize("layout", ["narrow", "wide"])
 @pytest.mark.parametrize("form", ["arrow", "parquet", "parquet-flat"])
 def test_files_say_all_of_it(form, layout, tmp_path):

@@ -27,7 +27,7 @@ from kfast.kernels.change_log import ChangeLog
 from kfast.state import ClusterState
 from kfast.state.changes import Visited
 from kfast.state.controller_change import change_controller
-from kfast.state.kraft_releases import METADATA_VERSION, MetadataVersion, find_release
+from kfast.state.kraft_releases import MetadataVersion, find_release
 from kfast.state.metadata_records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -94,8 +94,7 @@ class QuorumEngine:
     @property
     def version(self) -> MetadataVersion:
         """Gates of the finalized metadata version."""
-        latest = self.release.latest_metadata_version
-        return MetadataVersion(self.quorum.features.get(METADATA_VERSION, latest))
+        return self.quorum.version
 
     @property
     def elr_on(self) -> bool:

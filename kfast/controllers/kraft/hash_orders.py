@@ -165,14 +165,14 @@ class RedBlackTree(Generic[K]):
         left = self.root.children[0]
         return left is None or left.children[0] is None
 
-    def _replace(self, node: Node[K], other: Node[K] | None) -> None:
+    def _replace(self, node: Node[K], subtree: Node[K] | None) -> None:
         """Put another subtree where a node is."""
         if node.parent is None:
-            self.root = other
+            self.root = subtree
         else:
-            node.parent.children[node.parent.children.index(node)] = other
-        if other is not None:
-            other.parent = node.parent
+            node.parent.children[node.parent.children.index(node)] = subtree
+        if subtree is not None:
+            subtree.parent = node.parent
 
     def _rotate(self, node: Node[K], side: int) -> None:
         """Move a node down to this side; its child on the other side takes its place."""

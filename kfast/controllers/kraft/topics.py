@@ -155,9 +155,9 @@ def check_name(engine: QuorumEngine, name: str) -> None:
     if "." not in name and "_" not in name:
         return
     unified = name.replace(".", "_")
-    for at, other in enumerate(engine.state.topic.to_pylist()):
+    for at, present in enumerate(engine.state.topic.to_pylist()):
         exists = engine.state.topic_flags[at] & schema.TOPIC_EXISTS
-        if exists and other.replace(".", "_") == unified:
+        if exists and present.replace(".", "_") == unified:
             raise ApiError("INVALID_TOPIC_EXCEPTION")
 
 
