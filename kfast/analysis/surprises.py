@@ -1,6 +1,6 @@
 """What partitions of a KRaft cluster do that operators do not expect (`schema.SURPRISE_KINDS`).
 
-Source: docs/kraft.md, sections 3.2, 6.7 and 8.3.
+Source: docs/kraft.md, sections 3.2, 6.2, 6.7 and 8.3.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def stuck_partitions(state: ClusterState, clean_ids: Collection[int] | None = No
     if not quorum.elr_on:
         eligible, last = np.zeros_like(eligible), np.full_like(last, NO_LEADER)
     members = np.where(isr != 0, isr, eligible)
-    others_live = _slots_of(state, rows, state.live) & assigned & ~members
+    live = _slots_of(state, rows, state.live) & assigned
+    # Where a member is live the partition waits for no broker: the next unfencing elects it (6.2).
+    waits = (members & live) == 0
     # A broker that died leaves ISR and ELR when it registers, but only where ELR is on.
     stays = state.up | is_clean if quorum.elr_on else np.ones_like(state.up)
     returning = members & _slots_of(state, rows, stays)
@@ -99,12 +101,12 @@ def stuck_partitions(state: ClusterState, clean_ids: Collection[int] | None = No
     all_awaited = (isr | eligible | last_slot) & ~_slots_of(state, rows, state.up)
     kinds = {
         "elr_cleared": (no_leader_left, np.zeros_like(members)),
-        "waits_for_eligible": ((returning != 0) & (others_live != 0), returning),
+        "waits_for_eligible": ((returning != 0) & (live != 0), returning),
         "waits_for_last_leader": (leads_again & ~is_alone, all_awaited),
         "waits_for_only_replica": (leads_again & is_alone, all_awaited),
     }
     return pa.concat_tables([
-        _table(state, kind, rows[holds], awaited[holds])
+        _table(state, kind, rows[waits & holds], awaited[waits & holds])
         for kind, (holds, awaited) in kinds.items()
     ])
 

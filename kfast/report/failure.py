@@ -163,7 +163,10 @@ def _what_happens(
 def _warnings(failure: Failure) -> list[str]:
     """What a person must not miss: lost records, leaders that a shutdown could not move."""
     lines = []
-    if unclean := sum(step.impact.summary["unclean"] for step in failure.steps):
+    # A partition's only replica lacks no record that another one had.
+    unclean = sum(step.impact.summary["unclean"] for step in failure.steps)
+    unclean -= failure.surprises["surprise"].to_pylist().count("only_replica_unclean")
+    if unclean > 0:
         lines.append(f"{count(unclean, 'leader', 'is elected', 'are elected')} outside the ISR: "
                      "records that only other replicas had are lost.")
     if chosen := sum(step.impact.summary.get("elr_elections", 0) for step in failure.steps):

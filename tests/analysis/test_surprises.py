@@ -129,3 +129,33 @@ def test_show_says_which_partitions_stay_offline_and_why(shared_data):
     assert "g-rf1-0-3    none  2         nobody  elr_cleared" in text
     waiting = run("show", folder, "--at", "5547").stdout
     assert "a-rf3m2-0-11    none  1, 2, 3   2 and 3  waits_for_last_leader" in waiting
+
+
+EXPORT = """\
+Topic: orders\tTopicId: _hfDXqHlQz6I7rB-JbQSVw\tPartitionCount: 4\tReplicationFactor: 3\tConfigs:
+\tTopic: orders\tPartition: 0\tLeader: none\tReplicas: 4,5,6\tIsr: 4
+\tTopic: orders\tPartition: 1\tLeader: 2\tReplicas: 2,3,1\tIsr: 2,3,1
+\tTopic: orders\tPartition: 2\tLeader: -1\tReplicas: 4,2,1\tIsr: 4
+\tTopic: orders\tPartition: 3\tLeader: none\tReplicas: 4,2,1\tIsr: 4,2
+"""
+
+
+@pytest.mark.parametrize("elr", [True, False])
+def test_an_export_with_dead_leaders_goes_on_as_a_migrated_cluster(elr):
+    """The activation elects nobody (section 1.3); an unfencing visits every leaderless one (6.2).
+
+    Broker 4, the ISR of orders-0 and orders-2, has died: with ELR on its registration empties their
+    ISRs while no last leader is noted (6.7), so they stay offline; with ELR off it leads again.
+    """
+    state = kfast.with_controller(kfast.read(("dead.txt", EXPORT.encode())), "kraft-4.1", elr=elr)
+    gone, back = ("elr_cleared", frozenset()), ("waits_for_eligible", frozenset([4]))
+    assert listed(state) == (
+        {("orders", 0): gone, ("orders", 2): gone} if elr else {("orders", 2): back})
+    failed = kfast.fail_brokers(state, [3])
+    assert leaderless(failed.state) == {("orders", 0), ("orders", 2), ("orders", 3)}
+    assert failed.impact.summary["newly_offline"] == 0
+    unfenced = kfast.fail_brokers(state, [3], then=[("start", [3])]).state
+    assert leaderless(unfenced) == {("orders", 0), ("orders", 2)}
+    assert unfenced.broker_id[unfenced.records["leader"][3]] == 2
+    returned = kfast.fail_brokers(state, [3], then=[("start", [4])]).state
+    assert leaderless(returned) == ({("orders", 0), ("orders", 2)} if elr else set())
