@@ -147,24 +147,31 @@ PLANTED = random.Random(14)
 
 
 def missed_changes(expect, seen):
-    """How many changes of an expectation were planted, and those that the comparison missed."""
+    """How many changes of an expectation were planted, and those that the comparison missed.
+
+    Its keys are compared by themselves, so each is planted in by itself.
+    """
     assert not differences(expect, seen)
     n_planted, missed = 0, []
-    for text in planted_changes(expect):
-        n_planted += 1
-        if not differences(expect, seen):
-            missed.append(text)
-    assert not differences(expect, seen)
+    for key in list(expect):
+        part, seen_part = {key: expect[key]}, {key: seen[key]}
+        for text in planted_changes(part):
+            n_planted += 1
+            if not differences(part, seen_part):
+                missed.append(text)
+        assert not differences(part, seen_part)
     return n_planted, missed
 
 
 @pytest.mark.slow
-@CONTROLLERS
-def test_every_planted_change_of_an_expected_answer_is_reported(cases, make):
-    """Each value, dropped, added and reordered records and fields of a sixth of the sequences."""
+def test_every_planted_change_of_an_expected_answer_is_reported(cases):
+    """Each value, dropped, added and reordered records and fields of a sixth of the sequences.
+
+    What is seen is the twin's; that kfast's has the same text is what the other tests compare.
+    """
     n_planted, missed = 0, []
     for case in cases[::6]:
-        run = TwinRun(case, make)
+        run = TwinRun(case)
         for event in case["setup"]:
             run.run(event)
         answers = [(case["start"], run.full_state())]

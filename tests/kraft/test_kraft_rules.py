@@ -161,6 +161,34 @@ def test_without_elr_the_isr_keeps_its_last_member(cluster):
     assert partition(controller) == (-1, (2,), (), ())
 
 
+def test_an_entry_that_was_there_twice_leaves_partition_0_behind(cluster):
+    """Section 9.3: ClearElr leaves the index as it is, so a return to the ELR is a second entry.
+
+    Once the member is in sync again, partition 0 fills one of both places: there the broker's end
+    finds an ELR that is due to go, because the feature is off.
+    """
+    controller, topic_id = cluster((1, 2, 3)), uuid_text(8, 8)
+    topic = CreatableTopic("u", [(0, (1, 3)), (1, (1, 2))], topic_id=topic_id)
+    assert controller.create_topics([topic]).response == {"u": "NONE"}
+    kill(controller, 2)
+    change = ConfigChange(ResourceType.TOPIC, "u", ((MIN_INSYNC_REPLICAS, "set", "2"),))
+    assert len(controller.incremental_alter_configs([change]).records) == 2
+    for is_second in (False, True):
+        heartbeat(controller, 2)
+        p = controller.state.partition(TopicIdPartition(topic_id, 1))
+        assert p.elr == ((2,) if is_second else ())
+        joined = AlterPartitionData(
+            topic_id, 1, p.leader_epoch, p.partition_epoch, ((1, -1), (2, -1))
+        )
+        controller.alter_partition(1, controller.state.brokers[1].epoch, [joined])
+        kill(controller, 3 if is_second else 2)
+    assert controller.state.partition(TopicIdPartition(topic_id, 0)).elr == (3,)
+    controller.update_features({ELR_VERSION: 0}, {ELR_VERSION: "safe_downgrade"})
+    in_isr, in_elr, _ = controller.unregister_broker(2).records
+    assert (in_isr.partition_id, in_isr.isr) == (1, (1,))
+    assert (in_elr.partition_id, in_elr.eligible_leader_replicas) == (0, ())
+
+
 @pytest.mark.parametrize(
     ("release", "adding"),
     [("kraft-3.7", ()), ("kraft-3.8", (3,)), ("kraft-4.1", (3,)), ("kraft-4.3", ())],

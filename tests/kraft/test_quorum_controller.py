@@ -77,8 +77,7 @@ def cluster(**options):
     return kfast.QuorumController(state, **options)
 
 
-@pytest.mark.parametrize("journal", ["off", "counts", "full"])
-def test_the_digest_does_not_depend_on_the_journal(journal):
+def eventful_digest(journal):
     """Brokers fail, return, catch up and shut down; plans are executed."""
     controller = cluster(journal=journal)
     controller.activate()
@@ -92,16 +91,13 @@ def test_the_digest_does_not_depend_on_the_journal(journal):
     assert outcome.response == ["NONE"] * 3
     controller.catch_up_reassignments()
     invariants.check(controller.state)
-    other = cluster(journal="full")
-    other.activate()
-    for broker in (0, 1, 2):
-        other.fence_broker(broker)
-    other.unfence_broker(1)
-    other.catch_up([1])
-    other.begin_controlled_shutdown(4)
-    other.alter_partition_reassignments(plan)
-    other.catch_up_reassignments()
-    assert controller.state.digest() == other.state.digest()
+    return controller.state.digest()
+
+
+@pytest.mark.parametrize("journal", ["off", "counts"])
+def test_the_digest_does_not_depend_on_the_journal(journal):
+    """After events of all kinds it is that of a full journal."""
+    assert eventful_digest(journal) == eventful_digest("full")
 
 
 def test_the_table_of_records_says_what_the_records_say():

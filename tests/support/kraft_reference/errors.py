@@ -5,6 +5,8 @@ Source: docs/kraft.md, section 7.5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kfast.state.metadata_records import MetadataRecord
 
 MAX_RECORDS_PER_USER_OP = 10_000
@@ -23,8 +25,15 @@ class FaultError(Exception):
     """An unexpected exception inside Kafka: the active controller resigns."""
 
 
-class TooManyRecordsError(FaultError):
-    """An operation of a user would write too many records."""
+def code_of(step: Callable[[], None]) -> str:
+    """NONE, or the code with which one item of a request fails; the others go on."""
+    try:
+        step()
+    except ApiError as error:
+        return error.code
+    except FaultError:
+        return "UNKNOWN_SERVER_ERROR"
+    return "NONE"
 
 
 class UserRecords(list[MetadataRecord]):
@@ -43,5 +52,5 @@ class UserRecords(list[MetadataRecord]):
     def append(self, record: MetadataRecord) -> None:
         """Add a record if there is room for it."""
         if self.limited and len(self) >= MAX_RECORDS_PER_USER_OP:
-            raise TooManyRecordsError
+            raise FaultError("too many records")
         super().append(record)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kfast.controllers import AlterPartitionReply
 from kfast.state.metadata_records import (
@@ -17,7 +18,7 @@ from kfast.state.metadata_records import (
 from kfast.state.registrations import BrokerRegistration
 from kfast.state.registrations import PartitionRegistration as Partition
 from tests.support.kraft_reference.broker_events import Records, generate_leader_and_isr_updates
-from tests.support.kraft_reference.errors import ApiError, FaultError, UserRecords
+from tests.support.kraft_reference.errors import ApiError, UserRecords, code_of
 from tests.support.kraft_reference.hash_orders import TopicIdPartition, java_hash_set_order
 from tests.support.kraft_reference.partition_change import (
     Election,
@@ -271,34 +272,27 @@ def alter_partition_reassignments(
     Source: `alterPartitionReassignments`.
     """
     records = UserRecords(state.release.limits_records)
-    codes = []
     refuses = state.release.refuses_rf_change and not allow_rf_change
-    for target in targets:
-        try:
-            record = _reassign(state, target, refuses)
-            if record is not None:
-                records.append(record)
-            codes.append("NONE")
-        except ApiError as error:
-            codes.append(error.code)
-        except FaultError:
-            codes.append("UNKNOWN_SERVER_ERROR")
+    codes = [code_of(partial(_reassign, state, target, refuses, records)) for target in targets]
     return records, codes
 
 
 def _reassign(
-    state: ClusterState, target: ReassignablePartition, refuse_rf_change: bool
-) -> PartitionChangeRecord | None:
+    state: ClusterState, target: ReassignablePartition, refuse_rf_change: bool, records: Records
+) -> None:
     topic = state.topic_named(target.topic)
     partition = None if topic is None else topic.partitions.get(target.partition)
     if topic is None or partition is None:
         raise ApiError("UNKNOWN_TOPIC_OR_PARTITION")
     place = TopicIdPartition(topic.id, target.partition)
     if target.replicas is None:
-        return cancel_partition_reassignment(state, topic, place, partition)
-    return change_partition_reassignment(
-        state, place, partition, target.replicas, refuse_rf_change
-    )
+        record = cancel_partition_reassignment(state, topic, place, partition)
+    else:
+        record = change_partition_reassignment(
+            state, place, partition, target.replicas, refuse_rf_change
+        )
+    if record is not None:
+        records.append(record)
 
 
 def cancel_partition_reassignment(

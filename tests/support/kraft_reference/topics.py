@@ -6,6 +6,7 @@ Source: docs/kraft.md, sections 8.1 and 8.2; Kafka 4.1, ReplicationControlManage
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from kfast.controllers import CreatableTopic
 from kfast.state.metadata_records import (
@@ -18,7 +19,7 @@ from kfast.state.metadata_records import (
     ResourceType,
     TopicRecord,
 )
-from tests.support.kraft_reference.errors import ApiError, TooManyRecordsError, UserRecords
+from tests.support.kraft_reference.errors import ApiError, UserRecords, code_of
 from tests.support.kraft_reference.settings import clear_elr_records
 from tests.support.kraft_reference.state import ClusterState
 
@@ -190,32 +191,27 @@ def create_partitions_of_topics(
 ) -> tuple[Records, dict[str, str]]:
     """Section 8.2: a code for each topic; what is wrong with one leaves the others alone."""
     records = UserRecords(state.release.limits_records)
-    codes: dict[str, str] = {}
-    for name, count, assignments in wanted:
-        try:
-            create_partitions(state, name, count, assignments, records)
-            codes[name] = "NONE"
-        except ApiError as error:
-            codes[name] = error.code
-        except TooManyRecordsError:
-            codes[name] = "UNKNOWN_SERVER_ERROR"
+    codes = {
+        name: code_of(partial(create_partitions, state, name, count, assignments, records))
+        for name, count, assignments in wanted
+    }
     return records, codes
+
+
+def delete_topic(state: ClusterState, topic_id: str, records: Records) -> None:
+    """One record; nothing waits for brokers (section 8.2)."""
+    if topic_id not in state.topics:
+        raise ApiError("UNKNOWN_TOPIC_ID")
+    records.append(RemoveTopicRecord(0, topic_id))
 
 
 def delete_topics(
     state: ClusterState, topic_ids: list[str]
 ) -> tuple[Records, dict[str, str]]:
-    """One record a topic; nothing waits for brokers (section 8.2). Source: `deleteTopics`."""
+    """Section 8.2: a code for each topic. Source: `deleteTopics`."""
     records = UserRecords(state.release.limits_records)
-    codes = {}
-    for topic_id in topic_ids:
-        try:
-            if topic_id not in state.topics:
-                raise ApiError("UNKNOWN_TOPIC_ID")
-            records.append(RemoveTopicRecord(0, topic_id))
-            codes[topic_id] = "NONE"
-        except ApiError as error:
-            codes[topic_id] = error.code
-        except TooManyRecordsError:
-            codes[topic_id] = "UNKNOWN_SERVER_ERROR"
+    codes = {
+        topic_id: code_of(partial(delete_topic, state, topic_id, records))
+        for topic_id in topic_ids
+    }
     return records, codes
