@@ -27,6 +27,7 @@ from tests.support.kraft_reference.broker_events import (
     BrokerRegistrationRequest,
 )
 from tests.support.kraft_reference.controller import QuorumController
+from tests.support.kraft_reference.errors import FaultError
 from tests.support.kraft_reference.hash_orders import TopicIdPartition
 from tests.support.kraft_reference.partition_change import PartitionChangeBuilder
 from tests.support.kraft_reference.partition_requests import (
@@ -187,6 +188,24 @@ def test_an_entry_that_was_there_twice_leaves_partition_0_behind(cluster):
     in_isr, in_elr, _ = controller.unregister_broker(2).records
     assert (in_isr.partition_id, in_isr.isr) == (1, (1,))
     assert (in_elr.partition_id, in_elr.eligible_leader_replicas) == (0, ())
+
+
+@pytest.mark.parametrize("isr", [(), (1,)])
+def test_a_topic_deleted_without_an_isr_stays_in_the_index_of_directories(cluster, isr):
+    """Section 9.3: to lose its directory afterwards is a fault inside Kafka."""
+    controller = cluster((1,))
+    if not isr:
+        kill(controller, 1)
+    assert controller.state.partition(P).isr == isr
+    assert controller.delete_topics([TOPIC_ID]).response == {TOPIC_ID: "NONE"}
+    heartbeat(controller, 1)
+    lost = (uuid_text(101, 1),)
+    if isr:
+        (change,) = heartbeat(controller, 1, offline_log_dirs=lost).records
+        assert change.log_dirs == ()
+        return
+    with pytest.raises(FaultError):
+        heartbeat(controller, 1, offline_log_dirs=lost)
 
 
 @pytest.mark.parametrize(
