@@ -89,7 +89,8 @@ def stuck_partitions(state: ClusterState, clean_ids: Collection[int] | None = No
         eligible, last = np.zeros_like(eligible), np.full_like(last, NO_LEADER)
     members = np.where(isr != 0, isr, eligible)
     live = _slots_of(state, rows, state.live) & assigned
-    # Where a member is live the partition waits for no broker: the next unfencing elects it (6.2).
+    # Where a member is live the partition waits for no broker: the next unfencing elects it
+    # (section 6.2).
     waits = (members & live) == 0
     # A broker that died leaves ISR and ELR when it registers, but only where ELR is on.
     stays = state.up | is_clean if quorum.elr_on else np.ones_like(state.up)

@@ -1,4 +1,7 @@
-"""Offline partitions of a KRaft cluster: which stay so, why, and whose start brings them back."""
+"""Offline partitions of a KRaft cluster: which stay so, why, and whose start brings them back.
+
+Sections are those of docs/kraft.md.
+"""
 
 from __future__ import annotations
 
@@ -142,10 +145,10 @@ Topic: orders\tTopicId: _hfDXqHlQz6I7rB-JbQSVw\tPartitionCount: 4\tReplicationFa
 
 @pytest.mark.parametrize("elr", [True, False])
 def test_an_export_with_dead_leaders_goes_on_as_a_migrated_cluster(elr):
-    """The activation elects nobody (section 1.3); an unfencing visits every leaderless one (6.2).
+    """The activation elects nobody (section 1.3), an unfencing where nobody leads (section 6.2).
 
-    Broker 4, the ISR of orders-0 and orders-2, has died: with ELR on its registration empties their
-    ISRs while no last leader is noted (6.7), so they stay offline; with ELR off it leads again.
+    Broker 4, the ISR of orders-0 and orders-2, has died. With ELR on, its registration empties
+    their ISRs and no last leader is noted, so they stay offline (section 6.7); else it leads again.
     """
     state = kfast.with_controller(kfast.read(("dead.txt", EXPORT.encode())), "kraft-4.1", elr=elr)
     gone, back = ("elr_cleared", frozenset()), ("waits_for_eligible", frozenset([4]))
