@@ -144,6 +144,13 @@ class StateArrays:
         """Whether the columns cannot be changed: those of `kfast.open` are shared."""
         return not self.records.flags.writeable
 
+    def check_writable(self) -> None:
+        """Raise where no controller can run on it, for every event changes it in place."""
+        if self.is_read_only:
+            raise ArgumentError(
+                "the state is read-only: its columns are shared files; give a copy, state.copy()"
+            )
+
     @property
     def layout(self) -> Literal["narrow", "wide"]:
         """Which of the two layouts holds the state."""

@@ -13,9 +13,9 @@ from kfast.state.arrays import StateArrays
 from kfast.state.kraft_releases import (
     ELR_VERSION,
     METADATA_VERSION,
+    RELEASES,
     MetadataVersion,
     Release,
-    find_release,
 )
 from kfast.state.quorum import Quorum
 
@@ -53,7 +53,7 @@ def change_controller(state: StateArrays, controller: str, *, elr: bool | None =
         raise ArgumentError(
             f"controller {shown(controller)} is unknown; allowed: {', '.join(schema.CONTROLLERS)}"
         )
-    release = find_release(controller) if controller.startswith("kraft-") else None
+    release = RELEASES.get(controller)
     if elr and (release is None or not release.elr):
         raise ArgumentError(f"elr: {controller} has no eligible leader replicas")
     was_kraft = state.is_kraft

@@ -327,25 +327,11 @@ class LeaderChangeRecord:
 
 
 MetadataRecord = (
-    RegisterBrokerRecord
-    | UnregisterBrokerRecord
-    | BrokerRegistrationChangeRecord
-    | FenceBrokerRecord
-    | UnfenceBrokerRecord
-    | TopicRecord
-    | PartitionRecord
-    | PartitionChangeRecord
-    | RemoveTopicRecord
-    | ClearElrRecord
-    | ConfigRecord
-    | FeatureLevelRecord
-    | RegisterControllerRecord
-    | ZkMigrationStateRecord
-    | NoOpRecord
-    | BeginTransactionRecord
-    | EndTransactionRecord
-    | AbortTransactionRecord
-    | OtherRecord
+    RegisterBrokerRecord | UnregisterBrokerRecord | BrokerRegistrationChangeRecord
+    | FenceBrokerRecord | UnfenceBrokerRecord | TopicRecord | PartitionRecord
+    | PartitionChangeRecord | RemoveTopicRecord | ClearElrRecord | ConfigRecord
+    | FeatureLevelRecord | RegisterControllerRecord | ZkMigrationStateRecord | NoOpRecord
+    | BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord | OtherRecord
     | LeaderChangeRecord
 )
 """Any record of the log; the first twelve change the cluster's state (docs/kraft.md, section 2)."""

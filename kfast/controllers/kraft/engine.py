@@ -68,10 +68,7 @@ class QuorumEngine:
                 "kfast.open_controller(state), or give it another controller by "
                 "kfast.with_controller(state, 'kraft-4.1')"
             )
-        if state.is_read_only:
-            raise ArgumentError(
-                "the state is read-only: its columns are shared files; give a copy, state.copy()"
-            )
+        state.check_writable()
         if journal not in LEVELS:
             raise ArgumentError(f"journal {journal!r} is unknown; allowed: {', '.join(LEVELS)}")
         if profile is not None and find_release(profile).name != state.controller:

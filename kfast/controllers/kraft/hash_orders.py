@@ -31,11 +31,6 @@ def int32(value: int) -> int:
     return (value + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000
 
 
-def hash_of_int(value: int) -> int:
-    """Java's hash of an Integer: itself."""
-    return value
-
-
 def hash_of_long(value: int) -> int:
     """Java's hash of a Long."""
     return int32((value % (1 << 64) >> 32) ^ value)
@@ -66,6 +61,8 @@ def spread(value: int) -> int:
 
 class HashTable(Generic[K, V]):
     """Kafka's hash table: iterates by slot, and within a slot from the last to the first.
+
+    `hash_of` is Java's hash of a key: of an Integer `int`, for it is the number itself.
 
     Source: section 9.1; BaseHashTable.java, `baseAddOrReplace`, `expand`, `findSlot`.
     """

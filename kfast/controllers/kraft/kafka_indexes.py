@@ -16,7 +16,6 @@ import numpy as np
 from kfast.controllers.kraft.faults import Fault
 from kfast.controllers.kraft.hash_orders import (
     HashTable,
-    hash_of_int,
     hash_of_string,
     hash_of_uuid,
     int32,
@@ -65,7 +64,7 @@ class BrokerPartitions:
     """
 
     def __init__(self) -> None:
-        self.topics_by_broker: HashTable[int, HashTable[str, list[Entry]]] = HashTable(hash_of_int)
+        self.topics_by_broker: HashTable[int, HashTable[str, list[Entry]]] = HashTable(int)
 
     def update(
         self, partition: TopicIdPartition, before: Mapping[int, bool], after: Mapping[int, bool]
@@ -137,8 +136,8 @@ class KafkaIndexes:
     def __init__(self, state: ClusterState, release: Release) -> None:
         self.state = state
         self.offset = release.topic_id_partition_offset
-        self.brokers: HashTable[int, None] = HashTable(hash_of_int)
-        self.nodes_with_configs: HashTable[int, None] = HashTable(hash_of_int)
+        self.brokers: HashTable[int, None] = HashTable(int)
+        self.nodes_with_configs: HashTable[int, None] = HashTable(int)
         self.topics: HashTable[str, str] = HashTable(hash_of_string)
         self.partitions_by_topic: dict[str, HashTable[int, int]] = {}
         """By topic id: partition number -> row of the state."""
@@ -250,7 +249,7 @@ class KafkaIndexes:
     def create_topic(self, name: str, topic_id: str) -> None:
         """A topic has come."""
         self.topics.put(name, topic_id)
-        self.partitions_by_topic[topic_id] = HashTable(hash_of_int)
+        self.partitions_by_topic[topic_id] = HashTable(int)
 
     def update(
         self, partition: TopicIdPartition, row: int, before: PartitionRegistration | None,

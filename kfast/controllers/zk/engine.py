@@ -113,10 +113,7 @@ class ZkEngine:
                 "take kfast.open_controller(state), or give it another controller by "
                 "kfast.with_controller(state, 'zk-3.9')"
             )
-        if state.is_read_only:
-            raise ArgumentError(
-                "the state is read-only: its columns are shared files; give a copy, state.copy()"
-            )
+        state.check_writable()
         self.state = state
         self.journal = Journal(state, journal, self.profile.journal_rules)
         self.active = True
