@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kfast import schema
 from kfast.errors import InvariantError
 from kfast.journal import QuorumOutcome
 from kfast.schema import NO_LEADER
 from kfast.state import ClusterState
 from kfast.state.arrays import first_slots
-from kfast.state.metadata_records import PartitionChangeRecord, Recovery
+from kfast.state.metadata_records import PartitionChangeRecord
 from kfast.state.quorum import NO_MEMBER
 from kfast.state.records import n_bits
 from kfast.state.registrations import quorum_of
@@ -44,6 +45,7 @@ def check_quorum_step(before: ClusterState, after: ClusterState, outcome: Quorum
     """
     leader_epochs_grow_with_partition_epochs(before, after)
     isr_empties_only_with_elr(before, after)
+    recovery_begins_with_the_leader_alone(before, after)
     if outcome.level == "full":
         elections_are_in_the_isr(after, outcome)
 
@@ -179,8 +181,19 @@ def isr_empties_only_with_elr(before: ClusterState, after: ClusterState) -> None
     require(~emptied, "an ISR stays without ELR", after, rows)
 
 
+def recovery_begins_with_the_leader_alone(before: ClusterState, after: ClusterState) -> None:
+    """RECOVERING comes of an unclean election, which leaves nobody else in the ISR."""
+    rows = _kept_rows(before, after)
+    old, new = before.records[rows], after.records[rows]
+    begins = (new["flags"] & ~old["flags"] & schema.FLAG_RECOVERY) != 0
+    led = after.replicas[rows].astype(np.int64) == new["leader"].astype(np.int64)[:, None]
+    leads = (led.astype(np.uint64) << np.arange(after.n_slots, dtype=np.uint64)).sum(axis=1)
+    alone = (new["leader_epoch"] > old["leader_epoch"]) & (leads == new["isr"].astype(np.uint64))
+    require(~begins | (alone & (leads != 0)), "recovery begins with the leader alone", after, rows)
+
+
 def elections_are_in_the_isr(after: ClusterState, outcome: QuorumOutcome) -> None:
-    """Who is elected is in the ISR; RECOVERING begins with an ISR of the leader alone."""
+    """Who is elected is in the ISR."""
     changes = [r for r in outcome.metadata_records if isinstance(r, PartitionChangeRecord)]
     last = {(r.topic_id, r.partition_id): r for r in changes}
     rows = {
@@ -191,5 +204,3 @@ def elections_are_in_the_isr(after: ClusterState, outcome: QuorumOutcome) -> Non
         now: Any = after.registration(rows[place])
         if change.leader is not None and change.leader >= 0 and now.leader not in now.isr:
             raise InvariantError(f"{place} elected {now.leader} outside the ISR: {now}")
-        if change.leader_recovery_state == Recovery.RECOVERING and now.isr != (now.leader,):
-            raise InvariantError(f"{place} recovers with more than its leader: {now}")

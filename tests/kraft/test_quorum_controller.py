@@ -5,69 +5,12 @@ Source: docs/kraft.md, sections 6 to 9 and 13.
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import partial
-
 import pytest
 
 import kfast
 from kfast.controllers import AlterPartitionData, ConfigChange, CreatableTopic
 from kfast.errors import InvariantError
 from kfast.testing import invariants
-from tests.kraft.test_kraft_cases import depends_on_order, unordered, writes_stale_entries
-from tests.support.kraft_cases import TwinRun, run_case
-from tests.support.kraft_kfast_run import KfastController
-from tests.support.kraft_random import KAFKA_OF, random_case
-
-
-class CheckedController(KfastController):
-    """Checks the invariants after every event."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.before = self.kfast.state.copy()
-
-    def _told(self, outcome, *response):
-        after = self.kfast.state
-        invariants.check(after)
-        invariants.check_step(self.before, after, outcome)
-        self.before = after.copy()
-        return super()._told(outcome, *response)
-
-
-@pytest.mark.parametrize("profile", KAFKA_OF)
-def test_random_sequences_equal_the_twin(profile):
-    """Every record in its order, every response and state; invariants hold after every event."""
-    ops = Counter()
-    for seed in range(14):
-        case = random_case(seed, profile)
-        ops.update(step["event"]["op"] for step in case["events"])
-        make = partial(CheckedController, wide=seed % 2 == 1, threads=1 + seed % 2)
-        assert run_case(case, make)[1] == [], seed
-    assert len(ops) >= 16
-
-
-@pytest.mark.parametrize("journal", ["full", "counts"])
-def test_random_sequences_by_ascending_row(journal):
-    """The same records as a set, until a cap, a failover or a stale entry lets the order decide."""
-    compared = 0
-    for seed in range(100, 130):
-        case = random_case(seed, "kraft-4.1", n_brokers=8, n_partitions=10)
-        make = partial(CheckedController, tracks_history=False, journal=journal)
-        run = TwinRun(case, make)
-        for event in case["setup"]:
-            run.run(event)
-        for number, step in enumerate(case["events"], start=1):
-            if depends_on_order(step):
-                break
-            seen, expect = run.run(step["event"]), step["expect"]
-            if journal != "full":
-                seen, expect = {**seen, "records": []}, {**expect, "records": []}
-            assert unordered(seen) == unordered(expect), (seed, number)
-            compared += 1
-            if writes_stale_entries(step):
-                break
-    assert compared > 300
 
 
 def cluster(**options):

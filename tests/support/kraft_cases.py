@@ -333,7 +333,8 @@ class TwinRun:
         return self._answer(outcome, {ids[topic_id]: code for topic_id, code in codes.items()})
 
     def _alter_partition(self, event: Json) -> Any:
-        with_epochs = event.get("request_version", 3) >= 3
+        version = event.get("request_version", 3)
+        with_epochs = version >= 3
         wanted, names = [], []
         for topic in event["topics"]:
             for row in topic["partitions"]:
@@ -348,7 +349,9 @@ class TwinRun:
                         row.get("recovery", 0),
                     )
                 )
-        outcome = self.controller.alter_partition(event["broker"], event["broker_epoch"], wanted)
+        outcome = self.controller.alter_partition(
+            event["broker"], event["broker_epoch"], wanted, with_topic_ids=version >= 2
+        )
         replies = map(describe_reply, outcome.response or ())
         return self._answer(outcome, dict(zip(names, replies, strict=False)))
 

@@ -19,13 +19,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kfast.state.kraft_releases import ELR_VERSION, METADATA_VERSION, RELEASES
+from kfast.state.kraft_releases import ELR_VERSION, METADATA_VERSION, RELEASES, Release
 from kfast.state.kraft_releases import MIN_INSYNC_REPLICAS as MIN_ISR
 from kfast.state.registrations import BrokerRegistration, PartitionRegistration
 from tests.support.kraft_cases import Json, TwinRun, label_of
 from tests.support.kraft_reference.state import Topic
 
-KAFKA_OF = {"kraft-4.0": "4.0.2", "kraft-4.1": "4.1.2", "kraft-4.2": "4.2.0", "kraft-4.3": "4.3.1"}
+KAFKA_OF = {
+    "kraft-3.3": "3.3.2", "kraft-3.4": "3.4.1", "kraft-3.5": "3.5.2", "kraft-3.6": "3.6.2",
+    "kraft-3.7": "3.7.2", "kraft-3.8": "3.8.1", "kraft-3.9": "3.9.1", "kraft-4.0": "4.0.2",
+    "kraft-4.1": "4.1.2", "kraft-4.2": "4.2.0", "kraft-4.3": "4.3.1",
+}
+CONTROLLER_ID = 3000
 UNCLEAN_KEY = "unclean.leader.election.enable"
 
 WEIGHTS = {
@@ -40,16 +45,29 @@ WEIGHTS = {
 class RandomSequence:
     """Draws events for a cluster that the twin runs."""
 
+    weights = WEIGHTS
+
     def __init__(
         self, seed: int, profile: str, n_brokers: int, n_partitions: int, first_id: int = 1
     ) -> None:
-        self.rng = rng = random.Random(seed)
-        level = RELEASES[profile].latest_metadata_version
+        self.rng = random.Random(seed)
         self.ids = list(range(first_id, first_id + n_brokers))
         self.n_partitions = n_partitions
         self.n_incarnations = 0
         self.n_topics = 0
-        elr = rng.random() < 0.7
+        self.case: Json = {
+            "id": f"{profile}-{seed}", "profile": profile, "kafka": KAFKA_OF[profile],
+            "seed": seed, "theme": "random", "given": self.given(RELEASES[profile]),
+        }
+        self.run = TwinRun(self.case)
+
+    def given(self, release: Release) -> Json:
+        """What the cluster starts from: the newest metadata version, ELR in most clusters."""
+        level, elr = release.latest_metadata_version, self.rng.random() < 0.7
+        return self.given_of(level, elr, str(self.rng.randint(1, 3)))
+
+    def given_of(self, level: int, elr: bool, min_isr: str | None) -> Json:
+        """The same, with what was drawn; without a min ISR the default of the cluster has none."""
         records: list[Json] = [
             {"type": "FEATURE_LEVEL_RECORD", "name": METADATA_VERSION, "featureLevel": level}
         ]
@@ -57,20 +75,16 @@ class RandomSequence:
             records.append(
                 {"type": "FEATURE_LEVEL_RECORD", "name": ELR_VERSION, "featureLevel": 1}
             )
-        records.append({
-            "type": "CONFIG_RECORD", "resourceType": 4, "resourceName": "", "name": MIN_ISR,
-            "value": str(rng.randint(1, 3)),
-        })
-        self.case: Json = {
-            "id": f"{profile}-{seed}", "profile": profile, "kafka": KAFKA_OF[profile],
-            "seed": seed, "theme": "random",
-            "given": {
-                "metadata_version": level, "elr": elr, "controller_id": 3000,
-                "session_timeout_ms": 9000, "max_elections": rng.choice([1000, 1000, 3]),
-                "static_config": {}, "records": records,
-            },
+        if min_isr is not None:
+            records.append({
+                "type": "CONFIG_RECORD", "resourceType": 4, "resourceName": "", "name": MIN_ISR,
+                "value": min_isr,
+            })
+        return {
+            "metadata_version": level, "elr": elr, "controller_id": CONTROLLER_ID,
+            "session_timeout_ms": 9000, "max_elections": self.rng.choice([1000, 1000, 3]),
+            "static_config": {}, "records": records,
         }
-        self.run = TwinRun(self.case)
 
     # --------------------------------------------------------------------------- what is there
 
@@ -141,7 +155,7 @@ class RandomSequence:
 
     def draw(self) -> Json:
         """The next event."""
-        (kind,) = self.rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        (kind,) = self.rng.choices(list(self.weights), list(self.weights.values()))
         event: Json = getattr(self, f"_{kind}")()
         return event
 
@@ -268,10 +282,10 @@ class RandomSequence:
 
 def random_case(
     seed: int, profile: str = "kraft-4.1", *, n_brokers: int = 6, n_partitions: int = 6,
-    n_events: int = 60,
+    n_events: int = 60, kind: type[RandomSequence] = RandomSequence,
 ) -> Json:
     """A sequence with all that the twin answers, in the form of the case files."""
-    sequence = RandomSequence(seed, profile, n_brokers, n_partitions, 1 + 100 * (seed % 3 == 0))
+    sequence = kind(seed, profile, n_brokers, n_partitions, 1 + 100 * (seed % 3 == 0))
     case = sequence.case
     case["setup"] = sequence.setup()
     case["start"] = sequence.run.full_state()
