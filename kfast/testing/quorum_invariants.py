@@ -183,7 +183,7 @@ def isr_empties_only_with_elr(before: ClusterState, after: ClusterState) -> None
 
 def recovery_begins_with_the_leader_alone(before: ClusterState, after: ClusterState) -> None:
     """RECOVERING comes of an unclean election, which leaves nobody else in the ISR."""
-    rows = _kept_rows(before, after)
+    rows = _common_rows(before, after)
     old, new = before.records[rows], after.records[rows]
     begins = (new["flags"] & ~old["flags"] & schema.FLAG_RECOVERY) != 0
     led = after.replicas[rows].astype(np.int64) == new["leader"].astype(np.int64)[:, None]

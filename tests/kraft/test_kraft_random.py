@@ -64,10 +64,6 @@ CONSISTENT = "the log would contradict itself"
 
 UNREACHABLE = {
     'controller.QuorumController._run: raise ApiError("POLICY_VIOLATION")': NO_ROOM,
-    'topics.create_partitions_of_topics: codes[name] = "UNKNOWN_SERVER_ERROR"': NO_ROOM,
-    "topics.create_partitions_of_topics: except TooManyRecordsError:": NO_ROOM,
-    'topics.delete_topics: codes[topic_id] = "UNKNOWN_SERVER_ERROR"': NO_ROOM,
-    "topics.delete_topics: except TooManyRecordsError:": NO_ROOM,
     'topics.create_topic: raise NotImplementedError("automatic placement is random")':
         "placement is random, see test_quorum_deviations",
     "partition_change.PartitionChangeBuilder._update_elr: "

@@ -21,10 +21,14 @@ from tests.support.kraft_clusters import RandomCluster
 from tests.support.kraft_kfast_run import KfastController
 from tests.support.kraft_reference import broker_events as twin
 from tests.support.kraft_reference.controller import QuorumController
+from tests.support.kraft_reference.hash_orders import TopicIdPartition
+from tests.support.kraft_reference.partition_change import PartitionChangeBuilder, without
 from tests.support.kraft_reference.partition_requests import (
     AlterPartitionData,
     ReassignablePartition,
+    automatic_election,
 )
+from tests.support.kraft_reference.state import merged
 
 CREATED, STOPPED, BACK = (
     f"exports/describe_4x_elr_{name}.txt"
@@ -242,6 +246,60 @@ def test_the_order_matters_where_another_order_ends_otherwise():
         assert events.order_matters == expected
         matters += expected
     assert matters > 20
+
+
+def ends_of(cluster, place, failing):
+    """What a partition of the twin comes to, by every order in which its brokers are fenced."""
+    topic = cluster.topics[place.topic_id]
+    first, ends = cluster.partition(place), set()
+    election = automatic_election(cluster, topic)
+    for order in permutations(failing):
+        gone: set[int] = set()
+        partition = first
+        for broker in order:
+            gone.add(broker)
+            if broker not in partition.isr:
+                continue
+            topic.partitions[place.partition_id] = partition
+            record = PartitionChangeBuilder(
+                cluster, place, partition, election=election,
+                isr=without(partition.isr, [broker]),
+                can_lead=lambda b, gone=gone: b not in gone and cluster.is_active(b),
+            ).build()
+            partition = partition if record is None else merged(partition, record)
+        ends.add((
+            partition.leader, frozenset(partition.isr), frozenset(partition.elr),
+            partition.last_known_elr,
+        ))
+        topic.partitions[place.partition_id] = first
+    return ends
+
+
+@pytest.mark.parametrize("n_failing", [5, 6, pytest.param(7, marks=pytest.mark.slow)])
+def test_the_order_is_counted_for_many_failed_replicas_of_a_partition(n_failing):
+    """Every order of up to seven, by the twin's rule."""
+    matters = compared = 0
+    for seed in range(24):
+        cluster = RandomCluster(
+            seed, ("kraft-4.1", "kraft-4.3")[seed % 2], True, most_replicas=8,
+        )
+        cluster.ids += range(50, 56)
+        cluster.directories |= dict.fromkeys(range(50, 56), ())
+        records, expected = cluster.records(), 0
+        controller = QuorumController(cluster.release, records=records)
+        up = [broker for broker in controller.state.brokers if controller.state.is_active(broker)]
+        failing = sorted(up)[:n_failing]
+        for topic in controller.state.topics.values():
+            for number, partition in topic.partitions.items():
+                hosted = [broker for broker in partition.replicas if broker in failing]
+                compared += len(hosted) == n_failing
+                place = TopicIdPartition(topic.id, number)
+                expected += len(ends_of(controller.state, place, hosted)) > 1
+        state = KfastController(cluster.release, records=records).kfast.state
+        assert count_order_dependent(state, failing) == expected, seed
+        matters += expected
+    assert compared
+    assert matters
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -2,15 +2,14 @@
 
 Partitions are independent, and of a partition only the order of its own failed replicas matters.
 So one partition of each kind is taken, and its replicas are fenced in every order, by the kernels
-that events use; then it is put back.
+that events use; then it is put back. The count is exact up to 10 failed replicas of a partition.
 
 Source: docs/kraft.md, sections 5 and 6.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import permutations
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,12 @@ from kfast.state import ClusterState
 from kfast.state.changes import Visited
 from kfast.state.record_application import apply_changes, quorum_columns, quorum_rules
 from kfast.state.records import Rows, Slots
-from kfast.state.registrations import quorum_of, set_registration
+from kfast.state.registrations import PartitionRegistration, quorum_of, set_registration
 
-MOST_PERMUTED = 5
-"""Of more failed replicas of one partition, orders are tried in which each comes last."""
+MOST_KINDS = 1 << 62
+MOST_IN_EVERY_ORDER = 10
+"""Of more failed replicas of one partition, those orders are tried in which always the first or the
+last one of those that are left is next: the count is then a lower bound."""
 
 
 def count_order_dependent(state: ClusterState, broker_ids: Sequence[int]) -> int:
@@ -93,39 +94,53 @@ def _online(state: ClusterState, rows: Rows) -> Slots:
 
 
 def _depends(state: ClusterState, row: int, failing: int) -> bool:
-    """Whether fencing the failing slots of a row in another order gives another partition."""
+    """Whether fencing the failing slots of a row in another order gives another partition.
+
+    What comes next follows from who is fenced by then and what the partition is, so each such pair
+    is taken up once, whatever the order that led to it.
+    """
     brokers = [
         broker for slot, broker in enumerate(state.replicas[row].tolist()) if failing >> slot & 1
     ]
-    ends = set()
-    for order in _orders(brokers):
-        ends.add(_fence(state, row, order))
-        if len(ends) > 1:
-            return True
-    return False
-
-
-def _orders(brokers: list[int]) -> Iterator[Sequence[int]]:
-    if len(brokers) <= MOST_PERMUTED:
-        yield from permutations(brokers)
-        return
-    for at in range(len(brokers)):
-        yield [*brokers[at:], *brokers[:at]]
-        yield [*brokers[at:], *brokers[:at]][::-1]
-
-
-def _fence(state: ClusterState, row: int, order: Sequence[int]) -> tuple[Any, ...]:
-    """What a row is once some brokers were fenced one after another; all of it is undone."""
     before = state.registration(row)
-    for broker in order:
-        log = ChangeLog()
-        partition_changes.update(
-            quorum_columns(state), quorum_rules(state), np.array([row], np.int32), Visited.IN_ISR,
-            broker, -1, -1, log,
-        )
-        apply_changes(state, log)
-        state.broker_status[broker] |= schema.BROKER_FENCED
-    after = state.registration(row)
+    ends: set[tuple[Any, ...]] = set()
+    seen: set[tuple[Any, ...]] = set()
+    unfinished: list[tuple[tuple[int, ...], PartitionRegistration]] = [((), before)]
+    while unfinished and len(ends) < 2:
+        fenced, partition = unfinished.pop()
+        left = [broker for broker in brokers if broker not in fenced]
+        if not left:
+            ends.add(_outcome(partition))
+        for broker in left if len(brokers) <= MOST_IN_EVERY_ORDER else {*left[:1], *left[-1:]}:
+            after = _fence(state, row, partition, fenced, broker)
+            by_then = tuple(sorted((*fenced, broker)))
+            if (key := (by_then, _outcome(after), after.replicas)) not in seen:
+                seen.add(key)
+                unfinished.append((by_then, after))
     set_registration(state, row, before)
-    state.broker_status[list(order)] &= 255 - schema.BROKER_FENCED
-    return after.leader, frozenset(after.isr), frozenset(after.elr), after.last_known_elr
+    return len(ends) > 1
+
+
+def _outcome(partition: PartitionRegistration) -> tuple[Any, ...]:
+    """Leader, ISR, ELR and last known leader."""
+    return (
+        partition.leader, frozenset(partition.isr), frozenset(partition.elr),
+        partition.last_known_elr,
+    )
+
+
+def _fence(
+    state: ClusterState, row: int, partition: PartitionRegistration, fenced: tuple[int, ...],
+    broker: int,
+) -> PartitionRegistration:
+    """What a partition is once one more broker is fenced; the row is left as it is then."""
+    set_registration(state, row, partition)
+    state.broker_status[list(fenced)] |= schema.BROKER_FENCED
+    log = ChangeLog()
+    partition_changes.update(
+        quorum_columns(state), quorum_rules(state), np.array([row], np.int32), Visited.IN_ISR,
+        broker, -1, -1, log,
+    )
+    apply_changes(state, log)
+    state.broker_status[list(fenced)] &= 255 - schema.BROKER_FENCED
+    return state.registration(row)
