@@ -58,13 +58,14 @@ COMMANDS = {
 def commands(debug: bool) -> None:
     r"""What a Kafka cluster does when something fails, before it happens.
 
-    kfast reads a cluster (the output of kafka-topics --describe will do), runs the logic of Kafka's
-    own controller on it, and says what a failure does: which partitions go offline, which leaders
-    move, what the controller sends. It says the same of a reassignment and of deleting topics.
+    kfast reads a cluster (the folder __cluster_metadata-0 of a KRaft controller, or the output of
+    kafka-topics --describe), runs the logic of Kafka's own controller on it, and says what a
+    failure does: which partitions go offline, which leaders move, what the controller sends or
+    writes. It says the same of a reassignment and of deleting topics.
 
     \b
       kafka-topics.sh --bootstrap-server HOST:9092 --describe > describe.txt
-      kfast show describe.txt
+      kfast show describe.txt    (Kafka 4: kfast show __cluster_metadata-0)
       kfast fail describe.txt --brokers 3
       kfast reassign describe.txt --plan plan.json
     """

@@ -60,11 +60,15 @@ Steps = list[tuple[str, tuple[int, ...]]]
 def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: Any) -> None:
     r"""Show a cluster as it is: what is offline, refuses acks=all or is under-replicated.
 
-    INPUT is a describe text, a reassignment plan (JSON), an Arrow or a Parquet file; - is standard
-    input. Text may be packed with gzip or zstd.
+    INPUT is the folder __cluster_metadata-0 of a KRaft controller, a snapshot or a segment in it, a
+    describe text, a reassignment plan (JSON), an Arrow or a Parquet file; - is standard input. Text
+    may be packed with gzip or zstd.
+
+    Of a KRaft cluster, the partitions that stay offline are listed with the brokers they wait for.
 
     \b
     Examples:
+      kfast show __cluster_metadata-0
       kfast show describe.txt
       kfast show describe.txt --list under-min-isr
       kfast show describe.txt --brokers-file brokers.csv --format json

@@ -9,9 +9,9 @@ import pyarrow as pa
 from rich.console import Console
 
 from kfast.report.answer import Answer, Document, getters, head, listed, partition_lists
-from kfast.report.drawing import draw_brokers, draw_rows, draw_topics, metric_column
+from kfast.report.drawing import draw_brokers, draw_rows, draw_topics, is_kraft, metric_column
 from kfast.report.surprises import draw_surprises, surprise_sentences
-from kfast.report.tables import text_column
+from kfast.report.tables import TableColumn, text_column
 from kfast.report.wording import count, refusals
 from kfast.state import ClusterState
 from kfast.state.census import CENSUS_METRICS, ELR_METRICS, Census
@@ -21,7 +21,7 @@ __all__ = ["SHOW_TABLES", "cluster_answer"]
 SHOW_TABLES = ("partitions", "topics", "brokers")
 TOPIC_COLUMNS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "not_preferred")
 METRICS = {**CENSUS_METRICS, **ELR_METRICS}
-BROKER_COLUMNS = ("leaders", "replicas", "in_sync", "registered")
+BROKER_COLUMNS = ("leaders", "replicas", "in_sync")
 
 
 def cluster_answer(
@@ -68,7 +68,9 @@ def _verdict(document: Document, refusing: int) -> list[str]:
 
 def _draw(console: Console, document: Document, *, verbose: bool) -> None:
     draw_topics(console, document, TOPIC_COLUMNS)
-    draw_brokers(console, "Brokers", document, BROKER_COLUMNS,
+    # A broker of KRaft that is down stays registered, and is fenced.
+    up = TableColumn("up" if is_kraft(document) else "registered", value="registered")
+    draw_brokers(console, "Brokers", document, (*BROKER_COLUMNS, up),
                  lambda row: (row["registered"], -row["leaders"]))
     meaning = [text_column("meaning", lambda row: METRICS[row["metric"]])]
     draw_rows(

@@ -105,7 +105,8 @@ def draw_topics(
 
 
 def draw_brokers(
-    console: Console, title: str, document: Row, columns: Sequence[str], key: Callable[[Row], Any]
+    console: Console, title: str, document: Row, columns: Sequence[TableColumn | str],
+    key: Callable[[Row], Any],
 ) -> None:
     """Draw what becomes of the brokers, by their ids: if there are many, of the first by a key.
 

@@ -29,7 +29,7 @@ def draw_surprises(console: Console, document: Document) -> None:
         [text_column("partition", lambda row: f"{row['topic']}-{row['partition']}"),
          TableColumn("leader", value=lambda row: "none" if row["leader"] < 0 else row["leader"]),
          text_column("replicas"), text_column("waits for", _awaited), text_column("surprise")],
-        document["surprises"], document["surprises_listed_of"],
+        document["surprises"], document["surprises_listed_of"], complete=True,
     )
 
 

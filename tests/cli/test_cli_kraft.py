@@ -120,3 +120,11 @@ def test_replay_names_what_it_was_given(tmp_path):
     path.write_bytes(b"\x00")
     assert run("replay", path, code=3).stderr.startswith(f"Error: {path}: no line of an active")
     assert "right is the folder __cluster_metadata-0" in run("replay", tmp_path, code=3).stderr
+
+
+def test_a_narrow_terminal_says_why_a_partition_stays_offline(metadata):
+    shown, code = run_on_terminal(
+        "show", Path(metadata).resolve(), "--at", "5547", "--top", "1", columns=50)
+    shown = ESCAPE.sub("", shown).replace("\r", "")
+    assert code == 0
+    assert "  waits for: 2 and 3\n  surprise: waits_for_last_leader\n" in shown
