@@ -32,6 +32,7 @@ from kfast.state.kraft_releases import (
     MIN_INSYNC_REPLICAS,
     RELEASES,
     UNCLEAN_LEADER_ELECTION,
+    note_newer,
 )
 from kfast.state.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -202,7 +203,10 @@ class MetadataImage:
             (self.controller_id,) = self.controllers
         topics, topic_row = self._topics()
         controller, reason = self.release(source)
-        assumptions = [f"controller: {reason}", *notes, *self._unknown_node()]
+        highest = [c.features[METADATA_VERSION][1] for c in self.controllers.values()
+                   if METADATA_VERSION in c.features]
+        newer = note_newer(max([self.features.get(METADATA_VERSION, 0), *highest]))
+        assumptions = [f"controller: {reason}", *newer, *notes, *self._unknown_node()]
         cluster: dict[str, object] = {
             "controller": controller, "controller_id": self.controller_id,
             "features": [{"name": k, "level": v} for k, v in self.features.items()],

@@ -14,11 +14,16 @@ import pyarrow as pa
 from kfast.errors import InputError
 from kfast.io import open_metadata
 from kfast.metadata_replay.replayer import MetadataReplayer
-from kfast.metadata_replay.simulation import Simulation, release_of_software
+from kfast.metadata_replay.simulation import Simulation, check_release, release_of_software
 from kfast.metadata_replay.verdicts import VERDICTS, MetadataContradiction
 from kfast.state.controller_change import change_controller
 from kfast.state.display import Summary, summary_html, summary_text
-from kfast.state.kraft_releases import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION, find_release
+from kfast.state.kraft_releases import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_LEADER_ELECTION,
+    find_release,
+    note_newer,
+)
 from kfast.state.metadata_records import RegisterBrokerRecord, RegisterControllerRecord
 from kfast.state.registrations import quorum_of
 
@@ -122,7 +127,7 @@ def replay_metadata(
     Raises
     ------
     ArgumentError
-        The profile is unknown.
+        The profile is unknown, or cannot have the features that the log finalizes.
     InputError
         There is no metadata log, or only a snapshot; it is damaged, or it lacks its beginning
         and has no snapshot.
@@ -162,6 +167,8 @@ def _replay(
         chosen = next((name for name in releases if name is not None), state.controller)
     else:
         chosen = profile
+        if log.first_offset:  # a log from its beginning finalizes by records
+            check_release(find_release(profile), quorum_of(state).features)
     if chosen != state.controller:
         change_controller(state, chosen)
     simulation = Simulation(state, settings, follows_software=profile is None)
@@ -196,5 +203,5 @@ def _answer(
         dict(verdicts.reasons().most_common()), dict(verdicts.counts(1).most_common()),
         verdicts.kinds(), simulation.state.controller,
         "inferred: the software that the log names" if simulation.follows_software else "told",
-        MappingProxyType(dict(settings)), tuple(notes),
+        MappingProxyType(dict(settings)), (*note_newer(simulation.highest_level), *notes),
     )

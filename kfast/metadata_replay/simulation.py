@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kfast.errors import ArgumentError
 from kfast.kernels import partition_changes
 from kfast.kernels.change_log import ChangeLog
 from kfast.metadata_replay import steps
@@ -26,9 +27,16 @@ from kfast.schema import FLAG_RECOVERY
 from kfast.state import ClusterState, mutators
 from kfast.state.changes import Visited
 from kfast.state.controller_change import change_controller
-from kfast.state.kraft_releases import METADATA_VERSION, RELEASES, MetadataVersion, Release
+from kfast.state.kraft_releases import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    RELEASES,
+    MetadataVersion,
+    Release,
+)
 from kfast.state.metadata_records import (
     UNASSIGNED,
+    FeatureLevelRecord,
     LeaderChangeRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -66,6 +74,33 @@ def release_of_software(features: Mapping[str, tuple[int, int]]) -> str | None:
     highest = features[METADATA_VERSION][1]
     names = [name for name, one in RELEASES.items() if one.latest_metadata_version >= highest]
     return names[0] if names else list(RELEASES)[-1]
+
+
+def _highest_level(features: Mapping[str, tuple[int, int]]) -> int:
+    """The highest metadata version that a node supports."""
+    return features.get(METADATA_VERSION, (0, 0))[1]
+
+
+def check_release(release: Release, levels: Mapping[str, int]) -> None:
+    """Refuse a release that cannot have run a log with these finalized levels.
+
+    Raises
+    ------
+    ArgumentError
+        It does not have the metadata version, or has no eligible leader replicas.
+    """
+    for name in (METADATA_VERSION, ELR_VERSION):
+        level, (lowest, highest) = levels.get(name, 0), release.supported_features.get(name, (0, 0))
+        if level and not lowest <= level <= highest:
+            allowed = [
+                other.name for other in RELEASES.values()
+                if name in other.supported_features
+                and other.supported_features[name][0] <= level <= other.supported_features[name][1]
+            ]
+            raise ArgumentError(
+                f"controller {release.name}: the log finalizes {name} {level}, which it cannot"
+                f" have; allowed: {', '.join(allowed) or 'no release that kfast knows'}"
+            )
 
 
 class Part:
@@ -172,6 +207,10 @@ class Simulation:
         self.quorum.static_configuration = dict(settings)
         self.quorum.derive_settings()
         self.follows_software = follows_software
+        self.highest_level = max(
+            [self.quorum.metadata_version, *map(_highest_level, self.quorum.feature_ranges)]
+        )
+        """Metadata version that was finalized or supported at most."""
         self._software: dict[int, str] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._names: dict[int, str] = {}
@@ -505,7 +544,12 @@ class Simulation:
 
     def apply(self, record: MetadataRecord, offset: int) -> None:
         """Apply a record that is no change of a partition."""
-        if isinstance(record, RemoveTopicRecord):
+        if isinstance(record, FeatureLevelRecord):
+            levels = {record.name: record.feature_level}
+            if not self.follows_software:
+                check_release(self.release, levels)
+            self.highest_level = max(self.highest_level, levels.get(METADATA_VERSION, 0))
+        elif isinstance(record, RemoveTopicRecord):
             self._topic_names.discard(self.topic_name(record.topic_id))
         apply_record(self.state, record, offset)
         if isinstance(record, RemoveTopicRecord):
@@ -516,6 +560,7 @@ class Simulation:
             if isinstance(record, LeaderChangeRecord):
                 self._lead(record.leader_id)
             elif isinstance(record, RegisterControllerRecord):
+                self.highest_level = max(self.highest_level, _highest_level(record.features))
                 release = release_of_software(record.features)
                 if release is not None:
                     self._software[record.controller_id] = release

@@ -84,6 +84,8 @@ class Verdicts:
         self.subjects: list[str] = []
         self.labels: dict[tuple[str, str, str, str], int] = {}
         """(kind, cause, verdict, reason) to its code."""
+        self.contradicted: list[int] = []
+        """Places of the facts that are contradicted."""
         self.contradictions: list[MetadataContradiction] = []
 
     def add(
@@ -96,6 +98,7 @@ class Verdicts:
         self.subjects.append(subject)
         self.codes.append(self.labels.setdefault(label, len(self.labels)))
         if label[2] in (CONTRADICTED, MISSING):
+            self.contradicted.append(len(self.codes) - 1)
             self.contradictions.append(MetadataContradiction(
                 offset, time_ms, label[0], subject, label[1], shown(logged), shown(predicted)
             ))
@@ -126,24 +129,24 @@ class Verdicts:
 
     def table(self) -> pa.Table:
         """All facts, in the order of the log."""
-        texts = {(one.offset, one.subject): one for one in self.contradictions}
-        keys = list(zip(self.offsets, self.subjects, strict=True))
         columns: Sequence[Any] = [
             pa.array(self.times, pa.timestamp("ms")),
             pa.array(self.offsets, pa.int64()),
             *(self._labels(place) for place in (0, 1)),
             pa.array(self.subjects, pa.string()),
-            *(
-                pa.array(
-                    [getattr(texts[key], name) if key in texts else None for key in keys]
-                    if texts else pa.nulls(len(keys)), pa.string(),
-                )
-                for name in ("logged", "predicted")
-            ),
+            self._texts([one.logged for one in self.contradictions]),
+            self._texts([one.predicted for one in self.contradictions]),
             *(self._labels(place) for place in (2, 3)),
         ]
         table = pa.table(list(columns), schema=METADATA_FACTS.schema)
         return table.sort_by("offset")
+
+    def _texts(self, texts: Sequence[str]) -> pa.Array:
+        """A column that says something of the contradictions only."""
+        values: list[str | None] = [None] * len(self.offsets)
+        for place, text in zip(self.contradicted, texts, strict=True):
+            values[place] = text
+        return pa.array(values, pa.string())
 
     def _labels(self, place: int) -> pa.Array:
         values = pa.array([label[place] for label in self.labels], pa.string())

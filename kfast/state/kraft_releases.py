@@ -163,6 +163,17 @@ def find_release(name: str | Release) -> Release:
     return release
 
 
+def note_newer(level: int) -> list[str]:
+    """A note where a metadata version is newer than those of every release that is known."""
+    newest = [*RELEASES.values()][-1]
+    note = (
+        f"{METADATA_VERSION} {level} is newer than {newest.latest_metadata_version}, the highest of"
+        f" {newest.name}, which is the newest release that kfast knows: what else it changes is"
+        " left out"
+    )
+    return [note] if level > newest.latest_metadata_version else []
+
+
 METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30)
 """Levels that changed the metadata, so that no downgrade may pass them.
 

@@ -15,7 +15,7 @@ import pytest
 import kfast
 from kfast.errors import InputError
 from kfast.io import iter_records, open_metadata
-from kfast.io.metadata_schema import encode_batch, encode_record
+from kfast.io.metadata_schema import STATELESS, encode_batch, encode_record
 from kfast.kernels.metadata_log import checksum
 from kfast.state import metadata_records as records
 from tests.support.metadata_writer import log_bytes, write_log
@@ -240,6 +240,44 @@ def test_what_is_unknown_is_refused():
     level = encode_record(records.FeatureLevelRecord(0, "metadata.version", 27))
     with pytest.raises(InputError, match=r"the record at offset 0 \(type 12\) is damaged"):
         kfast.read((SEGMENT, encode_batch(0, 1, 0, [level + b"x"])))
+
+
+API_KEYS_OF_4_3 = {
+    "RegisterBroker": (0, 4), "UnregisterBroker": (1, 0), "Topic": (2, 0), "Partition": (3, 2),
+    "Config": (4, 0), "PartitionChange": (5, 2), "FenceBroker": (7, 0), "UnfenceBroker": (8, 0),
+    "RemoveTopic": (9, 0), "DelegationToken": (10, None), "UserScramCredential": (11, None),
+    "FeatureLevel": (12, 0), "ClientQuota": (14, None), "ProducerIds": (15, None),
+    "BrokerRegistrationChange": (17, 3), "AccessControlEntry": (18, None),
+    "RemoveAccessControlEntry": (19, None), "NoOp": (20, 0), "ZkMigrationState": (21, 0),
+    "RemoveUserScramCredential": (22, None), "BeginTransaction": (23, 0),
+    "EndTransaction": (24, 0), "AbortTransaction": (25, 0), "RemoveDelegationToken": (26, None),
+    "RegisterController": (27, 0), "ClearElr": (28, 0),
+}
+"""Api key and highest version of each record; None: it says nothing of the state, so any will do.
+
+Source: docs/kraft.md, section 12.2.
+"""
+
+
+def test_every_record_kind_is_known_or_refused_by_its_key():
+    """Each key below 64, and each version above the highest, in the log and in the kernel."""
+    known = dict(API_KEYS_OF_4_3.values())
+    for key in range(64):
+        if key not in known:
+            assert refusal([bytes((1, key, 0, 0))]).startswith(
+                f"a record has the unknown type {key}: "
+            )
+        elif known[key] is None:
+            kfast.read((SEGMENT, encode_batch(0, 1, 0, [bytes((1, key, 9, 0))])))
+        else:
+            assert refusal([bytes((1, key, known[key] + 1, 0))]) == (
+                f"a record of type {key} has the unknown version {known[key] + 1}; known is at"
+                f" most {known[key]}"
+            )
+    assert refusal([b"\x01\x80\x01\x00\x00"]).startswith("a record has the unknown type 128")
+    names = {kind.__name__: key for kind, key in records.API_KEYS.items()}
+    names |= {name.title().replace("_", "") + "Record": key for name, key in STATELESS.items()}
+    assert names == {f"{name}Record": key for name, (key, _) in API_KEYS_OF_4_3.items()}
 
 
 def test_records_that_contradict_each_other_are_refused():

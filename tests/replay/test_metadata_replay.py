@@ -22,6 +22,7 @@ from kfast.state.metadata_records import (
     FeatureLevelRecord,
     LeaderChangeRecord,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -31,7 +32,7 @@ from kfast.state.metadata_records import (
 from tests.support.kraft_cases import load
 from tests.support.metadata_bulk import write_bulk_log
 from tests.support.metadata_cases import write_case
-from tests.support.metadata_writer import write_log
+from tests.support.metadata_writer import write_log, write_snapshot
 
 TOPIC = uuid_text(5, 5)
 FEATURES = {"metadata.version": (7, 27)}
@@ -247,6 +248,51 @@ def test_a_log_without_beginning_is_refused(tmp_path):
         kfast.replay_metadata(tmp_path / "cut")
     with pytest.raises(ArgumentError, match="kraft-9"):
         kfast.replay_metadata(tmp_path / "cut", "kraft-9")
+
+
+# ---------------------------------------------------------------------------------- releases
+
+ELR_ON = FeatureLevelRecord(0, "eligible.leader.replicas.version", 1)
+
+
+@pytest.mark.parametrize(("profile", "operation", "refusal"), [
+    ("kraft-3.9", [], "the log finalizes metadata.version 27, which it cannot have"),
+    ("kraft-4.0", [], "allowed: kraft-4.1, kraft-4.2, kraft-4.3"),
+    ("kraft-4.1", [FeatureLevelRecord(0, "metadata.version", 29)], "allowed: kraft-4.2, kraft-4.3"),
+    ("kraft-4.3", [FeatureLevelRecord(0, "metadata.version", 31)], "no release that kfast knows"),
+    ("kraft-4.3", [FeatureLevelRecord(0, "metadata.version", 6)], "allowed: kraft-3.3, kraft-3.4"),
+    ("kraft-4.1", [ELR_ON], None),
+])
+def test_a_release_has_the_features_that_the_log_finalizes(profile, operation, refusal, tmp_path):
+    """Source: docs/kraft.md, sections 1.4 and 11."""
+    write_log(tmp_path, story(*[operation] * bool(operation)))
+    if refusal is None:
+        assert kfast.replay_metadata(tmp_path, profile).counts["contradicted"] == 0
+        return
+    with pytest.raises(ArgumentError, match=refusal) as refused:
+        kfast.replay_metadata(tmp_path, profile)
+    assert str(refused.value).startswith(f"controller {profile}: ")
+
+
+def test_a_release_without_elr_cannot_run_a_log_with_it(tmp_path):
+    """Also where only the snapshot says it; the metadata version alone would do."""
+    old = FeatureLevelRecord(0, "metadata.version", 21)
+    write_log(tmp_path / "log", [(0, 1, 0, [old]), (1, 1, 0, [ELR_ON])])
+    message = "kraft-3.9: the log finalizes eligible.leader.replicas.version 1"
+    with pytest.raises(ArgumentError, match=message):
+        kfast.replay_metadata(tmp_path / "log", "kraft-3.9")
+    write_snapshot(tmp_path / "both", 2, 1, [old, ELR_ON])
+    write_log(tmp_path / "both", [(2, 1, 0, [NoOpRecord(0)])])
+    with pytest.raises(ArgumentError, match=message):
+        kfast.replay_metadata(tmp_path / "both", "kraft-3.9")
+
+
+def test_a_newer_metadata_version_is_named(tmp_path):
+    """Its records may be known ones; what it changes in decisions is not."""
+    write_log(tmp_path, story([FeatureLevelRecord(0, "metadata.version", 31)]))
+    said = "metadata.version 31 is newer than 30, the highest of kraft-4.3"
+    assert any(said in note for note in kfast.replay_metadata(tmp_path).notes)
+    assert any(said in note for note in kfast.read(tmp_path).assumptions)
 
 
 # ------------------------------------------------------------------------- a tampered controller
