@@ -20,9 +20,9 @@ import numpy.typing as npt
 from kfast.errors import ArgumentError
 from kfast.kernels import partition_changes
 from kfast.kernels.change_log import ChangeLog
-from kfast.metadata_replay import steps
+from kfast.metadata_replay import broker_updates
+from kfast.metadata_replay.broker_updates import Step
 from kfast.metadata_replay.requests import Request, RequestRules, Target
-from kfast.metadata_replay.steps import Step
 from kfast.schema import FLAG_RECOVERY
 from kfast.state import ClusterState, mutators
 from kfast.state.changes import Visited
@@ -476,14 +476,14 @@ class Simulation:
     def _visited(self, place: str, step: Step) -> tuple[npt.NDArray[np.int32], int]:
         """Rows among which a step finds its partitions, and which of them it visits."""
         state = self.state
-        if place == steps.LEADERLESS:
+        if place == broker_updates.LEADERLESS:
             return state.list_marked(state.leader_offline), Visited.EVERY_ROW
         broker = state.broker_row(step.broker)
         if broker < 0:
             return np.empty(0, np.int32), Visited.EVERY_ROW
         rows = state.rows_tracking(np.asarray([broker], np.int32))
-        if place != steps.DIRECTORIES:
-            return rows, Visited.IN_ISR if place == steps.ISR else Visited.IN_ELR
+        if place != broker_updates.DIRECTORIES:
+            return rows, Visited.IN_ISR if place == broker_updates.ISR else Visited.IN_ELR
         if self.quorum.directory is None:
             return rows[:0], Visited.EVERY_ROW
         failed = [self.quorum.directory_row(text) for text in step.directories]

@@ -9,12 +9,15 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
 import kfast
 from kfast.errors import ArgumentError, InputError
-from kfast.io import iter_records
+from kfast.io import LoggedRecord, iter_records
+from kfast.metadata_replay import MetadataReplay
 from kfast.metadata_replay.simulation import Simulation
 from kfast.state.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -51,7 +54,7 @@ def cases(shared_data):
     return list(load(shared_data / "kraft_cases_executed.json"))
 
 
-def verdicts(found: kfast.metadata_replay.MetadataReplay) -> str:
+def verdicts(found: MetadataReplay) -> str:
     """The first contradictions, for messages."""
     return "\n".join(map(str, found.contradictions[:5]))
 
@@ -311,30 +314,34 @@ def tampered(record: PartitionChangeRecord, rng: random.Random) -> PartitionChan
     return replace(record, **rng.choice(changes))
 
 
-def test_a_changed_decision_is_contradicted(live, tmp_path):
-    """One record of the live log at a time, of those that are predicted; 100 batches follow it."""
+def replay_of(folder: Path, records: Sequence[LoggedRecord]) -> MetadataReplay:
+    """The replay of a log with these records, batch by batch, whose offsets follow each other."""
+    batches, offset = [], 0
+    for _, batch in groupby(records, key=lambda one: one.batch):
+        group = list(batch)
+        batches.append(
+            (offset, group[0].epoch, group[0].timestamp_ms, [one.record for one in group])
+        )
+        offset += len(group)
+    write_log(folder, batches)
+    return kfast.replay_metadata(folder, settings={})
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_changed_or_dropped_decision_is_contradicted(live, tmp_path, is_dropped):
+    """One record of the live log at a time, of those that are predicted."""
     records = list(iter_records(live))
     facts = kfast.replay_metadata(live).facts.to_pylist()
-    predicted = [
+    predicted = {
         fact["offset"] for fact in facts
         if fact["kind"] == "partition change" and fact["verdict"] == "predicted"
-    ]
+    }
+    places = [place for place, one in enumerate(records) if one.offset in predicted]
     rng, passed = random.Random(14), []
-    for number, offset in enumerate(rng.sample(predicted, 10)):
-        changed = [
-            one._replace(record=tampered(one.record, rng)) if one.offset == offset else one
-            for one in records
-        ]
-        batches: dict[int, list] = {}
-        for one in changed:
-            batches.setdefault(one.batch, []).append(one)
-        n_before = sum(first <= offset for first in batches)
-        folder = tmp_path / str(number)
-        write_log(folder, [
-            (first, group[0].epoch, group[0].timestamp_ms, [one.record for one in group])
-            for first, group in list(batches.items())[: n_before + 100]
-        ])
-        found = kfast.replay_metadata(folder)
+    for place in rng.sample(places, 10):
+        one = records[place]
+        written = [] if is_dropped else [one._replace(record=tampered(one.record, rng))]
+        found = replay_of(tmp_path, [*records[:place], *written, *records[place + 1 :]])
         if not found.contradictions:
-            passed.append((offset, [one.record for one in changed if one.offset == offset]))
+            passed.append((one, written))
     assert not passed, passed

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kfast.errors import InputError
 from kfast.io import open_metadata
-from kfast.metadata_replay.replayer import MetadataReplayer
+from kfast.metadata_replay.comparison import MetadataReplayer
 from kfast.metadata_replay.simulation import Simulation, check_release, release_of_software
 from kfast.metadata_replay.verdicts import VERDICTS, MetadataContradiction
 from kfast.state.controller_change import change_controller

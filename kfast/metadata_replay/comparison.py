@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from kfast.metadata_replay import verdicts as v
 from kfast.metadata_replay.batches import grouped
+from kfast.metadata_replay.broker_updates import FAILED_DIRECTORIES, Step, step_after, steps_before
+from kfast.metadata_replay.explanation import CONTRADICTION_COST, Change, Examined, Examiner
 from kfast.metadata_replay.other_records import OtherRecords
-from kfast.metadata_replay.runs import CONTRADICTION_COST, Change, Examined, Examiner
-from kfast.metadata_replay.steps import FAILED_DIRECTORIES, Step, step_after, steps_before
 from kfast.metadata_replay.timeline import Row, Timeline
 from kfast.metadata_replay.verdicts import Verdicts
 from kfast.state.metadata_records import (

@@ -13,8 +13,13 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from kfast.metadata_replay.broker_updates import (
+    FAILED_DIRECTORIES,
+    REGISTRATION,
+    UNREGISTRATION,
+    Step,
+)
 from kfast.metadata_replay.requests import Request, candidates
-from kfast.metadata_replay.steps import FAILED_DIRECTORIES, REGISTRATION, UNREGISTRATION, Step
 
 if TYPE_CHECKING:
     from kfast.metadata_replay.simulation import Part, Present, Simulation
