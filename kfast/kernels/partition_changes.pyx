@@ -405,6 +405,19 @@ cdef inline void prefetch_partition(
         kfast_prefetch(cold.directory + first.width * index)
 
 
+cdef inline void prefetch_min_isr(
+    row_t first, const QuorumRuleSet* rules, const int32_t[::1] rows, Py_ssize_t i
+) noexcept nogil:
+    """Fetch what `has_min_isr` reads of a row: its topic, then the size of partition 0."""
+    cdef int32_t topic
+    if i + 2 * AHEAD < rows.shape[0]:
+        kfast_prefetch(first.topic_row + rows[i + 2 * AHEAD])
+    if i + AHEAD < rows.shape[0]:
+        topic = first.topic_row[rows[i + AHEAD]]
+        if 0 <= topic < rules.n_topics:
+            kfast_prefetch(&(first.record + max(rules.first_partition[topic], 0)).n_replicas)
+
+
 cdef Py_ssize_t update_rows(
     row_t first, const ColdColumns* cold, const QuorumRuleSet* rules, const int32_t[::1] rows,
     int visited, int32_t remove, int32_t add, int32_t stopped, ChangeLog log
@@ -429,8 +442,10 @@ cdef Py_ssize_t update_rows(
     targets.mode = ELECT_CONFIGURED
     targets.elr_on = rules.elr_on
     for i in range(n):
-        if i + AHEAD < n:
-            prefetch_partition(first, cold, rows[i + AHEAD])
+        if i + 2 * AHEAD < n:
+            prefetch_partition(first, cold, rows[i + 2 * AHEAD])
+        if rules.elr_on and rules.most_insync > 1:
+            prefetch_min_isr(first, rules, rows, i)
         row = row_at(first, rows[i])
         if leaves:
             done = decide_leave_of_any(row, cold, rules, remove, &leave)
