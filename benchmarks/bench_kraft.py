@@ -16,18 +16,21 @@ from benchmarks.plain_kraft import CHANGING, UNKNOWN, Columns
 
 ROUNDS = 9
 EARLIER, BROKER = 0, 1
-"""One broker is fenced before every event but the start, as in a controller that runs."""
+"""One broker is fenced before an event of a controller that runs; they share partitions."""
 
 SHARE = 3
 """A rack: every third broker, from the second one on."""
 
 EVENTS = {
     "start": "a controller becomes active",
+    "first": "one broker is fenced, the first event: kfast makes its hosting index for it",
     "fence": "one broker is fenced",
     "rack": "a rack is fenced, one broker after another",
     "shutdown": "one broker begins a controlled shutdown",
     "unfence": "one broker is unfenced, and nobody is to be elected",
 }
+RUNNING = ("fence", "rack", "shutdown", "unfence")
+"""Events of a controller that runs."""
 
 
 class Case:
@@ -40,12 +43,14 @@ class Case:
             self.controller = kfast.QuorumController(self.state)
             if event != "start":
                 self.controller.activate()
+            if event in RUNNING:
                 self.controller.fence_broker(EARLIER)
         else:
             self.columns = Columns.of(state)
             self.start, self.fence = plain_kraft.FORMS[form]
             if event != "start":
                 self.start(self.columns)
+            if event in RUNNING:
                 self.fence(self.columns, EARLIER)
 
     def act(self):
@@ -54,6 +59,7 @@ class Case:
         if self.form == "kfast":
             run = {
                 "start": self.controller.activate,
+                "first": lambda: self.controller.fence_broker(BROKER),
                 "fence": lambda: self.controller.fence_broker(BROKER),
                 "rack": lambda: [self.controller.fence_broker(broker) for broker in rack],
                 "shutdown": lambda: self.controller.begin_controlled_shutdown(BROKER),
@@ -62,6 +68,7 @@ class Case:
         else:
             run = {
                 "start": lambda: self.start(self.columns),
+                "first": lambda: self.fence(self.columns, BROKER),
                 "fence": lambda: self.fence(self.columns, BROKER),
                 "rack": lambda: [self.fence(self.columns, broker) for broker in rack],
                 "shutdown": lambda: self.fence(self.columns, BROKER),

@@ -1033,17 +1033,14 @@ def apply(
 
 
 cdef inline void activate_share(
-    row_t first, Py_ssize_t begin, Py_ssize_t end, int64_t* hosted, int64_t* counts
+    row_t first, Py_ssize_t begin, Py_ssize_t end, int64_t* counts
 ) noexcept nogil:
     """Count the rows of one share, and write their bits; a free row has no leadership."""
     cdef Py_ssize_t i
     cdef uint64_t word = 0
     cdef bint is_used, leaderless
-    cdef int s
     for i in range(begin, end):
         row = row_at(first, i)
-        for s in range(row.record.n_slots):
-            hosted[row.brokers[s]] += 1
         is_used = row.record.flags & FLAG_HAS_LEADERSHIP != 0
         leaderless = is_used and row.record.leader == NO_LEADER
         word |= <uint64_t> leaderless << (i & 63)
@@ -1056,7 +1053,6 @@ cdef inline void activate_share(
 
 def activate(
     QuorumColumns columns not None,
-    int64_t[:, ::1] hosted,  # IN OUT  (threads, B)  zeros: what `startup.count_hosted` counts
     int64_t[:, ::1] counts,  # IN OUT  (threads, 2)  leaderless, led by another than the preferred
 ):
     """Count what a new active controller keeps of the partitions, in one pass.
@@ -1064,21 +1060,19 @@ def activate(
     The bitmap of leaderless partitions is written on the way. Source: section 1.2.
     """
     columns.check_writable()
-    cdef int threads = <int> hosted.shape[0]
+    cdef int threads = <int> counts.shape[0]
     cdef Py_ssize_t n = columns.narrow.n_rows if columns.is_narrow else columns.wide.n_rows
     cdef int t
-    if hosted.shape[1] < columns.cold.n_brokers or counts.shape[0] < threads:
-        raise ValueError("no room for the counts of all brokers or threads")
     for t in prange(threads, nogil=True, schedule="static", num_threads=threads):
         if columns.is_narrow:
             activate_share(
                 columns.narrow, share_start(n, t, threads), share_start(n, t + 1, threads),
-                &hosted[t, 0], &counts[t, 0],
+                &counts[t, 0],
             )
         else:
             activate_share(
                 columns.wide, share_start(n, t, threads), share_start(n, t + 1, threads),
-                &hosted[t, 0], &counts[t, 0],
+                &counts[t, 0],
             )
 
 
@@ -1120,40 +1114,34 @@ def order_members(
 
 
 cdef Py_ssize_t select_rows(
-    row_t first, const ColdColumns* cold, int visited, int32_t broker, const int32_t[::1] rows,
-    int32_t[::1] selected
+    row_t first, const int32_t[::1] rows, int32_t broker, int32_t[::1] selected
 ) noexcept nogil:
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t i
-    cdef int slot
     for i in range(rows.shape[0]):
-        row = row_at(first, rows[i])
-        slot = slot_of(row.brokers, row.record.n_slots, broker)
-        if slot == NO_SLOT or not (
-            (row.record.isr if visited == VISIT_IN_ISR else elr_of(row, cold)) >> slot
-        ) & 1:
-            continue
+        if i + AHEAD < rows.shape[0]:
+            kfast_prefetch(first.record + rows[i + AHEAD])
+        # Each row is written, and the next one over it if the broker does not lead it.
         selected[n] = rows[i]
-        n += 1
+        n += row_at(first, rows[i]).record.leader == broker
     return n
 
 
-def select(
+def select_led(
     QuorumColumns columns not None,
-    int visited,                # `state.changes.Visited`: IN_ISR or IN_ELR
+    const int32_t[::1] rows,    # IN   (n,)  partition rows
     int broker,                 # broker row
-    const int32_t[::1] rows,    # IN   (n,)
-    int32_t[::1] selected,      # OUT  (n,)  those that have the broker there
+    int32_t[::1] selected,      # OUT  (n,)  those that the broker leads
 ):
-    """Select the rows that have a broker in the ISR, or in the ELR; returns how many do."""
+    """Select the rows that a broker leads; returns how many there are."""
     cdef Py_ssize_t n
     if selected.shape[0] < rows.shape[0]:
         raise ValueError("no room for all rows")
     with nogil:
         if columns.is_narrow:
-            n = select_rows(columns.narrow, &columns.cold, visited, broker, rows, selected)
+            n = select_rows(columns.narrow, rows, broker, selected)
         else:
-            n = select_rows(columns.wide, &columns.cold, visited, broker, rows, selected)
+            n = select_rows(columns.wide, rows, broker, selected)
     return n
 
 

@@ -107,6 +107,8 @@ class StateArrays:
 
     def copy(self) -> Self:
         """Make an independent copy; immutable Arrow columns and the index are shared."""
+        if self._index is not None:
+            self.index_hosting()
         other = copying.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
@@ -307,6 +309,11 @@ class StateArrays:
         if self._index is None or self._index.is_stale:
             self._index = HostingIndex(self.columns, self.n_brokers, counts)
         return self._index
+
+    def defer_hosting(self) -> None:
+        """Make the hosting index when it is first needed, or when the state is first copied."""
+        if self._index is None:
+            self._index = HostingIndex.scanning(0)
 
     def scan_hosting(self) -> None:
         """Make no hosting index before many look-ups want one: for a state of few events."""

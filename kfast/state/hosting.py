@@ -50,10 +50,10 @@ class HostingIndex:
         self.scans_left = 0
 
     @classmethod
-    def scanning(cls) -> HostingIndex:
+    def scanning(cls, scans: int = MOST_SCANS) -> HostingIndex:
         """Make none yet: the first look-ups read all rows, for a state that sees few events."""
         index = cls.of(np.zeros(1, np.int64), np.empty(0, np.int32))
-        index.scans_left = MOST_SCANS
+        index.scans_left = scans
         return index
 
     @property

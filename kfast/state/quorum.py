@@ -399,7 +399,8 @@ class Quorum:
         """Make room for ELRs and last known leaders, unless there is."""
         state = self._state
         if self.elr is None:
-            self.elr = np.zeros(state.n_partitions, state.records.dtype["isr"])
+            # Written, not only asked for: or events would be the first to touch each page.
+            self.elr = np.full(state.n_partitions, 0, state.records.dtype["isr"])
             self.last_known_elr = np.full(state.n_partitions, NO_LAST_KNOWN, np.int32)
 
     def set_elr(self, elr: npt.NDArray[Any], last_known_elr: Rows) -> None:

@@ -80,6 +80,20 @@ def test_an_invariant_that_does_not_hold_is_named():
         invariants.check(broken)
 
 
+def test_the_first_event_or_the_first_copy_makes_the_hosting_index():
+    """A new controller does not: so it is active at once, and copies of its state share one."""
+    states = [cluster().state for _ in range(2)]
+    for state in states:
+        kfast.QuorumController(state).activate()
+        assert state._index is not None
+        assert not state._index.is_made
+    copies = [states[0].copy() for _ in range(2)]
+    assert all(copy._index.hosted is states[0]._index.hosted for copy in copies)
+    kfast.QuorumController(states[1]).fence_broker(1)
+    assert states[0]._index.is_made
+    assert states[1]._index.is_made
+
+
 def test_an_inactive_controller_refuses_everything():
     """After a fault inside Kafka the controller has resigned, until one is active again."""
     controller = cluster()

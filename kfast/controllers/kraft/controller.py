@@ -123,18 +123,20 @@ class QuorumController(QuorumEngine):
         """Become the active controller: counters and soft state start anew (section 1.3).
 
         Writes no records, and changes nothing of the cluster. Contact times are now, heartbeat
-        states know no offsets.
+        states know no offsets. The hosting index is made by the first event that needs it; columns
+        of ELRs are there from now on where ELR is on.
         """
         self.active = True
         now, timeout = self.heartbeats.now_ms, self.session_timeout_ms
         self.heartbeats = Heartbeats(self.release, timeout, now)
-        hosted = np.zeros((self.threads, max(self.state.n_brokers, 1)), np.int64)
         counts = np.zeros((self.threads, 2), np.int64)
-        partition_changes.activate(quorum_columns(self.state), hosted, counts)
+        partition_changes.activate(quorum_columns(self.state), counts)
         leaderless, imbalanced = counts.sum(axis=0).tolist()
         self.state.offline_partition_count = leaderless
         self.state.preferred_imbalance_count = imbalanced
-        self.state.index_hosting(hosted[:, : self.state.n_brokers])
+        self.state.defer_hosting()
+        if self.elr_on:
+            self.quorum.allocate_elr()
         broker_events.start_heartbeats(self)
         return self.run("activate", lambda: None)
 
@@ -271,7 +273,9 @@ class QuorumController(QuorumEngine):
             lambda: broker_events.handle_broker_in_controlled_shutdown(self, row),
         )
         hosted = self.state.rows_tracking(np.asarray([row], np.int32))
-        outcome.remaining = hosted[self.state.records["leader"][hosted] == row]
+        remaining = np.empty_like(hosted)
+        n = partition_changes.select_led(quorum_columns(self.state), hosted, row, remaining)
+        outcome.remaining = remaining[:n].copy()
         return outcome
 
     def unregister_broker(self, broker_id: int) -> QuorumOutcome:
