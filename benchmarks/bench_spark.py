@@ -237,8 +237,9 @@ class TestColumns:
         assert total == (n_partitions if elects else 0)
 
 
+    @pytest.mark.parametrize("controller", ["zk-3.9", "kraft-4.1"])
     @pytest.mark.parametrize("what", ["elect", "fail"])
-    def test_batch(self, benchmark, cluster, n_partitions, what):
+    def test_batch(self, benchmark, cluster, n_partitions, what, controller):
         """The same without Spark: from Arrow columns to an Arrow column, one core."""
         from kfast.schema import Strategy
         from kfast.spark.functions import elect_batch, fail_batch
@@ -248,13 +249,13 @@ class TestColumns:
             pa.concat_arrays(table[name].chunks)
             for name in ("replicas", "isr", "leader", "leader_epoch")
         )
-        never = pa.nulls(n_partitions, pa.bool_())
+        columns = {"replicas": ar, "isr": isr}
 
         def run():
             if what == "elect":
-                return elect_batch(ar, isr, isr, never, Strategy.OFFLINE, "zk-3.9")
-            every = pa.nulls(n_partitions, isr.type)
-            return fail_batch(ar, isr, leader, every, epoch, never, [1], "zk-3.9")
+                return elect_batch(columns | {"live": isr}, Strategy.OFFLINE, controller)
+            led = columns | {"leader": leader, "leader_epoch": epoch}
+            return fail_batch(led, [1], controller)
 
         benchmark.group = "spark: columns"
         answer = benchmark.pedantic(run, rounds=ROUNDS, warmup_rounds=1)

@@ -77,7 +77,13 @@ SCENARIO_OPTIONS = {"k": int, "n": int, "seed": int, "p": float, "share": float}
 CLUSTER_OPTIONS = ("brokers", "racks", "first_broker_id")
 """What a cluster needs, so that scenarios of it can be told without an export."""
 
-RECIPE_OPTIONS = {
+def _parse_flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+RECIPE_OPTIONS: dict[str, Callable[[str], Any]] = {
     "brokers": int,
     "partitions": int,
     "replication_factor": int,
@@ -90,6 +96,8 @@ RECIPE_OPTIONS = {
     "min_insync_replicas": int,
     "unclean_topics": float,
     "first_broker_id": int,
+    "controller": str,
+    "elr": _parse_flag,
 }
 """Options that make up clusters: the arguments of `kfast.generate`, and their types."""
 
@@ -278,8 +286,9 @@ def _arguments(
         try:
             arguments[key] = types[key](options[key])
         except ValueError as error:
+            right = "true or false" if types[key] is _parse_flag else "a number"
             raise ArgumentError(
-                f"option {key}: found {options[key]!r}; right is a number"
+                f"option {key}: found {options[key]!r}; right is {right}"
             ) from error
     return arguments
 
@@ -572,6 +581,7 @@ class RecipeReader(SentToWorkers, DataSourceReader):
         self.arguments = _arguments(options, RECIPE_OPTIONS)
         self.clusters = _integer(options, "clusters", 1)
         tasks = _integer(options, "tasks", MOST_TASKS)
+        self._recipe(0).part_of_topics(0, 0)  # Refuses a controller without ELRs.
         rows = self._count_rows(self._recipe(0))
         self.parts = _count_parts(self.table, rows, max(1, tasks // self.clusters))
         self.tasks = min(tasks, self.clusters * self.parts)
@@ -606,7 +616,8 @@ class RecipeReader(SentToWorkers, DataSourceReader):
     def _pieces(self, recipe: Recipe, start: int, stop: int) -> Iterator[ClusterState]:
         """The cluster, as far as the rows from `start` to `stop` need it."""
         if self.table not in (*BY_ROW, "topics"):
-            yield recipe.part_of_topics(0, 0)
+            # Only where some allow unclean election are configurations of topics among KRaft's.
+            yield recipe.part_of_topics(0, recipe.n_topics if recipe.unclean_topics else 0)
             return
         make = recipe.part if self.table in BY_ROW else recipe.part_of_topics
         for at in range(start, stop, BATCH_ROWS):

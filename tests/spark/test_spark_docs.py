@@ -37,7 +37,8 @@ def test_the_examples_run(spark, tmp_path, capfd):
         "kfast": kfast,
         "outcome": controller.on_broker_failure([3]),
         "table": partitions.withColumnRenamed("replicas", "r").selectExpr(
-            "r as replicas", "isr", "leader", "leader_epoch", "r as live"
+            "r as replicas", "isr", "leader", "leader_epoch", "r as live", "array() as elr",
+            "array() as last_known_elr",
         ),
     }
     page = (ROOT / "docs" / "spark.md").read_text()

@@ -141,7 +141,9 @@ def test_arrays_are_taken_as_arrow_may_hold_them(rows):
     from kfast.spark.functions import elect_batch
 
     def run(*columns):
-        return elect_batch(*columns, Strategy.OFFLINE, "zk-3.9").to_pylist()
+        names = ("replicas", "isr", "live", "unclean")
+        given = dict(zip(names, columns, strict=True))
+        return elect_batch(given, Strategy.OFFLINE, "zk-3.9").to_pylist()
 
     ids = pa.list_(pa.int32())
     columns = [pa.array(column, ids) for column in list(zip(*rows, strict=True))[1:4]]
@@ -176,10 +178,18 @@ def test_wrong_arguments_are_refused(spark):
     """At once, by the driver."""
     from kfast.spark.functions import elect, fail
 
-    with pytest.raises(kfast.ArgumentError, match="strategy 'best' is unknown; allowed: offline"):
+    with pytest.raises(kfast.ArgumentError, match=r"strategy 'best' is unknown to zk-3\.9; al"):
         elect("ar", "isr", "isr", strategy="best")
-    with pytest.raises(kfast.ArgumentError, match="profile 'zk-9'"):
-        elect("ar", "isr", "isr", profile="zk-9")
+    with pytest.raises(kfast.ArgumentError, match="controller 'zk-9' is unknown"):
+        elect("ar", "isr", "isr", controller="zk-9")
+    with pytest.raises(kfast.ArgumentError, match=r"'reassign' is unknown to kraft-4\.1; allow"):
+        elect("ar", "isr", "isr", strategy="reassign", controller="kraft-4.1")
+    with pytest.raises(kfast.ArgumentError, match=r"zk-3\.9 has no eligible leader repl"):
+        elect("ar", "isr", "isr", elr="elr")
+    with pytest.raises(kfast.ArgumentError, match="are for clusters with ELRs, and elr is"):
+        fail("ar", "isr", "leader", [1], controller="kraft-4.1", min_insync_replicas=2)
+    with pytest.raises(kfast.ArgumentError, match="min_insync_replicas"):
+        fail("ar", "isr", "leader", [1], controller="kraft-4.1", elr="e", min_insync_replicas=0)
     with pytest.raises(kfast.ArgumentError, match="broker_ids names -2"):
         fail("ar", "isr", "leader", [-2])
     with pytest.raises(kfast.ArgumentError, match="broker_ids is 3; right is a list"):

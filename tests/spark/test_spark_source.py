@@ -246,24 +246,44 @@ def test_damage_is_refused_or_read_as_by_one_task(folder, small, tmp_path, name)
 @pytest.mark.parametrize(
     "table", ["partitions", "replicas", "topics", "brokers", "cluster", "assumptions"]
 )
-@pytest.mark.parametrize("topic_sizes", ["equal", "zipf"])
-def test_a_made_up_cluster_is_the_same_by_any_number_of_tasks(small, table, topic_sizes):
+@pytest.mark.parametrize(("topic_sizes", "controller", "elr"), [
+    ("equal", "zk-3.9", None), ("zipf", "zk-3.9", None), ("equal", "kraft-4.1", False),
+    ("zipf", "kraft-4.0", True),
+])
+def test_a_made_up_cluster_is_the_same_by_any_number_of_tasks(
+    small, table, topic_sizes, controller, elr
+):
     cluster = {
+        "controller": controller, "min_insync_replicas": 2,
         "brokers": 9, "partitions": 700, "topics": 33, "racks": 3, "topic_sizes": topic_sizes,
         "unclean_topics": 0.3, "placement": "uniform" if topic_sizes == "zipf" else "kafka",
     }
     wanted = {
-        f"seed {seed}": cluster_table(kfast.generate(**cluster, seed=seed), table)
+        f"seed {seed}": cluster_table(kfast.generate(**cluster, elr=elr, seed=seed), table)
         for seed in (40, 41, 42)
     }
     for clusters, tasks in ((1, 1), (1, 2), (1, 7), (3, 2), (3, 16)):
         options = {**cluster, "seed": 40, "clusters": clusters, "tasks": tasks, "table": table}
+        if elr is not None:
+            options["elr"] = str(elr).lower()
         dealt, rows = read_all(options)
         if table in ("partitions", "replicas"):
             assert len(dealt) == (tasks if (clusters, tasks) != (3, 16) else 15)
         for seed in range(40, 40 + clusters):
             mine = rows.filter(pc.equal(rows["source"], f"seed {seed}")).drop_columns("source")
             assert mine.combine_chunks().equals(wanted[f"seed {seed}"].combine_chunks())
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"controller": "kraft-4.1", "elr": "yes"}, "option elr: found 'yes'; right is true or false"),
+    ({"controller": "kraft-9"}, "controller is 'kraft-9'"),
+    ({"controller": "kraft-3.9", "elr": "true"}, "elr: kraft-3.9 has no eligible leader replicas"),
+])
+def test_controllers_that_no_made_up_cluster_can_have_are_refused(options, message):
+    from kfast.spark.source import KfastSource
+
+    with pytest.raises(kfast.ArgumentError, match=message):
+        KfastSource({"brokers": "4", "partitions": "9", **options})
 
 
 def test_a_stream_is_dealt_as_a_batch_is(folder, small):
