@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kfast.analysis.restart_plan import restart_plan
     from kfast.analysis.restart_readiness import may_restart
     from kfast.analysis.topic_deletion import delete_topics
+    from kfast.capacity import broker_capacity, partition_load
     from kfast.controllers import open_controller
     from kfast.controllers.kraft.controller import QuorumController
     from kfast.controllers.zk.controller import Controller
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         RowError,
     )
     from kfast.io import read, read_plan, write
+    from kfast.io.loads import read_capacity, read_load
     from kfast.journal import Outcome, QuorumOutcome
     from kfast.log_replay import replay
     from kfast.metadata_replay import replay_metadata
@@ -105,6 +107,7 @@ __all__ = [
     "Strategy",
     "SweepPlan",
     "Tables",
+    "broker_capacity",
     "build_digest",
     "bursts",
     "compare",
@@ -123,9 +126,12 @@ __all__ = [
     "may_restart",
     "open_controller",
     "override_settings",
+    "partition_load",
     "prepare_sweep",
     "random_brokers",
     "read",
+    "read_capacity",
+    "read_load",
     "read_plan",
     "replay",
     "replay_metadata",
@@ -152,6 +158,7 @@ load_lazily(__name__, {
     "analysis.restart_plan": "restart_plan",
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
+    "capacity": "broker_capacity partition_load",
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",
     "controllers.zk.controller": "Controller",
@@ -161,6 +168,7 @@ load_lazily(__name__, {
         "ArgumentError InputError InvariantError KfastError MissingExtraError PolicyError RowError"
     ),
     "io": "read read_plan write",
+    "io.loads": "read_capacity read_load",
     "journal": "Outcome QuorumOutcome",
     "log_replay": "replay",
     "metadata_replay": "replay_metadata",

@@ -749,6 +749,69 @@ PLAN = ResultTable(
     ),
 )
 
+LOAD = ResultTable(
+    "load", "table.rows of kfast.read_load(path)",
+    "what a file says of partitions, topics or brokers, in its order; a column that it says nothing"
+    " of is left out",
+    (
+        _or_null(_TOPIC, "where a row speaks of a broker"),
+        _or_null(_PARTITION, "where a row speaks of the whole topic"),
+        ResultColumn(
+            "broker_id", _INT32, "id of the broker that reported it; null where it is not known",
+            nullable=True,
+        ),
+        *(
+            _or_null(ResultColumn(name, kind, meaning), "where the source does not say")
+            for name, kind, meaning in (
+                ("log_dir", _TEXT, "directory of the replica"),
+                ("bytes_in", _INT64, "bytes a second that producers write, compressed"),
+                ("bytes_out", _INT64, "bytes a second that consumers fetch, without replication"),
+                ("milli_msgs_in", _INT64, "thousandths of a message a second that are written"),
+                ("cpu_microcores", _INT64, "millionths of a core that the broker uses"),
+                ("disk_bytes", _INT64, (
+                    "bytes of the log of one replica; of a whole topic the sum over its"
+                    " partitions; of a broker the sum over its replicas"
+                )),
+                ("replicated_bytes", _INT64, "bytes of a topic on disk, all replicas together"),
+            )
+        ),
+    ),
+)
+CAPACITY = ResultTable(
+    "capacity", "table.rows of kfast.read_capacity(path)", "brokers, in the order of the file",
+    (
+        ResultColumn("broker_id", _INT32, "id of the broker, -1 for brokers that have no own row"),
+        *(
+            _or_null(ResultColumn(name, kind, meaning), "where the source does not say")
+            for name, kind, meaning in (
+                ("disk_bytes", _INT64, "bytes of all directories"),
+                ("log_dirs", pa.map_(_TEXT, _INT64), "bytes of each directory"),
+                ("nw_in", _INT64, "bytes a second that it can receive"),
+                ("nw_out", _INT64, "bytes a second that it can send"),
+                ("cpu_microcores", _INT64, "millionths of a core"),
+                ("disk_write", _INT64, "bytes a second that its disks can write"),
+                ("disk_read", _INT64, "bytes a second that its disks can read"),
+                ("replicas_max", _INT64, "replicas that it may hold"),
+                ("class", _TEXT, "name of its class in price lists"),
+            )
+        ),
+    ),
+)
+LOAD_PROVENANCE = ResultTable(
+    "load.provenance", "load.provenance of kfast.partition_load(state, tables)",
+    "topics that have a load, for bytes in, bytes out, messages and disk in turn, by topic row",
+    (
+        _TOPIC, ResultColumn("quantity", _TEXT, "column of the load"),
+        ResultColumn("share_model", _TEXT, (
+            "how it came to the partitions: measured, offsets, leaders, sizes, equal; of disk also"
+            " retention"
+        )),
+        _or_null(
+            ResultColumn("source", _TEXT, "name of the file"), "where it is concluded from others"
+        ),
+    ),
+)
+
 # --- outcomes ---
 
 TRANSITIONS = ResultTable(
@@ -1505,7 +1568,8 @@ PIPELINE_ALERTS = ResultTable(
 )
 
 RESULTS = (
-    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, CENSUS_PARTITIONS,
+    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, LOAD, CAPACITY,
+    LOAD_PROVENANCE, CENSUS_PARTITIONS,
     CENSUS_PARTITIONS_KRAFT, CENSUS_TOPICS, CENSUS_BROKERS, IMPACT_PARTITIONS,
     IMPACT_PARTITIONS_KRAFT, SURPRISES, IMPACT_TOPICS, IMPACT_BROKERS, IMPACT_REQUESTS,
     REASSIGNMENT_PARTITIONS, REASSIGNMENT_TOPICS, REASSIGNMENT_BROKERS, DELETION_TOPICS,

@@ -12,7 +12,7 @@ from kfast.io.files import LOOK_BYTES, line_of, quote
 from kfast.io.metadata_files import FOLDER, is_batch
 from kfast.kernels.json_documents import document_end
 
-__all__ = ["check_plan", "json_part", "recognise"]
+__all__ = ["check_plan", "first_line", "identify", "json_part", "recognise"]
 
 READS = (
     "the output of kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
@@ -34,6 +34,8 @@ _MAGIC = (
     (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
 )
 _TAR_AT, _TAR = 257, b"ustar"
+_CLUSTERS = ("arrow", "parquet", "describe", "metadata", "metadata dump", "json")
+"""Kinds that may be clusters."""
 _HEAD = 1 << 16
 """How many bytes are looked at to tell kinds apart that kfast does not read."""
 _JSON = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M)
@@ -105,10 +107,24 @@ _OBJECTS = (
     ("path", b"", "a ZooKeeper dump (JSON lines)"),
     ("before", b"", "output of kafka-assigner"),
 )
+_READERS = {
+    "output of kafka-log-dirs --describe": "kfast.read_load",
+    "a Cruise Control partition load": "kfast.read_load",
+    "a Cruise Control load": "kfast.read_load and kfast.read_capacity",
+    "a Cruise Control capacity file": "kfast.read_capacity",
+    "Prometheus metrics": "kfast.read_load",
+}
+"""Kinds that are no cluster, and what reads them."""
 
 
 def _refuse(name: str, kind: str) -> InputError:
     """Say what a file is, and what kfast reads."""
+    reader = _READERS.get(kind)
+    if reader is not None:
+        return InputError(
+            f"{name}: is {kind}, which kfast does not read as a cluster but by {reader}; it reads"
+            f" {READS}"
+        )
     return InputError(f"{name}: is {kind}, which kfast does not read yet; it reads {READS}")
 
 
@@ -138,11 +154,29 @@ def recognise(name: str, head: bytes) -> tuple[str, int]:
             f"{name}: is a tar archive; unpack it (tar -xf {name}) and give the file in it, or the"
             f" folder {FOLDER}"
         )
+    found = identify(head)
+    if found is None:
+        where = f" in its first {LOOK_BYTES} bytes" if len(head) == LOOK_BYTES else ""
+        raise InputError(
+            f"{name}: is not recognised{where}, it begins with {quote(first_line(head))}; kfast"
+            f" reads {READS}"
+        )
+    if found[0] not in _CLUSTERS:
+        raise _refuse(name, found[0])
+    return found
+
+
+def identify(head: bytes) -> tuple[str, int] | None:
+    """Say what a file is by its first bytes, whether kfast reads it or not.
+
+    Returns
+    -------
+    kind, start, or None
+        As `recognise` returns them, or a kind in words and 0; None where nothing shows there.
+    """
     for magic, kind in _MAGIC:
         if head.startswith(magic):
-            if kind in ("arrow", "parquet"):
-                return kind, 0
-            raise _refuse(name, kind)
+            return kind, 0
     if is_batch(head):
         return "metadata", 0
     if _DUMP.search(head[:_HEAD]):
@@ -151,14 +185,14 @@ def recognise(name: str, head: bytes) -> tuple[str, int]:
         return "describe", 0
     for pattern, kind in _TEXTS:
         if pattern.search(head[:_HEAD]):
-            raise _refuse(name, kind)
-    if found := _JSON.search(head):
-        return "json", found.end()
-    first = head.lstrip().split(b"\n", 1)[0]
-    where = f" in its first {LOOK_BYTES} bytes" if len(head) == LOOK_BYTES else ""
-    raise InputError(
-        f"{name}: is not recognised{where}, it begins with {quote(first)}; kfast reads {READS}"
-    )
+            return kind, 0
+    json = _JSON.search(head)
+    return ("json", json.end()) if json else None
+
+
+def first_line(head: bytes) -> bytes:
+    """The first line of a file that is not blank."""
+    return head.lstrip().split(b"\n", 1)[0]
 
 
 def json_part(data: bytes, start: int) -> bytes:

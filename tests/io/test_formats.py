@@ -94,7 +94,6 @@ def test_every_export_is_tested(shared_data):
         ("exports_zk39", "configs_brokers.txt", "kafka-configs --describe"),
         ("exports_zk39", "configs_topics.txt", "kafka-configs --describe"),
         ("exports_zk39", "list.txt", "kafka-reassign-partitions --list"),
-        ("exports_zk39", "log_dirs.txt", "kafka-log-dirs --describe"),
         ("kraft_live/exports/mark", "broker-api-versions.txt", "kafka-broker-api-versions"),
         ("kraft_live/exports/mark", "cluster-endpoints-fenced.txt", "kafka-cluster"),
         ("kraft_live/exports/mark", "cluster-id.txt", "kafka-cluster"),
@@ -111,6 +110,21 @@ def test_the_output_of_other_tools_is_refused_by_the_tool_s_name(shared_data, fo
         io.read(path)
     assert str(caught.value) == (
         f"{path}: is output of {kind}, which kfast does not read yet; it reads the output of"
+        " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
+        " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
+        " KRaft (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of"
+        " partitions"
+    )
+
+
+def test_the_output_of_kafka_log_dirs_is_refused_as_a_cluster(shared_data):
+    """And the message names what reads it."""
+    path = shared_data / "exports_zk39" / "log_dirs.txt"
+    with pytest.raises(InputError) as caught:
+        io.read(path)
+    assert str(caught.value) == (
+        f"{path}: is output of kafka-log-dirs --describe, which kfast does not read as a cluster"
+        " but by kfast.read_load; it reads the output of"
         " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
         " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
         " KRaft (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of"

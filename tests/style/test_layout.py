@@ -43,6 +43,7 @@ ORDER = (
     "controllers",
     "sweeps",
     "analysis",
+    "capacity",
     "log_replay",
     "metadata_replay",
     "report",

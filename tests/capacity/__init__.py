@@ -1,0 +1,1 @@
+"""Loads, capacities and what follows from them."""
