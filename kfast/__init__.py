@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from kfast.analysis.restart_plan import restart_plan
     from kfast.analysis.restart_readiness import may_restart
     from kfast.analysis.topic_deletion import delete_topics
-    from kfast.capacity import broker_capacity, partition_load
+    from kfast.capacity import (
+        broker_capacity,
+        capacity_sweep,
+        partition_load,
+        prepare_capacity,
+    )
     from kfast.controllers import open_controller
     from kfast.controllers.kraft.controller import QuorumController
     from kfast.controllers.zk.controller import Controller
@@ -110,6 +115,7 @@ __all__ = [
     "broker_capacity",
     "build_digest",
     "bursts",
+    "capacity_sweep",
     "compare",
     "delete_topics",
     "every_broker",
@@ -127,6 +133,7 @@ __all__ = [
     "open_controller",
     "override_settings",
     "partition_load",
+    "prepare_capacity",
     "prepare_sweep",
     "random_brokers",
     "read",
@@ -158,7 +165,7 @@ load_lazily(__name__, {
     "analysis.restart_plan": "restart_plan",
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
-    "capacity": "broker_capacity partition_load",
+    "capacity": "broker_capacity capacity_sweep partition_load prepare_capacity",
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",
     "controllers.zk.controller": "Controller",

@@ -1176,6 +1176,50 @@ SWEEP = ResultTable(
         *_counts(("fullest_broker_leaders", SWEEP_COUNTS["fullest_broker_leaders"])),
     ),
 )
+_NO_CAPACITY = "where no live broker has such a capacity"
+CAPACITY_SWEEP = ResultTable(
+    "capacity_sweep", "kfast.capacity_sweep(plan, scenarios)", "scenarios, in order",
+    (
+        ResultColumn("scenario", _INT64, "number of the scenario; 0 is the empty baseline"),
+        ResultColumn("brokers_down", _INT32, "brokers that fail in it"),
+        *(
+            _or_null(column, _NO_CAPACITY)
+            for name, meaning in (
+                ("nw_in", "bytes in per second"), ("nw_out", "bytes out per second"),
+                ("cpu", "micro-cores"), ("disk", "bytes on disk"),
+            )
+            for column in (
+                ResultColumn(
+                    f"{name}_max", pa.float64(),
+                    f"highest share of its capacity that a live broker uses: {meaning}",
+                ),
+                ResultColumn(f"{name}_broker", _INT32, "its id, the lowest of equals"),
+            )
+        ),
+        ResultColumn("over_limit", _INT64, "live brokers over any limit"),
+        *_counts(*(
+            (f"over_limit_{name}", f"live brokers over the limit of {name}")
+            for name in ("nw_in", "nw_out", "cpu", "disk")
+        )),
+        ResultColumn(
+            "binding", pa.string(), "the resource whose highest share is nearest to its limit",
+            nullable=True,
+        ),
+        ResultColumn(
+            "headroom", pa.float64(),
+            "1 less the highest of share / limit over resources; negative where over",
+            nullable=True,
+        ),
+        *_counts(
+            ("bytes_in_leaderless", "bytes in per second of partitions that lost their leader"),
+            ("bytes_out_leaderless", "bytes out per second of the same"),
+            ("bytes_in_refused", "bytes in per second of partitions under min ISR or offline"),
+            ("bytes_in_single", "bytes in per second of partitions with a single live ISR member"),
+            ("disk_single", "bytes of one replica of each of the same"),
+            ("bytes_unclean", "bytes of one replica of each partition with an unclean leader"),
+        ),
+    ),
+)
 SWEEP_PARTITIONS = ResultTable(
     "sweep_partitions", "kfast.sweep_partitions(state, scenarios); kfast.spark.sweep_partitions",
     "every assigned partition, by row",
@@ -1568,15 +1612,16 @@ PIPELINE_ALERTS = ResultTable(
 )
 
 RESULTS = (
-    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, LOAD, CAPACITY,
-    LOAD_PROVENANCE, CENSUS_PARTITIONS,
+    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, LOAD_PROVENANCE,
+    CENSUS_PARTITIONS,
     CENSUS_PARTITIONS_KRAFT, CENSUS_TOPICS, CENSUS_BROKERS, IMPACT_PARTITIONS,
     IMPACT_PARTITIONS_KRAFT, SURPRISES, IMPACT_TOPICS, IMPACT_BROKERS, IMPACT_REQUESTS,
     REASSIGNMENT_PARTITIONS, REASSIGNMENT_TOPICS, REASSIGNMENT_BROKERS, DELETION_TOPICS,
     DELETION_BROKERS, STEPS, REQUEST_COUNTS, METADATA_RECORDS, ELECTION_REPLIES, TRANSITIONS,
     ELECTIONS, REFUSALS, ADDITIONS, REQUESTS,
     UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE, REASSIGNMENTS, SCENARIOS, SWEEP,
-    SWEEP_PARTITIONS, SWEEP_BROKERS, COMPARED_FAILURES, COMPARED_PARTITIONS, COMPARED_SWEEPS,
+    SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, COMPARED_FAILURES, COMPARED_PARTITIONS,
+    COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
     RISK_LOST, RISK_CHANCES, FACTS, METADATA_FACTS, TIMELINE, OUTAGES, REPLICAS_TABLE,

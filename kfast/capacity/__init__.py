@@ -3,11 +3,20 @@
 `partition_loads.py` brings the tables of `kfast.io.loads` to the partitions of a cluster, with the
 share models of `shares.py` and the sizes that `retention.py` concludes; `broker_capacities.py` does
 the same for brokers; `units.py` reads and writes numbers with their units.
+
+`capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
+`failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
+broker may be.
 """
 
 from __future__ import annotations
 
 from kfast.capacity.broker_capacities import BrokerCapacity, broker_capacity
+from kfast.capacity.capacity_sweeps import CapacityPlan, capacity_sweep, prepare_capacity
+from kfast.capacity.failure_terms import CpuWeights
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
-__all__ = ["BrokerCapacity", "PartitionLoad", "broker_capacity", "partition_load"]
+__all__ = [
+    "BrokerCapacity", "CapacityPlan", "CpuWeights", "PartitionLoad", "broker_capacity",
+    "capacity_sweep", "partition_load", "prepare_capacity",
+]

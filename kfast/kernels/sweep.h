@@ -42,8 +42,10 @@ enum {
  * eligible, where its table begins */
 #define GROUP_FIELDS 11
 /* The longest sequence that may have a table: 2 to its length cells. A cell has one bit per count,
- * and above them who leads: 0 for nobody, else the place in the sequence + 1. */
+ * one that says whether it is led with one live replica in sync, and above them who leads: 0 for
+ * nobody, else the place in the sequence + 1. */
 #define TABLE_WIDTH 12
+#define TABLE_SINGLE (1 << 7)
 #define TABLE_LEADER 8
 /* Binary digits of a count: more partitions than 2^34 are out of reach of int32 rows. */
 #define PLANES 34

@@ -50,7 +50,7 @@ def write_sequences(
     sequences: _Array, rows: _Array,
 ) -> None: ...
 def count_live(
-    quorum: QuorumColumns, rules: QuorumRules, live: _Array, in_sync: _Array
+    quorum: QuorumColumns, rules: QuorumRules, live: _Array, in_sync: _Array, slots: _Array
 ) -> None: ...
 
 @disjoint_base

@@ -54,6 +54,7 @@ cdef extern from "sweep.h" nogil:
         SHAPE_INITIAL
         SHAPE_TABULATED
         TABLE_LEADER
+        TABLE_SINGLE
         TABLE_WIDTH
     ctypedef struct kfast_takeovers:
         int64_t n_brokers
@@ -105,7 +106,8 @@ def layout():
     """Numbers that Python must know: counts per scenario, fields of a group, cells of a table."""
     return {
         "counts": COUNTS, "fields": GROUP_FIELDS, "has_leader": SHAPE_HAS_LEADER,
-        "is_tabulated": SHAPE_TABULATED, "table_leader": TABLE_LEADER, "table_width": TABLE_WIDTH,
+        "is_tabulated": SHAPE_TABULATED, "leader_assigned": SHAPE_LEADER_ASSIGNED,
+        "table_leader": TABLE_LEADER, "table_single": TABLE_SINGLE, "table_width": TABLE_WIDTH,
         "tabulated": TABULATED,
     }
 
@@ -384,6 +386,7 @@ def count_live(
     QuorumRules rules not None,
     int32_t[::1] live,             # OUT     (n,)    replicas of the first rows that may lead
     int32_t[::1] in_sync,          # OUT     (n,)    those of them in the ISR
+    uint64_t[::1] slots,           # OUT     (n,)    their slots, in the ISR or not
 ):
     """Count live replicas in the first rows of a KRaft cluster.
 
@@ -393,18 +396,19 @@ def count_live(
     with nogil:
         for i in range(live.shape[0]):
             if quorum.is_narrow:
-                count_live_in(row_at(quorum.narrow, i), quorum, rules, &live[i], &in_sync[i])
+                slots[i] = live_in(row_at(quorum.narrow, i), quorum, rules, &in_sync[i])
             else:
-                count_live_in(row_at(quorum.wide, i), quorum, rules, &live[i], &in_sync[i])
+                slots[i] = live_in(row_at(quorum.wide, i), quorum, rules, &in_sync[i])
+            live[i] = kfast_count(slots[i])
 
 
-cdef inline void count_live_in(
-    row_t row, QuorumColumns quorum, QuorumRules rules, int32_t* live, int32_t* in_sync
+cdef inline uint64_t live_in(
+    row_t row, QuorumColumns quorum, QuorumRules rules, int32_t* in_sync
 ) noexcept nogil:
     cdef uint64_t faulty
     cdef uint64_t slots = acceptable_slots(row, &quorum.cold, &rules.values, -1, 0, &faulty)
-    live[0] = kfast_count(slots)
     in_sync[0] = kfast_count(slots & row.record.isr)
+    return slots
 
 
 cdef class DownBrokers:

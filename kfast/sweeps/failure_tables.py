@@ -56,12 +56,15 @@ class FailureTables:
     tables : (t,) uint16
         Cell i of a table says what becomes of the partition where the brokers at the places of
         the bits of i fail.
+    live_places : (t,) uint16
+        The places of assigned replicas that are live then, as a mask.
     """
 
     groups: npt.NDArray[np.int64]
     sequences: Rows
     rows: Rows
     tables: Table
+    live_places: Table
 
 
 def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
@@ -80,19 +83,20 @@ def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
         A partition has more brokers than a table may have, or Kafka's controller would fail by an
         internal error.
     """
-    shapes: dict[tuple[int, bytes], tuple[list[int], list[Rows]]] = {}
+    shapes: dict[tuple[int, bytes, bytes], tuple[list[int], list[Rows]]] = {}
     for copies in _batches(state, rows):
-        cells = copies.cells()
+        cells, live = copies.cells()
         for row, brokers, begin in zip(
             copies.rows.tolist(), copies.brokers, copies.begin.tolist(), strict=True
         ):
-            table = cells[begin : begin + (1 << brokers.size)].tobytes()
-            members = shapes.setdefault((brokers.size, table), ([], []))
+            own = slice(begin, begin + (1 << brokers.size))
+            shape = brokers.size, cells[own].tobytes(), live[own].tobytes()
+            members = shapes.setdefault(shape, ([], []))
             members[0].append(row)
             members[1].append(brokers)
     groups = np.zeros((len(shapes), LAYOUT["fields"]), np.int64)
     groups[:, 0] = LAYOUT["is_tabulated"]
-    groups[:, 6] = [width for width, _ in shapes]
+    groups[:, 6] = [width for width, _, _ in shapes]
     groups[:, 7] = [len(members) for members, _ in shapes.values()]
     groups[:, 8] = _begins(groups[:, 6] * groups[:, 7])
     groups[:, 10] = _begins(1 << groups[:, 6])
@@ -100,7 +104,8 @@ def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
         groups,
         np.concatenate([EMPTY_ROWS, *(b for _, brokers in shapes.values() for b in brokers)]),
         np.asarray([row for members, _ in shapes.values() for row in members], np.int32),
-        np.frombuffer(b"".join(table for _, table in shapes), np.uint16),
+        np.frombuffer(b"".join(table for _, table, _ in shapes), np.uint16),
+        np.frombuffer(b"".join(live for _, _, live in shapes), np.uint16),
     )
 
 
@@ -173,12 +178,13 @@ class _Copies:
         self.behind = np.full(self.n, -1, np.int32)
         self.behind[self.with_zero] = self.n + np.arange(self.with_zero.size)
 
-    def cells(self) -> Table:
-        """What becomes of every copy: a bit for each count, and the place of the leader."""
+    def cells(self) -> tuple[Table, Table]:
+        """What becomes of every copy: a bit for each count, its leader's place; who is live."""
         after, unclean = self._fenced(allows_unclean=True)
         clean, _ = self._fenced(allows_unclean=False)
         n_live, in_sync = np.empty((2, self.n), np.int32)
-        kernel.count_live(quorum_columns(after), quorum_rules(after), n_live, in_sync)
+        slots = np.empty(self.n, np.uint64)
+        kernel.count_live(quorum_columns(after), quorum_rules(after), n_live, in_sync, slots)
         needed = partition_min_isr(after, np.arange(self.n, dtype=np.int32))
         leader = after.records["leader"][: self.n]
         before, is_led = self.state.records["leader"][self.source], leader != NO_LEADER
@@ -194,12 +200,18 @@ class _Copies:
         cells = np.zeros(self.n, np.uint16)
         for m, holds in enumerate(counts):
             cells |= holds.astype(np.uint16) << m
+        cells[is_led & (in_sync == 1)] |= LAYOUT["table_single"]
+        live = np.zeros(self.n, np.uint16)
         for brokers, begin in zip(self.brokers, self.begin.tolist(), strict=True):
             own = slice(begin, begin + (1 << brokers.size))
             led = is_led[own]
             place = np.searchsorted(brokers, leader[own][led]) + 1
             cells[own][led] |= (place << LAYOUT["table_leader"]).astype(np.uint16)
-        return cells
+            for slot in range(after.n_slots):
+                alive = slots[own] >> np.uint64(slot) & np.uint64(1)
+                place = np.searchsorted(brokers, after.replicas[: self.n][own][:, slot])
+                live[own] |= (alive << place.astype(np.uint64)).astype(np.uint16)
+        return cells, live
 
     def _fenced(self, *, allows_unclean: bool) -> tuple[ClusterState, npt.NDArray[np.bool_]]:
         """The copies after all brokers of their sets were fenced; where the leader is unclean."""

@@ -131,6 +131,17 @@ def questions(state):
         "sweep_brokers": kfast.sweep_brokers(state, some),
         "plan": kfast.read_plan(ROOT / "bench_data" / "plan.json"),
     }
+    loads = "topic,bytes_in,bytes_out\n" + "".join(f"{t},9,9\n" for t in state.topic.to_pylist())
+    load = kfast.partition_load(
+        state, kfast.read_load(("loads.csv", loads.encode()), window="p95 of 1 h")
+    )
+    held = b"broker_id,nw_in,nw_out,disk_bytes\n-1,99,99,1e15\n"
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(("brokers.csv", held)))
+    prepared = kfast.prepare_capacity(state, load, capacity)
+    tables |= {
+        "load.provenance": load.provenance,
+        "capacity_sweep": kfast.capacity_sweep(prepared, some),
+    }
     stricter = [{"min.insync.replicas": 3}]
     failures = kfast.compare(state, [1, 2], settings=stricter)
     sweeps = kfast.compare(state, scenarios=some, settings=stricter)

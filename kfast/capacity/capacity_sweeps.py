@@ -1,0 +1,385 @@
+"""Sweeps in bytes: how full brokers get, and what is in danger, for each of many failures.
+
+Source: docs/capacity.md, "Sweeps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kfast.arguments import check_instance, shown
+from kfast.capacity.broker_capacities import BrokerCapacity
+from kfast.capacity.failure_effects import FailureEffects
+from kfast.capacity.failure_terms import (
+    CpuWeights,
+    FailureTerms,
+    Integers,
+    carried_by,
+    pass_over,
+)
+from kfast.capacity.limits import (
+    FAILED_LIMITS,
+    NORMAL_LIMITS,
+    RESOURCES,
+    Limits,
+    check_limits,
+)
+from kfast.capacity.partition_loads import PartitionLoad
+from kfast.errors import ArgumentError
+from kfast.kernels import capacity as kernel
+from kfast.kernels import sweep as sweep_kernel
+from kfast.schema import CAPACITY_SWEEP
+from kfast.state import ClusterState
+from kfast.state.arrow_views import view
+from kfast.state.records import Rows
+from kfast.sweeps.scenarios import Offsets, Scenarios
+from kfast.sweeps.sweep_plan import SweepPlan
+from kfast.sweeps.sweep_run import prepare_sweep
+
+__all__ = ["CapacityPlan", "capacity_sweep", "prepare_capacity"]
+
+LAYOUT = kernel.layout()
+SCALARS = (
+    "bytes_in_leaderless", "bytes_out_leaderless", "bytes_in_refused", "bytes_in_single",
+    "disk_single", "bytes_unclean",
+)
+"""Sums over partitions, in the order of `kernels.capacity.add_loads`."""
+
+METHODS = ("terms", "pass")
+"""Add up terms of failed brokers, or go over all partitions for each scenario."""
+
+RANGE_SCENARIOS = 4096
+"""Scenarios that are taken at a time."""
+
+MOST_TERMS_BYTES = 1 << 30
+"""Memory that terms may take; a cluster with more brokers is passed over for every scenario."""
+
+PASS_NS, BROKER_NS, SUBSET_NS = 12.0, 2.0, 60.0
+"""Nanoseconds: for a partition in a pass; for a broker whose terms are added, per failed broker;
+for the terms of a pair or a larger set. Measured at 1 M partitions on 1000 brokers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What is measured of some scenarios, before it is a table.
+
+    Attributes
+    ----------
+    fullest : (n, 3) int32
+        Row of the broker with the highest utilisation of bytes in, bytes out and the processor;
+        -1 where none has a capacity.
+    most : (n, 3) int64
+        What it uses.
+    over : (n, 4) int64
+        Live brokers over the limit of each of them; over any, and not over that of their disks.
+    scalars : (n, 6) int64
+        `SCALARS`.
+    """
+
+    fullest: Rows
+    most: Integers
+    over: Integers
+    scalars: Integers
+
+    @classmethod
+    def empty(cls, n: int) -> Measured:
+        return cls(
+            np.full((n, LAYOUT["resources"]), -1, np.int32),
+            *(np.zeros((n, columns), np.int64)
+              for columns in (LAYOUT["resources"], LAYOUT["resources"] + 1, LAYOUT["scalars"])),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CapacityPlan:
+    """A cluster with its loads and capacities, made ready for sweeps.
+
+    Attributes
+    ----------
+    broker_id : (B,) int32
+    effects : FailureEffects
+    load : (n, 3) int64
+        Bytes in, bytes out, bytes on disk, in the order of the rows of `effects`.
+    terms : FailureTerms or None
+        None where there are too many brokers.
+    normal, failed : Limits
+        Of the baseline, and of every failure.
+    weights : CpuWeights
+    """
+
+    broker_id: Rows
+    effects: FailureEffects
+    load: Integers
+    terms: FailureTerms | None
+    normal: Limits
+    failed: Limits
+    weights: CpuWeights
+
+    def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of the sweep (`schema.CAPACITY_SWEEP`), some thousands at a time."""
+        for start in range(scenarios.start, scenarios.stop, RANGE_SCENARIOS):
+            stop = min(start + RANGE_SCENARIOS, scenarios.stop)
+            yield self._batch(scenarios, start, stop, method)
+
+    def _batch(
+        self, scenarios: Scenarios, start: int, stop: int, method: str | None
+    ) -> pa.RecordBatch:
+        offsets, down = scenarios.down(start, stop)
+        sizes = np.diff(offsets)
+        down = _ascending(offsets, down)
+        result = Measured.empty(stop - start)
+        summed = self._is_summed(sizes, method)
+        if summed.any():
+            self._sum_terms(offsets, down, np.flatnonzero(summed), result)
+        for number in np.flatnonzero(~summed).tolist():
+            self._pass_over(number, down[offsets[number] : offsets[number + 1]], result)
+        return self._table(start, offsets, down, result)
+
+    def _is_summed(
+        self, sizes: npt.NDArray[np.int64], method: str | None
+    ) -> npt.NDArray[np.bool_]:
+        """Whether the terms of each scenario are added up, rather than all partitions."""
+        if self.terms is None or method == "pass":
+            return np.zeros(sizes.size, np.bool_)
+        possible: npt.NDArray[np.bool_] = sizes > 0
+        if method == "terms":
+            return possible
+        widest = int(self.effects.width.max(initial=0))
+        k = sizes.astype(np.float64)
+        subsets, choose = np.zeros(sizes.size), k
+        for size in range(2, widest + 1):
+            choose = choose * (k - size + 1) / size
+            subsets += np.maximum(choose, 0)
+        cost = BROKER_NS * k * self.broker_id.size + SUBSET_NS * subsets
+        return possible & (cost < PASS_NS * self.effects.rows.size)
+
+    def _sum_terms(
+        self, offsets: Offsets, down: Rows, numbers: npt.NDArray[np.int64], result: Measured
+    ) -> None:
+        assert self.terms is not None
+        sizes = np.diff(offsets)[numbers]
+        begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        at = np.arange(int(begins[-1])) - np.repeat(begins[:-1], sizes)
+        rows = down[np.repeat(offsets[:-1][numbers], sizes) + at]
+        part = Measured.empty(numbers.size)
+        kernel.sweep_terms(
+            self.terms, self.terms.levels(int(sizes.max())), self.failed.kernel, begins, rows,
+            sweep_kernel.widest(), part,
+        )
+        for name in ("fullest", "most", "over", "scalars"):
+            getattr(result, name)[numbers] = getattr(part, name)
+
+    def _pass_over(self, number: int, down: Rows, result: Measured) -> None:
+        """Measure one scenario by a pass over all partitions."""
+        failed = np.zeros(self.broker_id.size + 1, np.uint8)
+        failed[down] = 1
+        channels, scalars = pass_over(self.effects, self.load, failed, bool(down.size))
+        n = self.broker_id.size
+        blocks = -(-max(n, 1) // LAYOUT["block_brokers"]) * LAYOUT["block_brokers"]
+        load = np.zeros((blocks, LAYOUT["channels"]))
+        load[:n, : LAYOUT["resources"]] = carried_by(channels, self.weights)
+        limits = self.failed if down.size else self.normal
+        kernel.measure_loads(
+            limits.kernel, down, sweep_kernel.widest(), load.ravel(), result, number
+        )
+        result.scalars[number] = scalars
+
+    def _table(
+        self, start: int, offsets: Offsets, down: Rows, result: Measured
+    ) -> pa.RecordBatch:
+        n = offsets.size - 1
+        sizes = np.diff(offsets)
+        columns: dict[str, pa.Array] = {
+            "scenario": view(np.arange(start, start + n, dtype=np.int64)),
+            "brokers_down": view(sizes.astype(np.int32)),
+        }
+        ids = np.append(self.broker_id, np.int32(-1))
+        shares = np.full((n, len(RESOURCES)), -1.0)
+        brokers = np.full((n, len(RESOURCES)), -1, np.int32)
+        brokers[:, :3] = result.fullest
+        held = result.fullest >= 0
+        capacity = np.take_along_axis(
+            np.vstack([self.failed.capacity, np.ones((1, 3), np.int64)]), result.fullest, axis=0
+        )
+        shares[:, :3][held] = (result.most / capacity)[held]
+        disk_row, disk_over = self._disks(offsets, down)
+        brokers[:, 3] = disk_row
+        with_disk = disk_row >= 0
+        rows = disk_row[with_disk]
+        shares[with_disk, 3] = self.failed.disk[rows] / self.failed.disk_capacity[rows]
+        for at, name in enumerate(RESOURCES):
+            none = brokers[:, at] < 0
+            columns[f"{name}_max"] = pa.array(shares[:, at], mask=none)
+            columns[f"{name}_broker"] = pa.array(ids[brokers[:, at]], mask=none)
+        columns["over_limit"] = view(result.over[:, 3] + disk_over)
+        for at, name in enumerate(RESOURCES):
+            columns[f"over_limit_{name}"] = view(
+                disk_over if name == "disk" else result.over[:, at].copy()
+            )
+        allowed = np.where(
+            sizes[:, None] > 0, *(np.array([[limits.basis_points[name] for name in RESOURCES]])
+                                  for limits in (self.failed, self.normal)),
+        )
+        columns |= _binding(shares, allowed)
+        for at, name in enumerate(SCALARS):
+            columns[name] = view(result.scalars[:, at].copy())
+        schema = CAPACITY_SWEEP.schema
+        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+
+    def _disks(self, offsets: Offsets, down: Rows) -> tuple[Rows, Integers]:
+        """The fullest disk of those that have not failed, and how many are over their limit."""
+        n, order = offsets.size - 1, self.failed.disk_order
+        sizes = np.diff(offsets)
+        owner = np.repeat(np.arange(n), sizes)
+        place = np.zeros(n, np.int64)
+        fullest = np.append(order, -1)
+        while True:
+            failed = fullest[place][owner] == down
+            if not failed.any():
+                break
+            place[owner[failed]] += 1
+        over = np.where(sizes > 0, self.failed.disk_over.sum(), self.normal.disk_over.sum())
+        away = np.bincount(owner, self.failed.disk_over[down], minlength=n).astype(np.int64)
+        return fullest[place].astype(np.int32), over - away
+
+
+def _ascending(offsets: Offsets, down: Rows) -> Rows:
+    """The brokers of each scenario, ascending."""
+    owner = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    ascending: Rows = down[np.lexsort((down, owner))]
+    return ascending
+
+
+def _binding(shares: npt.NDArray[np.float64], allowed: Integers) -> dict[str, pa.Array]:
+    """The resource that is nearest to its limit, and what is left to it."""
+    used = np.where(shares >= 0, shares * 10_000 / allowed, -1)
+    nearest = used.argmax(axis=1)
+    highest = used.max(axis=1, initial=-1)
+    none = highest < 0
+    return {
+        "binding": pa.array(np.array(RESOURCES)[nearest], pa.string(), mask=none),
+        "headroom": pa.array(1 - highest, mask=none),
+    }
+
+
+def prepare_capacity(
+    state: ClusterState | SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, *,
+    normal_limits: Mapping[str, float] | None = None,
+    failed_limits: Mapping[str, float] | None = None, weights: CpuWeights | None = None,
+    threads: int = 1,
+) -> CapacityPlan:
+    """Make a cluster, its loads and its capacities ready for sweeps.
+
+    Parameters
+    ----------
+    state : ClusterState or SweepPlan
+        Not changed; with a plan, the loads are those of the rows of its cluster.
+    load : PartitionLoad
+    capacity : BrokerCapacity
+    normal_limits, failed_limits : mapping of str to float, optional
+        Shares of the capacity of nw_in, nw_out, cpu and disk that brokers may use, without a
+        failure and with one; what is not given stays as in `limits`.
+    weights : CpuWeights, optional
+    threads : int
+
+    Raises
+    ------
+    ArgumentError
+        A limit is wrong; a partition has more than 12 live brokers; loads are too large; or the
+        controller cannot start.
+    """
+    check_instance("state", state, ClusterState, SweepPlan)
+    check_instance("load", load, PartitionLoad)
+    check_instance("capacity", capacity, BrokerCapacity)
+    normal = check_limits(normal_limits, NORMAL_LIMITS)
+    failed = check_limits(failed_limits, FAILED_LIMITS)
+    plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
+    weights = weights or CpuWeights()
+    effects = FailureEffects.of(plan)
+    by_partition = np.stack(
+        [column[effects.rows] for column in (load.bytes_in, load.bytes_out, load.disk_bytes)],
+        axis=1,
+    )
+    n = plan.n_brokers
+    channels, _ = pass_over(effects, by_partition, np.zeros(n + 1, np.uint8), False)
+    held, cpu = _resources(plan, load, capacity, carried_by(channels, weights)[:, 2])
+    disk = disk_by_broker(plan.cluster, load)
+    disk_capacity = np.where(plan.up, np.maximum(capacity.disk_bytes, 0), 0)
+    limits = [Limits.of(bp, held, cpu, disk, disk_capacity) for bp in (normal, failed)]
+    terms = None
+    if n * n * 8 * LAYOUT["channels"] <= MOST_TERMS_BYTES:
+        terms = FailureTerms.of(effects, by_partition, weights)
+    return CapacityPlan(
+        plan.broker_id, effects, by_partition, terms, limits[0], limits[1], weights
+    )
+
+
+def _resources(
+    plan: SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, work: Integers
+) -> tuple[Integers, Integers]:
+    """Capacities (B, 3), 0 for none, and micro-cores without work, with all of it, and that work.
+
+    A broker that is down has no capacity, and one whose use is not measured none of its processors.
+    Where a broker does no work, all that it uses is idle.
+    """
+    used = np.full(plan.n_brokers, -1) if load.cpu_microcores is None else load.cpu_microcores
+    cores = np.where(used >= 0, capacity.cpu_microcores, 0)
+    held = np.maximum(np.stack([capacity.nw_in, capacity.nw_out, cores], axis=1), 0)
+    used = np.maximum(used, 0)
+    cpu = np.stack(
+        [np.where(work > 0, 0, used), np.where(work > 0, used, 0), np.maximum(work, 1)], axis=1
+    )
+    return np.where(plan.up[:, None], held, 0), cpu
+
+
+def capacity_sweep(
+    plan: CapacityPlan, scenarios: Scenarios, *, method: str | None = None
+) -> pa.Table:
+    """Measure every scenario of a prepared cluster.
+
+    Parameters
+    ----------
+    plan : CapacityPlan
+    scenarios : Scenarios
+        Made for this cluster.
+    method : {"terms", "pass"}, optional
+        Add up terms of failed brokers, or go over all partitions for each scenario; by default
+        what is expected to be faster. Results do not depend on it.
+
+    Returns
+    -------
+    pa.Table
+        One row per scenario (`schema.CAPACITY_SWEEP`).
+
+    Raises
+    ------
+    ArgumentError
+        The scenarios are of another cluster, or the method is unknown or cannot be had.
+    """
+    check_instance("plan", plan, CapacityPlan)
+    check_instance("scenarios", scenarios, Scenarios)
+    if not np.array_equal(plan.broker_id, scenarios.broker_id):
+        raise ArgumentError("the scenarios are of a cluster with other brokers")
+    if method is not None and method not in METHODS:
+        raise ArgumentError(f"method is {shown(method)}; allowed are {', '.join(METHODS)}")
+    if method == "terms" and plan.terms is None:
+        raise ArgumentError(
+            f"method is 'terms', which needs too much memory for {plan.broker_id.size} brokers;"
+            " the method 'pass' needs none"
+        )
+    return pa.Table.from_batches(plan.batches(scenarios, method), CAPACITY_SWEEP.schema)
+
+
+def disk_by_broker(state: ClusterState, load: PartitionLoad) -> Integers:
+    """(B,) bytes on each broker's disks: of every assigned replica, whether it is live or not."""
+    total = np.zeros(state.n_brokers, np.int64)
+    for slot in range(state.n_slots):
+        rows = np.flatnonzero(slot < state.records["n_replicas"])
+        size = load.disk_bytes if load.replica_bytes is None else load.replica_bytes[:, slot]
+        np.add.at(total, state.replicas[rows, slot].astype(np.int64), size[rows])
+    return total

@@ -1,0 +1,147 @@
+"""Capacity sweeps against the controller, scenario by scenario, with bytes added up in Python."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+import kfast
+from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad
+from kfast.capacity.capacity_sweeps import disk_by_broker
+from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.state.kraft_releases import RELEASES
+from tests.analysis.test_impact import random_cluster
+from tests.analysis.test_sweep import starts
+from tests.analysis.test_sweep_kraft import state_of
+from tests.support.capacity_reference import (
+    RESOURCES,
+    add_up,
+    expected_row,
+    left_by_kraft,
+    left_by_zk,
+)
+from tests.support.kraft_clusters import RandomCluster
+from tests.support.twin_kraft_sweep import partitions_of
+
+pytestmark = pytest.mark.kernels
+
+
+def random_loads(generator, n):
+    """Bytes in, bytes out and on disk of n partitions; some carry nothing, few carry much."""
+    def column(most):
+        return np.array([generator.choice([0, generator.randint(0, 9), generator.randint(0, most)])
+                         for _ in range(n)], np.int64)
+    return column(10**9), column(10**9), column(10**14)
+
+
+def random_capacities(generator, ids):
+    """Capacities by broker id; many are equal, some are missing."""
+    sizes = {name: generator.randint(1, 3 * 10**9) for name in RESOURCES}
+    lacking = {name for name in RESOURCES if generator.random() < 0.15}
+    held = {}
+    for broker in ids:
+        own = {name: 0 if name in lacking or generator.random() < 0.1
+               else generator.choice([most, generator.randint(1, most)])
+               for name, most in sizes.items()}
+        own["used"] = generator.randint(0, 10**7)
+        held[broker] = own
+    return held
+
+
+def prepare(plan, loads, capacity, weights):
+    """The product's plan from the columns of the twin."""
+    def column(name):
+        return np.array([held[name] or -1 for held in capacity.values()], np.int64)
+
+    state = plan.cluster
+    load = PartitionLoad(
+        bytes_in=loads[0], bytes_out=loads[1], disk_bytes=loads[2],
+        cpu_microcores=np.array([held["used"] for held in capacity.values()], np.int64),
+        milli_msgs_in=np.zeros_like(loads[0]), replica_bytes=None, replica_log_dir=None,
+        log_dirs=(), window=None, topic=state.topic, share_model=np.zeros((4, 0), np.int8),
+        source_of=np.zeros((4, 0), np.int16), sources=(), topics_without_load=(), assumptions=(),
+        warnings=(),
+    )
+    none = np.full(state.n_brokers, -1)
+    held = BrokerCapacity(
+        nw_in=column("nw_in"), nw_out=column("nw_out"), disk_bytes=column("disk"),
+        cpu_microcores=column("cpu"), disk_write=none, disk_read=none, replicas_max=none,
+        log_dirs=({},) * state.n_brokers, price_class=(None,) * state.n_brokers, source="test",
+    )
+    return load, kfast.prepare_capacity(plan, load, held, weights=weights)
+
+
+def compare(seed, state, left, generator):
+    """Some scenarios of one cluster by both methods against `left`: partitions after a failure."""
+    plan = kfast.prepare_sweep(state)
+    ids, up = state.broker_id.tolist(), state.broker_id[plan.up].tolist()
+    loads = random_loads(generator, state.n_partitions)
+    capacity = random_capacities(generator, ids)
+    weights = generator.choice([CpuWeights(), CpuWeights(1, 0, 7), CpuWeights(7001, 1499, 1500)])
+    load, prepared = prepare(plan, loads, capacity, weights)
+    scenarios = kfast.independent_brokers(
+        state, generator.choice([0.1, 0.3, 0.6, 0.9]), 4, seed
+    )
+    table = kfast.capacity_sweep(prepared, scenarios, method="pass")
+    assert kfast.capacity_sweep(prepared, scenarios, method="terms") == table, f"seed {seed}"
+    before = left([])
+    baseline = add_up(before, before, loads, ids)
+    disk = dict(zip(ids, disk_by_broker(plan.cluster, load).tolist(), strict=True))
+    by_weight = weights.leader_in, weights.leader_out, weights.follower_in
+    for number, row in enumerate(table.to_pylist()):
+        down = scenarios.brokers(number)
+        expected = expected_row(
+            add_up(left(down), before, loads, ids), baseline, [b for b in up if b not in down],
+            disk, capacity, FAILED_LIMITS if down else NORMAL_LIMITS, by_weight,
+        )
+        headroom = expected.pop("headroom")
+        assert row.pop("headroom") == (None if headroom is None else pytest.approx(headroom))
+        assert row == {"scenario": number, "brokers_down": len(down), **expected}, (
+            f"seed {seed}, brokers {down}")
+
+
+def compare_zk(seed, profile="zk-3.9"):
+    """One random ZooKeeper cluster; whether its controller could start."""
+    generator = Random(seed)
+    state = random_cluster(seed, generator.choice(["narrow", "wide"]), profile)[1]
+    if not starts(state):
+        return False
+    started = kfast.prepare_sweep(state).cluster
+    compare(seed, state, lambda down: left_by_zk(started, down, profile), generator)
+    return True
+
+
+def compare_kraft(seed, release):
+    """One random KRaft cluster."""
+    def twin_state():
+        return RandomCluster(seed, release, None).controller().state
+
+    state = state_of(RandomCluster(seed, release, None))
+    names = {
+        (t, p): row for row, (t, p) in enumerate(zip(
+            state.topic.take(state.topic_row).to_pylist(), state.partition.tolist(), strict=True))
+    }
+    twin = twin_state()
+    row_of = {
+        place: names[twin.topics[place.topic_id].name, place.partition_id]
+        for place in partitions_of(twin)
+    }
+    compare(seed, state, lambda down: left_by_kraft(twin_state, down, row_of), Random(seed))
+
+
+def test_a_capacity_sweep_is_the_controller_run_scenario_by_scenario():
+    """Dead brokers, queued topics, reassignments, odd ISRs, unclean topics; RF 1 to 5.
+
+    All kernels together: `add_loads`, `add_single_terms`, `count_pair_terms`, `list_pair_terms`,
+    `sweep_terms`, `measure_loads`.
+    """
+    assert sum(compare_zk(seed) for seed in range(60)) > 40
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_capacity_sweep_of_a_kraft_cluster_fences_one_broker_after_another(release):
+    """ELR, reassignments that are complete, directories that are lost."""
+    for seed in range(8):
+        compare_kraft(seed, release)

@@ -1,0 +1,155 @@
+"""A capacity sweep in plain Python: the controller run scenario by scenario, bytes added up.
+
+Nothing here knows sequences, shapes or terms: a copy of the cluster fails, and every partition that
+is left is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from kfast import Controller
+from kfast.schema import NO_LEADER, Code
+from tests.support.twin_kraft_sweep import TwinScenario, is_live, partitions_of
+from tests.support.twin_sweep import effective_min_isr, live_of, look
+from tests.support.twin_sweep import partitions_of as rows_of
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a scenario leaves of one partition."""
+
+    leader: int | None
+    live: list[int]
+    n_in_sync: int
+    is_under_min_isr: bool
+    is_unclean: bool
+
+
+@dataclass
+class Carried:
+    """What one broker carries, in bytes per second."""
+
+    leader_in: int = 0
+    follower_in: int = 0
+    to_replicas: int = 0
+    to_consumers: int = 0
+
+    def work(self, weights):
+        """What these bytes cost."""
+        leader_in, leader_out, follower_in = weights
+        return (leader_in * self.leader_in + follower_in * self.follower_in
+                + leader_out * (self.to_replicas + self.to_consumers))
+
+
+@dataclass
+class Sums:
+    """By broker id what it carries; by column what is in danger."""
+
+    carried: dict[int, Carried] = field(default_factory=dict)
+    columns: Counter = field(default_factory=Counter)
+
+
+def left_by_zk(started, down, profile):
+    """Each assigned partition of a started ZooKeeper cluster after brokers failed in one event."""
+    after = started.copy()
+    unclean = set()
+    if down:
+        outcome = Controller(after, profile=profile, journal="full").on_broker_failure(down)
+        for row in outcome.elections.to_pylist():
+            if row["code"] == Code.ELECTED.name:
+                (unclean.add if row["unclean"] else unclean.discard)(row["partition_row"])
+    left = {}
+    for row in rows_of(started):
+        leader, in_sync, live = look(after, row)
+        n_replicas = len(started.assignment(row).replicas)
+        needed = min(effective_min_isr(started, int(started.topic_row[row])), n_replicas)
+        assert live == live_of(after, row, after.assignment(row).replicas)
+        left[row] = Left(
+            leader, live, len(in_sync), leader is None or len(in_sync) < needed, row in unclean,
+        )
+    return left
+
+
+def left_by_kraft(make, down, row_of):
+    """Each partition of a KRaft cluster after brokers were fenced one after another."""
+    after = TwinScenario.of(make, down)
+    left = {}
+    for place, partition in partitions_of(after.state).items():
+        live = [b for b in partition.replicas if is_live(after.state, partition, b)]
+        leader = None if partition.leader == NO_LEADER else partition.leader
+        left[row_of[place]] = Left(
+            leader, live, sum(is_live(after.state, partition, b) for b in partition.isr),
+            after.is_under(place), place in after.unclean,
+        )
+    return left
+
+
+def add_up(left: dict[int, Left], before: dict[int, Left], loads, brokers: Iterable[int]) -> Sums:
+    """Bytes of all partitions; `loads` are bytes in, bytes out and bytes on disk by row."""
+    sums = Sums({broker: Carried() for broker in brokers})
+    columns, carried = sums.columns, sums.carried
+    for row, now in left.items():
+        bytes_in, bytes_out, disk = (int(column[row]) for column in loads)
+        if now.leader is None and before[row].leader is not None:
+            columns["bytes_in_leaderless"] += bytes_in
+            columns["bytes_out_leaderless"] += bytes_out
+        if now.is_under_min_isr:
+            columns["bytes_in_refused"] += bytes_in
+        if now.leader is not None and now.n_in_sync == 1:
+            columns["bytes_in_single"] += bytes_in
+            columns["disk_single"] += disk
+        if now.is_unclean:
+            columns["bytes_unclean"] += disk
+        if now.leader is None:
+            continue
+        followers = [broker for broker in now.live if broker != now.leader]
+        carried[now.leader].leader_in += bytes_in
+        carried[now.leader].to_consumers += bytes_out
+        carried[now.leader].to_replicas += bytes_in * len(followers)
+        for broker in followers:
+            carried[broker].follower_in += bytes_in
+    return sums
+
+
+RESOURCES = ("nw_in", "nw_out", "cpu", "disk")
+
+
+def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
+    """The columns of one scenario; `up` are the broker ids that live in it.
+
+    `disk` are bytes by broker id; `capacity` by id the four capacities (0 for none) and the
+    micro-cores that the broker uses without a failure.
+    """
+    shares = {name: {} for name in RESOURCES}
+    for broker in up:
+        now, held = sums.carried[broker], capacity[broker]
+        before = baseline.carried[broker].work(weights)
+        cores = held["used"] if before == 0 else round(
+            Fraction(held["used"] * now.work(weights), before))
+        use = (now.leader_in + now.follower_in, now.to_replicas + now.to_consumers, cores,
+               disk[broker])
+        for name, units in zip(RESOURCES, use, strict=True):
+            if held[name]:
+                shares[name][broker] = Fraction(units, held[name])
+    row, over, nearest = {}, set(), []
+    for name, of in shares.items():
+        most = max(of.values(), default=None)
+        exceeding = {b for b, share in of.items() if share * 10_000 > basis_points[name]}
+        over |= exceeding
+        row[f"{name}_max"] = None if most is None else float(most)
+        row[f"{name}_broker"] = min((b for b in of if of[b] == most), default=None)
+        row[f"over_limit_{name}"] = len(exceeding)
+        if most is not None:
+            nearest.append((most * 10_000 / basis_points[name], name))
+    highest = max((share for share, _ in nearest), default=None)
+    row["over_limit"] = len(over)
+    row["binding"] = next((name for share, name in nearest if share == highest), None)
+    row["headroom"] = None if highest is None else float(1 - highest)
+    for name in ("bytes_in_leaderless", "bytes_out_leaderless", "bytes_in_refused",
+                 "bytes_in_single", "disk_single", "bytes_unclean"):
+        row[name] = sums.columns[name]
+    return row
