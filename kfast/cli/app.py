@@ -65,7 +65,8 @@ def commands(debug: bool) -> None:
 
     \b
       kafka-topics.sh --bootstrap-server HOST:9092 --describe > describe.txt
-      kfast show describe.txt    (Kafka 4: kfast show __cluster_metadata-0)
+      kfast show describe.txt
+      kfast show __cluster_metadata-0
       kfast fail describe.txt --brokers 3
       kfast reassign describe.txt --plan plan.json
     """

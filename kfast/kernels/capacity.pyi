@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 _Array = npt.NDArray[Any]
 
@@ -19,9 +20,11 @@ def list_pair_terms(
     values: _Array, scalars: _Array,
 ) -> None: ...
 
+@disjoint_base
 class Levels:
     def __init__(self, n_brokers: int, levels: Sequence[Any]) -> None: ...
 
+@disjoint_base
 class Limits:
     def __init__(
         self, slope: _Array, offset: _Array, capacity: _Array, cpu: _Array, allowed: _Array,

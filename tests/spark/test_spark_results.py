@@ -14,7 +14,9 @@ from tests.journal.test_results import BY_NAME, NAMES, SPARK, check_schema, clus
 
 pytestmark = pytest.mark.spark
 
-READ_BACK = ("sharded.requests", "sharded.transitions", "sharded.elections")
+READ_BACK = (
+    "sharded.requests", "sharded.transitions", "sharded.elections", "sharded.records",
+)
 """Spark takes every column of a file for nullable."""
 
 
@@ -41,6 +43,7 @@ def results(spark, tmp_path_factory):
     outcome = sharded(spark, state, folder)
     for name in ("requests", "transitions", "elections"):
         frames[f"sharded.{name}"] = getattr(outcome, name)
+    frames["sharded.records"] = sharded_quorum(spark, state, folder).records
     tables = {"sharded.counts": outcome.counts, "sharded.brokers": outcome.brokers}
     tables["sharded.imbalance"], = outcome.imbalance
     shards = [kfast.read(path) for path in sorted((folder / "shards").glob("shard-*"))]
@@ -55,6 +58,15 @@ def sharded(spark, state, folder):
             "on_controller_failover", ("on_broker_failure", [1]), ("rebalance_leaders", 10),
             ("elect_leaders", {"type": "unclean"}),
         ],
+    )
+
+
+def sharded_quorum(spark, state, folder):
+    """A failure of the same cluster as a KRaft controller runs it."""
+    quorum = kfast.with_controller(state, "kraft-4.1", elr=True)
+    kfast.spark.split(quorum, folder / "quorum", shards=3)
+    return kfast.spark.fail(
+        spark, folder / "quorum", [1], output=folder / "quorum_out", journal="full"
     )
 
 

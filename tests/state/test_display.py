@@ -179,8 +179,8 @@ def test_results_on_spark_show_themselves_without_a_job():
     check(ClusterFrames(None, None, None, None))
     brokers = pa.table({"broker_id": [1, 2]})
     outcome = ShardedOutcome(
-        1, 9, {"offline": 2}, brokers, (None, "NOT_CONTROLLER"), (), brokers,
-        "/tmp/<b>\x1b" * 999, None, None, None, None, False,
+        1, 9, {"offline": 2}, brokers, (None, "NOT_CONTROLLER"), (None, None), (), brokers,
+        "/tmp/<b>\x1b" * 999, None, None, None, None, None, False,
     )
     check(outcome)
     assert repr(outcome).startswith(

@@ -17,6 +17,7 @@ OTHERS = {
     "broker_ids": [1], "partitions": [("t", 0)], "topics": ["t"], "plan": {}, "k": 1, "n": 1,
     "p": 0.5, "share": 0.5, "seed": 1, "table": pa.table({"scenario": [1], "broker": [1]}),
     "path": "never.arrow", "overrides": [("t", "min.insync.replicas", 2)],
+    "tables": [], "load": None, "capacity": None,
 }
 """Arguments besides the state that are right as far as can be said without it."""
 
@@ -44,7 +45,8 @@ def call(name, state):
 def right_for(name):
     """What the message calls right."""
     also = {"write": " or a SourceTables"} | dict.fromkeys(
-        ("sweep", "sweep_reader", "sweep_brokers", "sweep_partitions"), " or a SweepPlan"
+        ("sweep", "sweep_reader", "sweep_brokers", "sweep_partitions", "prepare_capacity"),
+        " or a SweepPlan",
     )
     return f"right is a ClusterState{also.get(name, '')}"
 
@@ -52,10 +54,11 @@ def right_for(name):
 def test_all_that_take_a_state_are_known():
     """A wrong count means that a parameter has another name, and is not tested below."""
     assert set(TAKERS) == {
-        "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "bursts",
-        "delete_topics", "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
+        "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "broker_capacity",
+        "bursts", "delete_topics", "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
         "explain", "fail_brokers", "independent_brokers", "independent_racks", "may_restart",
-        "open_controller", "override_settings", "prepare_sweep", "random_brokers",
+        "open_controller", "override_settings", "partition_load", "prepare_capacity",
+        "prepare_sweep", "random_brokers",
         "restart_plan", "risk", "scenarios_from_table", "sweep", "sweep_brokers",
         "sweep_partitions", "sweep_reader", "take_census", "write",
         "QuorumController", "compare", "with_controller",
