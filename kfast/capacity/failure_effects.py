@@ -95,7 +95,9 @@ class FailureEffects:
             sequence_begin=groups[:, _FIELD["begin"]].copy(),
             cell_begin=np.cumsum(sizes) - sizes,
             cells=np.concatenate([*cells, np.zeros(1, CELL)]),
-            sequences=padded(plan.sequences), rows=plan.rows, n_brokers=plan.n_brokers,
+            # One more: the sequence of a partition without live brokers may begin at the end.
+            sequences=np.append(plan.sequences, np.int32(plan.n_brokers)), rows=plan.rows,
+            n_brokers=plan.n_brokers,
         )
 
     def is_broker(self, shape: int) -> int:
@@ -124,7 +126,7 @@ def _cells(plan: SweepPlan, group: npt.NDArray[np.int64]) -> npt.NDArray[np.void
     width = int(group[_FIELD["width"]])
     one = group.copy()
     one[_FIELD["partitions"]], one[_FIELD["begin"]] = 1, 0
-    sequence = np.arange(width, dtype=np.int32)
+    sequence = padded(np.arange(width, dtype=np.int32))
     if not one[_FIELD["flags"]] & BEGINS_WITH_A_BROKER:
         sequence[0] = width + 1
     alone = SweepPlan(
