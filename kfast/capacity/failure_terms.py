@@ -222,11 +222,12 @@ class FailureTerms:
         deepest = min(down, int(self.effects.width.max(initial=0)))
         while len(self._levels) < deepest - 1:
             size = len(self._levels) + 2
-            make = self._pairs if size == 2 else self._sets
-            self._levels.append(make(list_terms(self.effects, size, self.weights), size))
+            terms = list_terms(self.effects, size, self.weights)
+            self._levels.append(self._pairs(terms) if size == 2 else self._sets(terms, size))
         return kernel.Levels(self.effects.n_brokers, self._levels[: max(deepest - 1, 0)])
 
-    def _pairs(self, terms: Terms, size: int) -> Level:  # noqa: ARG002 - the same form as `_sets`
+    def _pairs(self, terms: Terms) -> Level:
+        """Terms of pairs, which are numbered without keys."""
         n = self.effects.n_brokers
         n_pairs = n * (n - 1) // 2
         begin = np.zeros(n_pairs + 1, np.int64)

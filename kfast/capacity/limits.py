@@ -34,8 +34,10 @@ LEAST_LIMIT, MOST_LIMIT = 0.0001, 10
 LAYOUT = kernel.layout()
 
 
-def check_limits(given: Mapping[str, float] | None, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Limits in basis points: the defaults, and what is given instead as shares of the capacity.
+def check_limits(
+    shares: Mapping[str, float] | None, defaults: Mapping[str, int]
+) -> dict[str, int]:
+    """Limits in basis points: the defaults, and instead of some of them shares of the capacity.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def check_limits(given: Mapping[str, float] | None, defaults: Mapping[str, int])
         A resource is unknown, or a limit is none that is allowed.
     """
     limits = dict(defaults)
-    for name, share in (given or {}).items():
+    for name, share in (shares or {}).items():
         if name not in RESOURCES:
             raise ArgumentError(
                 f"limits has {shown(name)}; allowed are {', '.join(RESOURCES)}"

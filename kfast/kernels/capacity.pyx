@@ -46,6 +46,57 @@ cdef packed struct cell_t:
     uint8_t flags
 
 
+# Partitions by shape: the columns of a `FailureEffects`.
+cdef struct shapes_t:
+    int64_t n
+    const int64_t* width
+    const int64_t* partitions
+    const int64_t* row_begin
+    const int64_t* sequence_begin
+    const int64_t* cell_begin
+    const cell_t* cells
+    const int32_t* sequences
+
+
+cdef shapes_t shapes_of(effects) except *:
+    """The columns of a `FailureEffects`, which holds the memory."""
+    cdef const int64_t[::1] width = effects.width
+    cdef const int64_t[::1] partitions = effects.partitions
+    cdef const int64_t[::1] row_begin = effects.row_begin
+    cdef const int64_t[::1] sequence_begin = effects.sequence_begin
+    cdef const int64_t[::1] cell_begin = effects.cell_begin
+    cdef const cell_t[::1] cells = effects.cells
+    cdef const int32_t[::1] sequences = effects.sequences
+    cdef shapes_t shapes = shapes_t(
+        n=width.shape[0], width=NULL, partitions=NULL, row_begin=NULL, sequence_begin=NULL,
+        cell_begin=NULL, cells=&cells[0], sequences=&sequences[0],
+    )
+    if shapes.n:
+        shapes.width, shapes.partitions = &width[0], &partitions[0]
+        shapes.row_begin, shapes.sequence_begin = &row_begin[0], &sequence_begin[0]
+        shapes.cell_begin = &cell_begin[0]
+    return shapes
+
+
+cdef inline int64_t rows_end(const shapes_t* shapes, Py_ssize_t shape) noexcept nogil:
+    """Where the rows of a shape end."""
+    return shapes.row_begin[shape] + shapes.partitions[shape]
+
+
+cdef inline const int32_t* sequence_of(
+    const shapes_t* shapes, Py_ssize_t shape, Py_ssize_t row
+) noexcept nogil:
+    """The brokers of a partition."""
+    return shapes.sequences + (
+        shapes.sequence_begin[shape] + shapes.width[shape] * (row - shapes.row_begin[shape])
+    )
+
+
+cdef inline double carried(const int64_t* factor, const int64_t* load) noexcept nogil:
+    """What a term adds: so many times the bytes in, and so many times the bytes out."""
+    return <double> (factor[0] * load[0] + factor[1] * load[1])
+
+
 def layout():
     """Numbers that Python must know."""
     return {
@@ -84,30 +135,24 @@ def add_loads(
 
     Source: docs/capacity.md, "What a broker carries".
     """
-    cdef const int64_t[::1] width = effects.width
-    cdef const int64_t[::1] partitions = effects.partitions
-    cdef const int64_t[::1] row_begin = effects.row_begin
-    cdef const int64_t[::1] sequence_begin = effects.sequence_begin
-    cdef const int64_t[::1] cell_begin = effects.cell_begin
-    cdef const cell_t[::1] cells = effects.cells
-    cdef const int32_t[::1] sequences = effects.sequences
+    cdef shapes_t shapes = shapes_of(effects)
     cdef Py_ssize_t shape, i
     cdef const int32_t* sequence
     cdef const cell_t* cell
     cdef int places, place, mask, live
     cdef int64_t followers
     with nogil:
-        for shape in range(width.shape[0]):
-            places = <int> width[shape]
-            for i in range(row_begin[shape], row_begin[shape] + partitions[shape]):
-                sequence = &sequences[sequence_begin[shape] + places * (i - row_begin[shape])]
+        for shape in range(shapes.n):
+            places = <int> shapes.width[shape]
+            for i in range(shapes.row_begin[shape], rows_end(&shapes, shape)):
+                sequence = sequence_of(&shapes, shape, i)
                 mask = 0
                 if any_failed:
                     for place in range(places):
                         mask |= <int> failed[sequence[place]] << place
                 else:
                     mask = 1 << places
-                cell = &cells[cell_begin[shape] + mask]
+                cell = &shapes.cells[shapes.cell_begin[shape] + mask]
                 add_scalars(cell.flags, &load[i, 0], &scalars[0])
                 if cell.leader < 0:
                     continue
@@ -130,11 +175,7 @@ def add_single_terms(
     int64_t[:, ::1] scalars,       # IN OUT  (B, 6)    by failed broker
 ):
     """Add up the terms of every single failed broker."""
-    cdef const int64_t[::1] width = effects.width
-    cdef const int64_t[::1] partitions = effects.partitions
-    cdef const int64_t[::1] row_begin = effects.row_begin
-    cdef const int64_t[::1] sequence_begin = effects.sequence_begin
-    cdef const int32_t[::1] sequences = effects.sequences
+    cdef shapes_t shapes = shapes_of(effects)
     cdef const int64_t[::1] begin = terms.begin
     cdef const int64_t[:, ::1] factor = terms.factors
     cdef const int64_t[::1] scalar_begin = terms.scalar_begin
@@ -144,15 +185,13 @@ def add_single_terms(
     cdef double* value
     cdef int64_t broker
     with nogil:
-        for shape in range(width.shape[0]):
-            for i in range(row_begin[shape], row_begin[shape] + partitions[shape]):
-                sequence = &sequences[sequence_begin[shape] + width[shape] * (i - row_begin[shape])]
+        for shape in range(shapes.n):
+            for i in range(shapes.row_begin[shape], rows_end(&shapes, shape)):
+                sequence = sequence_of(&shapes, shape, i)
                 for t in range(begin[shape], begin[shape + 1]):
                     value = &values[sequence[factor[t, 0]], sequence[factor[t, 2]], 0]
                     for c in range(RESOURCES):
-                        value[c] += <double> (
-                            factor[t, 3 + 2 * c] * load[i, 0] + factor[t, 4 + 2 * c] * load[i, 1]
-                        )
+                        value[c] += carried(&factor[t, 3 + 2 * c], &load[i, 0])
                 for t in range(scalar_begin[shape], scalar_begin[shape + 1]):
                     broker = sequence[scalar_factor[t, 0]]
                     for c in range(SCALARS):
@@ -179,19 +218,15 @@ def count_pair_terms(
     int64_t[::1] counts,          # IN OUT  (n_pairs + 1,)  terms of each pair, one place on
 ):
     """Count the terms of every pair of failed brokers."""
-    cdef const int64_t[::1] width = effects.width
-    cdef const int64_t[::1] partitions = effects.partitions
-    cdef const int64_t[::1] row_begin = effects.row_begin
-    cdef const int64_t[::1] sequence_begin = effects.sequence_begin
-    cdef const int32_t[::1] sequences = effects.sequences
+    cdef shapes_t shapes = shapes_of(effects)
     cdef const int64_t[::1] begin = terms.begin
     cdef const int64_t[:, ::1] factor = terms.factors
     cdef Py_ssize_t shape, i, t
     cdef const int32_t* sequence
     with nogil:
-        for shape in range(width.shape[0]):
-            for i in range(row_begin[shape], row_begin[shape] + partitions[shape]):
-                sequence = &sequences[sequence_begin[shape] + width[shape] * (i - row_begin[shape])]
+        for shape in range(shapes.n):
+            for i in range(shapes.row_begin[shape], rows_end(&shapes, shape)):
+                sequence = sequence_of(&shapes, shape, i)
                 for t in range(begin[shape], begin[shape + 1]):
                     counts[1 + pair_number(
                         sequence[factor[t, 0]], sequence[factor[t, 1]], n_brokers
@@ -209,11 +244,7 @@ def list_pair_terms(
     int64_t[:, ::1] scalars,      # IN OUT  (n_pairs, 6)
 ):
     """List the terms of every pair of failed brokers, pair by pair."""
-    cdef const int64_t[::1] width = effects.width
-    cdef const int64_t[::1] partitions = effects.partitions
-    cdef const int64_t[::1] row_begin = effects.row_begin
-    cdef const int64_t[::1] sequence_begin = effects.sequence_begin
-    cdef const int32_t[::1] sequences = effects.sequences
+    cdef shapes_t shapes = shapes_of(effects)
     cdef const int64_t[::1] begin = terms.begin
     cdef const int64_t[:, ::1] factor = terms.factors
     cdef const int64_t[::1] scalar_begin = terms.scalar_begin
@@ -222,9 +253,9 @@ def list_pair_terms(
     cdef const int32_t* sequence
     cdef int64_t pair
     with nogil:
-        for shape in range(width.shape[0]):
-            for i in range(row_begin[shape], row_begin[shape] + partitions[shape]):
-                sequence = &sequences[sequence_begin[shape] + width[shape] * (i - row_begin[shape])]
+        for shape in range(shapes.n):
+            for i in range(shapes.row_begin[shape], rows_end(&shapes, shape)):
+                sequence = sequence_of(&shapes, shape, i)
                 for t in range(begin[shape], begin[shape + 1]):
                     pair = pair_number(
                         sequence[factor[t, 0]], sequence[factor[t, 1]], n_brokers
@@ -233,9 +264,7 @@ def list_pair_terms(
                     place[pair] += 1
                     broker[at] = sequence[factor[t, 2]]
                     for c in range(RESOURCES):
-                        values[at, c] = <double> (
-                            factor[t, 3 + 2 * c] * load[i, 0] + factor[t, 4 + 2 * c] * load[i, 1]
-                        )
+                        values[at, c] = carried(&factor[t, 3 + 2 * c], &load[i, 0])
                 for t in range(scalar_begin[shape], scalar_begin[shape + 1]):
                     pair = pair_number(
                         sequence[scalar_factor[t, 0]], sequence[scalar_factor[t, 1]], n_brokers
