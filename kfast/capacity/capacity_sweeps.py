@@ -361,6 +361,12 @@ def capacity_sweep(
     ArgumentError
         The scenarios are of another cluster, or the method is unknown or cannot be had.
     """
+    check_sweep(plan, scenarios, method)
+    return pa.Table.from_batches(plan.batches(scenarios, method), CAPACITY_SWEEP.schema)
+
+
+def check_sweep(plan: CapacityPlan, scenarios: Scenarios, method: str | None) -> None:
+    """Refuse scenarios of another cluster, and methods that cannot be had."""
     check_instance("plan", plan, CapacityPlan)
     check_instance("scenarios", scenarios, Scenarios)
     if not np.array_equal(plan.broker_id, scenarios.broker_id):
@@ -372,7 +378,6 @@ def capacity_sweep(
             f"method is 'terms', which needs too much memory for {plan.broker_id.size} brokers;"
             " the method 'pass' needs none"
         )
-    return pa.Table.from_batches(plan.batches(scenarios, method), CAPACITY_SWEEP.schema)
 
 
 def disk_by_broker(state: ClusterState, load: PartitionLoad) -> Integers:

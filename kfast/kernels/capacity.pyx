@@ -417,6 +417,9 @@ cdef class Limits:
         self.values.capacity, self.values.cpu = &capacity[0, 0], &cpu[0, 0]
         self.values.allowed, self.values.always_over = &allowed[0, 0], &always_over[0]
 
+    def __reduce__(self):
+        return Limits, tuple(np.asarray(array) for array in self.held)
+
 
 cdef void measure(
     const limits_t* limits, const int32_t* down, int n_down, int words, double* load,

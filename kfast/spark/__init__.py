@@ -5,10 +5,11 @@ sessions and on Spark Connect. `import kfast` does not import this package, nor 
 import it too, in each of their processes, so public names are loaded when they are asked for.
 
 `frames` are a cluster's tables as DataFrames, `source` is the format `kfast`, `functions` are
-elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers), `fleets`
-those of many, `pipeline` keeps results of fleets up to date, as a `pipeline_config` asks. A cluster
-in many files is a `dataset`; events happen to it in `sharded` (`sharded_tasks` in workers).
-`workers` runs tasks, `paths` finds files and distributes them.
+elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers),
+`capacity_sweeps` measures them in bytes, `fleets` counts those of many, `pipeline` keeps results of
+fleets up to date, as a `pipeline_config` asks. A cluster in many files is a `dataset`; events
+happen to it in `sharded` (`sharded_tasks` in workers). `workers` runs tasks, `paths` finds files
+and distributes them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from kfast.lazy_names import load_lazily
 require_extra("spark", "kfast.spark")
 
 if TYPE_CHECKING:
+    from kfast.spark.capacity_sweeps import (
+        capacity_from_dataframe,
+        capacity_sweep,
+        load_from_dataframe,
+    )
     from kfast.spark.dataset import split
     from kfast.spark.fleets import fleet
     from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
@@ -32,10 +38,13 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterFrames",
     "ShardedOutcome",
+    "capacity_from_dataframe",
+    "capacity_sweep",
     "check_workers",
     "fail",
     "fleet",
     "from_dataframes",
+    "load_from_dataframe",
     "scenario_rows",
     "split",
     "sweep",
@@ -46,6 +55,7 @@ __all__ = [
 ]
 
 load_lazily(__name__, {
+    "capacity_sweeps": "capacity_from_dataframe capacity_sweep load_from_dataframe",
     "dataset": "split",
     "fleets": "fleet",
     "frames": "ClusterFrames from_dataframes to_dataframe to_dataframes",

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "MAKERS", "ScenarioSpec", "check_spec", "kind_of", "make_scenarios", "parse_spec",
-    "scenario_rows", "sweep", "sweep_brokers", "sweep_partitions",
+    "BATCH_SCENARIOS", "MAKERS", "ScenarioSpec", "check_spec", "estimate_seconds", "kind_of",
+    "make_scenarios", "parse_spec", "scenario_rows", "sweep", "sweep_brokers", "sweep_partitions",
 ]
 
 Cluster: TypeAlias = ClusterState | SweepPlan | str | Path
@@ -126,7 +126,7 @@ def sweep(
     plan, scenarios = _prepare(state, scenarios, tasks)
     work = SweepWork.of(plan, scenarios, names, words)
     if tasks is None:
-        seconds = _estimate_seconds(scenarios, lambda part: deque(work.batches(part), maxlen=0))
+        seconds = estimate_seconds(scenarios, lambda part: deque(work.batches(part), maxlen=0))
         tasks = count_tasks(seconds)
     name = send(spark, (without_cluster(plan), work.failover_order, work.hosting))
     run = partial(sweep_range, name, scenarios, names, vectors, tasks, BATCH_SCENARIOS)
@@ -191,7 +191,7 @@ def sweep_partitions(
     plan, scenarios = _prepare(state, scenarios, tasks)
     words = words_of(vectors)
     if tasks is None:
-        seconds = _estimate_seconds(scenarios, lambda part: count_partitions(plan, part, words))
+        seconds = estimate_seconds(scenarios, lambda part: count_partitions(plan, part, words))
         tasks = count_tasks(seconds, DETAIL_SECONDS)
     order = np.argsort(plan.rows).astype(np.int32)
     names = pa.table(key_columns(plan.cluster, plan.rows[order]))
@@ -230,7 +230,7 @@ def sweep_brokers(
     words = words_of(vectors)
     order = FailoverOrder.of(plan)
     if tasks is None:
-        seconds = _estimate_seconds(scenarios, lambda part: count_leaders(order, part, words))
+        seconds = estimate_seconds(scenarios, lambda part: count_leaders(order, part, words))
         tasks = count_tasks(seconds, DETAIL_SECONDS)
     names = pa.table({
         "broker_id": pa.array(plan.broker_id),
@@ -268,7 +268,7 @@ def _prepare(
     return state if isinstance(state, SweepPlan) else prepare_sweep(state), scenarios
 
 
-def _estimate_seconds(scenarios: Scenarios, run: Callable[[Scenarios], object]) -> float:
+def estimate_seconds(scenarios: Scenarios, run: Callable[[Scenarios], object]) -> float:
     """Seconds that all scenarios take on one core, as some of them take on the driver."""
     n = min(len(scenarios), PROBE_SCENARIOS)
     began = perf_counter()
