@@ -13,6 +13,7 @@ import random
 import re
 from pathlib import Path
 
+from bench_data.loads import write_loads
 from tests.support.reference_placement import place_kafka, place_kafka_on_racks
 from tests.support.replay_story import write_logs
 
@@ -101,6 +102,7 @@ if __name__ == "__main__":
     rows = [f"{broker},{rack}" for broker, rack in RACK_OF.items()]
     brokers = "\n".join(["broker_id,rack", *rows]) + "\n"
     (HERE / "brokers.csv").write_text(brokers)
+    write_loads(text, HERE)
     write_logs(HERE / "incident")
     for seed, cluster in enumerate(("east", "west")):
         place = HERE / "fleet" / cluster
