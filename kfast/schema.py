@@ -1529,6 +1529,13 @@ FLEET = ResultTable(
         *(replace(column, nullable=True) for column in SWEEP.columns),
     ),
 )
+FLEET_CAPACITY = ResultTable(
+    "fleet.capacity", "capacity/NAME of the pipeline", "scenarios, in order",
+    (
+        *FLEET.columns[:4],
+        *(replace(column, nullable=True) for column in CAPACITY_SWEEP.columns),
+    ),
+)
 _OCCURRENCE = ResultColumn("occurrence", _INT32, "what tells steps of one action apart")
 SHARDED_REQUESTS = ResultTable(
     "sharded.requests", "kfast.spark.fail(...).requests",
@@ -1578,7 +1585,7 @@ SHARDED_RECORDS = ResultTable(
     ),
 )
 _WORST_CASE = (
-    ResultColumn("worst", _INT64, "the count in the worst scenario"),
+    ResultColumn("worst", pa.float64(), "the metric in the worst scenario"),
     ResultColumn("worst_scenario", _INT64, "number of the first scenario that is so bad"),
     ResultColumn("worst_brokers", _IDS, "ids of the brokers that fail in it"),
 )
@@ -1595,11 +1602,14 @@ PIPELINE_RUN = ResultTable(
     ),
 )
 PIPELINE_SUMMARIES = ResultTable(
-    "pipeline.summaries", "summaries of the pipeline", "sweeps and counts",
+    "pipeline.summaries", "summaries of the pipeline", "sweeps and metrics",
     (
         ResultColumn("sweep", _TEXT, "name of the sweep"),
-        ResultColumn("metric", _TEXT, "a count of the sweep"),
-        ResultColumn("baseline", _INT64, "the count without a failure"), *_WORST_CASE,
+        ResultColumn("metric", _TEXT, "a count of the sweep, or a measure of the one in bytes"),
+        ResultColumn(
+            "baseline", pa.float64(), "the metric without a failure; null where it has none", True
+        ),
+        *_WORST_CASE,
     ),
 )
 PIPELINE_ALERTS = ResultTable(
@@ -1625,7 +1635,7 @@ RESULTS = (
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
     RISK_LOST, RISK_CHANCES, FACTS, METADATA_FACTS, TIMELINE, OUTAGES, REPLICAS_TABLE,
-    ASSUMPTIONS_TABLE, FLEET, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
+    ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS,
 )

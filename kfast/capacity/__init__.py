@@ -12,11 +12,16 @@ broker may be.
 from __future__ import annotations
 
 from kfast.capacity.broker_capacities import BrokerCapacity, broker_capacity
-from kfast.capacity.capacity_sweeps import CapacityPlan, capacity_sweep, prepare_capacity
+from kfast.capacity.capacity_sweeps import (
+    CAPACITY_METRICS,
+    CapacityPlan,
+    capacity_sweep,
+    prepare_capacity,
+)
 from kfast.capacity.failure_terms import CpuWeights
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
 __all__ = [
-    "BrokerCapacity", "CapacityPlan", "CpuWeights", "PartitionLoad", "broker_capacity",
-    "capacity_sweep", "partition_load", "prepare_capacity",
+    "CAPACITY_METRICS", "BrokerCapacity", "CapacityPlan", "CpuWeights", "PartitionLoad",
+    "broker_capacity", "capacity_sweep", "partition_load", "prepare_capacity",
 ]

@@ -41,7 +41,7 @@ from kfast.sweeps.scenarios import Offsets, Scenarios
 from kfast.sweeps.sweep_plan import SweepPlan
 from kfast.sweeps.sweep_run import prepare_sweep
 
-__all__ = ["CapacityPlan", "capacity_sweep", "prepare_capacity"]
+__all__ = ["CAPACITY_METRICS", "CapacityPlan", "capacity_sweep", "prepare_capacity"]
 
 LAYOUT = kernel.layout()
 SCALARS = (
@@ -49,6 +49,13 @@ SCALARS = (
     "disk_single", "bytes_unclean",
 )
 """Sums over partitions, in the order of `kernels.capacity.add_loads`."""
+
+CAPACITY_METRICS = tuple(
+    column.name for column in CAPACITY_SWEEP.columns
+    if column.name not in ("scenario", "brokers_down", "binding")
+    and not column.name.endswith("_broker")
+)
+"""Columns of a sweep that conditions may be about."""
 
 METHODS = ("terms", "pass")
 """Add up terms of failed brokers, or go over all partitions for each scenario."""

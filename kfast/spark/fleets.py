@@ -393,12 +393,11 @@ def _count(
         return
     with reader:
         for batch in reader:
-            yield fleet_batch(batch, name, state, scenarios, work.counts)
+            yield fleet_batch(batch, name, state, scenarios, fleet_schema(work.counts))
 
 
 def fleet_batch(
-    batch: pa.RecordBatch, name: str, state: ClusterState, scenarios: Scenarios,
-    counts: Collection[str],
+    batch: pa.RecordBatch, name: str, state: ClusterState, scenarios: Scenarios, schema: pa.Schema
 ) -> pa.RecordBatch:
     """A batch of a sweep with the columns of a fleet before its own."""
     rows = batch.num_rows
@@ -412,4 +411,4 @@ def fleet_batch(
         pa.repeat(pa.scalar(name, pa.string()), rows), pa.nulls(rows, pa.string()),
         pa.array(np.full(rows, state.n_partitions, np.int64)), brokers, *batch.columns,
     ]
-    return pa.record_batch(columns, schema=fleet_schema(counts))
+    return pa.record_batch(columns, schema=schema)

@@ -16,7 +16,7 @@ import hashlib
 import operator
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kfast import __version__
 from kfast.analysis.conditions import Condition
+from kfast.capacity import (
+    CAPACITY_METRICS,
+    CapacityPlan,
+    broker_capacity,
+    partition_load,
+    prepare_capacity,
+)
+from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io.files import writing
-from kfast.schema import PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
+from kfast.io.loads import read_capacity, read_load
+from kfast.schema import FLEET_CAPACITY, PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
 from kfast.spark.dataset import TASK_BYTES, locked
 from kfast.spark.fleets import ExportReader, fleet_batch, fleet_schema
 from kfast.spark.paths import check_tasks, distribute_files, find_files, folder_with, hash_file
@@ -40,16 +50,16 @@ from kfast.spark.workers import gather
 from kfast.state import ClusterState
 from kfast.state.build import build_digest
 from kfast.sweeps import SWEEP_COUNTS, SweepPlan, prepare_sweep, sweep_reader
-from kfast.sweeps.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
+__all__ = ["CapacityFiles", "Job", "Sweep", "find_exports", "run_pipeline", "run_snapshot"]
 
 TABLES = ("brokers", "topics", "partitions", "cluster")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _SMALLER = (operator.lt, operator.le)
+_WORSE_IF_LESS = ("headroom",)
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,57 @@ class Sweep:
     name: str
     scenarios: ScenarioSpec
     alerts: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
+class CapacityFiles:
+    """Files beside each export that say what its cluster carries and can carry.
+
+    Attributes
+    ----------
+    load_names : tuple of str
+        The most trusted first.
+    capacity_name : str
+    window : str or None
+        As for `kfast.read_load`.
+    normal_limits, failed_limits : mapping of str to float
+        As for `kfast.prepare_capacity`.
+    """
+
+    load_names: tuple[str, ...]
+    capacity_name: str
+    window: str | None = None
+    normal_limits: Mapping[str, float] = field(default_factory=dict)
+    failed_limits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all files."""
+        return (*self.load_names, self.capacity_name)
+
+    def check(self) -> None:
+        """Refuse what would be wrong for every export."""
+        for name in self.names:
+            if Path(name).name != name:
+                raise ArgumentError(
+                    f"capacity: {name!r} is no name of a file, which lies beside each export"
+                )
+        check_limits(self.normal_limits, NORMAL_LIMITS)
+        check_limits(self.failed_limits, FAILED_LIMITS)
+
+    def prepare(
+        self, source: str, plan: SweepPlan, state: ClusterState
+    ) -> tuple[CapacityPlan, tuple[str, ...]]:
+        """The cluster of an export with the loads and capacities beside it, and what they lack."""
+        folder = Path(source).parent
+        tables = read_load(*(folder / name for name in self.load_names), window=self.window)
+        capacity = broker_capacity(state, read_capacity(folder / self.capacity_name))
+        load = partition_load(state, tables)
+        prepared = prepare_capacity(
+            plan, load, capacity, normal_limits=self.normal_limits,
+            failed_limits=self.failed_limits,
+        )
+        return prepared, (*load.warnings, *load.assumptions, *capacity.assumptions)
 
 
 @dataclass(frozen=True)
@@ -72,11 +133,20 @@ class Job:
     sweeps : tuple of Sweep
     output : str
         Folder of the results.
+    capacity : CapacityFiles or None
+        With them, sweeps are measured in bytes too.
     """
 
     exports: ExportReader
     sweeps: tuple[Sweep, ...]
     output: str
+    capacity: CapacityFiles | None = None
+
+    @property
+    def names_beside(self) -> tuple[str, ...]:
+        """Names of files beside exports that are none."""
+        capacity = () if self.capacity is None else self.capacity.names
+        return (self.exports.brokers_name, *capacity)
 
     def check(self) -> None:
         """Refuse what would be wrong for every export."""
@@ -89,6 +159,8 @@ class Job:
                     f"sweep {sweep.name!r}: a name is a letter or digit, then these and _ - ."
                 )
             check_spec(sweep.scenarios)
+        if self.capacity is not None:
+            self.capacity.check()
         self.exports.checked()
 
     def fingerprint(self) -> str:
@@ -96,8 +168,7 @@ class Job:
         sweeps = [(s.name, s.scenarios, [a.text for a in s.alerts]) for s in self.sweeps]
         text = repr(
             (build_digest(), sorted(self.exports.defaults.items()), self.exports.brokers_name,
-             self.exports.controller, self.exports.elr,
-             sweeps)
+             self.exports.controller, self.exports.elr, self.capacity, sweeps)
         )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -114,9 +185,9 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
         exports.
     """
     job.check()
-    files = [f for f in find_files(where) if Path(f).name != job.exports.brokers_name]
+    files = [name for name in find_files(where) if Path(name).name not in job.names_beside]
     if not files:
-        raise InputError(f"{where}: there is nothing but {job.exports.brokers_name}")
+        raise InputError(f"{where}: there is nothing but {', '.join(job.names_beside)}")
     output = Path(job.output).absolute()
     root = folder_with(output, where)
     if root is not None:
@@ -323,7 +394,8 @@ def _read_manifest(place: Path) -> Manifest | None:
 def _inputs(job: Job, source: str) -> dict[str, str]:
     """Hashes of the files that results follow from, or why one cannot be read."""
     hashes = {}
-    for path in (Path(source), Path(source).parent / job.exports.brokers_name):
+    folder = Path(source).parent
+    for path in (Path(source), *(folder / name for name in job.names_beside)):
         try:
             hashes[path.name] = hash_file(path)
         except FileNotFoundError:
@@ -343,25 +415,40 @@ def _make(job: Job, source: str, results: _Results) -> dict[str, Any]:
         state = job.exports.read(source)
         sweeps = [(sweep, make_scenarios(sweep.scenarios, state)) for sweep in job.sweeps]
         plan = prepare_sweep(state)
+        capacity, lacking = (
+            (None, ()) if job.capacity is None else job.capacity.prepare(source, plan, state)
+        )
     except KfastError as problem:
         error = str(problem)
     else:
-        digest, assumptions = f"{state.digest():016x}", state.assumptions
+        digest, assumptions = f"{state.digest():016x}", (*state.assumptions, *lacking)
         tables = state.to_tables()
         for name in TABLES:
             table: pa.Table = getattr(tables, name)
             results.write(f"tables/{name}", table.schema, iter(table.to_batches()))
         summary: list[dict[str, Any]] = []
         for sweep, scenarios in sweeps:
-            worst = WorstCases(sweep)
-            batches = worst.watch(_batches(plan, state, scenarios, source))
-            results.write(f"sweeps/{sweep.name}", fleet_schema(tuple(SWEEP_COUNTS)), batches)
-            summary += worst.summary()
-            alerts += worst.alerts()
-        for name, rows, result in (
+            with sweep_reader(plan, scenarios) as reader:
+                measured: list[
+                    tuple[str, Collection[str], pa.Schema, Iterable[pa.RecordBatch]]
+                ] = [("sweeps", SWEEP_COUNTS, fleet_schema(tuple(SWEEP_COUNTS)), reader)]
+                if capacity is not None:
+                    measured.append((
+                        "capacity", CAPACITY_METRICS, FLEET_CAPACITY.schema,
+                        capacity.batches(scenarios),
+                    ))
+                for folder, metrics, schema, batches in measured:
+                    worst = WorstCases(sweep, metrics)
+                    rows = (
+                        fleet_batch(batch, source, state, scenarios, schema) for batch in batches
+                    )
+                    results.write(f"{folder}/{sweep.name}", schema, worst.watch(rows))
+                    summary += worst.summary()
+                    alerts += worst.alerts()
+        for name, cases, result in (
             ("summaries", summary, PIPELINE_SUMMARIES), ("alerts", alerts, PIPELINE_ALERTS)
         ):
-            batch = pa.RecordBatch.from_pylist(rows, schema=result.schema)
+            batch = pa.RecordBatch.from_pylist(cases, schema=result.schema)
             results.write(name, result.schema, iter([batch]))
     results.drop_others()
     return {
@@ -371,49 +458,50 @@ def _make(job: Job, source: str, results: _Results) -> dict[str, Any]:
     }
 
 
-def _batches(
-    plan: SweepPlan, state: ClusterState, scenarios: Scenarios, source: str
-) -> Iterator[pa.RecordBatch]:
-    with sweep_reader(plan, scenarios) as reader:
-        for batch in reader:
-            yield fleet_batch(batch, source, state, scenarios, tuple(SWEEP_COUNTS))
-
-
 class WorstCases:
-    """The worst of a sweep, and the alerts that hold, found while its rows go by."""
+    """The worst of a sweep, and the alerts that hold, found while its rows go by.
 
-    def __init__(self, sweep: Sweep) -> None:
+    Metrics are compared as float64, which is exact for counts, and for bytes below 2^53.
+    """
+
+    def __init__(self, sweep: Sweep, metrics: Collection[str]) -> None:
         self.sweep = sweep
-        self.baseline: dict[str, int] = {}
+        self.metrics = metrics
+        self.conditions = [alert for alert in sweep.alerts if alert.metric in metrics]
+        self.baseline: dict[str, float | None] = {}
         self.worst: dict[str, dict[str, Any]] = {}
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass the batches on."""
         for batch in batches:
-            for name in SWEEP_COUNTS:
-                values = batch.column(name).to_numpy()
+            for name in self.metrics:
+                values = _numbers(batch, name)
                 if values.size:
-                    self.baseline.setdefault(name, int(values[0]))
-                    self._see(name, batch, values, values, 0)
-            for alert in self.sweep.alerts:
-                values = batch.column(alert.metric).to_numpy()
-                holds = alert.compare(values, alert.limit)
-                if holds.any():
-                    sign = -1 if alert.compare in _SMALLER else 1
-                    lowest = np.iinfo(np.int64).min
-                    rank = np.where(holds, sign * values, lowest)
-                    self._see(f"if {alert.text}", batch, values, rank, int(holds.sum()))
+                    first = float(values[0])
+                    self.baseline.setdefault(name, None if np.isnan(first) else first)
+                sign = -1 if name in _WORSE_IF_LESS else 1
+                self._see(name, batch, values, sign, ~np.isnan(values))
+            for alert in self.conditions:
+                values = _numbers(batch, alert.metric)
+                sign = -1 if alert.compare in _SMALLER else 1
+                holds = alert.compare(values, alert.limit) & ~np.isnan(values)
+                self._see(f"if {alert.text}", batch, values, sign, holds)
             yield batch
 
     def _see(
-        self, key: str, batch: pa.RecordBatch, values: np.ndarray, rank: np.ndarray, n: int
+        self, key: str, batch: pa.RecordBatch, values: npt.NDArray[np.float64], sign: int,
+        holds: npt.NDArray[np.bool_],
     ) -> None:
+        """Remember the worst of some scenarios, the first of equals, and how many they are."""
+        if not holds.any():
+            return
+        rank = np.where(holds, sign * values, -np.inf)
         at = int(rank.argmax())
         known = self.worst.get(key)
-        n += 0 if known is None else known["scenarios"]
-        if known is None or int(rank[at]) > known["rank"]:
+        n = int(holds.sum()) + (0 if known is None else known["scenarios"])
+        if known is None or rank[at] > known["rank"]:
             known = {
-                "rank": int(rank[at]), "worst": int(values[at]),
+                "rank": rank[at], "worst": float(values[at]),
                 "worst_scenario": batch.column("scenario")[at].as_py(),
                 "worst_brokers": sorted(batch.column("brokers")[at].as_py()),
             }
@@ -422,19 +510,27 @@ class WorstCases:
     def summary(self) -> list[dict[str, Any]]:
         """Rows of `PIPELINE_SUMMARIES`."""
         return [self._case(name, PIPELINE_SUMMARIES.schema) | {"metric": name, "baseline": n}
-                for name, n in self.baseline.items()]
+                for name, n in self.baseline.items() if name in self.worst]
 
     def alerts(self) -> list[dict[str, Any]]:
         """Rows of `PIPELINE_ALERTS`."""
         return [
             self._case(f"if {alert.text}", PIPELINE_ALERTS.schema) | {"condition": alert.text}
-            for alert in self.sweep.alerts
+            for alert in self.conditions
             if f"if {alert.text}" in self.worst
         ]
 
     def _case(self, key: str, schema: pa.Schema) -> dict[str, Any]:
         worst = self.worst[key]
         return {k: v for k, v in worst.items() if k in schema.names} | {"sweep": self.sweep.name}
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.float64]:
+    """A column of numbers; NaN for null."""
+    values: npt.NDArray[np.float64] = batch.column(name).cast(pa.float64(), safe=False).to_numpy(
+        zero_copy_only=False
+    )
+    return values
 
 
 def alert_sentence(alert: Mapping[str, Any]) -> str:
@@ -444,5 +540,5 @@ def alert_sentence(alert: Mapping[str, Any]) -> str:
     n = alert["scenarios"]
     return (
         f"{alert['sweep']}: {alert['condition']} in {n} scenario{'' if n == 1 else 's'};"
-        f" the worst is {alert['worst']}, {when}"
+        f" the worst is {alert['worst']:.15g}, {when}"
     )

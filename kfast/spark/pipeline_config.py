@@ -18,9 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kfast.analysis.conditions import parse_condition
+from kfast.capacity import CAPACITY_METRICS
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.fleets import ExportReader
-from kfast.spark.pipeline import Job, Sweep
+from kfast.spark.pipeline import CapacityFiles, Job, Sweep
 from kfast.sweeps import SWEEP_COUNTS
 
 __all__ = ["Config", "make_job", "open_session", "path_in", "read_config"]
@@ -46,6 +47,16 @@ class SweepConfig(msgspec.Struct, forbid_unknown_fields=True):
     fail_on: list[str] = []
 
 
+class CapacityConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """`[capacity]`: files beside the exports, and how full brokers may be."""
+
+    load: Annotated[list[str], msgspec.Meta(min_length=1)]
+    capacity: str
+    window: str | None = None
+    normal_limits: dict[str, float] = {}
+    failed_limits: dict[str, float] = {}
+
+
 class SparkConfig(msgspec.Struct, forbid_unknown_fields=True):
     """`[spark]`: how to get a session."""
 
@@ -64,6 +75,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True):
     controller: str | None = None
     elr: bool | None = None
     defaults: dict[str, Any] = {}
+    capacity: CapacityConfig | None = None
     spark: SparkConfig = msgspec.field(default_factory=SparkConfig)
 
 
@@ -85,10 +97,12 @@ def read_config(path: Path) -> Config:
 
 def make_job(configuration: Config, folder: Path) -> Job:
     """The job of a configuration, whose paths are relative to a folder."""
+    capacity = configuration.capacity
+    metrics = [*SWEEP_COUNTS, *(CAPACITY_METRICS if capacity is not None else ())]
     sweeps = tuple(
         Sweep(
             sweep.name, (sweep.scenarios, sweep.arguments),
-            tuple(parse_condition(text, SWEEP_COUNTS) for text in sweep.fail_on),
+            tuple(parse_condition(text, metrics) for text in sweep.fail_on),
         )
         for sweep in configuration.sweep
     )
@@ -97,7 +111,11 @@ def make_job(configuration: Config, folder: Path) -> Job:
         configuration.elr,
     )
     output = path_in(folder, "output", configuration.output)
-    return Job(exports, sweeps, str(output.absolute()))
+    files = None if capacity is None else CapacityFiles(
+        tuple(capacity.load), capacity.capacity, capacity.window, capacity.normal_limits,
+        capacity.failed_limits,
+    )
+    return Job(exports, sweeps, str(output.absolute()), files)
 
 
 def path_in(folder: Path, name: str, text: str) -> Path:

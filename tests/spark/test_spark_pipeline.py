@@ -55,6 +55,30 @@ def folder(tmp_path):
     return tmp_path
 
 
+CAPACITY = """
+[capacity]
+load = ["sizes.csv", "loads.csv"]
+capacity = "capacity.csv"
+window = "p95 of 1 h"
+failed_limits = {nw_out = 0.9}
+"""
+LOADS = "topic,bytes_in,bytes_out\ntopic-0,90000000,{out}\n"
+
+
+@pytest.fixture
+def loaded(folder):
+    """The fleet of `folder`, with loads and capacities beside the exports of each cluster."""
+    for name, out in (("east", 500_000_000), ("west", 10_000_000)):
+        beside = folder / "fleet" / name
+        (beside / "loads.csv").write_text(LOADS.format(out=out))
+        (beside / "sizes.csv").write_text("topic,disk_bytes\ntopic-0,5000000000\n")
+        (beside / "capacity.csv").write_text("broker_id,nw_in,nw_out\n-1,100000000,150000000\n")
+    condition = 'fail_on = ["offline>0", "at_min_isr < 1"'
+    text = CONFIG.replace(f"{condition}]", f'{condition}, "headroom<0.25"]') + CAPACITY
+    (folder / "pipeline.toml").write_text(text)
+    return folder
+
+
 def files(folder) -> dict[str, bytes]:
     """Everything that the pipeline has made; nothing unfinished may be among it."""
     out = folder / "out"
@@ -123,6 +147,83 @@ def test_the_command_makes_everything_once(spark, folder, monkeypatch):
     third = runner.invoke(commands, ["pipeline", config])
     assert "5 exports, 5 of them new; 0 cannot be read" in third.output
     assert not [name for name in files(folder) if name.startswith("sweeps/pairs")]
+
+
+def test_sweeps_are_measured_in_bytes_where_loads_lie_beside_the_exports(
+    spark, loaded, monkeypatch
+):
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    config = str(loaded / "pipeline.toml")
+    first = CliRunner().invoke(commands, ["pipeline", config])
+    assert first.exit_code == 4, first.output
+    assert "5 exports, 5 of them new; 1 cannot be read; " in first.output
+    check_results(loaded)
+    lowest = {}
+    for cluster in ("east", "west"):
+        beside = loaded / "fleet" / cluster
+        label = f"cluster={cluster}/captured=20261120T0600"
+        state = kfast.read(beside / "20261120T0600.arrow", defaults={"min.insync.replicas": 2})
+        load = kfast.partition_load(state, kfast.read_load(
+            beside / "sizes.csv", beside / "loads.csv", window="p95 of 1 h"
+        ))
+        capacity = kfast.broker_capacity(state, kfast.read_capacity(beside / "capacity.csv"))
+        plan = kfast.prepare_capacity(state, load, capacity, failed_limits={"nw_out": 0.9})
+        wanted = kfast.capacity_sweep(plan, kfast.every_rack(state))
+        table = pq.ParquetFile(loaded / "out/capacity/racks" / label / "part.parquet").read()
+        assert table.select(wanted.column_names).cast(wanted.schema).equals(wanted)
+        assert table["brokers"].to_pylist()[0] == []
+
+        def read(name, label=label):
+            return pq.ParquetFile(loaded / "out" / name / label / "part.parquet").read().to_pylist()
+
+        headroom = wanted["headroom"].to_pylist()
+        lowest[cluster] = min(headroom)
+        [row] = [r for r in read("summaries") if (r["sweep"], r["metric"]) == ("racks", "headroom")]
+        assert (row["baseline"], row["worst"]) == (headroom[0], min(headroom))
+        assert row["worst_scenario"] == headroom.index(min(headroom))
+        metrics = {r["metric"] for r in read("summaries")}
+        assert "nw_out_max" in metrics
+        assert "cpu_max" not in metrics, "no processor is measured, so none has a worst case"
+        alerts = {r["condition"]: r for r in read("alerts")}
+        assert ("headroom<0.25" in alerts) == (min(headroom) < 0.25)
+        manifest = json.loads((loaded / "out/manifests" / label / "manifest.json").read_text())
+        assert {*load.assumptions, *load.warnings} <= {*manifest["assumptions"]}
+        assert {"loads.csv", "sizes.csv", "capacity.csv"} <= manifest["inputs"].keys()
+    assert lowest["east"] < 0.25 <= lowest["west"]
+    before = files(loaded)
+    (loaded / "fleet/west/loads.csv").write_text(LOADS.format(out=11_000_000))
+    again = CliRunner().invoke(commands, ["pipeline", config])
+    assert "5 exports, 3 of them new" in again.output
+    after = files(loaded)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed
+    assert all("cluster=west" in name for name in changed)
+
+
+def test_an_export_without_its_loads_is_an_error_of_its_own(spark, loaded, monkeypatch):
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    (loaded / "fleet/east/loads.csv").unlink()
+    done = CliRunner().invoke(commands, ["pipeline", str(loaded / "pipeline.toml")])
+    assert "3 cannot be read" in done.output
+    assert "east/loads.csv" in done.output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"loads.csv"', '"../loads.csv"', "'../loads.csv' is no name of a file"),
+        ("nw_out = 0.9", "nw_up = 0.9", "limits has 'nw_up'; allowed are nw_in, nw_out, cpu, disk"),
+        ('["sizes.csv", "loads.csv"]', "[]", "Expected `array` of length >= 1"),
+        ("headroom<", "head<", "metric 'head' is unknown"),
+        (CAPACITY, "", "metric 'headroom' is unknown"),
+    ],
+)
+def test_wrong_capacities_are_refused_before_spark_starts(loaded, old, new, message):
+    config = loaded / "pipeline.toml"
+    config.write_text(config.read_text().replace(old, new, 1))
+    result = CliRunner().invoke(commands, ["pipeline", str(config)])
+    assert result.exit_code == 3
+    assert message in result.output
 
 
 @pytest.mark.slow

@@ -74,15 +74,20 @@ def pipeline(spark, folder):
     """What the pipeline reports, and what it writes."""
     from kfast.analysis.conditions import Condition
     from kfast.spark.fleets import ExportReader
-    from kfast.spark.pipeline import Job, Sweep, run_pipeline
+    from kfast.spark.pipeline import CapacityFiles, Job, Sweep, run_pipeline
 
     alert = Condition("offline>=0", "offline", np.greater_equal, 0)
     sweeps = (Sweep("racks", "every_rack", (alert,)),)
-    job = Job(ExportReader({}, "brokers.csv"), sweeps, str(folder / "results"))
+    (folder / "exports" / "loads.csv").write_text("topic,bytes_in\ntopic-00,1000000\n")
+    (folder / "exports" / "capacity.csv").write_text("broker_id,nw_in\n-1,5000000\n")
+    files = CapacityFiles(("loads.csv",), "capacity.csv", "mean")
+    job = Job(ExportReader({}, "brokers.csv"), sweeps, str(folder / "results"), files)
     tables = {"pipeline": run_pipeline(spark, folder / "exports", job)}
-    for name in ("summaries", "alerts"):
+    results = {"summaries": "pipeline.summaries", "alerts": "pipeline.alerts",
+               "capacity": "fleet.capacity"}
+    for name, result in results.items():
         path, = (folder / "results" / name).rglob("*.parquet")
-        tables[f"pipeline.{name}"] = pq.ParquetFile(path).read()
+        tables[result] = pq.ParquetFile(path).read()
     return tables
 
 
