@@ -129,7 +129,7 @@ def capacities() -> str:
     """What the brokers can carry: networks of 1 Gbit/s, and an older machine with less disk."""
     return _csv(["broker_id", "nw_in", "nw_out", "disk_bytes", "class"], [
         [-1, 125_000_000, 125_000_000, 36 * 10**12, "large"],
-        [OLD_BROKER, 125_000_000, 125_000_000, 32 * 10**12, "old"],
+        [OLD_BROKER, 125_000_000, 125_000_000, 34 * 10**12, "old"],
     ])
 
 

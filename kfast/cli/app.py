@@ -16,6 +16,8 @@ from kfast.cli.exits import TRACEBACK, Commands, check_streams, end_unwritten, r
 __all__ = ["COMMANDS", "commands", "main"]
 
 COMMANDS = {
+    "capacity": ("capacity", "capacity_group",
+        "Measure in bytes what brokers carry, and whether they can when others fail."),
     "compare": ("compare", "compare_command",
         "Compare what several controllers, or several settings, make of one failure or one sweep."),
     "convert": ("files", "convert",

@@ -154,6 +154,10 @@ def _check_metric(condition: Condition, answer: Answer) -> None:
             f"--fail-on {condition.text}: the controller {answer.document['controller']['name']} "
             f"has no metric {condition.metric}"
         )
+    if any(summary[condition.metric] is None for summary in answer.summaries.values()):
+        raise ArgumentError(
+            f"--fail-on {condition.text}: nothing in the input tells {condition.metric}"
+        )
 
 
 def echo(message: str) -> None:

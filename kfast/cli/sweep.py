@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,9 @@ from kfast.sweeps import SWEEP_COUNTS, prepare_sweep, sweep_reader, sweep_schema
 from kfast.sweeps import scenario_makers as makers
 from kfast.sweeps.scenarios import Scenarios
 
-__all__ = ["KINDS", "scenario_options", "sweep_command", "take_scenarios"]
+__all__ = [
+    "KINDS", "add_batches", "from_option", "scenario_options", "sweep_command", "take_scenarios",
+]
 
 TABLES = ("scenarios", "worst")
 KINDS = "--every K, --each-rack, --each-rack-and-broker, --random N or --scenarios FILE"
@@ -62,6 +64,14 @@ def scenario_options() -> Callable[[Command], Command]:
             help="Failures of a CSV or Parquet file with the columns scenario (1 or more) and "
             "broker.",
         ),
+    )
+
+
+def from_option() -> Callable[[Command], Command]:
+    """Option that goes on with a sweep."""
+    return click.option(
+        "--from", "first", type=click.IntRange(0), default=0, metavar="N",
+        help="Go on with scenario N, where an interrupted sweep ended.",
     )
 
 
@@ -101,8 +111,7 @@ def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] |
 @click.command("sweep")
 @cluster_options()
 @scenario_options()
-@click.option("--from", "first", type=click.IntRange(0), default=0, metavar="N",
-              help="Go on with scenario N, where an interrupted sweep ended.")
+@from_option()
 @setting_option()
 @threads_option()
 @top_option("scenarios")
@@ -139,7 +148,7 @@ def sweep_command(source: str, first: int, threads: int, top: int, **options: An
             if first:
                 for baseline in sweep_reader(plan, scenarios.slice(0, 1), threads=threads):
                     worst.add(baseline)
-            _count(reader, worst, rows, first)
+            add_batches(reader, worst.add, rows, first)
             answer = sweep_answer(
                 source, state, title, scenarios, worst,
                 None if rows is None or rows.path is None else str(rows.path),
@@ -161,15 +170,16 @@ def _random(
     return f"Each broker with probability {probability} {drawn}", made
 
 
-def _count(
-    reader: pa.RecordBatchReader, worst: WorstScenarios, rows: RowWriter | None, first: int
+def add_batches(
+    reader: Iterable[pa.RecordBatch], add: Callable[[pa.RecordBatch], None],
+    rows: RowWriter | None, first: int,
 ) -> None:
-    """Take every batch; what is interrupted leaves what is done and says how to go on."""
+    """Add every batch; what is interrupted leaves what is done and says how to go on."""
     try:
         for batch in reader:
             if rows is not None:
                 rows.write(pa.Table.from_batches([batch]))
-            worst.add(batch)
+            add(batch)
     except KeyboardInterrupt:
         partial = rows.keep_partial() if rows is not None and rows.n else None
         if rows is not None and partial is not None:

@@ -16,7 +16,7 @@ from kfast.report.wording import brokers_named, count, out_of, plural
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
-__all__ = ["sweep_answer"]
+__all__ = ["failing_brokers", "sweep_answer", "whole_racks"]
 
 REASONS = {"newly_offline": "newly offline", "newly_under_min_isr": "newly under min ISR"}
 """How each reason of `scenario_reasons` is worded."""
@@ -31,7 +31,7 @@ def sweep_answer(
     rows = worst.table(scenarios).to_pylist()
     for row in rows:
         row["racks"] = sorted({rack for b in row["brokers"] if (rack := racks[b]) is not None})
-        row["whole_racks"] = _whole_racks(state, row["brokers"])
+        row["whole_racks"] = whole_racks(state, row["brokers"])
         row["reasons"] = scenario_reasons(state, row["brokers"]) if (
             row["offline"] or row["under_min_isr"]
         ) else []
@@ -59,19 +59,20 @@ def _verdict(document: Document, n: int, racks: Mapping[int, str | None]) -> lis
         f"{refused or 'none'} some fall under min ISR, where acks=all is refused."
     )
     return [first, *(
-        f"The worst is scenario {row['scenario']}, {_failing(row, racks)}: "
+        f"The worst is scenario {row['scenario']}, {failing_brokers(row, racks)}: "
         f"{count(row['offline'], 'partition', 'is offline', 'are offline')}, "
         f"{row['under_min_isr'] or 'none'} under min ISR." for row in document["worst"][:1]
     )]
 
 
-def _failing(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:
+def failing_brokers(row: Mapping[str, Any], racks: Mapping[int, str | None]) -> str:
+    """The brokers of a scenario in a sentence, by the racks that fail whole."""
     inside = [broker for broker in row["brokers"] if racks[broker] in row["whole_racks"]]
     others = [broker for broker in row["brokers"] if broker not in inside]
     return brokers_named(inside, row["whole_racks"], others) if row["brokers"] else "no broker"
 
 
-def _whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
+def whole_racks(state: ClusterState, brokers: Sequence[int]) -> list[str]:
     """Racks all of whose registered brokers are among some brokers."""
     racks, up = racks_by_broker(state), registrations(state)
     known = {rack for broker, rack in racks.items() if up[broker] and rack is not None}

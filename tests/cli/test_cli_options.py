@@ -11,9 +11,9 @@ import pytest
 
 import kfast
 from kfast.analysis.broker_failure import fail_brokers
-from kfast.cli.app import COMMANDS, commands
+from kfast.cli.app import commands
 from kfast.cli.options import ListType
-from tests.support.cli_run import ROOT, answer, run, verdict_of
+from tests.support.cli_run import ROOT, all_commands, answer, run, verdict_of
 
 pytestmark = pytest.mark.kernels
 
@@ -39,9 +39,8 @@ def cluster(tmp_path):
 
 def all_options():
     """Every option of every command."""
-    context = click.Context(commands)
-    for name in commands.list_commands(context):
-        for option in commands.get_command(context, name).params:
+    for name, command in all_commands():
+        for option in command.params:
             if isinstance(option, click.Option):
                 yield pytest.param(name, option, id=f"{name} {option.opts[0]}")
 
@@ -58,6 +57,8 @@ ITEMS = {
     "names": ("a", "b"),
     "what": ("offline", "under-min-isr"),
     "topic-partition": ("t-1", "t-2"),
+    "name=id": ("kafka-1:9404=1", "kafka-2=2"),
+    "resource=share": ("nw_in=0.8", "cpu=0.7"),
     "name=value": ("min.insync.replicas=2", "unclean.leader.election.enable=true"),
 }
 
@@ -69,7 +70,7 @@ def test_a_list_is_taken_with_commas_and_repeated(command, option):
     if option.type.name == "condition":
         metric = re.search(r"Metrics: (\w+)", option.help)[1]
         first, second = f"{metric}>0", f"{metric}>=1"
-    context = click.Context(commands.get_command(click.Context(commands), command))
+    context = click.Context(dict(all_commands())[command])
     joined = option.process_value(context, (f"{first},{second}",))
     repeated = option.process_value(context, (first, second))
     assert len(joined) == 2
@@ -77,12 +78,12 @@ def test_a_list_is_taken_with_commas_and_repeated(command, option):
 
 
 def test_what_else_may_be_repeated_has_commas_of_its_own():
-    """A regular expression may have a comma; `--add-brokers` is read as the library reads it."""
+    """A regular expression or a file's name may have a comma; the library reads --add-brokers."""
     others = {
         p.values[1].opts[0] for p in all_options()
         if p.values[1].multiple and not isinstance(p.values[1].type, ListType)
     }
-    assert others == {"--set", "--add-brokers", "--with"}
+    assert others == {"--set", "--add-brokers", "--with", "--load"}
 
 
 @pytest.mark.parametrize("form", [("1,3",), ("1", "3"), ("1-1", "3"), ("3,1", "1"), (" 1 , 3",)])
@@ -226,14 +227,14 @@ def test_racks_select_in_every_command_that_has_them():
 def test_one_seed_unless_another_is_given():
     seeds = {p.values[0]: p.values[1].default for p in all_options()
              if "--seed" in p.values[1].opts}
-    assert set(seeds) == {"compare", "generate", "risk", "sweep"}
+    assert set(seeds) == {"capacity sweep", "compare", "generate", "risk", "sweep"}
     assert set(seeds.values()) == {0}
 
 
 def test_a_controller_can_be_chosen_wherever_a_cluster_is_read_or_made():
     """One option for all commands; what has no cluster has no controller."""
     chosen = {p.values[0] for p in all_options() if "--controller" in p.values[1].opts}
-    assert chosen == set(COMMANDS) - {"pipeline", "schema"}
+    assert chosen == dict(all_commands()).keys() - {"pipeline", "schema"}
     elr = {p.values[0] for p in all_options() if "--elr" in p.values[1].opts}
     assert elr == chosen - {"replay"}
 

@@ -15,6 +15,7 @@ import sys
 import termios
 from pathlib import Path
 
+import click
 from click.testing import CliRunner
 
 from kfast.cli.app import commands
@@ -38,6 +39,17 @@ PLAN = {
     ("logs", 7): [1],
     ("logs", 1): [3, 1],
 }
+
+
+def all_commands(group=commands, prefix=""):
+    """Every command by its name, those of groups as `capacity sweep`."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from all_commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
 
 
 def plan_text(plan):

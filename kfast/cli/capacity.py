@@ -1,0 +1,92 @@
+"""The commands that count in bytes: `kfast capacity show`, `kfast capacity sweep`, and others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kfast.capacity.worst_failures import SWEEP_METRICS, WorstFailures
+from kfast.cli.capacity_options import capacity_options, take_capacity
+from kfast.cli.exits import Commands
+from kfast.cli.options import output_options, threads_option, top_option
+from kfast.cli.output import Destination, progress_bar
+from kfast.cli.sweep import KINDS, add_batches, from_option, scenario_options, take_scenarios
+from kfast.errors import ArgumentError
+from kfast.report.capacity_sweep import capacity_sweep_answer
+from kfast.report.capacity_wording import capacity_head
+from kfast.schema import CAPACITY_SWEEP
+
+__all__ = ["capacity_group", "sweep_command"]
+
+COMMANDS = {
+    "sweep": ("capacity", "sweep_command",
+        "Sweep over failures, and see whether brokers stay within limits."),
+}
+"""Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
+
+SWEEP_TABLES = ("scenarios", "worst")
+
+
+@click.group("capacity", cls=Commands, places=COMMANDS)
+def capacity_group() -> None:
+    r"""Measure in bytes what brokers carry, and whether they can when others fail.
+
+    Loads and sizes come from files of your tools (kafka-log-dirs, Prometheus, Cruise Control, CSV),
+    capacities from another. Who leads after a failure is what Kafka's controller decides.
+
+    \b
+    Examples:
+      kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --every 1
+    """
+
+
+@click.command("sweep")
+@capacity_options()
+@scenario_options()
+@from_option()
+@threads_option()
+@top_option("failures")
+@output_options(SWEEP_TABLES, SWEEP_METRICS)
+def sweep_command(source: str, first: int, threads: int, top: int, **options: Any) -> None:
+    r"""Sweep over failures, and see whether brokers stay within limits.
+
+    Each scenario is a set of brokers that fail together. Headroom is 1 less the highest share of a
+    limit that a broker uses; below 0 it is over. --fail-on compares the extreme of all failures:
+    the lowest headroom, the highest of all else. A file of -o has one row per scenario.
+
+    \b
+    Examples:
+      kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --every 1
+      kfast capacity sweep describe.txt --brokers-file brokers.csv --load metrics.prom \
+        --load log-dirs.json --capacity capacity.json --each-rack --fail-on 'headroom<0.1'
+      kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --random 100000 \
+        --down 3 --threads 2 -o sweep.parquet
+    """
+    destination = Destination.of(options, SWEEP_TABLES)
+    make = take_scenarios(options)
+    if make is None:
+        raise ArgumentError(f"give one kind of failures: {KINDS}")
+    given = take_capacity(source, options)
+    title, scenarios = make(given.state)
+    if first >= len(scenarios):
+        raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
+    worst = WorstFailures(top)
+    with progress_bar("Sweeping"):
+        plan = given.plan(threads)
+        parts = scenarios.slice(0, min(first, 1)), scenarios.slice(first, len(scenarios))
+        limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
+        head = capacity_head(
+            "capacity sweep", source, given.state, given.load, given.capacity, limits
+        )
+        with destination.open_table("scenarios", CAPACITY_SWEEP.schema) as rows:
+            for batch in plan.batches(parts[0]):
+                worst.add(batch)
+            add_batches(plan.batches(parts[1]), worst.add, rows, first)
+            answer = capacity_sweep_answer(
+                head, given.state, title, scenarios, worst,
+                None if rows is None or rows.path is None else str(rows.path),
+            )
+            if rows is not None:
+                rows.describe(answer.document)
+    destination.write(answer)

@@ -1,0 +1,155 @@
+"""Options of the commands that count in bytes: loads, capacities and limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kfast.capacity import (
+    BrokerCapacity,
+    CapacityPlan,
+    PartitionLoad,
+    broker_capacity,
+    partition_load,
+    prepare_capacity,
+)
+from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
+from kfast.cli.options import (
+    Command,
+    FilePath,
+    all_options,
+    cluster_options,
+    list_option,
+    number_option,
+    setting_option,
+    take_cluster,
+)
+from kfast.cli.output import progress_bar
+from kfast.errors import ArgumentError
+from kfast.io.loads import read_capacity, read_load
+from kfast.state import ClusterState
+
+__all__ = ["CapacityInput", "capacity_options", "take_capacity"]
+
+
+@dataclass(frozen=True)
+class CapacityInput:
+    """A cluster with its loads and capacities, as the options of a command name them."""
+
+    state: ClusterState
+    load: PartitionLoad
+    capacity: BrokerCapacity
+    normal_limits: Mapping[str, float]
+    failed_limits: Mapping[str, float]
+
+    def plan(self, threads: int = 1) -> CapacityPlan:
+        """The cluster, made ready for sweeps."""
+        return prepare_capacity(
+            self.state, self.load, self.capacity, normal_limits=self.normal_limits,
+            failed_limits=self.failed_limits, threads=threads,
+        )
+
+
+def capacity_options() -> Callable[[Command], Command]:
+    """INPUT and the options of a cluster, its loads, its capacities and its limits."""
+    return all_options(
+        cluster_options(),
+        setting_option(),
+        click.option(
+            "--load", "load_files", type=FilePath(), multiple=True, required=True, metavar="FILE",
+            help="What partitions, topics or brokers carry: CSV, Parquet, kafka-log-dirs, Cruise "
+            "Control or Prometheus. May be given more than once; later files fill what earlier "
+            "ones lack.",
+        ),
+        click.option(
+            "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
+            help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
+        ),
+        click.option("--window", metavar="TEXT",
+                     help="What the rates of --load are, such as 'p95 of 1 h, 2026-11'."),
+        number_option("--seconds", type=float, metavar="SECONDS",
+                      help="Time between two Prometheus files whose samples have no time."),
+        list_option(
+            "--instances", parse=_instance, metavar="NAME=ID",
+            help="Broker ids of Prometheus instances, pods or hosts: kafka-1:9404=1.",
+        ),
+        click.option(
+            "--bytes-out-has-replication", is_flag=True,
+            help="The bytes out of --load contain what followers fetch: it is taken off.",
+        ),
+        list_option(
+            "--limit", "normal_limits", parse=_limit, metavar="RESOURCE=SHARE",
+            help=f"Share of its capacity that a broker may use without a failure: nw_out=0.8.  "
+            f"[default: {_shown(NORMAL_LIMITS)}]",
+        ),
+        list_option(
+            "--failed-limit", "failed_limits", parse=_limit, metavar="RESOURCE=SHARE",
+            help=f"The same while brokers have failed.  [default: {_shown(FAILED_LIMITS)}]",
+        ),
+    )
+
+
+def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
+    """Take `capacity_options` out of a command's options, and read the files that they name.
+
+    Raises
+    ------
+    ArgumentError
+        A limit is given twice, or is none that is allowed.
+    InputError
+        A file cannot be read, or does not go with the cluster.
+    """
+    limits = {
+        name: _once(f"--{flag}", options.pop(name))
+        for flag, name in (("limit", "normal_limits"), ("failed-limit", "failed_limits"))
+    }
+    check_limits(limits["normal_limits"], NORMAL_LIMITS)
+    check_limits(limits["failed_limits"], FAILED_LIMITS)
+    load_files: tuple[Path, ...] = options.pop("load_files")
+    capacity_file: Path = options.pop("capacity_file")
+    window, seconds = options.pop("window"), options.pop("seconds")
+    instances = _once("--instances", options.pop("instances"))
+    has_replication: bool = options.pop("bytes_out_has_replication")
+    state = take_cluster(source, options)
+    with progress_bar("Reading loads"):
+        tables = read_load(
+            *load_files, window=window, seconds=seconds, instances=instances or None
+        )
+        load = partition_load(state, tables, bytes_out_has_replication=has_replication)
+        capacity = broker_capacity(state, read_capacity(capacity_file))
+    return CapacityInput(state, load, capacity, **limits)
+
+
+def _shown(limits: Mapping[str, int]) -> str:
+    """Limits in basis points as the option takes them."""
+    return ",".join(f"{name}={points / 10_000:g}" for name, points in limits.items())
+
+
+def _limit(text: str) -> Iterable[tuple[str, float]]:
+    """A limit, as resource=share."""
+    name, _, share = text.partition("=")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}", share.strip()):
+        raise ArgumentError(f"{text!r} is not RESOURCE=SHARE, such as nw_out=0.8")
+    return ((name.strip(), float(share)),)
+
+
+def _instance(text: str) -> Iterable[tuple[str, int]]:
+    """The broker id of a Prometheus instance, as name=id."""
+    name, _, broker = text.rpartition("=")
+    if not name.strip() or not re.fullmatch(r"[0-9]{1,9}", broker.strip()):
+        raise ArgumentError(f"{text!r} is not NAME=ID, such as kafka-1:9404=1")
+    return ((name.strip(), int(broker)),)
+
+
+def _once(option: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Pairs by their names; two values of one are refused."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if values.setdefault(name, value) != value:
+            raise ArgumentError(f"{option} {name} is given as {values[name]} and as {value}")
+    return values

@@ -1,0 +1,146 @@
+"""What `kfast capacity sweep` answers: whether brokers stay within limits whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from kfast.analysis.whatif import racks_by_broker
+from kfast.capacity.limits import RESOURCES
+from kfast.capacity.worst_failures import WorstFailures
+from kfast.report.answer import Answer, Document
+from kfast.report.capacity_wording import (
+    USES,
+    amount,
+    growth,
+    rate_column,
+    share,
+    share_column,
+)
+from kfast.report.drawing import draw_rows
+from kfast.report.sweep import failing_brokers, whole_racks
+from kfast.report.tables import TableColumn, text_column
+from kfast.report.wording import out_of
+from kfast.state import ClusterState
+from kfast.sweeps.scenarios import Scenarios
+
+__all__ = ["capacity_sweep_answer"]
+
+DANGER = {
+    "bytes_in_leaderless": "leaderless", "bytes_in_refused": "refused",
+    "bytes_in_single": "on one replica",
+}
+"""Bytes in of partitions in danger, and their headings."""
+
+
+def capacity_sweep_answer(
+    head: Document, state: ClusterState, title: str, scenarios: Scenarios, worst: WorstFailures,
+    rows_file: str | None,
+) -> Answer:
+    """The answer of `kfast capacity sweep`.
+
+    Parameters
+    ----------
+    head : dict
+        Of `capacity_head`; goes on as the document.
+    """
+    racks = racks_by_broker(state)
+    rows = worst.table(scenarios).to_pylist()
+    for row in rows:
+        row["racks"] = sorted({rack for b in row["brokers"] if (rack := racks[b]) is not None})
+        row["whole_racks"] = whole_racks(state, row["brokers"])
+    document = {
+        **head,
+        "scenarios": {"what": title, "of": len(scenarios), "counted": worst.n_scenarios},
+        "rows": rows_file,
+        "failures_over_limit": worst.n_over,
+        "baseline": worst.baseline,
+        "summary": worst.summary,
+        "safe": not worst.n_over and not (worst.baseline or {}).get("over_limit"),
+        "worst": rows,
+    }
+    document["verdict"] = _verdict(document, worst, racks, scenarios, state)
+    return Answer(document, _draw, {"worst": lambda: worst.table(scenarios)})
+
+
+def _verdict(
+    document: Document, worst: WorstFailures, racks: Mapping[int, str | None],
+    scenarios: Scenarios, state: ClusterState,
+) -> list[str]:
+    what, n, over = document["scenarios"]["what"], worst.n_failures, worst.n_over
+    if over:
+        first = f"{what}: NO, {out_of(over, n, 'failure', 'leaves', 'leave')} brokers over a limit."
+    elif not document["safe"]:
+        first = f"{what}: NO, brokers are over a limit even without a failure."
+    else:
+        failures = "the one failure" if n == 1 else f"each of {n} failures"
+        first = f"{what}: YES, after {failures} every broker is within its limits."
+    lines = [first]
+    for row in worst.rows.slice(0, 1).to_pylist():
+        row["brokers"] = scenarios.brokers(row["scenario"])
+        row["whole_racks"] = whole_racks(state, row["brokers"])
+        lines.append(
+            f"The worst is scenario {row['scenario']}, {failing_brokers(row, racks)}: "
+            f"{_binding(row, document['limits']['failed'])}"
+        )
+    if document["baseline"] is not None:
+        lines.append(
+            "Without a failure: " + _binding(document["baseline"], document["limits"]["normal"])
+        )
+    return lines + [f"Warning: {line}" for line in document["load"]["warnings"]]
+
+
+def _binding(row: Mapping[str, Any], limits: Mapping[str, int]) -> str:
+    """Which broker is nearest to which limit, and how much loads may grow."""
+    resource = row["binding"]
+    if resource is None:
+        return "no broker that is up has a capacity."
+    line = (
+        f"broker {row[f'{resource}_broker']} {USES[resource]} {share(row[f'{resource}_max'])} of "
+        f"its {resource} capacity, the limit is {limits[resource] / 100:g} %; headroom "
+        f"{share(row['headroom'])}"
+    )
+    factor = growth(row["headroom"])
+    if factor is None:
+        return f"{line}."
+    if row["headroom"] < 0:
+        return f"{line}: loads have to shrink to {factor} of what they are."
+    return f"{line}: loads may grow by a factor of {factor}."
+
+
+def _draw(console: Console, document: Document) -> None:
+    worst = document["worst"]
+    present = [name for name in RESOURCES if document["summary"][f"{name}_max"] is not None]
+    draw_rows(console, f"Worst failures ({len(worst)})", [
+        "scenario", text_column("brokers"),
+        share_column("headroom"),
+        text_column("binding"),
+        *(share_column(f"{name}_max") for name in present),
+        TableColumn("brokers over", value="over_limit"),
+        *(rate_column(name, heading) for name, heading in DANGER.items()),
+        text_column("racks"),
+    ], worst, if_empty=True, style=lambda row: "red" if row["over_limit"] else "")
+    _draw_extremes(console, document)
+
+
+def _draw_extremes(console: Console, document: Document) -> None:
+    """Every metric without a failure, and at its worst."""
+    baseline = document["baseline"] or {}
+    rows = [
+        {"metric": name, "baseline": _cell(name, baseline.get(name)), "worst": _cell(name, value)}
+        for name, value in document["summary"].items()
+        if value is not None
+    ]
+    draw_rows(console, "All failures", [
+        text_column("metric"), TableColumn("without a failure", value="baseline"), "worst",
+    ], rows)
+
+
+def _cell(name: str, value: Any) -> object:
+    if isinstance(value, float):
+        return share(value)
+    if value is None or not name.startswith(("bytes_", "disk_")):
+        return value
+    return amount("disk" if name in ("disk_single", "bytes_unclean") else "nw_in", value)

@@ -1,0 +1,108 @@
+"""What answers in bytes have in common: loads, limits and shares of a capacity, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kfast.capacity import BrokerCapacity, PartitionLoad
+from kfast.capacity.units import format_bytes, format_rate
+from kfast.report.answer import Document, head
+from kfast.report.tables import TableColumn
+from kfast.report.wording import plural
+from kfast.state import ClusterState
+
+__all__ = [
+    "USES", "amount", "capacity_head", "growth", "limit_list", "rate_column", "share",
+    "share_column",
+]
+
+USES = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
+"""What a broker does with each resource."""
+
+
+def amount(resource: str, value: int) -> str:
+    """How much of a resource, with its unit."""
+    if resource == "cpu":
+        return f"{value / 1_000_000:.2f} cores"
+    return format_bytes(value) if resource == "disk" else format_rate(value)
+
+
+def share(value: float | None) -> str | None:
+    """A share of a capacity or a limit, in percent."""
+    return None if value is None else f"{100 * value:.1f} %"
+
+
+def growth(headroom: float | None) -> str | None:
+    """By what factor all loads may grow until a limit is reached, rounded down."""
+    if headroom is None or headroom >= 1:
+        return None
+    return f"{math.floor(100 / (1 - headroom)) / 100:.2f}"
+
+
+def share_column(name: str, heading: str = "") -> TableColumn:
+    """A column of shares of a capacity."""
+    return TableColumn(heading or name, value=lambda row: share(row[name]))
+
+
+def rate_column(name: str, heading: str = "") -> TableColumn:
+    """A column of bytes a second."""
+    return TableColumn(heading or name, value=lambda row: format_rate(row[name]))
+
+
+def limit_list(basis_points: Mapping[str, int]) -> str:
+    """Limits in a sentence."""
+    return ", ".join(f"{name} {points / 100:g} %" for name, points in basis_points.items())
+
+
+def capacity_head(
+    command: str, source: str, state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity,
+    limits: Mapping[str, Mapping[str, int]],
+) -> Document:
+    """How every answer in bytes begins: with the loads, the capacities and the limits it is about.
+
+    Parameters
+    ----------
+    limits : mapping of str to (mapping of str to int)
+        Basis points of each resource, without a failure (`normal`) and with one (`failed`).
+    """
+    document = head(command, source, state)
+    document["assumptions"] += [*load.assumptions, *capacity.assumptions]
+    models = load.provenance.group_by(["quantity", "share_model"]).aggregate([([], "count_all")])
+    document["load"] = {
+        "window": load.window, "sources": list(load.sources),
+        "bytes_in": int(load.bytes_in.sum()), "bytes_out": int(load.bytes_out.sum()),
+        "disk_bytes_of_one_replica_each": int(load.disk_bytes.sum()),
+        "share_models": [
+            {"quantity": row["quantity"], "share_model": row["share_model"],
+             "topics": row["count_all"]}
+            for row in models.to_pylist()
+        ],
+        "warnings": list(load.warnings),
+    }
+    document["capacity"] = {"source": capacity.source}
+    document["limits"] = {kind: dict(points) for kind, points in limits.items()}
+    document["notes"] += [_load_note(document["load"]), _share_note(document["load"]), (
+        f"limits without a failure: {limit_list(limits['normal'])}; while brokers have failed: "
+        f"{limit_list(limits['failed'])}"
+    )]
+    return document
+
+
+def _load_note(load: Document) -> str:
+    window = f" ({load['window']})" if load["window"] else ""
+    return (
+        f"loads of {', '.join(load['sources'])}{window}: producers write "
+        f"{format_rate(load['bytes_in'])}, consumers fetch {format_rate(load['bytes_out'])}"
+    )
+
+
+def _share_note(load: Document) -> str:
+    parts: dict[str, list[str]] = {}
+    for row in load["share_models"]:
+        parts.setdefault(row["quantity"], []).append(
+            f"{row['share_model']} ({plural(row['topics'], 'topic')})"
+        )
+    return "how loads come to partitions: " + "; ".join(
+        f"{quantity} {', '.join(models)}" for quantity, models in parts.items()
+    )

@@ -1,0 +1,215 @@
+"""`kfast capacity`: verdicts in bytes, units, limits and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+import kfast
+from kfast.cli import sweep as sweep_module
+from kfast.cli.app import commands
+from tests.support.cli_run import ROOT, all_commands, verdict_of
+from tests.support.cli_run import run as run_command
+
+DATA = ROOT / "bench_data"
+CLUSTER = (DATA / "describe.txt", "--brokers-file", DATA / "brokers.csv")
+LOADS = ("--load", DATA / "metrics.prom.gz", "--load", DATA / "log-dirs.json.gz")
+CAPACITY = ("--capacity", DATA / "capacities.csv")
+
+
+def run(name, *arguments, code=0):
+    """Run a command of `kfast capacity` on the cluster in bench_data."""
+    return run_command("capacity", name, *CLUSTER, *LOADS, *CAPACITY, *arguments, code=code)
+
+
+def document(name, *arguments):
+    return json.loads(run(name, *arguments, "--format", "json").stdout)
+
+
+@pytest.fixture(scope="module")
+def state():
+    return kfast.read(CLUSTER[0], brokers_file=CLUSTER[2])
+
+
+@pytest.fixture(scope="module")
+def plan(state):
+    """The cluster in bench_data with its loads and capacities."""
+    load = kfast.partition_load(state, kfast.read_load(LOADS[1], LOADS[3]))
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(CAPACITY[1]))
+    return kfast.prepare_capacity(state, load, capacity)
+
+
+# --- sweeps --------------------------------------------------------------------------------------
+
+
+def test_the_verdict_says_whether_each_failure_is_carried():
+    verdict = verdict_of(run("sweep", "--each-rack").stdout).splitlines()
+    assert verdict[0] == "Each rack: NO, 2 of 3 failures leave brokers over a limit."
+    assert verdict[1].startswith("The worst is scenario 1, brokers 101, 104, 107, 110 (rack a): ")
+    assert "loads have to shrink to 0.9" in verdict[1]
+    assert verdict[2].startswith("Without a failure: ")
+    single = verdict_of(run("sweep", "--every", 1).stdout).splitlines()
+    assert single[0] == (
+        "Every broker: YES, after each of 12 failures every broker is within its limits."
+    )
+    assert "loads may grow by a factor of 1." in single[1]
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_worst_failures_lead(state, plan, every):
+    """By headroom; extremes are over all failures, without the baseline."""
+    answer = document("sweep", "--every", every, "--top", 4)
+    scenarios = kfast.every_broker(state, every)
+    rows = kfast.capacity_sweep(plan, scenarios).slice(1).to_pylist()
+    rows.sort(key=lambda row: (
+        row["headroom"], -row["bytes_in_leaderless"], -row["bytes_in_refused"],
+        -row["bytes_in_single"], row["scenario"],
+    ))
+    for listed, row in zip(answer["worst"], rows[:4], strict=True):
+        assert {name: listed[name] for name in row} == row
+        assert listed["brokers"] == scenarios.brokers(row["scenario"])
+    for name, value in answer["summary"].items():
+        values = [row[name] for row in rows if row[name] is not None]
+        extreme = min if name == "headroom" else max
+        assert value == (extreme(values) if values else None)
+    over = sum(row["over_limit"] > 0 for row in rows)
+    assert answer["failures_over_limit"] == over
+    assert answer["safe"] == (not over)
+
+
+def test_limits_can_be_changed():
+    assert document("sweep", "--each-rack", "--failed-limit", "nw_out=1.2")["safe"]
+    tight = run("sweep", "--every", 1, "--limit", "nw_out=0.7").stdout
+    assert "NO, brokers are over a limit even without a failure." in tight
+
+
+def test_conditions():
+    failed = run("sweep", "--each-rack", "--fail-on", "headroom<0", code=4)
+    assert "--fail-on headroom<0 holds" in failed.stderr
+    run("sweep", "--every", 1, "--fail-on", "headroom<0,nw_out_max>0.9")
+    refused = run("sweep", "--every", 1, "--fail-on", "cpu_max>0.9", code=2)
+    assert "nothing in the input tells cpu_max" in refused.stderr
+
+
+def test_rows_go_to_parquet(state, plan, tmp_path):
+    path = tmp_path / "sweep.parquet"
+    run("sweep", "--random", 300, "--down", 2, "--seed", 4, "-o", path, "--threads", 2)
+    expected = kfast.capacity_sweep(plan, kfast.random_brokers(state, 2, 300, 4))
+    assert pq.read_table(path).replace_schema_metadata(None) == expected
+    answer = json.loads(pq.read_metadata(path).metadata[b"kfast.answer"])
+    assert answer["summary"]["headroom"] == min(expected["headroom"].to_pylist()[1:])
+
+
+def test_an_interrupted_sweep_goes_on(state, plan, tmp_path, monkeypatch):
+    """Ctrl-C leaves the rows that are done; --from goes on where they end."""
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    whole = sweep_module.add_batches
+
+    def interrupt(reader, add, rows, start):
+        def batches():
+            yield next(iter(reader)).slice(0, 40)
+            raise KeyboardInterrupt
+        whole(batches(), add, rows, start)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kfast.cli.capacity.add_batches", interrupt)
+        stopped = run("sweep", "--every", 2, "-o", first, code=130)
+    assert "go on with the same command, --from 40" in stopped.stderr
+    assert not first.exists()
+    run("sweep", "--every", 2, "--from", 40, "-o", second)
+    parts = [pq.read_table(path) for path in (tmp_path / "a.partial.parquet", second)]
+    rows = [row for part in parts for row in part.to_pylist()]
+    assert rows == kfast.capacity_sweep(plan, kfast.every_broker(state, 2)).to_pylist()
+
+
+# --- input ---------------------------------------------------------------------------------------
+
+
+def test_every_answer_says_what_it_is_about():
+    """Window, sources, limits, and how loads came to partitions."""
+    text = run("sweep", "--every", 1, "--window", "p95 of 1 h, 2026-11").stdout
+    assert "(p95 of 1 h, 2026-11): producers write 162.7 MB/s, consumers fetch 681.5 MB/s" in text
+    assert "bytes_in leaders (61 topics)" in text
+    assert "while brokers have failed: nw_in 95 %, nw_out 95 %, cpu 95 %, disk 80 %" in text
+
+
+def test_warnings_of_a_load_stand_in_the_verdict(tmp_path):
+    path = tmp_path / "loads.csv"
+    path.write_text("topic,bytes_in\norders.events,1000\n")
+    answer = json.loads(run_command(
+        "capacity", "sweep", *CLUSTER, "--load", path, *CAPACITY, "--every", 1, "--format", "json"
+    ).stdout)
+    assert answer["load"]["warnings"]
+    assert f"Warning: {answer['load']['warnings'][0]}" in answer["verdict"]
+
+
+WRONG = {  # text of a file, and the option that takes it
+    "truncated": ('{"version":1,"brokers":[{"broker":101,"logDirs":[', "load"),
+    "another cluster": ("topic,bytes_in\nnobody.knows,5\n", "load"),
+    "negative": ("topic,bytes_in\norders.events,-5\n", "load"),
+    "units": ("topic,bytes_in\norders.events,10MB/s\n", "load"),
+    "empty": ("", "load"),
+    "no capacity": ("broker_id,nw_in\n-1,0\n", "capacity"),
+    "no default": ("broker_id,nw_in\n101,5\n", "capacity"),
+    "capacity with units": ("broker_id,nw_in\n-1,1Gbps\n", "capacity"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_one_line(name, tmp_path):
+    text, option = WRONG[name]
+    path = tmp_path / "wrong"
+    path.write_text(text)
+    files = {"load": LOADS[1], "capacity": CAPACITY[1], option: path}
+    wrong = run_command(
+        "capacity", "sweep", *CLUSTER, "--load", files["load"], "--capacity", files["capacity"],
+        "--every", 1, code=3,
+    )
+    assert wrong.stdout == ""
+    assert re.fullmatch(r"Error: \S+wrong\b.*: .+\n", wrong.stderr)
+
+
+def test_a_missing_file_is_one_line():
+    for option in ("--load", "--capacity"):
+        files = dict([LOADS[:2], CAPACITY]) | {option: "missing.csv"}
+        wrong = run_command("capacity", "sweep", *CLUSTER, "--every", 1,
+                            *(part for pair in files.items() for part in pair), code=3)
+        assert wrong.stderr == "Error: missing.csv: cannot be read: No such file or directory\n"
+
+
+REFUSED = {
+    "--limit nw_out=x": "'nw_out=x' is not RESOURCE=SHARE",
+    "--limit nw=0.8": "nw",
+    "--limit nw_out=-1": "is not RESOURCE=SHARE",
+    "--failed-limit nw_out=0": "nw_out",
+    "--limit nw_out=0.8,nw_out=0.9": "--limit nw_out is given as 0.8 and as 0.9",
+    "--instances kafka-1": "is not NAME=ID",
+    "--seconds -1": "seconds",
+    "--fail-on offline>0": "metric 'offline' is unknown",
+    "-o x.html": "right is one of",
+    "--from 99": "the last scenario is 12",
+    "--each-rack": "give one kind of failures",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_what_is_refused(arguments):
+    wrong = run("sweep", "--every", 1, *arguments.split(), code=2)
+    assert wrong.stdout == ""
+    assert REFUSED[arguments] in " ".join(wrong.stderr.split())
+
+
+def test_help_lists_the_commands_and_each_has_an_example():
+    """What the list says is what the help of each command begins with."""
+    group = commands.get_command(None, "capacity")
+    listed = run_command("capacity", "--help").stdout
+    for name, command in all_commands(group):
+        text = group.places[name][2]
+        assert f"  {name}" in listed
+        assert text in listed
+        assert command.get_short_help_str(1000) == text
+        help_text = run_command("capacity", name, "--help").stdout
+        assert re.search(rf"^    kfast capacity {name}\b", help_text, re.MULTILINE)
