@@ -14,7 +14,10 @@ __all__ = [
     "PolicyError", "RowError", "require_extra",
 ]
 
-EXTRAS = {"numba": ("numba",), "spark": ("pyspark", "pandas"), "stats": ("scipy",)}
+EXTRAS = {
+    "numba": ("numba",), "plot": ("altair", "vl_convert"), "spark": ("pyspark", "pandas"),
+    "stats": ("scipy",),
+}
 """Optional dependencies: the extras of `pyproject.toml`, and the modules that each installs."""
 
 

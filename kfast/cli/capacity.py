@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from kfast.capacity.worst_failures import SWEEP_METRICS, WorstFailures
-from kfast.cli.capacity_options import capacity_options, take_capacity
+from kfast.cli.capacity_options import capacity_options, plot_option, take_capacity
 from kfast.cli.exits import Commands
 from kfast.cli.options import output_options, threads_option, top_option
-from kfast.cli.output import Destination, progress_bar
+from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, add_batches, from_option, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
-from kfast.report.capacity_sweep import capacity_sweep_answer
+from kfast.report.capacity_sweep import capacity_sweep_answer, sweep_picture
 from kfast.report.capacity_wording import capacity_head
+from kfast.report.pictures import write_picture
 from kfast.schema import CAPACITY_SWEEP
 
 __all__ = ["capacity_group", "sweep_command"]
@@ -47,8 +50,11 @@ def capacity_group() -> None:
 @from_option()
 @threads_option()
 @top_option("failures")
+@plot_option("Headroom after every failure, the worst first")
 @output_options(SWEEP_TABLES, SWEEP_METRICS)
-def sweep_command(source: str, first: int, threads: int, top: int, **options: Any) -> None:
+def sweep_command(
+    source: str, first: int, threads: int, top: int, plot: Path | None, **options: Any
+) -> None:
     r"""Sweep over failures, and see whether brokers stay within limits.
 
     Each scenario is a set of brokers that fail together. Headroom is 1 less the highest share of a
@@ -61,7 +67,7 @@ def sweep_command(source: str, first: int, threads: int, top: int, **options: An
       kfast capacity sweep describe.txt --brokers-file brokers.csv --load metrics.prom \
         --load log-dirs.json --capacity capacity.json --each-rack --fail-on 'headroom<0.1'
       kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --random 100000 \
-        --down 3 --threads 2 -o sweep.parquet
+        --down 3 --threads 2 -o sweep.parquet --plot headroom.svg
     """
     destination = Destination.of(options, SWEEP_TABLES)
     make = take_scenarios(options)
@@ -72,6 +78,13 @@ def sweep_command(source: str, first: int, threads: int, top: int, **options: An
     if first >= len(scenarios):
         raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
     worst = WorstFailures(top)
+    curve: list[pa.RecordBatch] = []
+
+    def add(batch: pa.RecordBatch) -> None:
+        worst.add(batch)
+        if plot is not None:
+            curve.append(batch.select(["scenario", "headroom", "binding"]))
+
     with progress_bar("Sweeping"):
         plan = given.plan(threads)
         parts = scenarios.slice(0, min(first, 1)), scenarios.slice(first, len(scenarios))
@@ -81,12 +94,15 @@ def sweep_command(source: str, first: int, threads: int, top: int, **options: An
         )
         with destination.open_table("scenarios", CAPACITY_SWEEP.schema) as rows:
             for batch in plan.batches(parts[0]):
-                worst.add(batch)
-            add_batches(plan.batches(parts[1]), worst.add, rows, first)
+                add(batch)
+            add_batches(plan.batches(parts[1]), add, rows, first)
             answer = capacity_sweep_answer(
                 head, given.state, title, scenarios, worst,
                 None if rows is None or rows.path is None else str(rows.path),
             )
             if rows is not None:
                 rows.describe(answer.document)
+        if plot is not None:
+            write_picture(sweep_picture(answer.document, pa.Table.from_batches(curve)), plot)
+            echo(f"Wrote {plot}.")
     destination.write(answer)

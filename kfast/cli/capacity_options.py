@@ -32,9 +32,10 @@ from kfast.cli.options import (
 from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError
 from kfast.io.loads import read_capacity, read_load
+from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
-__all__ = ["CapacityInput", "capacity_options", "take_capacity"]
+__all__ = ["CapacityInput", "capacity_options", "plot_option", "take_capacity"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,20 @@ def capacity_options() -> Callable[[Command], Command]:
             help=f"The same while brokers have failed.  [default: {_shown(FAILED_LIMITS)}]",
         ),
     )
+
+
+def plot_option(what: str) -> Callable[[Command], Command]:
+    """Option that draws a picture; a name that is not right is refused before any work is done."""
+    return click.option(
+        "--plot", type=FilePath(), metavar="FILE", callback=_check_plot,
+        help=f"Draw a picture to this file: {', '.join(PICTURE_ENDINGS)}. {what}.",
+    )
+
+
+def _check_plot(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None:
+        check_picture(path)
+    return path
 
 
 def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:

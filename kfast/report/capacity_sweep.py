@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity.limits import RESOURCES
 from kfast.capacity.worst_failures import WorstFailures
+from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import (
     USES,
     amount,
     growth,
+    load_sentence,
     rate_column,
     share,
     share_column,
 )
 from kfast.report.drawing import draw_rows
+from kfast.report.pictures import headroom_picture
 from kfast.report.sweep import failing_brokers, whole_racks
 from kfast.report.tables import TableColumn, text_column
 from kfast.report.wording import out_of
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
-__all__ = ["capacity_sweep_answer"]
+if TYPE_CHECKING:
+    import altair
+
+__all__ = ["capacity_sweep_answer", "sweep_picture"]
 
 DANGER = {
     "bytes_in_leaderless": "leaderless", "bytes_in_refused": "refused",
@@ -63,6 +71,33 @@ def capacity_sweep_answer(
     }
     document["verdict"] = _verdict(document, worst, racks, scenarios, state)
     return Answer(document, _draw, {"worst": lambda: worst.table(scenarios)})
+
+
+def sweep_picture(document: Document, curve: pa.Table) -> altair.TopLevelMixin:
+    """Headroom after every failure.
+
+    Parameters
+    ----------
+    document : dict
+        Of `capacity_sweep_answer`.
+    curve : pa.Table
+        scenario, headroom and binding of every scenario.
+
+    Raises
+    ------
+    ArgumentError
+        No broker has a capacity, so that there is no headroom to draw.
+    """
+    failures = curve.filter((pc.field("scenario") > 0) & pc.field("headroom").is_valid())
+    if not failures.num_rows:
+        raise ArgumentError("--plot: no failure leaves a broker with a capacity")
+    baseline = document["baseline"]
+    return headroom_picture(
+        f"Headroom: {document['scenarios']['what']}",
+        [document["input"], load_sentence(document["load"])],
+        failures["headroom"].to_numpy(), failures["binding"].to_pylist(),
+        None if baseline is None else baseline["headroom"],
+    )
 
 
 def _verdict(

@@ -13,8 +13,8 @@ from kfast.report.wording import plural
 from kfast.state import ClusterState
 
 __all__ = [
-    "USES", "amount", "capacity_head", "growth", "limit_list", "rate_column", "share",
-    "share_column",
+    "USES", "amount", "capacity_head", "growth", "limit_list", "load_sentence", "rate_column",
+    "share", "share_column",
 ]
 
 USES = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
@@ -82,14 +82,15 @@ def capacity_head(
     }
     document["capacity"] = {"source": capacity.source}
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
-    document["notes"] += [_load_note(document["load"]), _share_note(document["load"]), (
+    document["notes"] += [load_sentence(document["load"]), _share_note(document["load"]), (
         f"limits without a failure: {limit_list(limits['normal'])}; while brokers have failed: "
         f"{limit_list(limits['failed'])}"
     )]
     return document
 
 
-def _load_note(load: Document) -> str:
+def load_sentence(load: Document) -> str:
+    """What the loads of a document are, and where they come from."""
     window = f" ({load['window']})" if load["window"] else ""
     return (
         f"loads of {', '.join(load['sources'])}{window}: producers write "

@@ -43,6 +43,10 @@ sys.modules.update(dict.fromkeys({modules}))
 
 USES = {
     "numba": ("kfast.Controller(state, policy=kfast.controllers.led_least)", "policy led_least"),
+    "plot": (
+        "__import__('kfast.report.pictures').report.pictures.check_picture(Path('x.svg'))",
+        "--plot",
+    ),
     "stats": (
         "kfast.risk(state).chance(5)",
         "the chance with 5 of 40 brokers down has to be drawn, which",
@@ -52,8 +56,13 @@ USES = {
 """Of each extra something that needs it, and what the message calls that."""
 
 
+MODULES = {"vl-convert-python": "vl_convert"}
+"""Modules of packages that have another name."""
+
+
 def name_of_package(requirement):
-    return re.match(r"[\w-]+", requirement).group().lower()
+    name = re.match(r"[\w-]+", requirement).group().lower()
+    return MODULES.get(name, name)
 
 
 def message(extra):
@@ -97,6 +106,7 @@ def test_every_other_package_is_a_dependency_or_of_an_extra():
 def test_what_needs_an_extra_names_the_pip_install(tmp_path, extra, way):
     """One error for all of them, which is an `ImportError` too."""
     done = run(tmp_path, way, extra, "-c", f"""if True:
+        from pathlib import Path
         import kfast, kfast.controllers
         from kfast.analysis import loss_chances
         loss_chances.EXACT_WORK = -1
