@@ -151,13 +151,19 @@ def _draw(console: Console, document: Document) -> None:
     draw_rows(console, f"Worst failures ({len(worst)})", [
         "scenario", text_column("brokers"),
         share_column("headroom"),
-        text_column("binding"),
-        *(share_column(f"{name}_max") for name in present),
+        text_column("nearest limit", _nearest),
         TableColumn("brokers over", value="over_limit"),
         *(rate_column(name, heading) for name, heading in DANGER.items()),
+        *(share_column(f"{name}_max") for name in present),
         text_column("racks"),
     ], worst, if_empty=True, style=lambda row: "red" if row["over_limit"] else "")
     _draw_extremes(console, document)
+
+
+def _nearest(row: Mapping[str, Any]) -> str | None:
+    """The broker that is nearest to a limit, and how much of which resource it uses."""
+    name = row["binding"]
+    return name and f"{row[f'{name}_broker']}: {name} {share(row[f'{name}_max'])}"
 
 
 def _draw_extremes(console: Console, document: Document) -> None:
