@@ -15,14 +15,22 @@ from kfast.cli.options import output_options, threads_option, top_option
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, add_batches, from_option, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
+from kfast.report.capacity_show import (
+    SHOW_METRICS,
+    SHOW_TABLES,
+    capacity_show_answer,
+    show_picture,
+)
 from kfast.report.capacity_sweep import capacity_sweep_answer, sweep_picture
-from kfast.report.capacity_wording import capacity_head
 from kfast.report.pictures import write_picture
 from kfast.schema import CAPACITY_SWEEP
+from kfast.sweeps.scenario_makers import every_broker
 
-__all__ = ["capacity_group", "sweep_command"]
+__all__ = ["capacity_group", "show_command", "sweep_command"]
 
 COMMANDS = {
+    "show": ("capacity", "show_command",
+        "Show what each broker carries, and what share of its capacity."),
     "sweep": ("capacity", "sweep_command",
         "Sweep over failures, and see whether brokers stay within limits."),
 }
@@ -40,8 +48,43 @@ def capacity_group() -> None:
 
     \b
     Examples:
+      kfast capacity show describe.txt --load loads.csv --capacity capacities.csv
       kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --every 1
     """
+
+
+@click.command("show")
+@capacity_options()
+@top_option("brokers of a large cluster")
+@plot_option("How full each broker is")
+@output_options(SHOW_TABLES, SHOW_METRICS)
+def show_command(source: str, top: int, plot: Path | None, **options: Any) -> None:
+    r"""Show what each broker carries, and what share of its capacity.
+
+    Bytes in, bytes out, disk and processor, after the controller has started on the cluster as it
+    is; brokers over a limit, and how the loads came to partitions.
+
+    \b
+    Examples:
+      kfast capacity show describe.txt --load loads.csv --capacity capacities.csv
+      kfast capacity show describe.txt --load metrics.prom --load log-dirs.json \
+        --capacity capacity.json --fail-on 'over_limit>0' --plot brokers.svg
+      kfast capacity show describe.txt --load loads.csv --capacity capacities.csv \
+        --table provenance -o provenance.csv
+    """
+    destination = Destination.of(options, SHOW_TABLES)
+    inputs = take_capacity(source, options)
+    plan = inputs.plan()
+    baseline = every_broker(inputs.state).slice(0, 1)
+    row = pa.Table.from_batches(plan.batches(baseline)).to_pylist()[0]
+    answer = capacity_show_answer(
+        inputs.head("capacity show", source, plan), inputs.state, inputs.load, inputs.capacity,
+        plan, row, top=top,
+    )
+    if plot is not None:
+        write_picture(show_picture(answer.document), plot)
+        echo(f"Wrote {plot}.")
+    destination.write(answer)
 
 
 @click.command("sweep")
@@ -73,8 +116,8 @@ def sweep_command(
     make = take_scenarios(options)
     if make is None:
         raise ArgumentError(f"give one kind of failures: {KINDS}")
-    given = take_capacity(source, options)
-    title, scenarios = make(given.state)
+    inputs = take_capacity(source, options)
+    title, scenarios = make(inputs.state)
     if first >= len(scenarios):
         raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
     worst = WorstFailures(top)
@@ -86,18 +129,15 @@ def sweep_command(
             curve.append(batch.select(["scenario", "headroom", "binding"]))
 
     with progress_bar("Sweeping"):
-        plan = given.plan(threads)
+        plan = inputs.plan(threads)
         parts = scenarios.slice(0, min(first, 1)), scenarios.slice(first, len(scenarios))
-        limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
-        head = capacity_head(
-            "capacity sweep", source, given.state, given.load, given.capacity, limits
-        )
+        head = inputs.head("capacity sweep", source, plan)
         with destination.open_table("scenarios", CAPACITY_SWEEP.schema) as rows:
             for batch in plan.batches(parts[0]):
                 add(batch)
             add_batches(plan.batches(parts[1]), add, rows, first)
             answer = capacity_sweep_answer(
-                head, given.state, title, scenarios, worst,
+                head, inputs.state, title, scenarios, worst,
                 None if rows is None or rows.path is None else str(rows.path),
             )
             if rows is not None:

@@ -32,6 +32,8 @@ from kfast.cli.options import (
 from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError
 from kfast.io.loads import read_capacity, read_load
+from kfast.report.answer import Document
+from kfast.report.capacity_wording import capacity_head
 from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
@@ -54,6 +56,11 @@ class CapacityInput:
             self.state, self.load, self.capacity, normal_limits=self.normal_limits,
             failed_limits=self.failed_limits, threads=threads,
         )
+
+    def head(self, command: str, source: str, plan: CapacityPlan) -> Document:
+        """How the answer of a command begins: with what it is about."""
+        limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
+        return capacity_head(command, source, self.state, self.load, self.capacity, limits)
 
 
 def capacity_options() -> Callable[[Command], Command]:

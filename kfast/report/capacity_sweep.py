@@ -15,9 +15,8 @@ from kfast.capacity.worst_failures import WorstFailures
 from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import (
-    USES,
     amount,
-    growth,
+    binding_sentence,
     load_sentence,
     rate_column,
     share,
@@ -118,31 +117,12 @@ def _verdict(
         row["whole_racks"] = whole_racks(state, row["brokers"])
         lines.append(
             f"The worst is scenario {row['scenario']}, {failing_brokers(row, racks)}: "
-            f"{_binding(row, document['limits']['failed'])}"
+            f"{binding_sentence(row, document['limits']['failed'])}"
         )
     if document["baseline"] is not None:
-        lines.append(
-            "Without a failure: " + _binding(document["baseline"], document["limits"]["normal"])
-        )
+        nearest = binding_sentence(document["baseline"], document["limits"]["normal"])
+        lines.append(f"Without a failure: {nearest}")
     return lines + [f"Warning: {line}" for line in document["load"]["warnings"]]
-
-
-def _binding(row: Mapping[str, Any], limits: Mapping[str, int]) -> str:
-    """Which broker is nearest to which limit, and how much loads may grow."""
-    resource = row["binding"]
-    if resource is None:
-        return "no broker that is up has a capacity."
-    line = (
-        f"broker {row[f'{resource}_broker']} {USES[resource]} {share(row[f'{resource}_max'])} of "
-        f"its {resource} capacity, the limit is {limits[resource] / 100:g} %; headroom "
-        f"{share(row['headroom'])}"
-    )
-    factor = growth(row["headroom"])
-    if factor is None:
-        return f"{line}."
-    if row["headroom"] < 0:
-        return f"{line}: loads have to shrink to {factor} of what they are."
-    return f"{line}: loads may grow by a factor of {factor}."
 
 
 def _draw(console: Console, document: Document) -> None:

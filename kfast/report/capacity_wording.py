@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from kfast.capacity import BrokerCapacity, PartitionLoad
 from kfast.capacity.units import format_bytes, format_rate
@@ -13,11 +14,11 @@ from kfast.report.wording import plural
 from kfast.state import ClusterState
 
 __all__ = [
-    "USES", "amount", "capacity_head", "growth", "limit_list", "load_sentence", "rate_column",
-    "share", "share_column",
+    "amount", "binding_sentence", "capacity_head", "load_sentence", "rate_column", "share",
+    "share_column",
 ]
 
-USES = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
+_VERBS = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
 """What a broker does with each resource."""
 
 
@@ -33,7 +34,7 @@ def share(value: float | None) -> str | None:
     return None if value is None else f"{100 * value:.1f} %"
 
 
-def growth(headroom: float | None) -> str | None:
+def _growth(headroom: float | None) -> str | None:
     """By what factor all loads may grow until a limit is reached, rounded down."""
     if headroom is None or headroom >= 1:
         return None
@@ -50,7 +51,25 @@ def rate_column(name: str, heading: str = "") -> TableColumn:
     return TableColumn(heading or name, value=lambda row: format_rate(row[name]))
 
 
-def limit_list(basis_points: Mapping[str, int]) -> str:
+def binding_sentence(row: Mapping[str, Any], limits: Mapping[str, int]) -> str:
+    """Which broker is nearest to which limit, and how much loads may grow."""
+    resource = row["binding"]
+    if resource is None:
+        return "no broker that is up has a capacity."
+    line = (
+        f"broker {row[f'{resource}_broker']} {_VERBS[resource]} {share(row[f'{resource}_max'])} of "
+        f"its {resource} capacity, the limit is {limits[resource] / 100:g} %; headroom "
+        f"{share(row['headroom'])}"
+    )
+    factor = _growth(row["headroom"])
+    if factor is None:
+        return f"{line}."
+    if row["headroom"] < 0:
+        return f"{line}: loads have to shrink to {factor} of what they are."
+    return f"{line}: loads may grow by a factor of {factor}."
+
+
+def _limit_list(basis_points: Mapping[str, int]) -> str:
     """Limits in a sentence."""
     return ", ".join(f"{name} {points / 100:g} %" for name, points in basis_points.items())
 
@@ -83,8 +102,8 @@ def capacity_head(
     document["capacity"] = {"source": capacity.source}
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
     document["notes"] += [load_sentence(document["load"]), _share_note(document["load"]), (
-        f"limits without a failure: {limit_list(limits['normal'])}; while brokers have failed: "
-        f"{limit_list(limits['failed'])}"
+        f"limits without a failure: {_limit_list(limits['normal'])}; while brokers have failed: "
+        f"{_limit_list(limits['failed'])}"
     )]
     return document
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import kfast
 from kfast.cli import sweep as sweep_module
 from kfast.cli.app import commands
+from kfast.state.tables import partitions_table
 from tests.support.cli_run import ROOT, all_commands, verdict_of
 from tests.support.cli_run import run as run_command
 
@@ -35,9 +37,14 @@ def state():
 
 
 @pytest.fixture(scope="module")
-def plan(state):
+def load(state):
+    """The loads in bench_data."""
+    return kfast.partition_load(state, kfast.read_load(LOADS[1], LOADS[3]))
+
+
+@pytest.fixture(scope="module")
+def plan(state, load):
     """The cluster in bench_data with its loads and capacities."""
-    load = kfast.partition_load(state, kfast.read_load(LOADS[1], LOADS[3]))
     capacity = kfast.broker_capacity(state, kfast.read_capacity(CAPACITY[1]))
     return kfast.prepare_capacity(state, load, capacity)
 
@@ -78,6 +85,21 @@ def test_the_worst_failures_lead(state, plan, every):
     over = sum(row["over_limit"] > 0 for row in rows)
     assert answer["failures_over_limit"] == over
     assert answer["safe"] == (not over)
+
+
+def test_the_readme_asks_and_answers(monkeypatch):
+    """The commands of "Can we lose rack a in November?", and what their comments say."""
+    block = (ROOT / "README.md").read_text().partition("in November?")[2].split("```")[1]
+    first, setting, *lines = block.strip().splitlines()[1:]
+    assert first == "cd bench_data"
+    monkeypatch.chdir(DATA)
+    loads = shlex.split(setting.removeprefix("LOADS="))[0]
+    for line in lines:
+        command, _, comment = line.partition("#")
+        text = run_command(*shlex.split(command.replace("$LOADS", loads))[1:]).stdout
+        for words in re.findall(r"YES|NO|broker \d+|[\d.]+ %", comment):
+            assert words in text
+    assert len(lines) == 3
 
 
 def test_limits_can_be_changed():
@@ -125,6 +147,78 @@ def test_an_interrupted_sweep_goes_on(state, plan, tmp_path, monkeypatch):
     assert rows == kfast.capacity_sweep(plan, kfast.every_broker(state, 2)).to_pylist()
 
 
+# --- a cluster as it is --------------------------------------------------------------------------
+
+
+def carried(state, load):
+    """Of each broker bytes in, out and on disk, leaders and replicas, added up in plain Python."""
+    totals = {broker: [0, 0, 0, 0, 0] for broker in state.broker_id.tolist()}
+    for row, partition in enumerate(partitions_table(state).to_pylist()):
+        replicas, leader = partition["replicas"], partition["leader"]
+        into, out = int(load.bytes_in[row]), int(load.bytes_out[row])
+        for slot, broker in enumerate(replicas):
+            totals[broker][0] += into
+            totals[broker][2] += int(load.replica_bytes[row, slot])
+            totals[broker][4] += 1
+        totals[leader][1] += into * (len(replicas) - 1) + out
+        totals[leader][3] += 1
+    return totals
+
+
+def test_show_has_what_each_broker_carries(state, load):
+    answer = document("show")
+    totals = carried(state, load)
+    assert [row["broker_id"] for row in answer["brokers"]] == [*totals]
+    for row in answer["brokers"]:
+        columns = ("bytes_in", "bytes_out", "disk_bytes", "leaders", "replicas")
+        assert [row[name] for name in columns] == totals[row["broker_id"]]
+        disk = 34 * 10**12 if row["broker_id"] == 109 else 36 * 10**12
+        assert row["nw_in"] == row["bytes_in"] / 125_000_000
+        assert row["nw_out"] == row["bytes_out"] / 125_000_000
+        assert row["disk"] == row["disk_bytes"] / disk
+        assert row["cpu"] is row["cpu_microcores"] is None
+    for name in ("nw_in", "nw_out", "disk"):
+        assert answer["summary"][f"{name}_max"] == max(row[name] for row in answer["brokers"])
+    assert answer["verdict"][0] == "No broker is over a limit without a failure."
+    assert answer["safe"]
+
+
+def test_show_names_brokers_over_a_limit():
+    answer = document("show", "--limit", "nw_out=0.705")
+    over = [row["broker_id"] for row in answer["brokers"] if row["over_limit"]]
+    assert over == [102, 111, 112]
+    assert answer["summary"]["over_limit"] == answer["summary"]["over_limit_nw_out"] == 3
+    assert answer["verdict"][0] == (
+        "3 brokers are over a limit without a failure: 102 (nw_out), 111 (nw_out), 112 (nw_out)."
+    )
+    assert not answer["safe"]
+    run("show", "--limit", "nw_out=0.705", "--fail-on", "over_limit>0", code=4)
+
+
+def test_show_has_the_processor_where_it_is_measured(tmp_path):
+    cpu, capacity = tmp_path / "cpu.csv", tmp_path / "capacity.csv"
+    cpu.write_text("broker_id,cpu\n101,1.5\n102,2\n")
+    capacity.write_text("broker_id,nw_out,cores\n-1,125000000,4\n")
+    answer = json.loads(run_command(
+        "capacity", "show", *CLUSTER, *LOADS, "--load", cpu, "--capacity", capacity,
+        "--format", "json",
+    ).stdout)
+    assert [row["cpu"] for row in answer["brokers"][:3]] == [0.375, 0.5, None]
+    assert [row["nw_in"] for row in answer["brokers"][:1]] == [None]
+    text = run_command(
+        "capacity", "show", *CLUSTER, *LOADS, "--load", cpu, "--capacity", capacity
+    ).stdout
+    assert "1.50 cores  37.5 %" in text
+
+
+def test_show_says_where_loads_come_from(tmp_path):
+    path = tmp_path / "provenance.csv"
+    run("show", "--table", "provenance", "-o", path)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 1 + 3 * 61
+    assert any("orders.events" in line and "leaders" in line for line in lines)
+
+
 # --- input ---------------------------------------------------------------------------------------
 
 
@@ -158,15 +252,16 @@ WRONG = {  # text of a file, and the option that takes it
 }
 
 
+@pytest.mark.parametrize("command", [("sweep", "--every", 1), ("show",)])
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_file_is_one_line(name, tmp_path):
+def test_a_wrong_file_is_one_line(name, command, tmp_path):
     text, option = WRONG[name]
     path = tmp_path / "wrong"
     path.write_text(text)
     files = {"load": LOADS[1], "capacity": CAPACITY[1], option: path}
     wrong = run_command(
-        "capacity", "sweep", *CLUSTER, "--load", files["load"], "--capacity", files["capacity"],
-        "--every", 1, code=3,
+        "capacity", *command, *CLUSTER, "--load", files["load"], "--capacity",
+        files["capacity"], code=3,
     )
     assert wrong.stdout == ""
     assert re.fullmatch(r"Error: \S+wrong\b.*: .+\n", wrong.stderr)

@@ -234,6 +234,10 @@ COMMANDS = {
     "pending": ("reassign", "{}", "--plan", "bench_data/plan.json", "--pending"),
     "waiting": ("delete", "{}", "--topics", "scratch,clicks.audit", "--brokers", "101,102"),
     "replay": ("replay", "bench_data/incident"),
+    "capacity show": (
+        "capacity", "show", "{}", "--load", "bench_data/loads.csv", "--capacity",
+        "bench_data/capacities.csv",
+    ),
     "capacity sweep": (
         "capacity", "sweep", "{}", "--load", "bench_data/metrics.prom.gz", "--load",
         "bench_data/log-dirs.json.gz", "--capacity", "bench_data/capacities.csv", "--every", "1",

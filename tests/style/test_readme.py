@@ -20,6 +20,7 @@ from kfast.state.census import CENSUS_METRICS
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "commands.md").read_text()
+CAPACITY = (ROOT / "docs" / "capacity.md").read_text()
 SESSIONS = (ROOT / "README.md", ROOT / "docs" / "python.md")
 """Pages whose blocks in Python are one session each, with what it prints."""
 PAGES = sorted(set((ROOT / "docs").glob("*.md")) - set(SESSIONS))
@@ -38,7 +39,7 @@ def _in_the_root(monkeypatch):
 
 @pytest.mark.kernels
 @pytest.mark.parametrize(
-    "block", blocks(README, "console") + blocks(COMMANDS, "console"),
+    "block", [block for page in (README, COMMANDS, CAPACITY) for block in blocks(page, "console")],
     ids=lambda b: b.splitlines()[0][2:],
 )
 def test_the_pages_show_what_the_commands_print(block):

@@ -10,7 +10,10 @@ import re
 import shlex
 from pathlib import Path
 
+import click
+
 from docs import rules_table
+from kfast.cli.app import commands
 from tests.style.citations import (
     DOTTED,
     NUMBER,
@@ -133,7 +136,9 @@ def test_the_examples_that_show_an_answer_read_what_is_there():
 
     def inputs(text):
         for line in re.findall(r"^```console.*\n\$ (.*)$", text, re.MULTILINE):
-            _, _, *words = shlex.split(line)
+            _, command, *words = shlex.split(line)
+            if isinstance(commands.get_command(None, command), click.Group):
+                words = words[1:]
             yield from (word for at, word in enumerate(words)
                         if "/" in word or (at == 0 and not word.startswith("-")))
 
