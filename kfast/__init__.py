@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kfast.capacity import (
         broker_capacity,
         capacity_sweep,
+        durability,
         partition_load,
         prepare_capacity,
     )
@@ -118,6 +119,7 @@ __all__ = [
     "capacity_sweep",
     "compare",
     "delete_topics",
+    "durability",
     "every_broker",
     "every_rack",
     "every_rack_and_broker",
@@ -165,7 +167,7 @@ load_lazily(__name__, {
     "analysis.restart_plan": "restart_plan",
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
-    "capacity": "broker_capacity capacity_sweep partition_load prepare_capacity",
+    "capacity": "broker_capacity capacity_sweep durability partition_load prepare_capacity",
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",
     "controllers.zk.controller": "Controller",

@@ -1435,6 +1435,44 @@ RISK_CHANCES = ResultTable(
     ),
 )
 
+_IF_LOADED = "null without a load"
+RISK_DURABILITY = ResultTable(
+    "risk.durability", "kfast.durability(state, ...).copysets", "numbers of copies",
+    (
+        ResultColumn("copies", _INT32, "assigned replicas"),
+        *_counts(
+            ("copysets", "distinct sets of so many brokers"),
+            ("partitions", "partitions with such a set"),
+        ),
+        ResultColumn("mttdl_years", _FLOAT, "mean time until one such set loses all copies"),
+        ResultColumn("losses_per_year", _FLOAT, "sets that are lost in a year on average"),
+        ResultColumn("loss_probability", _FLOAT, "chance that one is lost in a year"),
+        ResultColumn(
+            "bytes_lost_per_year", _FLOAT,
+            f"bytes that are lost in a year on average; {_IF_LOADED}", True,
+        ),
+    ),
+)
+RISK_AVAILABILITY = ResultTable(
+    "risk.availability", "kfast.durability(state, ...).availability",
+    "numbers of replicas and min ISR",
+    (
+        ResultColumn("replicas", _INT32, "assigned replicas"),
+        ResultColumn("min_isr", _INT32, "min ISR in force"),
+        *_counts(("partitions", "partitions with these")),
+        ResultColumn("leaderless_probability", _FLOAT, "share of time without a live replica"),
+        ResultColumn("under_min_isr_probability", _FLOAT, "share of time under min ISR"),
+        ResultColumn(
+            "bytes_in_leaderless_per_year", _FLOAT,
+            f"bytes that producers cannot write for want of a leader; {_IF_LOADED}", True,
+        ),
+        ResultColumn(
+            "bytes_in_refused_per_year", _FLOAT,
+            f"bytes that acks=all producers cannot write, those contained; {_IF_LOADED}", True,
+        ),
+    ),
+)
+
 # --- replay ---
 
 FACTS = ResultTable(
@@ -1634,7 +1672,8 @@ RESULTS = (
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
-    RISK_LOST, RISK_CHANCES, FACTS, METADATA_FACTS, TIMELINE, OUTAGES, REPLICAS_TABLE,
+    RISK_LOST, RISK_CHANCES, RISK_DURABILITY, RISK_AVAILABILITY, FACTS, METADATA_FACTS, TIMELINE,
+    OUTAGES, REPLICAS_TABLE,
     ASSUMPTIONS_TABLE, FLEET, FLEET_CAPACITY, SHARDED_COUNTS, SHARDED_BROKERS, SHARDED_REQUESTS,
     PREFERRED_LEADERS, SHARDED_TRANSITIONS, SHARDED_ELECTIONS, SHARDED_RECORDS, PIPELINE_RUN,
     PIPELINE_SUMMARIES, PIPELINE_ALERTS,

@@ -7,6 +7,8 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 `capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
 `failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
 broker may be.
+
+`durability_chances.py` says how likely losses of data and service are.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from kfast.capacity.capacity_sweeps import (
     capacity_sweep,
     prepare_capacity,
 )
+from kfast.capacity.durability_chances import Durability, durability
 from kfast.capacity.failure_terms import CpuWeights
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
 __all__ = [
-    "CAPACITY_METRICS", "BrokerCapacity", "CapacityPlan", "CpuWeights", "PartitionLoad",
-    "broker_capacity", "capacity_sweep", "partition_load", "prepare_capacity",
+    "CAPACITY_METRICS", "BrokerCapacity", "CapacityPlan", "CpuWeights", "Durability",
+    "PartitionLoad", "broker_capacity", "capacity_sweep", "durability", "partition_load",
+    "prepare_capacity",
 ]

@@ -37,7 +37,10 @@ from kfast.report.capacity_wording import capacity_head
 from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
-__all__ = ["CapacityInput", "capacity_options", "plot_option", "take_capacity"]
+__all__ = [
+    "CapacityInput", "capacity_options", "load_options", "plot_option", "take_capacity",
+    "take_load",
+]
 
 
 @dataclass(frozen=True)
@@ -63,20 +66,15 @@ class CapacityInput:
         return capacity_head(command, source, self.state, self.load, self.capacity, limits)
 
 
-def capacity_options() -> Callable[[Command], Command]:
-    """INPUT and the options of a cluster, its loads, its capacities and its limits."""
+def load_options(*, required: bool) -> Callable[[Command], Command]:
+    """Options of the loads of a cluster."""
     return all_options(
-        cluster_options(),
-        setting_option(),
         click.option(
-            "--load", "load_files", type=FilePath(), multiple=True, required=True, metavar="FILE",
+            "--load", "load_files", type=FilePath(), multiple=True, required=required,
+            metavar="FILE",
             help="What partitions, topics or brokers carry: CSV, Parquet, kafka-log-dirs, Cruise "
             "Control or Prometheus. May be given more than once; later files fill what earlier "
             "ones lack.",
-        ),
-        click.option(
-            "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
-            help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
         ),
         click.option("--window", metavar="TEXT",
                      help="What the rates of --load are, such as 'p95 of 1 h, 2026-11'."),
@@ -89,6 +87,19 @@ def capacity_options() -> Callable[[Command], Command]:
         click.option(
             "--bytes-out-has-replication", is_flag=True,
             help="The bytes out of --load contain what followers fetch: it is taken off.",
+        ),
+    )
+
+
+def capacity_options() -> Callable[[Command], Command]:
+    """INPUT and the options of a cluster, its loads, its capacities and its limits."""
+    return all_options(
+        cluster_options(),
+        setting_option(),
+        load_options(required=True),
+        click.option(
+            "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
+            help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
         ),
         list_option(
             "--limit", "normal_limits", parse=_limit, metavar="RESOURCE=SHARE",
@@ -132,19 +143,46 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     }
     check_limits(limits["normal_limits"], NORMAL_LIMITS)
     check_limits(limits["failed_limits"], FAILED_LIMITS)
-    load_files: tuple[Path, ...] = options.pop("load_files")
     capacity_file: Path = options.pop("capacity_file")
+    make_load = take_load(options)
+    assert make_load is not None, "the option is required"
+    state = take_cluster(source, options)
+    load = make_load(state)
+    capacity = broker_capacity(state, read_capacity(capacity_file))
+    return CapacityInput(state, load, capacity, **limits)
+
+
+def take_load(options: dict[str, Any]) -> Callable[[ClusterState], PartitionLoad] | None:
+    """Take `load_options` out of a command's options: what reads the loads of a cluster.
+
+    None where no file of loads is named.
+
+    Raises
+    ------
+    ArgumentError
+        An instance is given twice, or an option goes with --load.
+    """
+    files: tuple[Path, ...] = options.pop("load_files")
     window, seconds = options.pop("window"), options.pop("seconds")
     instances = _once("--instances", options.pop("instances"))
     has_replication: bool = options.pop("bytes_out_has_replication")
-    state = take_cluster(source, options)
-    with progress_bar("Reading loads"):
-        tables = read_load(
-            *load_files, window=window, seconds=seconds, instances=instances or None
-        )
-        load = partition_load(state, tables, bytes_out_has_replication=has_replication)
-        capacity = broker_capacity(state, read_capacity(capacity_file))
-    return CapacityInput(state, load, capacity, **limits)
+    if not files:
+        for name, value in (
+            ("--window", window), ("--seconds", seconds), ("--instances", instances),
+            ("--bytes-out-has-replication", has_replication),
+        ):
+            if value:
+                raise ArgumentError(f"{name} goes with --load")
+        return None
+
+    def make(state: ClusterState) -> PartitionLoad:
+        with progress_bar("Reading loads"):
+            tables = read_load(
+                *files, window=window, seconds=seconds, instances=instances or None
+            )
+            return partition_load(state, tables, bytes_out_has_replication=has_replication)
+
+    return make
 
 
 def _shown(limits: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ from kfast.analysis.copyset_risk import risk
 from kfast.analysis.replica_sets import live_brokers
 from kfast.analysis.restart_plan import restart_plan
 from kfast.analysis.restart_readiness import may_restart
+from kfast.capacity import durability
+from kfast.capacity.durability_chances import YEAR_SECONDS
+from kfast.cli.capacity_options import load_options, take_load
 from kfast.cli.options import (
     broker_ids,
     cluster_options,
@@ -32,9 +36,9 @@ from kfast.report.restart import (
     plan_answer,
     readiness_answer,
 )
-from kfast.report.risk import RISK_COUNTS, RISK_TABLES, risk_answer
+from kfast.report.risk import RISK_COUNTS, RISK_TABLES, YEARLY_TABLES, risk_answer
 
-__all__ = ["restart_command", "risk_command"]
+__all__ = ["parse_years", "restart_command", "risk_command"]
 
 
 @click.command("restart")
@@ -109,6 +113,19 @@ def restart_command(
 @click.command("risk")
 @cluster_options()
 @down_option("How many brokers fail at random, for the chances: 2 or 1,2,5.  [default: 1,2,3]")
+@click.option(
+    "--mttf", "mttf_years", callback=lambda _ctx, _param, text: text and parse_years(text),
+    metavar="TIME",
+    help="Mean time in which one broker fails for good, as 3y, 1460d or 30000h: adds how likely "
+    "losses are in a year.",
+)
+@number_option("--replace-hours", type=float, metavar="HOURS",
+               help="Mean time until the replicas of such a broker are in sync again elsewhere.")
+@number_option("--outages-per-year", type=float, default=0.0,
+               help="Outages of one broker that lose nothing but time.")
+@number_option("--outage-seconds", type=float, default=0.0, metavar="SECONDS",
+               help="How long such an outage lasts.")
+@load_options(required=False)
 @number_option(
     "--random", "scenarios", type=click.IntRange(1, 100_000_000), default=10_000,
     help="How many failures to draw at random where a chance cannot be counted.",
@@ -116,9 +133,11 @@ def restart_command(
 @seed_option("Of --random.")
 @setting_option()
 @top_option("brokers, pairs and triples")
-@output_options(RISK_TABLES, RISK_COUNTS)
+@output_options((*RISK_TABLES, *YEARLY_TABLES), RISK_COUNTS)
 def risk_command(
-    source: str, down: Sequence[int], scenarios: int, seed: int, top: int, **options: Any
+    source: str, down: Sequence[int], scenarios: int, seed: int, top: int,
+    mttf_years: float | None, replace_hours: float | None, outages_per_year: float,
+    outage_seconds: float, **options: Any,
 ) -> None:
     r"""Measure how far failures reach, and how likely they are to take partitions offline.
 
@@ -131,8 +150,15 @@ def risk_command(
       kfast risk describe.txt --default min.insync.replicas=2
       kfast risk describe.txt --brokers-file brokers.csv --down 1,2,5 --top 3
       kfast risk describe.txt -o pairs.parquet --fail-on 'pair_offline_if_clean>0'
+      kfast risk describe.txt --mttf 3y --replace-hours 4 --load loads.csv
     """
-    destination = Destination.of(options, RISK_TABLES)
+    tables = RISK_TABLES if mttf_years is None else (*RISK_TABLES, *YEARLY_TABLES)
+    destination = Destination.of(options, tables)
+    if (mttf_years is None) != (replace_hours is None):
+        raise ArgumentError("--mttf and --replace-hours go together")
+    make_load = take_load(options)
+    if mttf_years is None and (make_load or outages_per_year or outage_seconds):
+        raise ArgumentError("--load and --outages-per-year go with --mttf and --replace-hours")
     state = take_cluster(source, options)
     live = live_brokers(state).size
     wrong = [number for number in down if number > live]
@@ -141,8 +167,31 @@ def risk_command(
             f"--down {wrong[0]}: {source} has {live} live brokers, so at most {live} can fail"
         )
     numbers = sorted(down) or [number for number in (1, 2, 3) if number <= live]
+    load = make_load(state) if make_load else None
     with progress_bar("Counting failures"):
+        yearly = None
+        if mttf_years is not None and replace_hours is not None:
+            yearly = durability(
+                state, mttf_years=mttf_years, repair_hours=replace_hours,
+                outages_per_year=outages_per_year, outage_seconds=outage_seconds, load=load,
+            )
         answer = risk_answer(
-            source, state, risk(state, scenarios=scenarios, seed=seed), numbers, top=top
+            source, state, risk(state, scenarios=scenarios, seed=seed), numbers, top=top,
+            yearly=yearly, load=load,
         )
     destination.write(answer)
+
+
+def parse_years(text: str) -> float:
+    """Years of a time such as 3y, 1460d or 30000h.
+
+    Raises
+    ------
+    ArgumentError
+        It is none.
+    """
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([ydh])", text.strip())
+    if match is None:
+        raise ArgumentError(f"--mttf {text!r} is no time, such as 3y, 1460d or 30000h")
+    seconds = {"y": YEAR_SECONDS, "d": 86_400, "h": 3600}[match[2]]
+    return float(match[1]) * seconds / YEAR_SECONDS

@@ -183,3 +183,44 @@ def test_the_pages_have_every_metric_and_cause():
                          ("risk", (RISK_COUNTS, RISK_METRICS))):
         for name, meaning in (item for table in tables for item in table.items()):
             assert f"| `{name}` | {meaning} |" in PAGES[page], name
+
+
+# --- risk in a year -----------------------------------------------------------------------------
+
+YEARLY = ("risk", "--mttf", "1096d", "--replace-hours", "4")
+
+
+def test_risk_in_a_year_is_the_librarys(many):
+    """The table, the verdict and the note that independence flatters."""
+    path = many
+    rows = "topic,bytes_in\n" + "".join(
+        f"{topic},1000000\n" for topic in kfast.read(path).topic.to_pylist()
+    )
+    loads = many.with_name("loads.csv")
+    loads.write_text(rows)
+    document = answer(*YEARLY, path, "--load", loads)
+    state = kfast.read(path)
+    load = kfast.partition_load(state, kfast.read_load(loads))
+    found = kfast.durability(state, mttf_years=1096 / 365.25, repair_hours=4, load=load)
+    assert document["yearly"]["durability"] == found.copysets.to_pylist()
+    assert document["yearly"]["availability"] == found.availability.to_pylist()
+    assert any("198 times" in note for note in document["notes"])
+    assert any("if brokers fail independently" in line for line in document["verdict"])
+    table = run(*YEARLY, path, "--table", "durability", "--format", "csv").stdout
+    assert table.startswith('"copies","copysets","partitions","mttdl_years"')
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--mttf", "3y"), "--mttf and --replace-hours go together"),
+        (("--mttf", "3 weeks", "--replace-hours", "4"), "'3 weeks' is no time, such as 3y"),
+        (("--outages-per-year", "3"), "go with --mttf and --replace-hours"),
+        (("--window", "mean"), "--window goes with --load"),
+        (("--mttf", "10h", "--replace-hours", "4"), "at least 1000 repair times"),
+        (("--table", "durability", "--format", "csv"), "this answer has no table durability"),
+    ],
+)
+def test_wrong_options_of_a_year_are_refused(many, options, message):
+    error = run("risk", many, *options, code=2).stderr
+    assert message in error

@@ -124,6 +124,8 @@ def questions(state):
     tables |= {
         "risk.worst": risk.worst(), "risk.lost": risk.lost([1, 2]), "risk.chances": risk.chances(),
     }
+    yearly = kfast.durability(state, mttf_years=3, repair_hours=4)
+    tables |= {"risk.durability": yearly.copysets, "risk.availability": yearly.availability}
     some = kfast.every_broker(state, 2)
     tables |= {
         "scenarios": some.to_table(), "sweep": kfast.sweep(state, some),
