@@ -30,10 +30,10 @@ from kfast.cli.options import (
     take_cluster,
 )
 from kfast.cli.output import progress_bar
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, InputError
 from kfast.io.loads import read_capacity, read_load
 from kfast.report.answer import Document
-from kfast.report.capacity_wording import capacity_head
+from kfast.report.capacity_wording import capacity_head, checked_brokers
 from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
@@ -54,16 +54,27 @@ class CapacityInput:
     failed_limits: Mapping[str, float]
 
     def plan(self, threads: int = 1) -> CapacityPlan:
-        """The cluster, made ready for sweeps."""
-        return prepare_capacity(
+        """The cluster, made ready for sweeps.
+
+        Raises
+        ------
+        InputError
+            No broker has a capacity that its load can be compared with.
+        """
+        plan = prepare_capacity(
             self.state, self.load, self.capacity, normal_limits=self.normal_limits,
             failed_limits=self.failed_limits, threads=threads,
         )
+        if not any(checked_brokers(plan).values()):
+            raise InputError(
+                f"{self.capacity.source}: no broker that is up has a capacity to compare its load "
+                "with; right is at least one of nw_in, nw_out and disk_bytes"
+            )
+        return plan
 
     def head(self, command: str, source: str, plan: CapacityPlan) -> Document:
         """How the answer of a command begins: with what it is about."""
-        limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
-        return capacity_head(command, source, self.state, self.load, self.capacity, limits)
+        return capacity_head(command, source, self.state, self.load, self.capacity, plan)
 
 
 def load_options(*, required: bool) -> Callable[[Command], Command]:

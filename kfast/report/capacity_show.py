@@ -19,6 +19,7 @@ from kfast.report.capacity_wording import (
     amount,
     binding_sentence,
     load_sentence,
+    reservation_lines,
     share,
     share_column,
 )
@@ -86,7 +87,7 @@ def capacity_show_answer(
     document["verdict"] = [
         f"{first[0].upper()}{first[1:]}.",
         f"Nearest to a limit: {binding_sentence(baseline, document['limits']['normal'])}",
-        *(f"Warning: {line}" for line in document["load"]["warnings"]),
+        *reservation_lines(document),
     ]
     return Answer(document, _draw, {
         "brokers": lambda: pa.Table.from_pylist(rows, BROKERS),

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity.limits import RESOURCES
+from kfast.capacity.units import format_rate
 from kfast.capacity.worst_failures import WorstFailures
 from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document
@@ -19,6 +20,7 @@ from kfast.report.capacity_wording import (
     binding_sentence,
     load_sentence,
     rate_column,
+    reservation_lines,
     share,
     share_column,
 )
@@ -122,7 +124,12 @@ def _verdict(
     if document["baseline"] is not None:
         nearest = binding_sentence(document["baseline"], document["limits"]["normal"])
         lines.append(f"Without a failure: {nearest}")
-    return lines + [f"Warning: {line}" for line in document["load"]["warnings"]]
+    most = [format_rate(document["summary"][name]) for name in DANGER]
+    lines.append(
+        f"In danger after a failure, at most: producers' {most[0]} without a leader, {most[1]} "
+        f"refused with acks=all, {most[2]} on a single in-sync replica."
+    )
+    return lines + reservation_lines(document)
 
 
 def _draw(console: Console, document: Document) -> None:

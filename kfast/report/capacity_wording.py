@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kfast.capacity import BrokerCapacity, PartitionLoad
+import numpy as np
+
+from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad
+from kfast.capacity.limits import RESOURCES
 from kfast.capacity.units import format_bytes, format_rate
 from kfast.report.answer import Document, head
 from kfast.report.tables import TableColumn
@@ -14,8 +17,8 @@ from kfast.report.wording import plural
 from kfast.state import ClusterState
 
 __all__ = [
-    "amount", "binding_sentence", "capacity_head", "load_sentence", "rate_column", "share",
-    "share_column",
+    "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_sentence",
+    "rate_column", "reservation_lines", "share", "share_column",
 ]
 
 _VERBS = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
@@ -76,15 +79,13 @@ def _limit_list(basis_points: Mapping[str, int]) -> str:
 
 def capacity_head(
     command: str, source: str, state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity,
-    limits: Mapping[str, Mapping[str, int]],
+    plan: CapacityPlan,
 ) -> Document:
     """How every answer in bytes begins: with the loads, the capacities and the limits it is about.
 
-    Parameters
-    ----------
-    limits : mapping of str to (mapping of str to int)
-        Basis points of each resource, without a failure (`normal`) and with one (`failed`).
+    Limits are basis points of each resource, without a failure (`normal`) and with one (`failed`).
     """
+    limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
     document = head(command, source, state)
     document["assumptions"] += [*load.assumptions, *capacity.assumptions]
     models = load.provenance.group_by(["quantity", "share_model"]).aggregate([([], "count_all")])
@@ -99,13 +100,39 @@ def capacity_head(
         ],
         "warnings": list(load.warnings),
     }
-    document["capacity"] = {"source": capacity.source}
+    document["capacity"] = {
+        "source": capacity.source, "brokers_checked": checked_brokers(plan),
+    }
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
     document["notes"] += [load_sentence(document["load"]), _share_note(document["load"]), (
         f"limits without a failure: {_limit_list(limits['normal'])}; while brokers have failed: "
         f"{_limit_list(limits['failed'])}"
     )]
     return document
+
+
+def checked_brokers(plan: CapacityPlan) -> dict[str, int]:
+    """Brokers that are up whose use of each resource is compared with a capacity."""
+    limits = plan.normal
+    columns = [*limits.capacity.T, limits.disk_capacity]
+    return {
+        name: int(np.count_nonzero(column))
+        for name, column in zip(RESOURCES, columns, strict=True)
+    }
+
+
+def reservation_lines(document: Document) -> list[str]:
+    """What a verdict in bytes is without: resources that are not compared, and faults of loads."""
+    brokers, up = document["capacity"]["brokers_checked"], document["cluster"]["registered"]
+    unchecked = [
+        name if n == 0 else f"{name} of {up - n} of {plural(up, 'broker')}"
+        for name, n in brokers.items() if n < up
+    ]
+    return [
+        *([f"Not checked, for no capacity or no use is known: {', '.join(unchecked)}."]
+          if unchecked else []),
+        *(f"Warning: {line}" for line in document["load"]["warnings"]),
+    ]
 
 
 def load_sentence(load: Document) -> str:

@@ -240,6 +240,17 @@ def test_warnings_of_a_load_stand_in_the_verdict(tmp_path):
     assert f"Warning: {answer['load']['warnings'][0]}" in answer["verdict"]
 
 
+def test_what_is_not_checked_is_said(tmp_path):
+    """A capacity file of one resource, and of some brokers only, is no verdict on all."""
+    path = tmp_path / "capacity.csv"
+    path.write_text("broker_id,nw_in,nw_out\n-1,125000000,\n101,,125000000\n")
+    for command in (("show",), ("sweep", "--every", 1)):
+        text = run_command("capacity", *command, *CLUSTER, *LOADS, "--capacity", path).stdout
+        assert (
+            "Not checked, for no capacity or no use is known: nw_out of 11 of 12 brokers, cpu, disk"
+        ) in text
+
+
 WRONG = {  # text of a file, and the option that takes it
     "truncated": ('{"version":1,"brokers":[{"broker":101,"logDirs":[', "load"),
     "another cluster": ("topic,bytes_in\nnobody.knows,5\n", "load"),
@@ -248,6 +259,7 @@ WRONG = {  # text of a file, and the option that takes it
     "empty": ("", "load"),
     "no capacity": ("broker_id,nw_in\n-1,0\n", "capacity"),
     "no default": ("broker_id,nw_in\n101,5\n", "capacity"),
+    "nothing to compare": ("broker_id,replicas_max\n-1,4000\n", "capacity"),
     "capacity with units": ("broker_id,nw_in\n-1,1Gbps\n", "capacity"),
 }
 

@@ -41,7 +41,7 @@ WRITERS = {
     "delete": ("delete", DESCRIBE, "--topics", "scratch"),
     "sweep": ("sweep", DESCRIBE, "--every", "2"),
     "restart": ("restart", DESCRIBE),
-    "risk": ("risk", DESCRIBE),
+    "risk": ("risk", DESCRIBE, "--mttf", "3y", "--replace-hours", "4"),
     "replay": ("replay", str(ROOT / "bench_data" / "incident")),
 }
 ENDINGS = (".txt", ".json", ".csv", ".parquet", ".arrow")

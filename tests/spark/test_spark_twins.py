@@ -67,7 +67,9 @@ def test_the_session_comes_first_and_what_is_optional_by_keyword(spark_functions
     """Of functions that run something; frames and ids of the twins may stand in their place."""
     for name, function in spark_functions.items():
         found = list(inspect.signature(function).parameters.values())
-        if name not in ("from_dataframes", "split"):
+        if name in ("load_from_dataframe", "capacity_from_dataframe"):
+            assert found[0].name == "frame", name
+        elif name not in ("from_dataframes", "split"):
             assert found[0].name == "spark", name
         optional = [p.name for p in found if p.default is not Parameter.empty and p.kind in LEADING]
         assert name == "from_dataframes" or optional in ([], ["broker_ids"]), name
