@@ -37,7 +37,7 @@ from kfast.schema import CAPACITY_SWEEP
 from kfast.state import ClusterState
 from kfast.state.arrow_views import view
 from kfast.state.records import Rows
-from kfast.sweeps.scenarios import Offsets, Scenarios
+from kfast.sweeps.scenarios import Down, Offsets, Scenarios
 from kfast.sweeps.sweep_plan import SweepPlan
 from kfast.sweeps.sweep_run import prepare_sweep
 
@@ -109,6 +109,8 @@ class CapacityPlan:
     Attributes
     ----------
     broker_id : (B,) int32
+    up : (B,) bool
+        Those that can fail.
     effects : FailureEffects
     load : (n, 3) int64
         Bytes in, bytes out, bytes on disk, in the order of the rows of `effects`.
@@ -120,6 +122,7 @@ class CapacityPlan:
     """
 
     broker_id: Rows
+    up: npt.NDArray[np.bool_]
     effects: FailureEffects
     load: Integers
     terms: FailureTerms | None
@@ -147,6 +150,46 @@ class CapacityPlan:
             self._pass_over(number, down[offsets[number] : offsets[number + 1]], result)
         return self._table(start, offsets, down, result)
 
+    def broker_loads(
+        self, offsets: Offsets, down: Rows, method: str | None = None
+    ) -> Integers:
+        """What every broker uses in some scenarios, as the sweep computes it.
+
+        Parameters
+        ----------
+        offsets : (n + 1,) int64
+        down : (d,) int32
+            Broker rows that fail, as `Scenarios.down` gives them.
+        method : {"terms", "pass"}, optional
+            As for `capacity_sweep`.
+
+        Returns
+        -------
+        (n, B, 3) int64
+            Bytes in per second, bytes out per second, and micro-cores; 0 where a broker has failed
+            or was not up before. 24 bytes for each broker and scenario: take some at a time.
+        """
+        down = _ascending(offsets, down)
+        n, n_brokers = offsets.size - 1, self.broker_id.size
+        loads = np.zeros((n, n_brokers, LAYOUT["resources"]), np.int64)
+        summed = self._is_summed(np.diff(offsets), method)
+        if summed.any():
+            assert self.terms is not None
+            numbers = np.flatnonzero(summed)
+            begins, rows = _some(offsets, down, numbers)
+            levels = self.terms.levels(int(np.diff(begins).max()))
+            kernel.list_loads(
+                self.terms, levels, begins, rows, sweep_kernel.widest(), numbers, loads
+            )
+        for number in np.flatnonzero(~summed).tolist():
+            failed = np.zeros(n_brokers + 1, np.uint8)
+            failed[down[offsets[number] : offsets[number + 1]]] = 1
+            channels, _ = pass_over(self.effects, self.load, failed, bool(failed.any()))
+            loads[number] = carried_by(channels, self.weights)
+        kernel.use_resources(self.failed.kernel, offsets, down, loads)
+        loads[:, ~self.up] = 0
+        return loads
+
     def _is_summed(
         self, sizes: npt.NDArray[np.int64], method: str | None
     ) -> npt.NDArray[np.bool_]:
@@ -169,14 +212,11 @@ class CapacityPlan:
         self, offsets: Offsets, down: Rows, numbers: npt.NDArray[np.int64], result: Measured
     ) -> None:
         assert self.terms is not None
-        sizes = np.diff(offsets)[numbers]
-        begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        at = np.arange(int(begins[-1])) - np.repeat(begins[:-1], sizes)
-        rows = down[np.repeat(offsets[:-1][numbers], sizes) + at]
+        begins, rows = _some(offsets, down, numbers)
         part = Measured.empty(numbers.size)
         kernel.sweep_terms(
-            self.terms, self.terms.levels(int(sizes.max())), self.failed.kernel, begins, rows,
-            sweep_kernel.widest(), part,
+            self.terms, self.terms.levels(int(np.diff(begins).max())), self.failed.kernel, begins,
+            rows, sweep_kernel.widest(), part,
         )
         for name in ("fullest", "most", "over", "scalars"):
             getattr(result, name)[numbers] = getattr(part, name)
@@ -255,6 +295,14 @@ class CapacityPlan:
         return fullest[place].astype(np.int32), over - away
 
 
+def _some(offsets: Offsets, down: Rows, numbers: npt.NDArray[np.int64]) -> Down:
+    """Some of the scenarios, one after another."""
+    sizes = np.diff(offsets)[numbers]
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    at = np.arange(int(begins[-1])) - np.repeat(begins[:-1], sizes)
+    return begins, down[np.repeat(offsets[:-1][numbers], sizes) + at]
+
+
 def _ascending(offsets: Offsets, down: Rows) -> Rows:
     """The brokers of each scenario, ascending."""
     owner = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
@@ -322,7 +370,7 @@ def prepare_capacity(
     if n * n * 8 * LAYOUT["channels"] <= MOST_TERMS_BYTES:
         terms = FailureTerms.of(effects, by_partition, weights)
     return CapacityPlan(
-        plan.broker_id, effects, by_partition, terms, limits[0], limits[1], weights
+        plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights
     )
 
 

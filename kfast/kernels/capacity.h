@@ -3,6 +3,7 @@
 #ifndef KFAST_CAPACITY_H
 #define KFAST_CAPACITY_H
 
+#include <math.h>
 #include <stdint.h>
 
 /* Numbers of one broker: bytes in, bytes out, work, and one that is not used. */
@@ -63,9 +64,17 @@ static int kfast_exceeds(int64_t a, int64_t b, int64_t c, int64_t d)
     return (kfast_wide) a * d > (kfast_wide) c * b;
 }
 
-/* a * b / c, rounded half to even, for a, b from 0 and c above 0 */
+/* a * b / c, rounded half to even, for a, b from 0 and c above 0. An estimate decides unless it is
+ * so near to a half that its error, below 2^-50 of it, could matter. */
 static int64_t kfast_share(int64_t a, int64_t b, int64_t c)
 {
+    const double quotient = (double) a * (double) b / (double) c;
+    if (quotient < 0x1p48) {
+        const int64_t below = (int64_t) quotient;
+        const double from_half = quotient - (double) below - 0.5;
+        if (fabs(from_half) > quotient * 0x1p-50)
+            return below + (from_half > 0);
+    }
     const kfast_wide product = (kfast_wide) a * b;
     const kfast_wide whole = product / c, rest = 2 * (product % c);
     return (int64_t) (whole + (rest > c || (rest == c && (whole & 1))));

@@ -362,13 +362,18 @@ cdef void add_deeper(
             add_deeper(levels, depth + 1, at, down + i + 1, n - i - 1, load, scalars)
 
 
+cdef inline int64_t micro_cores(int64_t work, const int64_t* cpu) noexcept nogil:
+    """Micro-cores that so much work takes."""
+    return cpu[0] + kfast_share(cpu[1], work, cpu[2])
+
+
 cdef inline int64_t used(
     double load, int resource, int64_t broker, const int64_t* cpu
 ) noexcept nogil:
     """What a broker uses of a resource: bytes per second, or micro-cores."""
     if resource != CPU:
         return <int64_t> load
-    return cpu[3 * broker] + kfast_share(cpu[3 * broker + 1], <int64_t> load, cpu[3 * broker + 2])
+    return micro_cores(<int64_t> load, &cpu[RESOURCES * broker])
 
 
 # What a resource's use is measured against.
@@ -547,6 +552,54 @@ def sweep_terms(
                 &limits.values, rows, n_down, words, &load[0, 0], &peaks[0], &fullest[s, 0],
                 &most[s, 0], &over[s, 0],
             )
+
+
+def list_loads(
+    terms,                             # IN                `FailureTerms`
+    Levels levels not None,            # IN                terms of two and more failed brokers
+    const int64_t[::1] offsets,        # IN      (n+1,)    as for `sweep_terms`
+    const int32_t[::1] down,           # IN      (d,)
+    int words,                         # IN                width of vectors
+    const int64_t[::1] places,         # IN      (n,)      where each scenario stands in `loads`
+    int64_t[:, :, ::1] loads,          # OUT     (m, B, 3) bytes in, bytes out and work
+):
+    """Add up the terms of every scenario; those that have failed still carry what they would."""
+    cdef singles_t singles = singles_of(terms)
+    cdef double[:, ::1] load = np.empty((2, singles.n))
+    cdef int64_t[::1] scalars = np.empty(SCALARS, np.int64)
+    cdef Py_ssize_t s, broker, c
+    cdef const int32_t* rows
+    with nogil:
+        for s in range(offsets.shape[0] - 1):
+            rows = &down[offsets[s]]
+            add_up(
+                &singles, levels, rows, <int> (offsets[s + 1] - offsets[s]),
+                s > 0 and rows[0] == down[offsets[s - 1]], words, &load[1, 0], &load[0, 0],
+                &scalars[0],
+            )
+            for broker in range(loads.shape[1]):
+                for c in range(RESOURCES):
+                    loads[places[s], broker, c] = <int64_t> load[0, CHANNELS * broker + c]
+
+
+def use_resources(
+    Limits limits not None,
+    const int64_t[::1] offsets,        # IN      (n+1,)    where each scenario begins
+    const int32_t[::1] down,           # IN      (d,)      broker rows
+    int64_t[:, :, ::1] loads,          # IN OUT  (n, B, 3) bytes in, bytes out, and work;
+                                       #                   afterwards micro-cores instead of work
+):
+    """Convert the work of every broker to micro-cores; one that has failed uses nothing."""
+    cdef Py_ssize_t s, broker, t, c
+    with nogil:
+        for s in range(loads.shape[0]):
+            for broker in range(loads.shape[1]):
+                loads[s, broker, CPU] = micro_cores(
+                    loads[s, broker, CPU], &limits.values.cpu[RESOURCES * broker]
+                )
+            for t in range(offsets[s], offsets[s + 1]):
+                for c in range(RESOURCES):
+                    loads[s, down[t], c] = 0
 
 
 cdef void find_fullest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from random import Random
 
 import numpy as np
@@ -11,6 +12,7 @@ import kfast
 from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad
 from kfast.capacity.capacity_sweeps import disk_by_broker
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.kernels import capacity as kernel
 from kfast.state.kraft_releases import RELEASES
 from tests.analysis.test_impact import random_cluster
 from tests.analysis.test_sweep import starts
@@ -21,6 +23,7 @@ from tests.support.capacity_reference import (
     expected_row,
     left_by_kraft,
     left_by_zk,
+    uses,
 )
 from tests.support.kraft_clusters import RandomCluster
 from tests.support.twin_kraft_sweep import partitions_of
@@ -90,11 +93,17 @@ def compare(seed, state, left, generator):
     baseline = add_up(before, before, loads, ids)
     disk = dict(zip(ids, disk_by_broker(plan.cluster, load).tolist(), strict=True))
     by_weight = weights.leader_in, weights.leader_out, weights.follower_in
+    amounts = prepared.broker_loads(*scenarios.down(0, len(scenarios)), "pass")
     for number, row in enumerate(table.to_pylist()):
         down = scenarios.brokers(number)
+        sums, still_up = add_up(left(down), before, loads, ids), [b for b in up if b not in down]
+        used = uses(sums, baseline, still_up, capacity, by_weight)
+        assert amounts[number].tolist() == [[*used.get(broker, (0, 0, 0))] for broker in ids]
+        assert prepared.broker_loads(*scenarios.down(number, number + 1), "terms").tolist() == [
+            amounts[number].tolist()], f"seed {seed}, brokers {down}"
         expected = expected_row(
-            add_up(left(down), before, loads, ids), baseline, [b for b in up if b not in down],
-            disk, capacity, FAILED_LIMITS if down else NORMAL_LIMITS, by_weight,
+            sums, baseline, still_up, disk, capacity, FAILED_LIMITS if down else NORMAL_LIMITS,
+            by_weight,
         )
         headroom = expected.pop("headroom")
         assert row.pop("headroom") == (None if headroom is None else pytest.approx(headroom))
@@ -135,7 +144,7 @@ def test_a_capacity_sweep_is_the_controller_run_scenario_by_scenario():
     """Dead brokers, queued topics, reassignments, odd ISRs, unclean topics; RF 1 to 5.
 
     All kernels together: `add_loads`, `add_single_terms`, `count_pair_terms`, `list_pair_terms`,
-    `sweep_terms`, `measure_loads`.
+    `sweep_terms`, `measure_loads`, `list_loads`, `use_resources`.
     """
     assert sum(compare_zk(seed) for seed in range(60)) > 40
 
@@ -145,3 +154,26 @@ def test_a_capacity_sweep_of_a_kraft_cluster_fences_one_broker_after_another(rel
     """ELR, reassignments that are complete, directories that are lost."""
     for seed in range(8):
         compare_kraft(seed, release)
+
+
+def test_micro_cores_are_rounded_half_to_even():
+    """`use_resources`: halves, quotients beside halves, and products beyond 2^64."""
+    generator = Random(5)
+    cases = [(1, half, 2) for half in range(1, 20, 2)]
+    cases += [(2**30 + 1, half * 2**20, 2**21) for half in range(1, 20, 2)]
+    for _ in range(2000):
+        work = generator.randint(1, 2**52)
+        cases.append((generator.randint(0, 2**33), generator.randint(0, work), work))
+        whole = generator.randint(0, 2**22)
+        cases.append((2 * whole + 1 + generator.choice([0, 2**31]), 2**30 - 1, 2**31))
+    span, used, work = (np.array(column, np.int64) for column in zip(*cases, strict=True))
+    n = len(cases)
+    cpu = np.stack([np.full(n, 7), span, work], axis=1)
+    none = np.zeros((n, 3), np.int64)
+    limits = kernel.Limits(
+        np.zeros(64), np.zeros(64), none, cpu, none.astype(np.float64), np.zeros(n, np.uint8)
+    )
+    loads = np.stack([used, used, used], axis=1)[None].copy()
+    kernel.use_resources(limits, np.zeros(2, np.int64), np.zeros(1, np.int32), loads)
+    assert loads[0, :, 2].tolist() == [7 + round(Fraction(s * u, w)) for s, u, w in cases]
+    assert loads[0, :, :2].tolist() == [[u, u] for u in used.tolist()]

@@ -118,6 +118,19 @@ def add_up(left: dict[int, Left], before: dict[int, Left], loads, brokers: Itera
 RESOURCES = ("nw_in", "nw_out", "cpu", "disk")
 
 
+def uses(sums, baseline, up, capacity, weights):
+    """What each broker of `up` uses by its id: bytes in, bytes out, micro-cores."""
+    amounts = {}
+    for broker in up:
+        now, cores = sums.carried[broker], capacity[broker]["used"]
+        before = baseline.carried[broker].work(weights)
+        amounts[broker] = (
+            now.leader_in + now.follower_in, now.to_replicas + now.to_consumers,
+            cores if before == 0 else round(Fraction(cores * now.work(weights), before)),
+        )
+    return amounts
+
+
 def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
     """The columns of one scenario; `up` are the broker ids that live in it.
 
@@ -125,14 +138,9 @@ def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
     micro-cores that the broker uses without a failure.
     """
     shares = {name: {} for name in RESOURCES}
-    for broker in up:
-        now, held = sums.carried[broker], capacity[broker]
-        before = baseline.carried[broker].work(weights)
-        cores = held["used"] if before == 0 else round(
-            Fraction(held["used"] * now.work(weights), before))
-        use = (now.leader_in + now.follower_in, now.to_replicas + now.to_consumers, cores,
-               disk[broker])
-        for name, units in zip(RESOURCES, use, strict=True):
+    for broker, amounts in uses(sums, baseline, up, capacity, weights).items():
+        held = capacity[broker]
+        for name, units in zip(RESOURCES, (*amounts, disk[broker]), strict=True):
             if held[name]:
                 shares[name][broker] = Fraction(units, held[name])
     row, over, nearest = {}, set(), []
