@@ -1200,7 +1200,7 @@ CAPACITY_SWEEP = ResultTable(
         *_counts(*(
             (f"over_limit_{name}", f"live brokers over the limit of {name}")
             for name in ("nw_in", "nw_out", "cpu", "disk")
-        )),
+        ), ("over_limit_replicas", "live brokers with more replicas than they may hold")),
         ResultColumn(
             "binding", pa.string(), "the resource whose highest share is nearest to its limit",
             nullable=True,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.arguments import check_instance, shown
+from kfast.arguments import MAX_INT, check_instance, shown, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
 from kfast.capacity.failure_effects import FailureEffects
 from kfast.capacity.failure_terms import (
@@ -119,6 +119,8 @@ class CapacityPlan:
     normal, failed : Limits
         Of the baseline, and of every failure.
     weights : CpuWeights
+    replicas, replicas_max : (B,) int64
+        Replicas that each broker holds, and may hold: -1 for any number. A failure changes neither.
     """
 
     broker_id: Rows
@@ -129,6 +131,8 @@ class CapacityPlan:
     normal: Limits
     failed: Limits
     weights: CpuWeights
+    replicas: Integers
+    replicas_max: Integers
 
     def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of the sweep (`schema.CAPACITY_SWEEP`), some thousands at a time."""
@@ -254,7 +258,11 @@ class CapacityPlan:
             np.vstack([self.failed.capacity, np.ones((1, 3), np.int64)]), result.fullest, axis=0
         )
         shares[:, :3][held] = (result.most / capacity)[held]
-        disk_row, disk_over = self._disks(offsets, down)
+        disk_row = self._fullest_disks(offsets, down)
+        disk_over, replicas_over, always_over = (
+            _live_of(offsets, down, getattr(self.normal, name), getattr(self.failed, name))
+            for name in ("disk_over", "replicas_over", "always_over")
+        )
         brokers[:, 3] = disk_row
         with_disk = disk_row >= 0
         rows = disk_row[with_disk]
@@ -263,11 +271,12 @@ class CapacityPlan:
             none = brokers[:, at] < 0
             columns[f"{name}_max"] = pa.array(shares[:, at], mask=none)
             columns[f"{name}_broker"] = pa.array(ids[brokers[:, at]], mask=none)
-        columns["over_limit"] = view(result.over[:, 3] + disk_over)
+        columns["over_limit"] = view(result.over[:, 3] + always_over)
         for at, name in enumerate(RESOURCES):
             columns[f"over_limit_{name}"] = view(
                 disk_over if name == "disk" else result.over[:, at].copy()
             )
+        columns["over_limit_replicas"] = view(replicas_over)
         allowed = np.where(
             sizes[:, None] > 0, *(np.array([[limits.basis_points[name] for name in RESOURCES]])
                                   for limits in (self.failed, self.normal)),
@@ -278,11 +287,10 @@ class CapacityPlan:
         schema = CAPACITY_SWEEP.schema
         return pa.record_batch([columns[name] for name in schema.names], schema=schema)
 
-    def _disks(self, offsets: Offsets, down: Rows) -> tuple[Rows, Integers]:
-        """The fullest disk of those that have not failed, and how many are over their limit."""
+    def _fullest_disks(self, offsets: Offsets, down: Rows) -> Rows:
+        """The broker with the fullest disk of those that have not failed."""
         n, order = offsets.size - 1, self.failed.disk_order
-        sizes = np.diff(offsets)
-        owner = np.repeat(np.arange(n), sizes)
+        owner = np.repeat(np.arange(n), np.diff(offsets))
         place = np.zeros(n, np.int64)
         fullest = np.append(order, -1)
         while True:
@@ -290,9 +298,18 @@ class CapacityPlan:
             if not failed.any():
                 break
             place[owner[failed]] += 1
-        over = np.where(sizes > 0, self.failed.disk_over.sum(), self.normal.disk_over.sum())
-        away = np.bincount(owner, self.failed.disk_over[down], minlength=n).astype(np.int64)
-        return fullest[place].astype(np.int32), over - away
+        return fullest[place].astype(np.int32)
+
+
+def _live_of(
+    offsets: Offsets, down: Rows, normal: npt.NDArray[np.bool_], failed: npt.NDArray[np.bool_]
+) -> Integers:
+    """How many of some brokers each scenario leaves; others where no broker fails."""
+    sizes = np.diff(offsets)
+    owner = np.repeat(np.arange(sizes.size), sizes)
+    away = np.bincount(owner, failed[down], minlength=sizes.size).astype(np.int64)
+    left: Integers = np.where(sizes > 0, failed.sum(), normal.sum()) - away
+    return left
 
 
 def _some(offsets: Offsets, down: Rows, numbers: npt.NDArray[np.int64]) -> Down:
@@ -325,8 +342,8 @@ def _binding(shares: npt.NDArray[np.float64], allowed: Integers) -> dict[str, pa
 def prepare_capacity(
     state: ClusterState | SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, *,
     normal_limits: Mapping[str, float] | None = None,
-    failed_limits: Mapping[str, float] | None = None, weights: CpuWeights | None = None,
-    threads: int = 1,
+    failed_limits: Mapping[str, float] | None = None, replicas_limit: int | None = None,
+    weights: CpuWeights | None = None, threads: int = 1,
 ) -> CapacityPlan:
     """Make a cluster, its loads and its capacities ready for sweeps.
 
@@ -339,6 +356,9 @@ def prepare_capacity(
     normal_limits, failed_limits : mapping of str to float, optional
         Shares of the capacity of nw_in, nw_out, cpu and disk that brokers may use, without a
         failure and with one; what is not given stays as in `limits`.
+    replicas_limit : int, optional
+        How many replicas any broker may hold, whatever fails. Where its capacity says so too, the
+        lower number counts; by default that alone.
     weights : CpuWeights, optional
     threads : int
 
@@ -365,13 +385,29 @@ def prepare_capacity(
     held, cpu = _resources(plan, load, capacity, carried_by(channels, weights)[:, 2])
     disk = disk_by_broker(plan.cluster, load)
     disk_capacity = np.where(plan.up, np.maximum(capacity.disk_bytes, 0), 0)
-    limits = [Limits.of(bp, held, cpu, disk, disk_capacity) for bp in (normal, failed)]
+    replicas = replicas_by_broker(plan.cluster)
+    replicas_max = _replicas_max(capacity, replicas_limit)
+    replicas_over = plan.up & (replicas_max >= 0) & (replicas > replicas_max)
+    limits = [
+        Limits.of(bp, held, cpu, disk, disk_capacity, replicas_over) for bp in (normal, failed)
+    ]
     terms = None
     if n * n * 8 * LAYOUT["channels"] <= MOST_TERMS_BYTES:
         terms = FailureTerms.of(effects, by_partition, weights)
     return CapacityPlan(
-        plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights
+        plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights,
+        replicas, replicas_max,
     )
+
+
+def _replicas_max(capacity: BrokerCapacity, limit: int | None) -> Integers:
+    """(B,) how many replicas each broker may hold; -1 where nothing limits them."""
+    if limit is None:
+        return capacity.replicas_max
+    limit = whole("replicas_limit", limit, 1, MAX_INT)
+    return np.where(
+        capacity.replicas_max < 0, limit, np.minimum(capacity.replicas_max, limit)
+    ).astype(np.int64)
 
 
 def _resources(
@@ -443,3 +479,9 @@ def disk_by_broker(state: ClusterState, load: PartitionLoad) -> Integers:
         size = load.disk_bytes if load.replica_bytes is None else load.replica_bytes[:, slot]
         np.add.at(total, state.replicas[rows, slot].astype(np.int64), size[rows])
     return total
+
+
+def replicas_by_broker(state: ClusterState) -> Integers:
+    """(B,) replicas assigned to each broker, whether it is live or not."""
+    assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, None]
+    return np.bincount(state.replicas[assigned], minlength=state.n_brokers)

@@ -71,7 +71,8 @@ class Limits:
         those without a capacity are left out.
     disk, disk_capacity : (B,) int64
         Bytes.
-    disk_over : (B,) bool
+    disk_over, replicas_over : (B,) bool
+        Brokers over the limit of their disks, and with more replicas than they may hold.
     """
 
     basis_points: dict[str, int]
@@ -81,11 +82,17 @@ class Limits:
     disk: Integers
     disk_capacity: Integers
     disk_over: npt.NDArray[np.bool_]
+    replicas_over: npt.NDArray[np.bool_]
+
+    @property
+    def always_over(self) -> npt.NDArray[np.bool_]:
+        """(B,) brokers over a limit that no failure changes."""
+        return self.disk_over | self.replicas_over
 
     @classmethod
     def of(
         cls, basis_points: dict[str, int], capacity: Integers, cpu: Integers, disk: Integers,
-        disk_capacity: Integers,
+        disk_capacity: Integers, replicas_over: npt.NDArray[np.bool_],
     ) -> Limits:
         """Measure against capacities.
 
@@ -97,6 +104,7 @@ class Limits:
         cpu : (B, 3) int64
             Micro-cores without work, more of them with all of it, and that work, above 0.
         disk, disk_capacity : (B,) int64
+        replicas_over : (B,) bool
         """
         n = len(capacity)
         blocks = -(-max(n, 1) // LAYOUT["block_brokers"]) * LAYOUT["block_brokers"]
@@ -117,9 +125,10 @@ class Limits:
             basis_points, capacity,
             kernel.Limits(
                 slope.ravel(), offset.ravel(), capacity, cpu,
-                _allowed(basis_points, capacity, cpu), disk_over.astype(np.uint8),
+                _allowed(basis_points, capacity, cpu),
+                (disk_over | replicas_over).astype(np.uint8),
             ),
-            _by_utilisation(disk, disk_capacity), disk, disk_capacity, disk_over,
+            _by_utilisation(disk, disk_capacity), disk, disk_capacity, disk_over, replicas_over,
         )
 
 

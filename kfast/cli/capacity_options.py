@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kfast.arguments import MAX_INT, whole
 from kfast.capacity import (
     BrokerCapacity,
     CapacityPlan,
@@ -52,6 +53,7 @@ class CapacityInput:
     capacity: BrokerCapacity
     normal_limits: Mapping[str, float]
     failed_limits: Mapping[str, float]
+    replicas_limit: int | None
 
     def plan(self, threads: int = 1) -> CapacityPlan:
         """The cluster, made ready for sweeps.
@@ -63,7 +65,7 @@ class CapacityInput:
         """
         plan = prepare_capacity(
             self.state, self.load, self.capacity, normal_limits=self.normal_limits,
-            failed_limits=self.failed_limits, threads=threads,
+            failed_limits=self.failed_limits, replicas_limit=self.replicas_limit, threads=threads,
         )
         if not any(checked_brokers(plan).values()):
             raise InputError(
@@ -114,7 +116,8 @@ def capacity_options() -> Callable[[Command], Command]:
         ),
         list_option(
             "--limit", "normal_limits", parse=_limit, metavar="RESOURCE=SHARE",
-            help=f"Share of its capacity that a broker may use without a failure: nw_out=0.8.  "
+            help="Share of its capacity that a broker may use without a failure: nw_out=0.8; or "
+            "how many replicas it may hold, whatever fails: replicas=4000.  "
             f"[default: {_shown(NORMAL_LIMITS)}]",
         ),
         list_option(
@@ -152,6 +155,7 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
         name: _once(f"--{flag}", options.pop(name))
         for flag, name in (("limit", "normal_limits"), ("failed-limit", "failed_limits"))
     }
+    replicas_limit = _replicas_limit(limits["normal_limits"])
     check_limits(limits["normal_limits"], NORMAL_LIMITS)
     check_limits(limits["failed_limits"], FAILED_LIMITS)
     capacity_file: Path = options.pop("capacity_file")
@@ -160,7 +164,15 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     state = take_cluster(source, options)
     load = make_load(state)
     capacity = broker_capacity(state, read_capacity(capacity_file))
-    return CapacityInput(state, load, capacity, **limits)
+    return CapacityInput(state, load, capacity, **limits, replicas_limit=replicas_limit)
+
+
+def _replicas_limit(limits: dict[str, float]) -> int | None:
+    """Take the limit that is no share out of those of --limit."""
+    limit = limits.pop("replicas", None)
+    if limit is not None and not limit.is_integer():
+        raise ArgumentError(f"--limit replicas is {limit:g}: a whole number is needed")
+    return None if limit is None else whole("--limit replicas", int(limit), 1, MAX_INT)
 
 
 def take_load(options: dict[str, Any]) -> Callable[[ClusterState], PartitionLoad] | None:

@@ -39,6 +39,7 @@ SHOW_METRICS = {
     **{f"{name}_max": f"highest share of {name} that a broker uses" for name in RESOURCES},
     "over_limit": "brokers over any limit",
     **{f"over_limit_{name}": f"brokers over the limit of {name}" for name in RESOURCES},
+    "over_limit_replicas": "brokers with more replicas than they may hold",
     "headroom": "1 less the highest share of a limit that a broker uses",
 }
 USED = {
@@ -53,6 +54,7 @@ BROKERS = pa.schema([
       for name, kind in ((used, pa.int64()), (resource, pa.float64()))),
     pa.field("leaders", pa.int64(), nullable=False),
     pa.field("replicas", pa.int64(), nullable=False),
+    pa.field("replicas_max", pa.int64()),
     pa.field("over_limit", pa.list_(pa.string()), nullable=False),
 ])
 """Of each broker what it uses of each resource, and which share of its capacity that is."""
@@ -121,10 +123,6 @@ def _broker_rows(
         "nw_in": capacity.nw_in, "nw_out": capacity.nw_out, "cpu": capacity.cpu_microcores,
         "disk": capacity.disk_bytes,
     }
-    replicas = np.zeros(n, np.int64)
-    for slot in range(state.n_slots):
-        rows = state.replicas[slot < state.records["n_replicas"], slot]
-        replicas += np.bincount(rows, minlength=n)
     racks, limits = racks_by_broker(state), plan.normal.basis_points
     brokers = []
     for at, broker in enumerate(state.broker_id.tolist()):
@@ -137,8 +135,12 @@ def _broker_rows(
             row[name] = amount_used / most if known else None
             if known and amount_used * 10_000 > most * limits[name]:
                 over.append(name)
+        if plan.normal.replicas_over[at]:
+            over.append("replicas")
+        replicas_max = int(plan.replicas_max[at])
         brokers.append({
-            **row, "leaders": int(counts[at, 0]), "replicas": int(replicas[at]), "over_limit": over,
+            **row, "leaders": int(counts[at, 0]), "replicas": int(plan.replicas[at]),
+            "replicas_max": None if replicas_max < 0 else replicas_max, "over_limit": over,
         })
     return brokers
 
@@ -156,9 +158,10 @@ def _draw(console: Console, document: Document) -> None:
     columns: list[TableColumn | str] = []
     for name in present:
         columns += [_used_column(name), share_column(name, f"{name} %")]
+    limit = ["replicas_max"] if any(row["replicas_max"] is not None for row in brokers) else []
     draw_rows(
         console, "What brokers carry",
-        broker_columns(text_column("over_limit"), *columns, "leaders", "replicas"),
+        broker_columns(text_column("over_limit"), *columns, "leaders", "replicas", *limit),
         sorted(listed, key=lambda row: int(row["broker_id"])), len(brokers), if_empty=True,
         style=lambda row: "red" if row["over_limit"] else "",
     )

@@ -106,9 +106,18 @@ def capacity_head(
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
     document["notes"] += [load_sentence(document["load"]), _share_note(document["load"]), (
         f"limits without a failure: {_limit_list(limits['normal'])}; while brokers have failed: "
-        f"{_limit_list(limits['failed'])}"
+        f"{_limit_list(limits['failed'])}{_replicas_limit(plan)}"
     )]
     return document
+
+
+def _replicas_limit(plan: CapacityPlan) -> str:
+    """How many replicas brokers may hold, in a sentence."""
+    limits = plan.replicas_max[plan.replicas_max >= 0]
+    if not limits.size:
+        return ""
+    low, high = int(limits.min()), int(limits.max())
+    return f"; always: replicas {high}" if low == high else f"; always: replicas {low} to {high}"
 
 
 def checked_brokers(plan: CapacityPlan) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from random import Random
 
@@ -49,11 +50,12 @@ def random_capacities(generator, ids):
                else generator.choice([most, generator.randint(1, most)])
                for name, most in sizes.items()}
         own["used"] = generator.randint(0, 10**7)
+        own["replicas_max"] = generator.choice([-1, generator.randint(1, 30)])
         held[broker] = own
     return held
 
 
-def prepare(plan, loads, capacity, weights):
+def prepare(plan, loads, capacity, weights, replicas_limit):
     """The product's plan from the columns of the twin."""
     def column(name):
         return np.array([held[name] or -1 for held in capacity.values()], np.int64)
@@ -70,10 +72,13 @@ def prepare(plan, loads, capacity, weights):
     none = np.full(state.n_brokers, -1)
     held = BrokerCapacity(
         nw_in=column("nw_in"), nw_out=column("nw_out"), disk_bytes=column("disk"),
-        cpu_microcores=column("cpu"), disk_write=none, disk_read=none, replicas_max=none,
+        cpu_microcores=column("cpu"), disk_write=none, disk_read=none,
+        replicas_max=column("replicas_max"),
         log_dirs=({},) * state.n_brokers, price_class=(None,) * state.n_brokers, source="test",
     )
-    return load, kfast.prepare_capacity(plan, load, held, weights=weights)
+    return load, kfast.prepare_capacity(
+        plan, load, held, weights=weights, replicas_limit=replicas_limit
+    )
 
 
 def compare(seed, state, left, generator):
@@ -83,7 +88,8 @@ def compare(seed, state, left, generator):
     loads = random_loads(generator, state.n_partitions)
     capacity = random_capacities(generator, ids)
     weights = generator.choice([CpuWeights(), CpuWeights(1, 0, 7), CpuWeights(7001, 1499, 1500)])
-    load, prepared = prepare(plan, loads, capacity, weights)
+    replicas_limit = generator.choice([None, generator.randint(1, 30)])
+    load, prepared = prepare(plan, loads, capacity, weights, replicas_limit)
     scenarios = kfast.independent_brokers(
         state, generator.choice([0.1, 0.3, 0.6, 0.9]), 4, seed
     )
@@ -92,6 +98,12 @@ def compare(seed, state, left, generator):
     before = left([])
     baseline = add_up(before, before, loads, ids)
     disk = dict(zip(ids, disk_by_broker(plan.cluster, load).tolist(), strict=True))
+    placed = Counter(broker for row in range(state.n_partitions)
+                     for broker in plan.cluster.assignment(row).replicas)
+    for broker, own in capacity.items():
+        own["replicas"] = placed[broker]
+        own["replicas_most"] = [most for most in (own["replicas_max"], replicas_limit)
+                                if most not in (-1, None)]
     by_weight = weights.leader_in, weights.leader_out, weights.follower_in
     amounts = prepared.broker_loads(*scenarios.down(0, len(scenarios)), "pass")
     for number, row in enumerate(table.to_pylist()):

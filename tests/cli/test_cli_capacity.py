@@ -195,6 +195,37 @@ def test_show_names_brokers_over_a_limit():
     run("show", "--limit", "nw_out=0.705", "--fail-on", "over_limit>0", code=4)
 
 
+def test_show_names_brokers_with_too_many_replicas(tmp_path):
+    """By --limit, by the capacity file, and by the lower number where both have one."""
+    answer = document("show", "--limit", "replicas=245")
+    crowded = [row["broker_id"] for row in answer["brokers"] if row["replicas"] > 245]
+    assert [row["broker_id"] for row in answer["brokers"] if "replicas" in row["over_limit"]] == (
+        crowded) == [101, 111, 112]
+    assert answer["summary"]["over_limit"] == answer["summary"]["over_limit_replicas"] == 3
+    capacity = tmp_path / "capacity.csv"
+    capacity.write_text("broker_id,nw_out,replicas_max\n-1,125000000,300\n102,,243\n")
+
+    def show(*arguments):
+        text = run_command("capacity", "show", *CLUSTER, *LOADS, "--capacity", capacity,
+                           *arguments, "--format", "json").stdout
+        return {row["broker_id"]: row for row in json.loads(text)["brokers"]}
+    alone, both = show(), show("--limit", "replicas=245")
+    assert [alone[b]["replicas_max"] for b in (101, 102)] == [300, 243]
+    assert [both[b]["replicas_max"] for b in (101, 102)] == [245, 243]
+    assert alone[102]["over_limit"] == both[102]["over_limit"] == ["replicas"]
+    assert alone[101]["over_limit"] == [] != both[101]["over_limit"]
+
+
+def test_a_failure_does_not_change_replicas():
+    """A broker that fails counts no more; the others are over the limit as before."""
+    answer = document("sweep", "--every", 1, "--limit", "replicas=245", "--top", 12)
+    assert answer["baseline"]["over_limit_replicas"] == 3
+    for row in answer["worst"]:
+        assert row["over_limit_replicas"] == 3 - (row["brokers"][0] in (101, 111, 112))
+    assert "always: replicas 245" in run(
+        "sweep", "--every", 1, "--limit", "replicas=245").stdout
+
+
 def test_show_has_the_processor_where_it_is_measured(tmp_path):
     cpu, capacity = tmp_path / "cpu.csv", tmp_path / "capacity.csv"
     cpu.write_text("broker_id,cpu\n101,1.5\n102,2\n")
@@ -290,6 +321,9 @@ def test_a_missing_file_is_one_line():
 REFUSED = {
     "--limit nw_out=x": "'nw_out=x' is not RESOURCE=SHARE",
     "--limit nw=0.8": "nw",
+    "--limit replicas=0": "--limit replicas is 0: from 1 to 2147483647 is allowed",
+    "--limit replicas=0.8": "--limit replicas is 0.8: a whole number is needed",
+    "--failed-limit replicas=9": "limits has 'replicas'; allowed are nw_in, nw_out, cpu, disk",
     "--limit nw_out=-1": "is not RESOURCE=SHARE",
     "--failed-limit nw_out=0": "nw_out",
     "--limit nw_out=0.8,nw_out=0.9": "--limit nw_out is given as 0.8 and as 0.9",

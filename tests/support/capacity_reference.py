@@ -135,7 +135,8 @@ def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
     """The columns of one scenario; `up` are the broker ids that live in it.
 
     `disk` are bytes by broker id; `capacity` by id the four capacities (0 for none) and the
-    micro-cores that the broker uses without a failure.
+    micro-cores that the broker uses without a failure, the replicas that it holds, and the numbers
+    of replicas that it may not exceed.
     """
     shares = {name: {} for name in RESOURCES}
     for broker, amounts in uses(sums, baseline, up, capacity, weights).items():
@@ -153,6 +154,10 @@ def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
         row[f"over_limit_{name}"] = len(exceeding)
         if most is not None:
             nearest.append((most * 10_000 / basis_points[name], name))
+    too_many = {b for b in up if any(capacity[b]["replicas"] > most
+                                     for most in capacity[b]["replicas_most"])}
+    over |= too_many
+    row["over_limit_replicas"] = len(too_many)
     highest = max((share for share, _ in nearest), default=None)
     row["over_limit"] = len(over)
     row["binding"] = next((name for share, name in nearest if share == highest), None)
