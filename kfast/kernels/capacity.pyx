@@ -384,6 +384,7 @@ cdef struct limits_t:
     const int64_t* cpu         # (B, 3)  micro-cores without work, with all of it, and that work
     const double* allowed      # (B, 3)  the largest load within the limit
     const uint8_t* always_over  # (B,)   over another limit whatever fails
+    double rounding            # most by which rounding to micro-cores changes a difference
     int64_t n_brokers
     int64_t n_blocks
 
@@ -413,6 +414,7 @@ cdef class Limits:
         self, const double[::1] slope, const double[::1] offset, const int64_t[:, ::1] capacity,
         const int64_t[:, ::1] cpu, const double[:, ::1] allowed, const uint8_t[::1] always_over,
     ):
+        cdef Py_ssize_t at
         self.held = (slope, offset, capacity, cpu, allowed, always_over)
         self.values.n_brokers = capacity.shape[0]
         self.values.n_blocks = slope.shape[0] // BLOCK_NUMBERS
@@ -421,6 +423,9 @@ cdef class Limits:
         self.values.slope, self.values.offset = &slope[0], &offset[0]
         self.values.capacity, self.values.cpu = &capacity[0, 0], &cpu[0, 0]
         self.values.allowed, self.values.always_over = &allowed[0, 0], &always_over[0]
+        for at in range(capacity.shape[0]):
+            if capacity[at, CPU] > 0:
+                self.values.rounding = max(self.values.rounding, 1.0 / capacity[at, CPU])
 
     def __reduce__(self):
         return Limits, tuple(np.asarray(array) for array in self.held)
@@ -606,7 +611,11 @@ cdef void find_fullest(
     int resource, const double* load, const double* peaks, const limits_t* limits,
     int32_t* fullest, int64_t* most
 ) noexcept nogil:
-    """The broker with the highest utilisation of a resource, and what it uses."""
+    """The broker with the highest utilisation of a resource, and what it uses.
+
+    An estimate of bytes is off by what float64 rounds; one of the processor also by the rounding of
+    what two brokers use to whole micro-cores, half of one each.
+    """
     cdef double highest = -1
     cdef int64_t block, at, broker, use
     for block in range(limits.n_blocks):
@@ -616,6 +625,8 @@ cdef void find_fullest(
     if highest < 0:
         return
     highest *= NEARLY
+    if resource == CPU:
+        highest = max(highest - limits.rounding, 0)
     for block in range(limits.n_blocks):
         if peaks[CHANNELS * block + resource] < highest:
             continue
