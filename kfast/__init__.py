@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from kfast.analysis.topic_deletion import delete_topics
     from kfast.capacity import (
         broker_capacity,
+        capacity_forecast,
         capacity_sweep,
         durability,
+        grow_load,
         partition_load,
         prepare_capacity,
+        read_growth,
     )
     from kfast.controllers import open_controller
     from kfast.controllers.kraft.controller import QuorumController
@@ -116,6 +119,7 @@ __all__ = [
     "broker_capacity",
     "build_digest",
     "bursts",
+    "capacity_forecast",
     "capacity_sweep",
     "compare",
     "delete_topics",
@@ -127,6 +131,7 @@ __all__ = [
     "explain",
     "fail_brokers",
     "generate",
+    "grow_load",
     "impact",
     "independent_brokers",
     "independent_racks",
@@ -140,6 +145,7 @@ __all__ = [
     "random_brokers",
     "read",
     "read_capacity",
+    "read_growth",
     "read_load",
     "read_plan",
     "replay",
@@ -167,7 +173,10 @@ load_lazily(__name__, {
     "analysis.restart_plan": "restart_plan",
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
-    "capacity": "broker_capacity capacity_sweep durability partition_load prepare_capacity",
+    "capacity": (
+        "broker_capacity capacity_forecast capacity_sweep durability grow_load partition_load "
+        "prepare_capacity read_growth"
+    ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",
     "controllers.zk.controller": "Controller",

@@ -1220,6 +1220,28 @@ CAPACITY_SWEEP = ResultTable(
         ),
     ),
 )
+CAPACITY_FORECAST = ResultTable(
+    "capacity_forecast", "kfast.capacity_forecast(state, load, capacity, scenarios, ...).months",
+    "months from 0, and resources: nw_in, nw_out, cpu, disk",
+    (
+        ResultColumn("month", _INT32, "months of growth; 0 is the load as it is"),
+        ResultColumn("resource", pa.string(), "nw_in, nw_out, cpu or disk"),
+        *(
+            _or_null(ResultColumn(name, kind, meaning), _NO_CAPACITY)
+            for name, kind, meaning in (
+                ("normal", pa.float64(), "highest share of its capacity that a broker uses"),
+                ("normal_broker", _INT32, "its id, the lowest of equals"),
+                ("failed", pa.float64(), "the highest share after any of the failures"),
+                ("failed_broker", _INT32, "the broker that uses it"),
+                ("scenario", _INT64, "number of that failure, the lowest of equals"),
+            )
+        ),
+        ResultColumn(
+            "over_limit", pa.bool_(), "whether a broker is over its limit, without a failure or "
+            "after any",
+        ),
+    ),
+)
 SWEEP_PARTITIONS = ResultTable(
     "sweep_partitions", "kfast.sweep_partitions(state, scenarios); kfast.spark.sweep_partitions",
     "every assigned partition, by row",
@@ -1668,7 +1690,8 @@ RESULTS = (
     DELETION_BROKERS, STEPS, REQUEST_COUNTS, METADATA_RECORDS, ELECTION_REPLIES, TRANSITIONS,
     ELECTIONS, REFUSALS, ADDITIONS, REQUESTS,
     UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE, REASSIGNMENTS, SCENARIOS, SWEEP,
-    SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, COMPARED_FAILURES, COMPARED_PARTITIONS,
+    SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_FORECAST,
+    COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,

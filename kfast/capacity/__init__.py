@@ -8,12 +8,15 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 `failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
 broker may be.
 
+`load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
+
 `durability_chances.py` says how likely losses of data and service are.
 """
 
 from __future__ import annotations
 
 from kfast.capacity.broker_capacities import BrokerCapacity, broker_capacity
+from kfast.capacity.capacity_forecasts import CapacityForecast, capacity_forecast
 from kfast.capacity.capacity_sweeps import (
     CAPACITY_METRICS,
     CapacityPlan,
@@ -22,10 +25,11 @@ from kfast.capacity.capacity_sweeps import (
 )
 from kfast.capacity.durability_chances import Durability, durability
 from kfast.capacity.failure_terms import CpuWeights
+from kfast.capacity.load_growth import grow_load, read_growth
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
 __all__ = [
-    "CAPACITY_METRICS", "BrokerCapacity", "CapacityPlan", "CpuWeights", "Durability",
-    "PartitionLoad", "broker_capacity", "capacity_sweep", "durability", "partition_load",
-    "prepare_capacity",
+    "CAPACITY_METRICS", "BrokerCapacity", "CapacityForecast", "CapacityPlan", "CpuWeights",
+    "Durability", "PartitionLoad", "broker_capacity", "capacity_forecast", "capacity_sweep",
+    "durability", "grow_load", "partition_load", "prepare_capacity", "read_growth",
 ]

@@ -18,7 +18,7 @@ Source: docs/capacity.md, section "From topics to partitions".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -42,7 +42,7 @@ from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
-__all__ = ["PartitionLoad", "ShareModel", "partition_load"]
+__all__ = ["RATES", "PartitionLoad", "ShareModel", "check_bounds", "partition_load"]
 
 RATES = ("bytes_in", "bytes_out", "milli_msgs_in")
 QUANTITIES = (*RATES, "disk_bytes")
@@ -242,7 +242,7 @@ class _Loads:
             assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, None]
             replicas = np.where(assigned, np.where(replicas < 0, disk[:, None], replicas), 0)
         cpu = self._cpu()
-        self._check_bounds()
+        check_bounds(state, self.values)
         self._compare_totals()
         without = self._without_load()
         return PartitionLoad(
@@ -614,31 +614,6 @@ class _Loads:
 
     # --- checks
 
-    def _check_bounds(self) -> None:
-        """Refuse what would overflow."""
-        state = self.state
-        for name, values in self.values.items():
-            bound = PARTITION_BOUNDS[name]
-            if values.size and values.max() >= bound:
-                row = int(values.argmax())
-                raise InputError(
-                    f"partition {state.topic[int(state.topic_row[row])]}-{state.partition[row]}:"
-                    f" {name} is {values[row]} or more; right is less than {bound} for one"
-                    " partition"
-                )
-        n_replicas = state.records["n_replicas"].astype(np.int64)
-        for name, values in self.values.items():
-            if int(values.max(initial=0)) * int(n_replicas.sum()) <= MAX_LONG:
-                continue
-            # In two digits, for a product with the replicas may itself have more than 63 bits.
-            of_one = values >> 20, values & 0xF_FFFF
-            total = sum(_total(part * n_replicas) << shift
-                        for part, shift in zip(of_one, (20, 0), strict=True))
-            if total > MAX_LONG:
-                raise InputError(
-                    f"{name} of all replicas together is {total}; right is at most {MAX_LONG}"
-                )
-
     def _compare_totals(self) -> None:
         """Compare what brokers report of all topics with the sum over topics of the same table."""
         leaders = self.state.records["leader"]
@@ -706,6 +681,36 @@ class _Loads:
                 f" {abbreviate(large, SHOWN)}"
             )
         return names
+
+
+def check_bounds(state: ClusterState, columns: Mapping[str, Amounts]) -> None:
+    """Refuse loads of partitions, by the names of their columns, that would overflow.
+
+    Raises
+    ------
+    InputError
+        A partition reaches its bound, or a sum over all replicas 2^63.
+    """
+    for name, values in columns.items():
+        bound = PARTITION_BOUNDS[name]
+        if values.size and values.max() >= bound:
+            row = int(values.argmax())
+            raise InputError(
+                f"partition {state.topic[int(state.topic_row[row])]}-{state.partition[row]}:"
+                f" {name} is {values[row]} or more; right is less than {bound} for one partition"
+            )
+    n_replicas = state.records["n_replicas"].astype(np.int64)
+    for name, values in columns.items():
+        if int(values.max(initial=0)) * int(n_replicas.sum()) <= MAX_LONG:
+            continue
+        # In two digits, for a product with the replicas may itself have more than 63 bits.
+        of_one = values >> 20, values & 0xF_FFFF
+        total = sum(_total(part * n_replicas) << shift
+                    for part, shift in zip(of_one, (20, 0), strict=True))
+        if total > MAX_LONG:
+            raise InputError(
+                f"{name} of all replicas together is {total}; right is at most {MAX_LONG}"
+            )
 
 
 def _ranges(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -33,6 +33,8 @@ COMMANDS = {
         "Show what each broker carries, and what share of its capacity."),
     "sweep": ("capacity", "sweep_command",
         "Sweep over failures, and see whether brokers stay within limits."),
+    "forecast": ("capacity_planning", "forecast_command",
+        "Forecast in which month growing loads exceed a limit."),
 }
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 

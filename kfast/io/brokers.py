@@ -10,8 +10,6 @@ A caller may add brokers without a file too: ids that nothing names yet, each wi
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -20,7 +18,8 @@ import pyarrow as pa
 
 from kfast import arguments
 from kfast.errors import ArgumentError, InputError
-from kfast.io.files import Source, abbreviate, check_utf8, load, name_of, quote
+from kfast.io.csv_rows import read_csv_rows
+from kfast.io.files import Source, abbreviate, name_of, quote
 from kfast.io.source_tables import SourceTables, brokers_of, forget_presumed, registered
 from kfast.state.from_tables import ALL_REGISTERED
 
@@ -39,21 +38,10 @@ def read_brokers_file(path: Source) -> pa.Table:
     InputError
         The file has other columns, or a line has a value that is not right.
     """
-    name, data, head = load(path, _head)
-    check_utf8(name, data)
-    lines = csv.reader(io.StringIO(data.decode(), newline=""), skipinitialspace=True)
-    try:
-        numbered = [(lines.line_num, cells) for cells in lines]
-    except csv.Error as error:
-        raise InputError(f"{name} line {lines.line_num}: damaged CSV: {error}") from error
+    name, lines = read_csv_rows(path, _head)
     rows: dict[int, tuple[int, str | None, bool | None]] = {}
-    for line, cells in numbered[1:]:
-        if not any(cell.strip() for cell in cells):
-            continue
-        where = f"{name} line {line}"
-        if len(cells) != len(head):
-            raise InputError(f"{where}: found {len(cells)} values; right is {','.join(head)}")
-        row = _row(where, dict(zip(head, (cell.strip() for cell in cells), strict=True)))
+    for where, cells in lines:
+        row = _row(where, cells)
         if row[0] in rows:
             raise InputError(f"{where}: broker {row[0]} is listed twice; right is once")
         rows[row[0]] = row

@@ -18,7 +18,7 @@ from kfast.state import ClusterState
 
 __all__ = [
     "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_sentence",
-    "rate_column", "reservation_lines", "share", "share_column",
+    "rate_column", "reservation_lines", "share", "share_column", "usage_sentence",
 ]
 
 _VERBS = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
@@ -54,16 +54,23 @@ def rate_column(name: str, heading: str = "") -> TableColumn:
     return TableColumn(heading or name, value=lambda row: format_rate(row[name]))
 
 
+def usage_sentence(broker: int, resource: str, used: float, limit: int) -> str:
+    """Which share of its capacity a broker uses, and the limit in basis points."""
+    return (
+        f"broker {broker} {_VERBS[resource]} {share(used)} of its {resource} capacity, the limit "
+        f"is {limit / 100:g} %"
+    )
+
+
 def binding_sentence(row: Mapping[str, Any], limits: Mapping[str, int]) -> str:
     """Which broker is nearest to which limit, and how much loads may grow."""
     resource = row["binding"]
     if resource is None:
         return "no broker that is up has a capacity."
-    line = (
-        f"broker {row[f'{resource}_broker']} {_VERBS[resource]} {share(row[f'{resource}_max'])} of "
-        f"its {resource} capacity, the limit is {limits[resource] / 100:g} %; headroom "
-        f"{share(row['headroom'])}"
+    usage = usage_sentence(
+        row[f"{resource}_broker"], resource, row[f"{resource}_max"], limits[resource]
     )
+    line = f"{usage}; headroom {share(row['headroom'])}"
     factor = _growth(row["headroom"])
     if factor is None:
         return f"{line}."

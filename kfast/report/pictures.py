@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import altair
 
 __all__ = [
-    "PICTURE_ENDINGS", "STATES", "check_picture", "curve_places", "headroom_picture",
-    "utilisation_picture", "write_picture",
+    "PICTURE_ENDINGS", "STATES", "check_picture", "curve_places", "forecast_picture",
+    "headroom_picture", "utilisation_picture", "write_picture",
 ]
 
 PICTURE_ENDINGS = (".svg", ".png", ".html")
@@ -221,6 +221,51 @@ def headroom_picture(
             x=alt.value(WIDTH), y=y, text="text:N",
         ))
     return _styled(alt.layer(points, *lines), title, subtitle)
+
+
+def forecast_picture(
+    title: str, subtitle: Sequence[str], months: Sequence[Mapping[str, Any]],
+    limits: Mapping[str, Mapping[str, int]],
+) -> altair.TopLevelMixin:
+    """Highest share of each capacity month by month, with the limits as lines.
+
+    Parameters
+    ----------
+    title : str
+    subtitle : sequence of str
+    months : sequence of (mapping of str to Any)
+        Rows of `schema.CAPACITY_FORECAST`.
+    limits : mapping of str to (mapping of str to int)
+        Basis points, as of `kfast.report.capacity_wording.capacity_head`.
+    """
+    import altair as alt
+
+    states = [STATES[0], STATES[2]]
+    rows = [
+        {"month": row["month"], "resource": row["resource"], "state": state, "share": row[kind]}
+        for row in months for state, kind in zip(states, ("normal", "failed"), strict=True)
+        if row[kind] is not None
+    ]
+    resources = [name for name in NAMES if any(row["resource"] == name for row in rows)]
+    colours = [BLUE, BLACK]
+    parts = []
+    for at, resource in enumerate(resources):
+        last = at == len(resources) - 1
+        own = alt.InlineData(values=[row for row in rows if row["resource"] == resource])
+        lines = alt.Chart(own, width=WIDTH, height=HEIGHT).mark_line(point=True).encode(
+            x=alt.X("month:Q", title="months of growth" if last else None,
+                    axis=alt.Axis(tickMinStep=1, labels=last)),
+            y=alt.Y("share:Q", title=[NAMES[resource], "% of capacity"],
+                    axis=alt.Axis(format=".0%", tickCount=5)),
+            color=alt.Color("state:N", title=None, scale=alt.Scale(domain=states, range=colours)),
+            shape=alt.Shape("state:N", title=None, scale=alt.Scale(
+                domain=states, range=[STATE_SHAPES[state] for state in states],
+            )),
+        )
+        parts.append(alt.layer(lines, *_limit_lines(resource, limits)))
+    return _styled(alt.vconcat(*parts, spacing=12).resolve_scale(
+        color="shared", shape="shared", strokeDash="shared",
+    ), title, subtitle)
 
 
 def curve_places(n: int) -> npt.NDArray[np.int64]:

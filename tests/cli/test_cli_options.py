@@ -227,7 +227,9 @@ def test_racks_select_in_every_command_that_has_them():
 def test_one_seed_unless_another_is_given():
     seeds = {p.values[0]: p.values[1].default for p in all_options()
              if "--seed" in p.values[1].opts}
-    assert set(seeds) == {"capacity sweep", "compare", "generate", "risk", "sweep"}
+    assert set(seeds) == {
+        "capacity forecast", "capacity sweep", "compare", "generate", "risk", "sweep",
+    }
     assert set(seeds.values()) == {0}
 
 

@@ -143,6 +143,9 @@ def questions(state):
     tables |= {
         "load.provenance": load.provenance,
         "capacity_sweep": kfast.capacity_sweep(prepared, some),
+        "capacity_forecast": kfast.capacity_forecast(
+            state, load, capacity, some, growth="4%", months=2
+        ).months,
     }
     stricter = [{"min.insync.replicas": 3}]
     failures = kfast.compare(state, [1, 2], settings=stricter)

@@ -18,7 +18,7 @@ OTHERS = {
     "p": 0.5, "share": 0.5, "seed": 1, "table": pa.table({"scenario": [1], "broker": [1]}),
     "path": "never.arrow", "overrides": [("t", "min.insync.replicas", 2)],
     "tables": [], "load": None, "capacity": None,
-    "mttf_years": 3, "repair_hours": 4,
+    "mttf_years": 3, "repair_hours": 4, "growth": "4%", "months": 1,
 }
 """Arguments besides the state that are right as far as can be said without it."""
 
@@ -56,7 +56,7 @@ def test_all_that_take_a_state_are_known():
     """A wrong count means that a parameter has another name, and is not tested below."""
     assert set(TAKERS) == {
         "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "broker_capacity",
-        "bursts", "delete_topics", "durability",
+        "bursts", "capacity_forecast", "delete_topics", "durability", "grow_load",
         "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
         "explain", "fail_brokers", "independent_brokers", "independent_racks", "may_restart",
         "open_controller", "override_settings", "partition_load", "prepare_capacity",
