@@ -321,6 +321,9 @@ def pass_over(
 def check_exact(effects: FailureEffects, load: Integers, weights: CpuWeights) -> None:
     """Refuse loads whose sums could exceed what float64 holds exactly."""
     factor = max(weights.leader_in + weights.leader_out * 16, weights.follower_in, 16)
+    widest = int(effects.width.max(initial=0))
+    if float(load[:, 0].sum() + load[:, 1].sum()) * (factor << widest) < MOST_EXACT:
+        return  # Even one broker of all partitions would be exact.
     most = np.zeros(effects.n_brokers + 1)
     for shape, width in enumerate(effects.width.tolist()):
         begin, m = int(effects.sequence_begin[shape]), int(effects.partitions[shape])

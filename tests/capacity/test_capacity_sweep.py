@@ -14,6 +14,7 @@ import kfast
 from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad
 from kfast.capacity.capacity_sweeps import Measured, disk_by_broker
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 from kfast.schema import TOPIC_UNCLEAN
 from kfast.state.kraft_releases import RELEASES
@@ -230,6 +231,21 @@ def test_micro_cores_are_rounded_before_brokers_are_compared():
     kernel.measure_loads(limits, np.zeros(0, np.int32), 1, loads, measured, 0)
     assert measured.fullest.tolist() == [[-1, -1, 1]]
     assert measured.most.tolist() == [[0, 0, 22]]
+
+
+@pytest.mark.parametrize(("brokers", "is_exact"), [(8, False), (80, True)])
+def test_sums_that_float64_may_not_hold_are_refused(brokers, is_exact):
+    """What counts is the sum over the partitions of one broker, not over all."""
+    state = kfast.generate(brokers=brokers, partitions=240, seed=5)
+    generator, weights = Random(5), CpuWeights(7001, 1499, 1500)
+    rates = np.full(240, 10**9)
+    capacity = random_capacities(generator, state.broker_id.tolist())
+    arguments = kfast.prepare_sweep(state), (rates, rates, rates), capacity, weights, None
+    if is_exact:
+        assert prepare(*arguments)[1].terms is not None
+    else:
+        with pytest.raises(ArgumentError, match="too much for exact sums"):
+            prepare(*arguments)
 
 
 MET_BY_ALL = (
