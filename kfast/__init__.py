@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kfast.analysis.topic_deletion import delete_topics
     from kfast.capacity import (
         broker_capacity,
+        capacity_brokers,
         capacity_forecast,
         capacity_sweep,
         durability,
@@ -119,6 +120,7 @@ __all__ = [
     "broker_capacity",
     "build_digest",
     "bursts",
+    "capacity_brokers",
     "capacity_forecast",
     "capacity_sweep",
     "compare",
@@ -174,8 +176,8 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "broker_capacity capacity_forecast capacity_sweep durability grow_load partition_load "
-        "prepare_capacity read_growth"
+        "broker_capacity capacity_brokers capacity_forecast capacity_sweep durability grow_load "
+        "partition_load prepare_capacity read_growth"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

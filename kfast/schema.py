@@ -1254,6 +1254,44 @@ SWEEP_PARTITIONS = ResultTable(
     ),
 )
 _NEVER_UP = "where the broker is never up"
+
+
+def _broker_use(resource: str, used: str, meaning: str) -> tuple[ResultColumn, ...]:
+    """What a broker uses of a resource over many failures."""
+    unmeasured = ", or no use of its processor is measured" if resource == "cpu" else ""
+    columns = (
+        *_counts((f"{used}_baseline", f"{meaning} without a failure")),
+        ResultColumn(f"{used}_mean", _FLOAT, f"{meaning} on average of its scenarios"),
+        *_counts(
+            (f"{used}_most", f"{meaning} at most"),
+            (f"{used}_most_scenario", "number of that scenario, the lowest of equals"),
+            (f"{used}_p95", f"{meaning}: it uses no more in 95 % of its scenarios"),
+            (f"{used}_p99", f"{meaning}: it uses no more in 99 % of its scenarios"),
+        ),
+    )
+    share = ResultColumn(f"{resource}_max", _FLOAT, f"share of its capacity that {used}_most is")
+    return (
+        *(_or_null(column, _NEVER_UP + unmeasured) for column in columns),
+        _or_null(share, f"{_NEVER_UP}{unmeasured}, or it has no such capacity"),
+    )
+
+
+CAPACITY_BROKERS = ResultTable(
+    "capacity_brokers", "kfast.capacity_brokers(plan, scenarios)", "every broker, by id",
+    (
+        _BROKER_ID, *_counts(("scenarios_up", "scenarios in which the broker is up")),
+        *_broker_use("nw_in", "bytes_in", "bytes in per second"),
+        *_broker_use("nw_out", "bytes_out", "bytes out per second"),
+        *_broker_use("cpu", "cpu_microcores", "micro-cores"),
+        _or_null(
+            ResultColumn("disk_bytes", _INT64, "bytes on disk, which no failure changes"), _NEVER_UP
+        ),
+        _or_null(
+            ResultColumn("disk_max", _FLOAT, "share of its capacity that these are"),
+            f"{_NEVER_UP}, or it has no such capacity",
+        ),
+    ),
+)
 SWEEP_BROKERS = ResultTable(
     "sweep_brokers", "kfast.sweep_brokers(state, scenarios); kfast.spark.sweep_brokers",
     "every broker, by id",
@@ -1690,7 +1728,7 @@ RESULTS = (
     DELETION_BROKERS, STEPS, REQUEST_COUNTS, METADATA_RECORDS, ELECTION_REPLIES, TRANSITIONS,
     ELECTIONS, REFUSALS, ADDITIONS, REQUESTS,
     UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE, REASSIGNMENTS, SCENARIOS, SWEEP,
-    SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_FORECAST,
+    SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,

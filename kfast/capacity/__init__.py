@@ -6,7 +6,7 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 
 `capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
 `failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
-broker may be.
+broker may be; `broker_statistics.py` says what each broker uses over all of them.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
 
@@ -16,6 +16,7 @@ broker may be.
 from __future__ import annotations
 
 from kfast.capacity.broker_capacities import BrokerCapacity, broker_capacity
+from kfast.capacity.broker_statistics import capacity_brokers
 from kfast.capacity.capacity_forecasts import CapacityForecast, capacity_forecast
 from kfast.capacity.capacity_sweeps import (
     CAPACITY_METRICS,
@@ -30,6 +31,7 @@ from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
 __all__ = [
     "CAPACITY_METRICS", "BrokerCapacity", "CapacityForecast", "CapacityPlan", "CpuWeights",
-    "Durability", "PartitionLoad", "broker_capacity", "capacity_forecast", "capacity_sweep",
-    "durability", "grow_load", "partition_load", "prepare_capacity", "read_growth",
+    "Durability", "PartitionLoad", "broker_capacity", "capacity_brokers", "capacity_forecast",
+    "capacity_sweep", "durability", "grow_load", "partition_load", "prepare_capacity",
+    "read_growth",
 ]

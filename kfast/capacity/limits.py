@@ -16,11 +16,16 @@ from kfast.arguments import number, shown
 from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 
-__all__ = ["FAILED_LIMITS", "NORMAL_LIMITS", "RESOURCES", "Limits", "check_limits"]
+__all__ = ["FAILED_LIMITS", "NORMAL_LIMITS", "RESOURCES", "USED", "Limits", "check_limits"]
 
 Integers = npt.NDArray[np.int64]
 
 RESOURCES = ("nw_in", "nw_out", "cpu", "disk")
+
+USED: Mapping[str, str] = {
+    "nw_in": "bytes_in", "nw_out": "bytes_out", "cpu": "cpu_microcores", "disk": "disk_bytes",
+}
+"""What a broker uses of each resource."""
 
 NORMAL_LIMITS: Mapping[str, int] = {"nw_in": 8000, "nw_out": 8000, "cpu": 7000, "disk": 8000}
 """What Cruise Control allows by default, in basis points of the capacity."""

@@ -38,7 +38,7 @@ COMMANDS = {
 }
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 
-SWEEP_TABLES = ("scenarios", "worst")
+SWEEP_TABLES = ("scenarios", "worst", "brokers")
 
 
 @click.group("capacity", cls=Commands, places=COMMANDS)
@@ -139,7 +139,7 @@ def sweep_command(
                 add(batch)
             add_batches(plan.batches(parts[1]), add, rows, first)
             answer = capacity_sweep_answer(
-                head, inputs.state, title, scenarios, worst,
+                head, inputs.state, title, scenarios, worst, plan,
                 None if rows is None or rows.path is None else str(rows.path),
             )
             if rows is not None:

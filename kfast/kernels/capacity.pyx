@@ -607,6 +607,58 @@ def use_resources(
                     loads[s, down[t], c] = 0
 
 
+def add_statistics(
+    const int64_t[:, :, ::1] loads,    # IN      (n, B, 3)    as `use_resources` leaves them
+    const uint8_t[:, ::1] up,          # IN      (n, B)       1 where a broker is up
+    int64_t first,                     # IN                   number of the first scenario
+    statistics,                        # IN OUT               `Statistics`
+):
+    """Add up what every broker uses in the scenarios in which it is up, and find the extremes."""
+    cdef int64_t[::1] scenarios = statistics.scenarios
+    cdef int64_t[:, :, ::1] total = statistics.total
+    cdef int64_t[:, ::1] least = statistics.least
+    cdef int64_t[:, ::1] most = statistics.most
+    cdef int64_t[:, ::1] most_scenario = statistics.most_scenario
+    cdef Py_ssize_t s, broker, c
+    cdef int64_t load
+    with nogil:
+        for s in range(loads.shape[0]):
+            for broker in range(loads.shape[1]):
+                if not up[s, broker]:
+                    continue
+                scenarios[broker] += 1
+                for c in range(RESOURCES):
+                    load = loads[s, broker, c]
+                    total[broker, c, 0] += load >> 32
+                    total[broker, c, 1] += load & <int64_t> 0xFFFFFFFF
+                    least[broker, c] = min(least[broker, c], load)
+                    if load > most[broker, c]:
+                        most[broker, c] = load
+                        most_scenario[broker, c] = first + s
+
+
+def count_bins(
+    const int64_t[:, :, ::1] loads,    # IN      (n, B, 3)
+    const uint8_t[:, ::1] up,          # IN      (n, B)
+    const int64_t[:, :, ::1] low,      # IN      (B, 3, q)    where the first bin begins
+    const int64_t[:, :, ::1] shift,    # IN      (B, 3, q)    a bin is 2 to this wide
+    int64_t[:, :, :, ::1] counts,      # IN OUT  (B, 3, q, bins)
+):
+    """Count the scenarios by what a broker uses; what is in no bin is not counted."""
+    cdef Py_ssize_t s, broker, c, q
+    cdef int64_t above
+    with nogil:
+        for s in range(loads.shape[0]):
+            for broker in range(loads.shape[1]):
+                if not up[s, broker]:
+                    continue
+                for c in range(RESOURCES):
+                    for q in range(low.shape[2]):
+                        above = loads[s, broker, c] - low[broker, c, q]
+                        if above >= 0 and above >> shift[broker, c, q] < counts.shape[3]:
+                            counts[broker, c, q, above >> shift[broker, c, q]] += 1
+
+
 cdef void find_fullest(
     int resource, const double* load, const double* peaks, const limits_t* limits,
     int32_t* fullest, int64_t* most

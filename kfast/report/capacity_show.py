@@ -13,7 +13,7 @@ from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad
 from kfast.capacity.capacity_sweeps import disk_by_broker
 from kfast.capacity.failure_terms import carried_by, pass_over
-from kfast.capacity.limits import RESOURCES
+from kfast.capacity.limits import RESOURCES, USED
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import (
     amount,
@@ -42,11 +42,6 @@ SHOW_METRICS = {
     "over_limit_replicas": "brokers with more replicas than they may hold",
     "headroom": "1 less the highest share of a limit that a broker uses",
 }
-USED = {
-    "nw_in": "bytes_in", "nw_out": "bytes_out", "cpu": "cpu_microcores", "disk": "disk_bytes",
-}
-"""What a broker uses of each resource."""
-
 BROKERS = pa.schema([
     pa.field("broker_id", pa.int32(), nullable=False),
     pa.field("rack", pa.string()),

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
+from kfast.capacity import CapacityPlan, capacity_brokers
 from kfast.capacity.limits import RESOURCES
 from kfast.capacity.units import format_rate
 from kfast.capacity.worst_failures import WorstFailures
@@ -46,7 +47,7 @@ DANGER = {
 
 def capacity_sweep_answer(
     head: Document, state: ClusterState, title: str, scenarios: Scenarios, worst: WorstFailures,
-    rows_file: str | None,
+    plan: CapacityPlan, rows_file: str | None,
 ) -> Answer:
     """The answer of `kfast capacity sweep`.
 
@@ -71,7 +72,10 @@ def capacity_sweep_answer(
         "worst": rows,
     }
     document["verdict"] = _verdict(document, worst, racks, scenarios, state)
-    return Answer(document, _draw, {"worst": lambda: worst.table(scenarios)})
+    return Answer(document, _draw, {
+        "worst": lambda: worst.table(scenarios),
+        "brokers": lambda: capacity_brokers(plan, scenarios),
+    })
 
 
 def sweep_picture(document: Document, curve: pa.Table) -> altair.TopLevelMixin:

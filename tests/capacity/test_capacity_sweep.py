@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad
+from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad, broker_statistics
 from kfast.capacity.capacity_sweeps import Measured, disk_by_broker
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.errors import ArgumentError
@@ -24,6 +24,7 @@ from tests.analysis.test_sweep_kraft import state_of
 from tests.support.capacity_reference import (
     RESOURCES,
     add_up,
+    expected_broker,
     expected_row,
     left_by_kraft,
     left_by_zk,
@@ -96,7 +97,7 @@ def compare(seed, plan, left, generator):
     replicas_limit = generator.choice([None, generator.randint(1, 30)])
     load, prepared = prepare(plan, loads, capacity, weights, replicas_limit)
     scenarios = kfast.independent_brokers(
-        state, generator.choice([0.1, 0.3, 0.6, 0.9]), 4, seed
+        state, generator.choice([0.1, 0.3, 0.6, 0.9]), 5, seed
     )
     table = kfast.capacity_sweep(prepared, scenarios, method="pass")
     assert kfast.capacity_sweep(prepared, scenarios, method="terms") == table, f"seed {seed}"
@@ -111,10 +112,13 @@ def compare(seed, plan, left, generator):
                                 if most not in (-1, None)]
     by_weight = weights.leader_in, weights.leader_out, weights.follower_in
     amounts = prepared.broker_loads(*scenarios.down(0, len(scenarios)), "pass")
+    by_broker = {broker: {} for broker in ids}
     for number, row in enumerate(table.to_pylist()):
         down = scenarios.brokers(number)
         sums, still_up = add_up(left(down), before, loads, ids), [b for b in up if b not in down]
         used = uses(sums, baseline, still_up, capacity, by_weight)
+        for broker in still_up:
+            by_broker[broker][number] = used[broker]
         assert amounts[number].tolist() == [[*used.get(broker, (0, 0, 0))] for broker in ids]
         assert prepared.broker_loads(*scenarios.down(number, number + 1), "terms").tolist() == [
             amounts[number].tolist()], f"seed {seed}, brokers {down}"
@@ -126,6 +130,12 @@ def compare(seed, plan, left, generator):
         assert row.pop("headroom") == (None if headroom is None else pytest.approx(headroom))
         assert row == {"scenario": number, "brokers_down": len(down), **expected}, (
             f"seed {seed}, brokers {down}")
+    for method in ("pass", "terms"):
+        rows = kfast.capacity_brokers(prepared, scenarios, method=method).to_pylist()
+        assert rows == [
+            expected_broker(broker, by_broker[broker], disk[broker], capacity[broker])
+            for broker in ids
+        ], f"seed {seed}"
 
 
 def compare_zk(seed, profile="zk-3.9"):
@@ -182,7 +192,8 @@ def test_a_capacity_sweep_is_the_controller_run_scenario_by_scenario():
     """Dead brokers, queued topics, reassignments, odd ISRs, unclean topics; RF 1 to 5.
 
     All kernels together: `add_loads`, `add_single_terms`, `count_pair_terms`, `list_pair_terms`,
-    `sweep_terms`, `measure_loads`, `list_loads`, `use_resources`.
+    `sweep_terms`, `measure_loads`, `list_loads`, `use_resources`,
+    `add_statistics`, `count_bins`.
     """
     assert sum(compare_zk(seed) is not None for seed in range(60)) > 40
 
@@ -283,3 +294,51 @@ def test_4000_random_kraft_clusters(part):
         seed = 1_000_000 * (part + 1) + number
         met.update(compare_kraft(seed, releases[seed % len(releases)]))
     check_met(met, "ELR on", "ELR off")
+
+
+def nearest_rank(values, percent):
+    """The smallest value that no more than so many percent of the values exceed."""
+    return sorted(values)[-(-len(values) * percent // 100) - 1]
+
+
+@pytest.mark.parametrize("most_blocks", [0, 32])
+@pytest.mark.parametrize("bin_bytes", [1, 1 << 20])
+def test_statistics_do_not_depend_on_how_many_scenarios_are_held(
+    monkeypatch, most_blocks, bin_bytes
+):
+    """Bins of one bit and of many; blocks held or computed again; slices of scenarios."""
+    generator = Random(8)
+    state = kfast.generate(brokers=9, partitions=300, topics=3, racks=3, seed=5)
+    loads = random_loads(generator, state.n_partitions)
+    capacity = random_capacities(generator, state.broker_id.tolist())
+    plan = prepare(kfast.prepare_sweep(state), loads, capacity, CpuWeights(), None)[1]
+    monkeypatch.setattr(broker_statistics, "BIN_BYTES", bin_bytes)
+    monkeypatch.setattr(broker_statistics, "MOST_BLOCKS", most_blocks)
+    monkeypatch.setattr(broker_statistics, "BLOCK_BYTES", 24 * 9 * 100)
+    scenarios = kfast.random_brokers(state, 2, 700, 4).slice(1, 651)
+    rows = kfast.capacity_brokers(plan, scenarios).to_pylist()
+    offsets, down = scenarios.down(1, 651)
+    amounts = plan.broker_loads(offsets, down)
+    for broker, row in enumerate(rows):
+        up = [n for n in range(650) if broker not in down[offsets[n] : offsets[n + 1]]]
+        assert row["scenarios_up"] == len(up) < 650
+        for at, name in enumerate(("bytes_in", "bytes_out", "cpu_microcores")):
+            values = amounts[up, broker, at].tolist()
+            assert row[f"{name}_mean"] == sum(values) / len(up)
+            assert row[f"{name}_most"] == max(values)
+            assert row[f"{name}_most_scenario"] == 1 + up[values.index(max(values))]
+            for percent in (95, 99):
+                assert row[f"{name}_p{percent}"] == nearest_rank(values, percent)
+
+
+def test_a_broker_that_is_never_up_has_no_statistics():
+    state = kfast.generate(brokers=4, partitions=40, topics=1, racks=2, seed=5)
+    capacity = random_capacities(Random(1), [0, 1, 2, 3])
+    plan = prepare(
+        kfast.prepare_sweep(state), random_loads(Random(2), 40), capacity, CpuWeights(), None
+    )[1]
+    alone = kfast.every_broker(state).slice(2, 3)
+    row = kfast.capacity_brokers(plan, alone).to_pylist()[1]
+    assert {name for name, value in row.items() if value is not None} == {
+        "broker_id", "scenarios_up"}
+    assert (row["broker_id"], row["scenarios_up"]) == (1, 0)

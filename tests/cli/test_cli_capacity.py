@@ -125,6 +125,14 @@ def test_rows_go_to_parquet(state, plan, tmp_path):
     assert answer["summary"]["headroom"] == min(expected["headroom"].to_pylist()[1:])
 
 
+def test_a_table_has_each_broker_over_all_failures(state, plan, tmp_path):
+    path = tmp_path / "brokers.parquet"
+    run("sweep", "--every", 2, "--table", "brokers", "-o", path)
+    expected = kfast.capacity_brokers(plan, kfast.every_broker(state, 2))
+    assert pq.read_table(path).replace_schema_metadata(None) == expected
+    assert expected["bytes_out_most_scenario"].to_pylist()[1] == 54
+
+
 def test_an_interrupted_sweep_goes_on(state, plan, tmp_path, monkeypatch):
     """Ctrl-C leaves the rows that are done; --from goes on where they end."""
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"

@@ -146,6 +146,7 @@ def questions(state):
         "capacity_forecast": kfast.capacity_forecast(
             state, load, capacity, some, growth="4%", months=2
         ).months,
+        "capacity_brokers": kfast.capacity_brokers(prepared, some),
     }
     stricter = [{"min.insync.replicas": 3}]
     failures = kfast.compare(state, [1, 2], settings=stricter)

@@ -116,6 +116,8 @@ def add_up(left: dict[int, Left], before: dict[int, Left], loads, brokers: Itera
 
 
 RESOURCES = ("nw_in", "nw_out", "cpu", "disk")
+USED = {"nw_in": "bytes_in", "nw_out": "bytes_out", "cpu": "cpu_microcores"}
+STATISTICS = ("baseline", "mean", "most", "most_scenario", "p95", "p99")
 
 
 def uses(sums, baseline, up, capacity, weights):
@@ -129,6 +131,36 @@ def uses(sums, baseline, up, capacity, weights):
             cores if before == 0 else round(Fraction(cores * now.work(weights), before)),
         )
     return amounts
+
+
+def expected_broker(broker, used, disk, held):
+    """The row of one broker over all scenarios.
+
+    `used` is what it uses by the number of each scenario in which it is up, the baseline 0 among
+    them; `held` its capacities by resource.
+    """
+    row = {"broker_id": broker, "scenarios_up": len(used)}
+    for at, (resource, name) in enumerate(USED.items()):
+        values = sorted(amounts[at] for amounts in used.values())
+        if not used or (resource == "cpu" and used[0][at] == 0):
+            row |= dict.fromkeys(f"{name}_{what}" for what in STATISTICS)
+            row[f"{resource}_max"] = None
+            continue
+        percentile = {p: next(
+            value for value in values
+            if sum(other <= value for other in values) * 100 >= p * len(values)
+        ) for p in (95, 99)}
+        row |= {
+            f"{name}_baseline": used[0][at],
+            f"{name}_mean": float(Fraction(sum(values), len(used))),
+            f"{name}_most": values[-1],
+            f"{name}_most_scenario": min(n for n in used if used[n][at] == values[-1]),
+            f"{name}_p95": percentile[95], f"{name}_p99": percentile[99],
+            f"{resource}_max": values[-1] / held[resource] if held[resource] else None,
+        }
+    row["disk_bytes"] = disk if used else None
+    row["disk_max"] = disk / held["disk"] if used and held["disk"] else None
+    return row
 
 
 def expected_row(sums, baseline, up, disk, capacity, basis_points, weights):
