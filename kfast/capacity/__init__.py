@@ -6,7 +6,8 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 
 `capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
 `failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
-broker may be; `broker_statistics.py` says what each broker uses over all of them.
+broker may be, `cpu_models.py` what traffic costs its processor; `broker_statistics.py` says what
+each broker uses over all failures.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
 
@@ -24,14 +25,14 @@ from kfast.capacity.capacity_sweeps import (
     capacity_sweep,
     prepare_capacity,
 )
+from kfast.capacity.cpu_models import CPU_MODELS, CpuWeights
 from kfast.capacity.durability_chances import Durability, durability
-from kfast.capacity.failure_terms import CpuWeights
 from kfast.capacity.load_growth import grow_load, read_growth
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
 __all__ = [
-    "CAPACITY_METRICS", "BrokerCapacity", "CapacityForecast", "CapacityPlan", "CpuWeights",
-    "Durability", "PartitionLoad", "broker_capacity", "capacity_brokers", "capacity_forecast",
-    "capacity_sweep", "durability", "grow_load", "partition_load", "prepare_capacity",
-    "read_growth",
+    "CAPACITY_METRICS", "CPU_MODELS", "BrokerCapacity", "CapacityForecast", "CapacityPlan",
+    "CpuWeights", "Durability", "PartitionLoad", "broker_capacity", "capacity_brokers",
+    "capacity_forecast", "capacity_sweep", "durability", "grow_load", "partition_load",
+    "prepare_capacity", "read_growth",
 ]

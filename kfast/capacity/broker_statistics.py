@@ -171,8 +171,7 @@ def _table(
         "disk_max": _shares(plan.failed.disk, plan.failed.disk_capacity, never),
     }
     for at, (resource, used) in enumerate([*USED.items()][:-1]):
-        # A processor whose use is not measured uses nothing, with or without a failure.
-        unknown = never | ((baseline[:, at] == 0) & (resource == "cpu"))
+        unknown = never | ~plan.cpu_is_known if resource == "cpu" else never
         most = statistics.most[:, at]
         totals = [(high << 32) + low for high, low in statistics.total[:, at].tolist()]
         columns[f"{used}_mean"] = pa.array([

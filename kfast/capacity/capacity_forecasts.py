@@ -14,7 +14,7 @@ import pyarrow as pa
 from kfast.arguments import check_instance, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
 from kfast.capacity.capacity_sweeps import CapacityPlan, check_sweep, prepare_capacity
-from kfast.capacity.failure_terms import CpuWeights
+from kfast.capacity.cpu_models import MEASURED, CpuWeights
 from kfast.capacity.limits import RESOURCES
 from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth
 from kfast.capacity.partition_loads import PartitionLoad
@@ -64,8 +64,8 @@ def capacity_forecast(
     state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity, scenarios: Scenarios, *,
     growth: str, topic_growth: Iterable[tuple[str, str]] = (), months: int = 12,
     normal_limits: Mapping[str, float] | None = None,
-    failed_limits: Mapping[str, float] | None = None, weights: CpuWeights | None = None,
-    threads: int = 1,
+    failed_limits: Mapping[str, float] | None = None, replicas_limit: int | None = None,
+    weights: CpuWeights | None = None, cpu_model: str = MEASURED, threads: int = 1,
 ) -> CapacityForecast:
     """How full brokers get in each of some months, without a failure and after the worst.
 
@@ -85,9 +85,8 @@ def capacity_forecast(
         the last counts. `kfast.read_growth` reads it from a file.
     months : int, default 12
         0 to 120.
-    normal_limits, failed_limits : mapping of str to float, optional
+    normal_limits, failed_limits, replicas_limit, weights, cpu_model
         As of `kfast.prepare_capacity`.
-    weights : CpuWeights, optional
     threads : int, default 1
         Threads to use. The result does not depend on it.
 
@@ -115,7 +114,7 @@ def capacity_forecast(
     def prepare(grown: PartitionLoad) -> CapacityPlan:
         return prepare_capacity(
             plan, grown, capacity, normal_limits=normal_limits, failed_limits=failed_limits,
-            weights=weights,
+            replicas_limit=replicas_limit, weights=weights, cpu_model=cpu_model,
         )
 
     load_growth = LoadGrowth(state, load, growth, topic_growth, weights, plan)

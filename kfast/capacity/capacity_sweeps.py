@@ -14,9 +14,15 @@ import pyarrow as pa
 
 from kfast.arguments import MAX_INT, check_instance, shown, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
+from kfast.capacity.cpu_models import (
+    MEASURED,
+    WRITE_EQUIVALENT_LIMIT,
+    WRITE_EQUIVALENT_WORK,
+    CpuWeights,
+    check_cpu_model,
+)
 from kfast.capacity.failure_effects import FailureEffects
 from kfast.capacity.failure_terms import (
-    CpuWeights,
     FailureTerms,
     Integers,
     carried_by,
@@ -121,6 +127,10 @@ class CapacityPlan:
     weights : CpuWeights
     replicas, replicas_max : (B,) int64
         Replicas that each broker holds, and may hold: -1 for any number. A failure changes neither.
+    cpu_model : str
+        One of `CPU_MODELS`.
+    cpu_is_known : (B,) bool
+        Brokers that are up whose use of their processor is measured, or follows from the model.
     """
 
     broker_id: Rows
@@ -133,6 +143,8 @@ class CapacityPlan:
     weights: CpuWeights
     replicas: Integers
     replicas_max: Integers
+    cpu_model: str
+    cpu_is_known: npt.NDArray[np.bool_]
 
     def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of the sweep (`schema.CAPACITY_SWEEP`), some thousands at a time."""
@@ -343,7 +355,7 @@ def prepare_capacity(
     state: ClusterState | SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, *,
     normal_limits: Mapping[str, float] | None = None,
     failed_limits: Mapping[str, float] | None = None, replicas_limit: int | None = None,
-    weights: CpuWeights | None = None, threads: int = 1,
+    weights: CpuWeights | None = None, cpu_model: str = MEASURED, threads: int = 1,
 ) -> CapacityPlan:
     """Make a cluster, its loads and its capacities ready for sweeps.
 
@@ -360,6 +372,11 @@ def prepare_capacity(
         How many replicas any broker may hold, whatever fails. Where its capacity says so too, the
         lower number counts; by default that alone.
     weights : CpuWeights, optional
+        Of the measured model; by default those of Cruise Control.
+    cpu_model : {"measured", "write-equivalent"}
+        A broker's measured use follows its work, and nothing is said of one without; or each uses
+        a core for 20 MB/s of bytes in + bytes out / 4, whatever is measured, and may without a
+        failure use half of its cores, unless `normal_limits` says otherwise.
     threads : int
 
     Raises
@@ -371,10 +388,14 @@ def prepare_capacity(
     check_instance("state", state, ClusterState, SweepPlan)
     check_instance("load", load, PartitionLoad)
     check_instance("capacity", capacity, BrokerCapacity)
-    normal = check_limits(normal_limits, NORMAL_LIMITS)
+    weights = check_cpu_model(cpu_model, weights)
+    is_measured = cpu_model == MEASURED
+    normal = check_limits(
+        normal_limits,
+        NORMAL_LIMITS if is_measured else {**NORMAL_LIMITS, "cpu": WRITE_EQUIVALENT_LIMIT},
+    )
     failed = check_limits(failed_limits, FAILED_LIMITS)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
-    weights = weights or CpuWeights()
     effects = FailureEffects.of(plan)
     by_partition = np.stack(
         [column[effects.rows] for column in (load.bytes_in, load.bytes_out, load.disk_bytes)],
@@ -382,7 +403,13 @@ def prepare_capacity(
     )
     n = plan.n_brokers
     channels, _ = pass_over(effects, by_partition, np.zeros(n + 1, np.uint8), False)
-    held, cpu = _resources(plan, load, capacity, carried_by(channels, weights)[:, 2])
+    used = np.full(n, -1) if load.cpu_microcores is None else load.cpu_microcores
+    cpu_is_known = plan.up & (used >= 0) if is_measured else plan.up
+    held = _capacities(plan, capacity, cpu_is_known)
+    cpu = (
+        _measured_cpu(used, carried_by(channels, weights)[:, 2]) if is_measured
+        else np.full((n, 3), (0, 1, WRITE_EQUIVALENT_WORK))
+    )
     disk = disk_by_broker(plan.cluster, load)
     disk_capacity = np.where(plan.up, np.maximum(capacity.disk_bytes, 0), 0)
     replicas = replicas_by_broker(plan.cluster)
@@ -396,7 +423,7 @@ def prepare_capacity(
         terms = FailureTerms.of(effects, by_partition, weights)
     return CapacityPlan(
         plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights,
-        replicas, replicas_max,
+        replicas, replicas_max, cpu_model, cpu_is_known,
     )
 
 
@@ -410,22 +437,24 @@ def _replicas_max(capacity: BrokerCapacity, limit: int | None) -> Integers:
     ).astype(np.int64)
 
 
-def _resources(
-    plan: SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, work: Integers
-) -> tuple[Integers, Integers]:
-    """Capacities (B, 3), 0 for none, and micro-cores without work, with all of it, and that work.
+def _capacities(
+    plan: SweepPlan, capacity: BrokerCapacity, cpu_is_known: npt.NDArray[np.bool_]
+) -> Integers:
+    """(B, 3) capacities, 0 for none: of a broker that is down, of cores whose use is not known."""
+    cores = np.where(cpu_is_known, capacity.cpu_microcores, 0)
+    held = np.maximum(np.stack([capacity.nw_in, capacity.nw_out, cores], axis=1), 0)
+    return np.where(plan.up[:, None], held, 0)
 
-    A broker that is down has no capacity, and one whose use is not measured none of its processors.
+
+def _measured_cpu(used: Integers, work: Integers) -> Integers:
+    """(B, 3) micro-cores without work, with all of it, and that work.
+
     Where a broker does no work, all that it uses is idle.
     """
-    used = np.full(plan.n_brokers, -1) if load.cpu_microcores is None else load.cpu_microcores
-    cores = np.where(used >= 0, capacity.cpu_microcores, 0)
-    held = np.maximum(np.stack([capacity.nw_in, capacity.nw_out, cores], axis=1), 0)
     used = np.maximum(used, 0)
-    cpu = np.stack(
+    return np.stack(
         [np.where(work > 0, 0, used), np.where(work > 0, used, 0), np.maximum(work, 1)], axis=1
     )
-    return np.where(plan.up[:, None], held, 0), cpu
 
 
 def capacity_sweep(

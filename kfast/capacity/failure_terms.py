@@ -16,6 +16,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from kfast.capacity.cpu_models import CpuWeights
 from kfast.capacity.failure_effects import (
     LEADERLESS,
     SINGLE,
@@ -27,7 +28,7 @@ from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 from kfast.state.records import Rows
 
-__all__ = ["CpuWeights", "FailureTerms", "Terms"]
+__all__ = ["FailureTerms", "Terms"]
 
 LAYOUT = kernel.layout()
 RESOURCES, SCALARS, CHANNELS = LAYOUT["resources"], LAYOUT["scalars"], LAYOUT["channels"]
@@ -38,15 +39,6 @@ MOST_EXACT = 1 << 53
 _SCALAR_FLAGS = (LEADERLESS, LEADERLESS, UNDER_MIN_ISR, SINGLE, SINGLE, UNCLEAN)
 
 Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class CpuWeights:
-    """What a byte costs, in relation: written to a leader, sent by it, written to a follower."""
-
-    leader_in: int = 14
-    leader_out: int = 3
-    follower_in: int = 3
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.arguments import check_instance, check_items, shown, whole
+from kfast.capacity.cpu_models import CpuWeights
 from kfast.capacity.failure_effects import FailureEffects
-from kfast.capacity.failure_terms import CpuWeights, carried_by, pass_over
+from kfast.capacity.failure_terms import carried_by, pass_over
 from kfast.capacity.partition_loads import RATES, PartitionLoad, check_bounds
 from kfast.capacity.retention import retention_of
 from kfast.capacity.shares import Amounts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import click
 
 from kfast.arguments import MAX_INT, whole
 from kfast.capacity import (
+    CPU_MODELS,
     BrokerCapacity,
     CapacityPlan,
+    CpuWeights,
     PartitionLoad,
     broker_capacity,
     partition_load,
     prepare_capacity,
 )
+from kfast.capacity.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.cli.options import (
     Command,
@@ -43,6 +47,8 @@ __all__ = [
     "take_load",
 ]
 
+_COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
+
 
 @dataclass(frozen=True)
 class CapacityInput:
@@ -54,6 +60,8 @@ class CapacityInput:
     normal_limits: Mapping[str, float]
     failed_limits: Mapping[str, float]
     replicas_limit: int | None
+    cpu_model: str
+    weights: CpuWeights | None
 
     def plan(self, threads: int = 1) -> CapacityPlan:
         """The cluster, made ready for sweeps.
@@ -65,7 +73,8 @@ class CapacityInput:
         """
         plan = prepare_capacity(
             self.state, self.load, self.capacity, normal_limits=self.normal_limits,
-            failed_limits=self.failed_limits, replicas_limit=self.replicas_limit, threads=threads,
+            failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
+            cpu_model=self.cpu_model, weights=self.weights, threads=threads,
         )
         if not any(checked_brokers(plan).values()):
             raise InputError(
@@ -124,6 +133,18 @@ def capacity_options() -> Callable[[Command], Command]:
             "--failed-limit", "failed_limits", parse=_limit, metavar="RESOURCE=SHARE",
             help=f"The same while brokers have failed.  [default: {_shown(FAILED_LIMITS)}]",
         ),
+        click.option(
+            "--cpu-model", type=click.Choice(CPU_MODELS), default=MEASURED, show_default=True,
+            help="How processors follow traffic: in proportion to what --load says that brokers "
+            "used, by Cruise Control's weights of bytes; or, whatever is measured, a core for "
+            "20 MB/s of bytes in + bytes out / 4, as Google sizes managed clusters, of which "
+            "half may be used without a failure.",
+        ),
+        click.option(
+            "--cpu-coefficients", metavar="A,B,C",
+            help="Instead of 0.7,0.15,0.15: what a byte costs that is written to a leader, sent, "
+            "and written to a follower, in relation to each other.",
+        ),
     )
 
 
@@ -155,6 +176,10 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
         name: _once(f"--{flag}", options.pop(name))
         for flag, name in (("limit", "normal_limits"), ("failed-limit", "failed_limits"))
     }
+    cpu_model: str = options.pop("cpu_model")
+    coefficients = options.pop("cpu_coefficients")
+    weights = None if coefficients is None else _weights(coefficients)
+    check_cpu_model(cpu_model, weights)
     replicas_limit = _replicas_limit(limits["normal_limits"])
     check_limits(limits["normal_limits"], NORMAL_LIMITS)
     check_limits(limits["failed_limits"], FAILED_LIMITS)
@@ -164,7 +189,21 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     state = take_cluster(source, options)
     load = make_load(state)
     capacity = broker_capacity(state, read_capacity(capacity_file))
-    return CapacityInput(state, load, capacity, **limits, replicas_limit=replicas_limit)
+    return CapacityInput(
+        state, load, capacity, **limits, replicas_limit=replicas_limit, cpu_model=cpu_model,
+        weights=weights,
+    )
+
+
+def _weights(text: str) -> CpuWeights:
+    """Weights of a processor's work, as three numbers of at most four decimals."""
+    numbers = text.split(",")
+    if len(numbers) != 3 or not all(_COEFFICIENT.fullmatch(part.strip()) for part in numbers):
+        raise ArgumentError(
+            f"--cpu-coefficients {text!r} is not A,B,C of at most four decimals, such as "
+            "0.7,0.15,0.15"
+        )
+    return CpuWeights.in_lowest_terms(*(int(Fraction(part) * 10_000) for part in numbers))
 
 
 def _replicas_limit(limits: dict[str, float]) -> int | None:

@@ -78,7 +78,7 @@ def take_growth(options: dict[str, Any]) -> tuple[Callable[[CapacityInput], Load
     words = f"{rate} a month"
     if rules:
         words += f" ({plural(len(rules), 'rule')} of {file})"
-    return lambda inputs: LoadGrowth(inputs.state, inputs.load, rate, rules, None), words
+    return lambda inputs: LoadGrowth(inputs.state, inputs.load, rate, rules, inputs.weights), words
 
 
 @click.command("forecast")

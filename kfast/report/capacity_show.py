@@ -12,7 +12,7 @@ from rich.console import Console
 from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad
 from kfast.capacity.capacity_sweeps import disk_by_broker
-from kfast.capacity.failure_terms import carried_by, pass_over
+from kfast.capacity.failure_terms import pass_over
 from kfast.capacity.limits import RESOURCES, USED
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import (
@@ -106,12 +106,11 @@ def _broker_rows(
     """Of each broker what it uses and what share of its capacity that is, None where not known."""
     n = state.n_brokers
     none = np.zeros(n + 1, np.uint8)
-    channels, _ = pass_over(plan.effects, plan.load, none, False)
     counts, _ = pass_over(plan.effects, np.ones_like(plan.load), none, False)
-    carried = carried_by(channels, plan.weights)
-    cpu = np.full(n, -1) if load.cpu_microcores is None else load.cpu_microcores
+    uses = plan.broker_loads(np.zeros(2, np.int64), np.zeros(0, np.int32))[0]
     used = {
-        "nw_in": carried[:, 0], "nw_out": carried[:, 1], "cpu": cpu,
+        "nw_in": uses[:, 0], "nw_out": uses[:, 1],
+        "cpu": np.where(plan.cpu_is_known, uses[:, 2], -1),
         "disk": disk_by_broker(state, load),
     }
     held = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad
+from kfast.capacity import BrokerCapacity, CapacityPlan, CpuWeights, PartitionLoad
+from kfast.capacity.cpu_models import WRITE_EQUIVALENT
 from kfast.capacity.limits import RESOURCES
 from kfast.capacity.units import format_bytes, format_rate
 from kfast.report.answer import Document, head
@@ -110,12 +111,32 @@ def capacity_head(
     document["capacity"] = {
         "source": capacity.source, "brokers_checked": checked_brokers(plan),
     }
+    document["capacity"]["cpu_model"] = plan.cpu_model if plan.cpu_is_known.any() else None
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
     document["notes"] += [load_sentence(document["load"]), _share_note(document["load"]), (
         f"limits without a failure: {_limit_list(limits['normal'])}; while brokers have failed: "
         f"{_limit_list(limits['failed'])}{_replicas_limit(plan)}"
-    )]
+    ), *_cpu_notes(plan)]
     return document
+
+
+def _cpu_notes(plan: CapacityPlan) -> list[str]:
+    """How the use of processors follows from traffic, where it is not by the default weights."""
+    weights = plan.weights
+    if plan.cpu_model == WRITE_EQUIVALENT:
+        sentence = (
+            "a core for 20 MB/s of bytes in + bytes out / 4, as Google sizes managed clusters; no "
+            "measured use is taken"
+        )
+    elif weights == CpuWeights() or not plan.cpu_is_known.any():
+        return []
+    else:
+        sentence = (
+            f"measured use follows work: {weights.leader_in} for a byte written to a leader, "
+            f"{weights.leader_out} for one sent, {weights.follower_in} for one written to a "
+            "follower"
+        )
+    return [f"processors: {sentence}"]
 
 
 def _replicas_limit(plan: CapacityPlan) -> str:

@@ -83,7 +83,8 @@ def prepare(plan, loads, capacity, weights, replicas_limit):
         log_dirs=({},) * state.n_brokers, price_class=(None,) * state.n_brokers, source="test",
     )
     return load, kfast.prepare_capacity(
-        plan, load, held, weights=weights, replicas_limit=replicas_limit
+        plan, load, held, weights=weights, replicas_limit=replicas_limit,
+        cpu_model="measured" if weights else "write-equivalent",
     )
 
 
@@ -93,7 +94,9 @@ def compare(seed, plan, left, generator):
     ids, up = state.broker_id.tolist(), state.broker_id[plan.up].tolist()
     loads = random_loads(generator, state.n_partitions)
     capacity = random_capacities(generator, ids)
-    weights = generator.choice([CpuWeights(), CpuWeights(1, 0, 7), CpuWeights(701, 149, 150)])
+    weights = generator.choice(
+        [CpuWeights(), CpuWeights(1, 0, 7), CpuWeights(701, 149, 150), None]
+    )
     replicas_limit = generator.choice([None, generator.randint(1, 30)])
     load, prepared = prepare(plan, loads, capacity, weights, replicas_limit)
     scenarios = kfast.independent_brokers(
@@ -110,7 +113,8 @@ def compare(seed, plan, left, generator):
         own["replicas"] = placed[broker]
         own["replicas_most"] = [most for most in (own["replicas_max"], replicas_limit)
                                 if most not in (-1, None)]
-    by_weight = weights.leader_in, weights.leader_out, weights.follower_in
+    by_weight = weights and (weights.leader_in, weights.leader_out, weights.follower_in)
+    normal_limits = NORMAL_LIMITS if weights else {**NORMAL_LIMITS, "cpu": 5000}
     amounts = prepared.broker_loads(*scenarios.down(0, len(scenarios)), "pass")
     by_broker = {broker: {} for broker in ids}
     for number, row in enumerate(table.to_pylist()):
@@ -123,7 +127,7 @@ def compare(seed, plan, left, generator):
         assert prepared.broker_loads(*scenarios.down(number, number + 1), "terms").tolist() == [
             amounts[number].tolist()], f"seed {seed}, brokers {down}"
         expected = expected_row(
-            sums, baseline, still_up, disk, capacity, FAILED_LIMITS if down else NORMAL_LIMITS,
+            sums, baseline, still_up, disk, capacity, FAILED_LIMITS if down else normal_limits,
             by_weight,
         )
         headroom = expected.pop("headroom")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from fractions import Fraction
 
 import pyarrow.parquet as pq
 import pytest
@@ -250,6 +251,45 @@ def test_show_has_the_processor_where_it_is_measured(tmp_path):
     assert "1.50 cores  37.5 %" in text
 
 
+def test_processors_follow_write_equivalent_bytes(tmp_path):
+    """Cores are (bytes in + bytes out / 4) / 20 MB/s, whatever is measured, and a note says so."""
+    cpu, capacity = tmp_path / "cpu.csv", tmp_path / "capacity.csv"
+    cpu.write_text("broker_id,cpu\n101,1.5\n102,2\n")
+    capacity.write_text("broker_id,cores\n-1,8\n")
+    answer = json.loads(run_command(
+        "capacity", "show", *CLUSTER, *LOADS, "--load", cpu, "--capacity", capacity,
+        "--cpu-model", "write-equivalent", "--format", "json",
+    ).stdout)
+    for row in answer["brokers"]:
+        cores = row["bytes_in"] + Fraction(row["bytes_out"], 4)
+        assert row["cpu_microcores"] == round(cores / 20)
+        assert row["cpu"] == row["cpu_microcores"] / 8_000_000
+    assert answer["limits"]["normal"]["cpu"] == 5000
+    assert answer["capacity"]["cpu_model"] == "write-equivalent"
+    assert "a core for 20 MB/s of bytes in + bytes out / 4" in answer["notes"][-1]
+
+
+def test_processors_follow_other_coefficients(tmp_path):
+    cpu, capacity = tmp_path / "cpu.csv", tmp_path / "capacity.csv"
+    cpu.write_text("".join(f"{line}\n" for line in ("broker_id,cpu", "101,1.5", "102,2", "112,3")))
+    capacity.write_text("broker_id,cores\n-1,8\n")
+
+    def worst(*arguments):
+        text = run_command(
+            "capacity", "sweep", *CLUSTER, *LOADS, "--load", cpu, "--capacity", capacity,
+            "--every", 1, *arguments, "--format", "json").stdout
+        answer = json.loads(text)
+        return answer["summary"]["cpu_max"], answer["notes"][-1]
+    default = worst()
+    assert worst("--cpu-coefficients", "0.7,0.15,0.15") == default
+    other, note = worst("--cpu-coefficients", "0.2,0.6,0.2")
+    assert other != default[0]
+    assert note == (
+        "processors: measured use follows work: 1 for a byte written to a leader, 3 for one sent, "
+        "1 for one written to a follower"
+    )
+
+
 def test_show_says_where_loads_come_from(tmp_path):
     path = tmp_path / "provenance.csv"
     run("show", "--table", "provenance", "-o", path)
@@ -331,6 +371,10 @@ REFUSED = {
     "--limit nw=0.8": "nw",
     "--limit replicas=0": "--limit replicas is 0: from 1 to 2147483647 is allowed",
     "--limit replicas=0.8": "--limit replicas is 0.8: a whole number is needed",
+    "--cpu-coefficients 0.7,0.15": "is not A,B,C of at most four decimals, such as 0.7,0.15,0.15",
+    "--cpu-coefficients 0.7,0.15,nan": "is not A,B,C of at most four decimals",
+    "--cpu-coefficients 0,0,0": "all weights of the processor are 0",
+    "--cpu-model write-equivalent --cpu-coefficients 1,1,1": "weights go with cpu_model 'measured'",
     "--failed-limit replicas=9": "limits has 'replicas'; allowed are nw_in, nw_out, cpu, disk",
     "--limit nw_out=-1": "is not RESOURCE=SHARE",
     "--failed-limit nw_out=0": "nw_out",
