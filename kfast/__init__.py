@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         capacity_forecast,
         capacity_sweep,
         durability,
+        fit_cpu,
         grow_load,
         partition_load,
+        potential_nw_out,
         prepare_capacity,
         read_growth,
     )
@@ -132,6 +134,7 @@ __all__ = [
     "execute_plan",
     "explain",
     "fail_brokers",
+    "fit_cpu",
     "generate",
     "grow_load",
     "impact",
@@ -142,6 +145,7 @@ __all__ = [
     "open_controller",
     "override_settings",
     "partition_load",
+    "potential_nw_out",
     "prepare_capacity",
     "prepare_sweep",
     "random_brokers",
@@ -176,8 +180,8 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "broker_capacity capacity_brokers capacity_forecast capacity_sweep durability grow_load "
-        "partition_load prepare_capacity read_growth"
+        "broker_capacity capacity_brokers capacity_forecast capacity_sweep durability fit_cpu "
+        "grow_load partition_load potential_nw_out prepare_capacity read_growth"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

@@ -23,16 +23,17 @@ from kfast.capacity.capacity_sweeps import (
     CAPACITY_METRICS,
     CapacityPlan,
     capacity_sweep,
+    potential_nw_out,
     prepare_capacity,
 )
-from kfast.capacity.cpu_models import CPU_MODELS, CpuWeights
+from kfast.capacity.cpu_models import CPU_MODELS, CpuFit, CpuWeights, fit_cpu
 from kfast.capacity.durability_chances import Durability, durability
 from kfast.capacity.load_growth import grow_load, read_growth
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 
 __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "BrokerCapacity", "CapacityForecast", "CapacityPlan",
-    "CpuWeights", "Durability", "PartitionLoad", "broker_capacity", "capacity_brokers",
-    "capacity_forecast", "capacity_sweep", "durability", "grow_load", "partition_load",
-    "prepare_capacity", "read_growth",
+    "CpuFit", "CpuWeights", "Durability", "PartitionLoad", "broker_capacity", "capacity_brokers",
+    "capacity_forecast", "capacity_sweep", "durability", "fit_cpu", "grow_load", "partition_load",
+    "potential_nw_out", "prepare_capacity", "read_growth",
 ]

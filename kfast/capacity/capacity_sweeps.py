@@ -47,7 +47,9 @@ from kfast.sweeps.scenarios import Down, Offsets, Scenarios
 from kfast.sweeps.sweep_plan import SweepPlan
 from kfast.sweeps.sweep_run import prepare_sweep
 
-__all__ = ["CAPACITY_METRICS", "CapacityPlan", "capacity_sweep", "prepare_capacity"]
+__all__ = [
+    "CAPACITY_METRICS", "CapacityPlan", "capacity_sweep", "potential_nw_out", "prepare_capacity",
+]
 
 LAYOUT = kernel.layout()
 SCALARS = (
@@ -507,6 +509,36 @@ def disk_by_broker(state: ClusterState, load: PartitionLoad) -> Integers:
         rows = np.flatnonzero(slot < state.records["n_replicas"])
         size = load.disk_bytes if load.replica_bytes is None else load.replica_bytes[:, slot]
         np.add.at(total, state.replicas[rows, slot].astype(np.int64), size[rows])
+    return total
+
+
+def potential_nw_out(state: ClusterState, load: PartitionLoad) -> Integers:
+    """What each broker would send if it led every partition of which it has a replica.
+
+    An upper bound of what it sends after any failure, as long as only assigned replicas lead.
+
+    Parameters
+    ----------
+    state : ClusterState
+    load : PartitionLoad
+
+    Returns
+    -------
+    (B,) int64
+        Bytes a second: of each partition bytes out, and bytes in for each other assigned replica.
+
+    Notes
+    -----
+    Source: Cruise Control, PotentialNwOutGoal.
+    """
+    check_instance("state", state, ClusterState)
+    check_instance("load", load, PartitionLoad)
+    n_replicas = state.records["n_replicas"].astype(np.int64)
+    out = load.bytes_out + load.bytes_in * np.maximum(n_replicas - 1, 0)
+    total = np.zeros(state.n_brokers, np.int64)
+    for slot in range(state.n_slots):
+        rows = np.flatnonzero(slot < n_replicas)
+        np.add.at(total, state.replicas[rows, slot].astype(np.int64), out[rows])
     return total
 
 

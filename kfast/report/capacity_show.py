@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
-from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad
+from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad, potential_nw_out
 from kfast.capacity.capacity_sweeps import disk_by_broker
 from kfast.capacity.failure_terms import pass_over
 from kfast.capacity.limits import RESOURCES, USED
@@ -19,6 +19,7 @@ from kfast.report.capacity_wording import (
     amount,
     binding_sentence,
     load_sentence,
+    rate_column,
     reservation_lines,
     share,
     share_column,
@@ -47,12 +48,16 @@ BROKERS = pa.schema([
     pa.field("rack", pa.string()),
     *(pa.field(name, kind) for resource, used in USED.items()
       for name, kind in ((used, pa.int64()), (resource, pa.float64()))),
+    pa.field("potential_nw_out", pa.int64(), nullable=False),
     pa.field("leaders", pa.int64(), nullable=False),
     pa.field("replicas", pa.int64(), nullable=False),
     pa.field("replicas_max", pa.int64()),
     pa.field("over_limit", pa.list_(pa.string()), nullable=False),
 ])
-"""Of each broker what it uses of each resource, and which share of its capacity that is."""
+"""Of each broker what it uses of each resource, and which share of its capacity that is.
+
+`potential_nw_out` are the bytes a second that it would send if it led all that it holds.
+"""
 
 
 def capacity_show_answer(
@@ -118,6 +123,7 @@ def _broker_rows(
         "disk": capacity.disk_bytes,
     }
     racks, limits = racks_by_broker(state), plan.normal.basis_points
+    potential = potential_nw_out(state, load)
     brokers = []
     for at, broker in enumerate(state.broker_id.tolist()):
         row: dict[str, Any] = {"broker_id": broker, "rack": racks[broker]}
@@ -133,7 +139,8 @@ def _broker_rows(
             over.append("replicas")
         replicas_max = int(plan.replicas_max[at])
         brokers.append({
-            **row, "leaders": int(counts[at, 0]), "replicas": int(plan.replicas[at]),
+            **row, "potential_nw_out": int(potential[at]), "leaders": int(counts[at, 0]),
+            "replicas": int(plan.replicas[at]),
             "replicas_max": None if replicas_max < 0 else replicas_max, "over_limit": over,
         })
     return brokers
@@ -152,6 +159,8 @@ def _draw(console: Console, document: Document) -> None:
     columns: list[TableColumn | str] = []
     for name in present:
         columns += [_used_column(name), share_column(name, f"{name} %")]
+        if name == "nw_out":
+            columns.append(rate_column("potential_nw_out"))
     limit = ["replicas_max"] if any(row["replicas_max"] is not None for row in brokers) else []
     draw_rows(
         console, "What brokers carry",

@@ -5,6 +5,8 @@ The models are compared with their twin on random clusters by `test_capacity_swe
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import kfast
@@ -105,3 +107,72 @@ def test_wrong_models_are_refused():
         sweep([([1], 1, 1)], cpu_model="google")
     with pytest.raises(ArgumentError, match="weights go with cpu_model 'measured'"):
         sweep([([1], 1, 1)], cpu_model="write-equivalent", weights=CpuWeights())
+
+
+# --- weights that fit measurements ---------------------------------------------------------------
+
+
+def samples(generator, n, coefficients, noise):
+    """Samples of brokers whose use follows coefficients, in micro-cores per B/s, and chance."""
+    traffic = generator.integers(10**6, 10**8, (n, 3))
+    used = traffic @ np.array(coefficients) + generator.normal(0, noise, n) + 10 * noise
+    return pa.table({
+        **dict(zip(("leader_in", "leader_out", "follower_in"), traffic.T, strict=True)),
+        "cpu_microcores": used,
+    })
+
+
+def test_weights_that_made_the_samples_are_fitted():
+    fit = kfast.fit_cpu(samples(np.random.default_rng(3), 40, (0.07, 0.015, 0.015), 0))
+    assert fit.weights == CpuWeights()
+    assert fit.coefficients == pytest.approx((0.07, 0.015, 0.015))
+    assert fit.r_squared == pytest.approx(1)
+    assert fit.residuals == pytest.approx(np.zeros(40), abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_other_weights_fit_better(seed):
+    """The conditions of Karush, Kuhn and Tucker: more of none, less of those above 0, helps."""
+    generator = np.random.default_rng(seed)
+    table = samples(generator, 30, (0.05, 0.02, -0.01), 10**5)
+    fit = kfast.fit_cpu(table)
+    traffic = np.stack([table[name] for name in table.column_names[:3]], axis=1).astype(float)
+    used = table["cpu_microcores"].to_numpy()
+    assert fit.residuals == pytest.approx(used - traffic @ fit.coefficients)
+    assert fit.r_squared == pytest.approx(1 - fit.residuals.var() / used.var() - (
+        fit.residuals.mean() ** 2 / used.var()))
+    gain = traffic.T @ fit.residuals / np.abs(traffic).max() / np.abs(used).max()
+    assert (fit.coefficients >= 0).all()
+    assert gain[fit.coefficients > 0] == pytest.approx(0, abs=1e-9)
+    assert (gain < 1e-9).all()
+    assert fit.coefficients[2] == 0 == fit.weights.follower_in
+    assert fit.weights.leader_in / fit.weights.leader_out == pytest.approx(
+        fit.coefficients[0] / fit.coefficients[1], rel=1e-3)
+
+
+BAD_SAMPLES = {
+    "samples has no column leader_out; found leader_in": {"leader_in": [1]},
+    "samples row 1: leader_in is None; right is a number from 0": {"leader_in": [1, None, 3]},
+    "samples row 2: leader_out is -3; right": {"leader_out": [1, 2, -3]},
+    "samples row 0: follower_in is nan; right": {"follower_in": [float("nan"), 2, 3]},
+    "samples row 0: cpu_microcores is inf; right": {"cpu_microcores": [float("inf"), 2, 3]},
+    "leader_in is of type string; right are numbers": {"leader_in": ["1", "2", "3"]},
+    "cpu_microcores is the same in all rows": {"cpu_microcores": [7, 7, 7]},
+    "no byte costs anything": {
+        "leader_in": [0, 0, 0], "leader_out": [0, 0, 0], "follower_in": [0, 0, 0],
+    },
+}
+
+
+@pytest.mark.parametrize("message", BAD_SAMPLES)
+def test_samples_that_say_nothing_are_refused(message):
+    columns = {
+        "leader_in": [1, 2, 3], "leader_out": [1, 2, 3], "follower_in": [1, 2, 3],
+        "cpu_microcores": [3, 6, 9], **BAD_SAMPLES[message],
+    }
+    if "no column" in message:
+        columns = BAD_SAMPLES[message]
+    with pytest.raises(ArgumentError, match=message):
+        kfast.fit_cpu(pa.table(columns))
+    with pytest.raises(ArgumentError, match="samples has 2 rows; right are at least three"):
+        kfast.fit_cpu(samples(np.random.default_rng(1), 2, (1, 1, 1), 0))

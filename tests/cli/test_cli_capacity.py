@@ -160,8 +160,8 @@ def test_an_interrupted_sweep_goes_on(state, plan, tmp_path, monkeypatch):
 
 
 def carried(state, load):
-    """Of each broker bytes in, out and on disk, leaders and replicas, added up in plain Python."""
-    totals = {broker: [0, 0, 0, 0, 0] for broker in state.broker_id.tolist()}
+    """Of each broker bytes in, out and on disk, leaders, replicas and potential bytes out."""
+    totals = {broker: [0, 0, 0, 0, 0, 0] for broker in state.broker_id.tolist()}
     for row, partition in enumerate(partitions_table(state).to_pylist()):
         replicas, leader = partition["replicas"], partition["leader"]
         into, out = int(load.bytes_in[row]), int(load.bytes_out[row])
@@ -169,6 +169,7 @@ def carried(state, load):
             totals[broker][0] += into
             totals[broker][2] += int(load.replica_bytes[row, slot])
             totals[broker][4] += 1
+            totals[broker][5] += into * (len(replicas) - 1) + out
         totals[leader][1] += into * (len(replicas) - 1) + out
         totals[leader][3] += 1
     return totals
@@ -179,7 +180,8 @@ def test_show_has_what_each_broker_carries(state, load):
     totals = carried(state, load)
     assert [row["broker_id"] for row in answer["brokers"]] == [*totals]
     for row in answer["brokers"]:
-        columns = ("bytes_in", "bytes_out", "disk_bytes", "leaders", "replicas")
+        columns = ("bytes_in", "bytes_out", "disk_bytes", "leaders", "replicas",
+                   "potential_nw_out")
         assert [row[name] for name in columns] == totals[row["broker_id"]]
         disk = 34 * 10**12 if row["broker_id"] == 109 else 36 * 10**12
         assert row["nw_in"] == row["bytes_in"] / 125_000_000
