@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         capacity_brokers,
         capacity_forecast,
         capacity_sweep,
+        check_plan,
         durability,
         fit_cpu,
         grow_load,
@@ -125,6 +126,7 @@ __all__ = [
     "capacity_brokers",
     "capacity_forecast",
     "capacity_sweep",
+    "check_plan",
     "compare",
     "delete_topics",
     "durability",
@@ -180,8 +182,8 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "broker_capacity capacity_brokers capacity_forecast capacity_sweep durability fit_cpu "
-        "grow_load partition_load potential_nw_out prepare_capacity read_growth"
+        "broker_capacity capacity_brokers capacity_forecast capacity_sweep check_plan durability "
+        "fit_cpu grow_load partition_load potential_nw_out prepare_capacity read_growth"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

@@ -1242,6 +1242,117 @@ CAPACITY_FORECAST = ResultTable(
         ),
     ),
 )
+_BATCH = ResultColumn("batch", _INT32, "number of the batch, from 1")
+_NOT_OF_A_BROKER = "where it is not about a broker"
+PLAN_RULES = ResultTable(
+    "plan_check.broken_rules", "kfast.check_plan(state, plan, load, capacity).broken_rules",
+    "hard rules that the plan breaks: entries in their order, then limits of brokers, by id",
+    (
+        ResultColumn("rule", _TEXT, "which rule: one of `kfast.capacity.HARD_RULES`"),
+        _or_null(_BATCH, "where it is about the end of the plan"),
+        _or_null(_TOPIC, "where it is about a broker alone"),
+        _or_null(_PARTITION, "where it is about a broker alone"),
+        _or_null(_BROKER_ID, _NOT_OF_A_BROKER),
+        ResultColumn("resource", _TEXT, "nw_in, nw_out, cpu or disk; null of other rules", True),
+        ResultColumn("amount", _TEXT, "what the plan makes of it"),
+        ResultColumn("allowed", _TEXT, "what would keep the rule"),
+        ResultColumn("broken_before", _BOOL, "the same broker broke it before the plan too"),
+    ),
+)
+PLAN_PARTITIONS = ResultTable(
+    "plan_check.partitions", "kfast.check_plan(state, plan, load, capacity).partitions",
+    "what the controller makes of each entry: of each batch in its order the rows of "
+    "reassignment.partitions",
+    (_BATCH, *REASSIGNMENT_PARTITIONS.columns),
+)
+PLAN_BATCHES = ResultTable(
+    "plan_check.batches", "kfast.check_plan(state, plan, load, capacity).batches",
+    "batches, in order",
+    (
+        _BATCH,
+        *_counts(
+            ("partitions", "entries of the batch"),
+            ("leadership_only", "those that ask for another order of the same replicas, or none"),
+            ("refused", "those that the controller refuses"),
+            ("completed", "partitions whose reassignment is complete in the end"),
+            ("pending", "partitions whose reassignment is still under way in the end"),
+            ("newly_offline", "partitions that go offline, under way or in the end"),
+            ("newly_under_min_isr", "partitions that fall under min ISR, under way or in the end"),
+            ("unclean", "leaders elected outside the ISR"),
+            ("leaders_moved", "leaders that move"),
+            ("replicas_added", "replicas that are copied to brokers"),
+            ("most_replicas_of_a_broker", "most of them that one broker sends or receives"),
+            ("bytes_moved", "bytes that are copied"),
+            ("most_bytes_received", "most of them that one broker receives"),
+            ("most_bytes_sent", "most of them that one broker sends"),
+            ("brokers_over_limit", "brokers over any limit at some moment of the batch"),
+        ),
+    ),
+)
+PLAN_BROKERS = ResultTable(
+    "plan_check.brokers", "kfast.check_plan(state, plan, load, capacity).brokers",
+    "every broker, by id",
+    (
+        _BROKER_ID, _RACK,
+        *(
+            ResultColumn(f"{name}_{when}", _INT64, f"{meaning} {moment}", name == "cpu_microcores")
+            for name, meaning in (
+                ("bytes_in", "bytes received per second"), ("bytes_out", "bytes sent per second"),
+                ("cpu_microcores", "millionths of a core, null where not measured,"),
+                ("disk_bytes", "bytes of its replicas"), ("leaders", "partitions that it leads"),
+                ("replicas", "replicas assigned to it"),
+            )
+            for when, moment in (
+                ("before", "before the plan"), ("during", "at the worst moment, without copying"),
+                ("after", "after the plan"),
+            )
+        ),
+        *_counts(
+            ("bytes_received", "bytes of replicas that it receives"),
+            ("bytes_sent", "bytes of replicas that it sends as their leader"),
+        ),
+        *(
+            ResultColumn(f"over_limit_{when}", pa.list_(pa.string()), f"limits that it is over {m}")
+            for when, m in (
+                ("before", "before the plan"), ("during", "at the worst moment"),
+                ("after", "after the plan"),
+            )
+        ),
+    ),
+)
+PLAN_MOVES = ResultTable(
+    "plan_check.moves", "kfast.check_plan(state, plan, load, capacity).moves",
+    "replicas that are copied, summed up by batch, leader and broker that receives them",
+    (
+        _BATCH,
+        ResultColumn(
+            "source", _INT32, "id of the leader that they are copied from; null where there is "
+            "none", True,
+        ),
+        ResultColumn("destination", _INT32, "id of the broker that receives them"),
+        *_counts(
+            ("replicas", "replicas that are copied"), ("bytes_moved", "their bytes"),
+            ("bytes_in", "bytes per second that are written to them meanwhile"),
+        ),
+    ),
+)
+PLAN_FAILURES = ResultTable(
+    "plan_check.failures", "kfast.check_plan(state, plan, load, capacity).failures",
+    "failures after the plan, the least headroom first",
+    (
+        ResultColumn("brokers", _IDS, "ids of the brokers that fail"),
+        ResultColumn("headroom_before", pa.float64(), "headroom before the plan", nullable=True),
+        *CAPACITY_SWEEP.columns[1:],
+    ),
+)
+PLAN_OBJECTIVE = ResultTable(
+    "plan_check.objective", "kfast.check_plan(state, plan, load, capacity).objective",
+    "elements of the objective, the one that counts most first; less is better",
+    (
+        ResultColumn("element", _TEXT, "its name"), ResultColumn("unit", _TEXT, "its unit"),
+        *_counts(("before", "before the plan"), ("after", "after the plan")),
+    ),
+)
 SWEEP_PARTITIONS = ResultTable(
     "sweep_partitions", "kfast.sweep_partitions(state, scenarios); kfast.spark.sweep_partitions",
     "every assigned partition, by row",
@@ -1729,6 +1840,8 @@ RESULTS = (
     ELECTIONS, REFUSALS, ADDITIONS, REQUESTS,
     UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE, REASSIGNMENTS, SCENARIOS, SWEEP,
     SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
+    PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
+    PLAN_OBJECTIVE,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,

@@ -208,6 +208,7 @@ def execute_plan(
     *,
     broker_ids: Iterable[int] = (),
     pending: bool = False,
+    elect_preferred: bool = False,
     journal: str = "counts",
     threads: int = 1,
     profile: str | Profile | None = None,
@@ -229,6 +230,9 @@ def execute_plan(
         Registered brokers that fail, all at once, before any new replica has caught up.
     pending : bool
         Stop there: nobody catches up.
+    elect_preferred : bool
+        In the end, the preferred leaders of the partitions that were not refused are elected, as
+        with `kafka-leader-election`: a new order of the same replicas moves no leader by itself.
     journal : {"off", "counts", "full"}
         Requests are counted from "counts" on.
     threads : int
@@ -264,6 +268,11 @@ def execute_plan(
     }
     if not pending:
         run.record(run.common.plan_caught_up())
+    accepted = [
+        key for key, error in zip(requested.partitions, errors, strict=True) if error is None
+    ] if elect_preferred else []
+    if accepted:
+        run.record(run.common.preferred_replicas_elected(accepted))
     run.measure()
     table = _partition_table(requested, run, errors, pending)
     return Reassignment(
@@ -291,6 +300,12 @@ class RequestedPlan:
         rows = parse(state, table).rows
         before = np.flatnonzero(being_reassigned(state)).astype(np.int32)
         return cls(table, np.concatenate([rows, np.setdiff1d(before, rows)]))
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        """Topic and number of each partition of the plan."""
+        names, numbers = (self.plan[name].to_pylist() for name in ("topic", "partition"))
+        return list(zip(names, numbers, strict=True))
 
 
 def _named(plan: pa.Table) -> npt.NDArray[np.int32]:

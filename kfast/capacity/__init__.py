@@ -11,6 +11,9 @@ each broker uses over all failures.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
 
+`plan_check.py` executes a plan and measures it: `placement_rules.py` has the hard rules,
+`plan_objective.py` says which of two placements is better, `broker_totals.py` sums up.
+
 `durability_chances.py` says how likely losses of data and service are.
 """
 
@@ -30,10 +33,14 @@ from kfast.capacity.cpu_models import CPU_MODELS, CpuFit, CpuWeights, fit_cpu
 from kfast.capacity.durability_chances import Durability, durability
 from kfast.capacity.load_growth import grow_load, read_growth
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
+from kfast.capacity.placement_rules import HARD_RULES
+from kfast.capacity.plan_check import PlanCheck, check_plan
+from kfast.capacity.plan_objective import OBJECTIVE
 
 __all__ = [
-    "CAPACITY_METRICS", "CPU_MODELS", "BrokerCapacity", "CapacityForecast", "CapacityPlan",
-    "CpuFit", "CpuWeights", "Durability", "PartitionLoad", "broker_capacity", "capacity_brokers",
-    "capacity_forecast", "capacity_sweep", "durability", "fit_cpu", "grow_load", "partition_load",
-    "potential_nw_out", "prepare_capacity", "read_growth",
+    "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "BrokerCapacity",
+    "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability", "PartitionLoad",
+    "PlanCheck", "broker_capacity", "capacity_brokers", "capacity_forecast", "capacity_sweep",
+    "check_plan", "durability", "fit_cpu", "grow_load", "partition_load", "potential_nw_out",
+    "prepare_capacity", "read_growth",
 ]

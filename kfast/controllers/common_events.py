@@ -88,6 +88,11 @@ class CommonEvents(Protocol):
     def plan_caught_up(self) -> list[EventOutcome]:
         """Live targets of what is being reassigned caught up, and the leaders reported it."""
 
+    def preferred_replicas_elected(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> list[EventOutcome]:
+        """An administrator asked for the preferred leaders of partitions."""
+
     def awaited_slots(self, rows: Rows) -> Slots:
         """Slots that have to be in sync before the reassignment of each row is complete."""
 

@@ -83,7 +83,7 @@ def test_what_else_may_be_repeated_has_commas_of_its_own():
         p.values[1].opts[0] for p in all_options()
         if p.values[1].multiple and not isinstance(p.values[1].type, ListType)
     }
-    assert others == {"--set", "--add-brokers", "--with", "--load"}
+    assert others == {"--set", "--add-brokers", "--with", "--load", "--exclude-topics"}
 
 
 @pytest.mark.parametrize("form", [("1,3",), ("1", "3"), ("1-1", "3"), ("3,1", "1"), (" 1 , 3",)])
@@ -228,7 +228,8 @@ def test_one_seed_unless_another_is_given():
     seeds = {p.values[0]: p.values[1].default for p in all_options()
              if "--seed" in p.values[1].opts}
     assert set(seeds) == {
-        "capacity forecast", "capacity sweep", "compare", "generate", "risk", "sweep",
+        "capacity forecast", "capacity sweep", "compare", "generate", "plan check", "risk",
+        "sweep",
     }
     assert set(seeds.values()) == {0}
 

@@ -242,6 +242,10 @@ COMMANDS = {
         "capacity", "sweep", "{}", "--load", "bench_data/metrics.prom.gz", "--load",
         "bench_data/log-dirs.json.gz", "--capacity", "bench_data/capacities.csv", "--every", "1",
     ),
+    "plan check": (
+        "plan", "check", "{}", "bench_data/plan.json", "--load", "bench_data/loads.csv",
+        "--capacity", "bench_data/capacities.csv",
+    ),
     "schema": ("schema",),
 }
 

@@ -148,6 +148,9 @@ def questions(state):
         ).months,
         "capacity_brokers": kfast.capacity_brokers(prepared, some),
     }
+    check = kfast.check_plan(state, plan, load, capacity)
+    names = "broken_rules partitions batches brokers moves failures objective"
+    tables |= {f"plan_check.{name}": getattr(check, name) for name in names.split()}
     stricter = [{"min.insync.replicas": 3}]
     failures = kfast.compare(state, [1, 2], settings=stricter)
     sweeps = kfast.compare(state, scenarios=some, settings=stricter)

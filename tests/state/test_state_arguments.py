@@ -56,7 +56,7 @@ def test_all_that_take_a_state_are_known():
     """A wrong count means that a parameter has another name, and is not tested below."""
     assert set(TAKERS) == {
         "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "broker_capacity",
-        "bursts", "capacity_forecast", "delete_topics", "durability", "grow_load",
+        "bursts", "check_plan", "capacity_forecast", "delete_topics", "durability", "grow_load",
         "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
         "explain", "fail_brokers", "independent_brokers", "independent_racks", "may_restart",
         "open_controller", "override_settings", "partition_load", "potential_nw_out",

@@ -131,6 +131,12 @@ class QuorumEvents:
         """Leaders reported that the active targets of what is being reassigned are in sync."""
         return self._record(*self.controller.catch_up_reassignments())
 
+    def preferred_replicas_elected(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> list[EventOutcome]:
+        """The preferred replicas were elected where they are active and in sync (section 7.2)."""
+        return self._record(self.controller.elect_leaders(partitions))
+
     def awaited_slots(self, rows: Rows) -> Slots:
         """Slots that have to be in sync before each reassignment is complete (section 4)."""
         records = self.state.records.take(rows)

@@ -114,6 +114,14 @@ class ZkEvents:
             )))
         return events
 
+    def preferred_replicas_elected(
+        self, partitions: Sequence[tuple[str, int]]
+    ) -> list[EventOutcome]:
+        """The preferred replicas were elected where they are live and in sync (section 6.8)."""
+        controller = self.controller
+        trigger = "AdminClient" if controller.profile.has_admin_elections else "ZkTriggered"
+        return [self._record(controller.elect_leaders(partitions, trigger=trigger))]
+
     def awaited_slots(self, rows: Rows) -> Slots:
         """Slots that have to be in sync before the reassignment of each row is complete."""
         records = self.state.records.take(rows)
