@@ -6,8 +6,8 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 
 `capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
 `failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
-broker may be, `cpu_models.py` what traffic costs its processor; `broker_statistics.py` says what
-each broker uses over all failures.
+broker may be, `presets.py` what others recommend, `cpu_models.py` what traffic costs its processor;
+`broker_statistics.py` says what each broker uses over all failures.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
 
@@ -36,11 +36,12 @@ from kfast.capacity.partition_loads import PartitionLoad, partition_load
 from kfast.capacity.placement_rules import HARD_RULES
 from kfast.capacity.plan_check import PlanCheck, check_plan
 from kfast.capacity.plan_objective import OBJECTIVE
+from kfast.capacity.presets import PRESETS, Preset
 
 __all__ = [
-    "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "BrokerCapacity",
+    "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BrokerCapacity",
     "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability", "PartitionLoad",
-    "PlanCheck", "broker_capacity", "capacity_brokers", "capacity_forecast", "capacity_sweep",
-    "check_plan", "durability", "fit_cpu", "grow_load", "partition_load", "potential_nw_out",
-    "prepare_capacity", "read_growth",
+    "PlanCheck", "Preset", "broker_capacity", "capacity_brokers", "capacity_forecast",
+    "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load", "partition_load",
+    "potential_nw_out", "prepare_capacity", "read_growth",
 ]

@@ -24,6 +24,7 @@ from kfast.capacity import (
 )
 from kfast.capacity.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
+from kfast.capacity.presets import PRESETS
 from kfast.cli.options import (
     Command,
     FilePath,
@@ -62,6 +63,7 @@ class CapacityInput:
     replicas_limit: int | None
     cpu_model: str
     weights: CpuWeights | None
+    preset: str | None
 
     def plan(self, threads: int = 1) -> CapacityPlan:
         """The cluster, made ready for sweeps.
@@ -85,7 +87,11 @@ class CapacityInput:
 
     def head(self, command: str, source: str, plan: CapacityPlan) -> Document:
         """How the answer of a command begins: with what it is about."""
-        return capacity_head(command, source, self.state, self.load, self.capacity, plan)
+        document = capacity_head(command, source, self.state, self.load, self.capacity, plan)
+        document["capacity"]["preset"] = self.preset
+        if self.preset is not None:
+            document["notes"].append(f"preset {self.preset}: {PRESETS[self.preset].source}")
+        return document
 
 
 def load_options(*, required: bool) -> Callable[[Command], Command]:
@@ -122,6 +128,11 @@ def capacity_options() -> Callable[[Command], Command]:
         click.option(
             "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
             help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
+        ),
+        click.option(
+            "--preset", type=click.Choice([*PRESETS]), metavar="NAME",
+            help="Limits that others plan with; --limit and --failed-limit come before them. "
+            f"{_preset_list()}",
         ),
         list_option(
             "--limit", "normal_limits", parse=_limit, metavar="RESOURCE=SHARE",
@@ -181,6 +192,11 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     weights = None if coefficients is None else _weights(coefficients)
     check_cpu_model(cpu_model, weights)
     replicas_limit = _replicas_limit(limits["normal_limits"])
+    preset: str | None = options.pop("preset")
+    if preset is not None:
+        recommended = PRESETS[preset].arguments
+        limits = {name: recommended[name] | values for name, values in limits.items()}
+        replicas_limit = replicas_limit or recommended["replicas_limit"]
     check_limits(limits["normal_limits"], NORMAL_LIMITS)
     check_limits(limits["failed_limits"], FAILED_LIMITS)
     capacity_file: Path = options.pop("capacity_file")
@@ -191,8 +207,16 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     capacity = broker_capacity(state, read_capacity(capacity_file))
     return CapacityInput(
         state, load, capacity, **limits, replicas_limit=replicas_limit, cpu_model=cpu_model,
-        weights=weights,
+        weights=weights, preset=preset,
     )
+
+
+def _preset_list() -> str:
+    """Every preset with its source; those of one source together."""
+    by_source: dict[str, list[str]] = {}
+    for name, preset in PRESETS.items():
+        by_source.setdefault(preset.source, []).append(name)
+    return " ".join(f"{', '.join(names)}: {source}." for source, names in by_source.items())
 
 
 def _weights(text: str) -> CpuWeights:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kfast
+from kfast.capacity import PRESETS
 from kfast.cli import sweep as sweep_module
 from kfast.cli.app import commands
 from kfast.state.tables import partitions_table
@@ -253,6 +254,31 @@ def test_show_has_the_processor_where_it_is_measured(tmp_path):
     assert "1.50 cores  37.5 %" in text
 
 
+def test_a_preset_is_less_than_an_option():
+    """Limits of Amazon MSK; what an option says comes first, what neither says stays."""
+    answer = document("show", "--preset", "kafka.m5.large", "--limit", "nw_in=0.5,replicas=245")
+    assert answer["limits"] == {
+        "normal": {"nw_in": 5000, "nw_out": 8000, "cpu": 6000, "disk": 8000},
+        "failed": {"nw_in": 9500, "nw_out": 9500, "cpu": 9500, "disk": 8000},
+    }
+    assert {row["replicas_max"] for row in answer["brokers"]} == {245}
+    assert answer["capacity"]["preset"] == "kafka.m5.large"
+    assert answer["notes"][-1] == (
+        "preset kafka.m5.large: Amazon MSK, Best practices for Standard brokers: partitions per "
+        "broker, CPU below 60 %"
+    )
+    alone = document("sweep", "--every", 1, "--preset", "cruise-control")
+    assert alone["limits"]["failed"] == alone["limits"]["normal"]
+    assert "always: replicas 10000" in alone["notes"][-2]
+
+
+def test_every_preset_stands_in_the_help_with_its_source():
+    text = "".join(run_command("capacity", "sweep", "--help").stdout.split())
+    for name, preset in PRESETS.items():
+        assert name in text
+        assert "".join(preset.source.split()) in text
+
+
 def test_processors_follow_write_equivalent_bytes(tmp_path):
     """Cores are (bytes in + bytes out / 4) / 20 MB/s, whatever is measured, and a note says so."""
     cpu, capacity = tmp_path / "cpu.csv", tmp_path / "capacity.csv"
@@ -373,6 +399,7 @@ REFUSED = {
     "--limit nw=0.8": "nw",
     "--limit replicas=0": "--limit replicas is 0: from 1 to 2147483647 is allowed",
     "--limit replicas=0.8": "--limit replicas is 0.8: a whole number is needed",
+    "--preset kafka.m5.tiny": "Invalid value for '--preset': 'kafka.m5.tiny' is not one of",
     "--cpu-coefficients 0.7,0.15": "is not A,B,C of at most four decimals, such as 0.7,0.15,0.15",
     "--cpu-coefficients 0.7,0.15,nan": "is not A,B,C of at most four decimals",
     "--cpu-coefficients 0,0,0": "all weights of the processor are 0",
