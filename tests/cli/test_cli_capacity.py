@@ -358,16 +358,52 @@ def test_what_is_not_checked_is_said(tmp_path):
         ) in text
 
 
+def log_dirs_json(size):
+    """What kafka-log-dirs prints of one replica."""
+    partition = {"partition": "orders.events-0", "size": size, "offsetLag": 0, "isFuture": False}
+    log_dir = {"logDir": "/d", "error": None, "partitions": [partition]}
+    return json.dumps({"version": 1, "brokers": [{"broker": 101, "logDirs": [log_dir]}]})
+
+
+def capacity_json(disk, nw_in):
+    """Cruise Control's capacities of all brokers."""
+    capacity = {"DISK": disk, "CPU": "100", "NW_IN": nw_in, "NW_OUT": "1"}
+    return json.dumps({"brokerCapacities": [{"brokerId": "-1", "capacity": capacity}]})
+
+
 WRONG = {  # text of a file, and the option that takes it
     "truncated": ('{"version":1,"brokers":[{"broker":101,"logDirs":[', "load"),
     "another cluster": ("topic,bytes_in\nnobody.knows,5\n", "load"),
     "negative": ("topic,bytes_in\norders.events,-5\n", "load"),
     "units": ("topic,bytes_in\norders.events,10MB/s\n", "load"),
     "empty": ("", "load"),
+    "no rows": ("topic,bytes_in\n", "load"),
+    "not a number": ("topic,bytes_in\norders.events,NaN\n", "load"),
+    "infinite": ("topic,bytes_in\norders.events,inf\n", "load"),
+    "too large": ("topic,bytes_in\norders.events,1e30\n", "load"),
+    "too large for a partition": ("topic,partition,bytes_in\norders.events,0,1e13\n", "load"),
+    "a row twice": ("topic,bytes_in\norders.events,5\norders.events,6\n", "load"),
+    "half a partition": ("topic,partition,bytes_in\norders.events,0.5,5\n", "load"),
+    "a metric that is no number": (
+        'kafka_server_brokertopicmetrics_bytesinpersec_oneminuterate{topic="a"} NaN\n', "load"),
+    "a negative size": (log_dirs_json(-5), "load"),
     "no capacity": ("broker_id,nw_in\n-1,0\n", "capacity"),
     "no default": ("broker_id,nw_in\n101,5\n", "capacity"),
     "nothing to compare": ("broker_id,replicas_max\n-1,4000\n", "capacity"),
     "capacity with units": ("broker_id,nw_in\n-1,1Gbps\n", "capacity"),
+    "negative capacity": ("broker_id,nw_in\n-1,-5\n", "capacity"),
+    "capacity that is no number": ("broker_id,nw_in\n-1,nan\n", "capacity"),
+    "infinite capacity": ("broker_id,nw_in\n-1,inf\n", "capacity"),
+    "capacity too large": ("broker_id,nw_in\n-1,1e30\n", "capacity"),
+    "no capacity of one broker": ("broker_id,nw_in\n-1,5\n101,0\n", "capacity"),
+    "no room for replicas": ("broker_id,nw_in,replicas_max\n-1,5,0\n", "capacity"),
+    "a broker twice": ("broker_id,nw_in\n-1,5\n-1,5\n", "capacity"),
+    "empty capacity": ("", "capacity"),
+    "no rows of capacity": ("broker_id,nw_in\n", "capacity"),
+    "truncated capacity": ('{"brokerCapacities":[{"brokerId":"-1","capacity":{"DISK"', "capacity"),
+    "no entries of capacity": ('{"brokerCapacities":[]}', "capacity"),
+    "entries with units": (capacity_json("1TB", "1"), "capacity"),
+    "entries that are infinite": (capacity_json("1", "1e999"), "capacity"),
 }
 
 

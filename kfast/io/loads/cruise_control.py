@@ -132,7 +132,7 @@ def read_capacity_file(name: str, data: bytes, start: int) -> CapacityTable:
     cpus = [entry.capacity.cpu for entry in entries]
     cores = [cpu.cores if isinstance(cpu, _Cores) else None for cpu in cpus]
     columns["cpu_microcores"] = _numbers("num.cores", cores, _CORES, place)
-    check_capacity(columns, place)
+    check_capacity(columns, place if entries else _always(where))
     notes = []
     coreless = [row for row, cpu in enumerate(cpus) if not isinstance(cpu, _Cores)]
     if coreless:
