@@ -272,7 +272,7 @@ def execute_plan(
         key for key, error in zip(requested.partitions, errors, strict=True) if error is None
     ] if elect_preferred else []
     if accepted:
-        run.record(run.common.preferred_replicas_elected(accepted))
+        run.record(run.common.preferred_leaders_elected(accepted))
     run.measure()
     table = _partition_table(requested, run, errors, pending)
     return Reassignment(

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kfast.analysis.plan_execution import Reassignment, execute_plan
-from kfast.arguments import check_instance, shown
+from kfast.arguments import MAX_LONG, check_instance, shown
 from kfast.capacity.broker_capacities import BrokerCapacity
 from kfast.capacity.broker_totals import (
     TOTALS,
@@ -532,9 +532,11 @@ def _objective(
             above_mean(limits, totals[at]), count_not_preferred(state), topic_excess(state),
             bytes_moved, n_entries,
         ))
+    # Capacities of a few bytes make numbers of no meaning that are too large for a column.
+    before, after = ([min(value, MAX_LONG) for value in vector] for vector in vectors)
     return PLAN_OBJECTIVE.table({
         "element": pa.array(list(OBJECTIVE)), "unit": pa.array(list(OBJECTIVE.values())),
-        "before": pa.array(vectors[0], pa.int64()), "after": pa.array(vectors[1], pa.int64()),
+        "before": pa.array(before, pa.int64()), "after": pa.array(after, pa.int64()),
     })
 
 

@@ -26,8 +26,8 @@ OBJECTIVE: Mapping[str, str] = {
     " what entries of the plan break",
     "worst_share": "millionths of its limit that the fullest broker uses, rounded up, without a "
     "failure or after any",
-    "above_mean": "squares of thousandths of the mean that brokers use above 1.1 of it, summed up "
-    "over brokers and resources",
+    "above_mean": "squares of thousandths of its capacity that a broker uses above 1.1 of the mean,"
+    " summed up over brokers and resources",
     "not_preferred": "leaders that are not the first replica",
     "topic_excess": "replicas of a topic above what a broker should have of it: the mean, and twice"
     " the mean more, but at least 2 and at most 40",
@@ -39,7 +39,7 @@ OBJECTIVE: Mapping[str, str] = {
 MILLION = 1_000_000
 BASIS_POINTS = 10_000
 BALANCED = 1100
-"""Thousandths of the mean that a broker may use and count as balanced."""
+"""Thousandths of the mean share that a broker may use and count as balanced."""
 
 LEAST_GAP, MOST_GAP, GAP_MEANS = 2, 40, 2
 """Replicas of a topic that a broker may have above the mean: so many means, within bounds."""
@@ -79,9 +79,10 @@ def highest_share(
 
 
 def above_mean(limits: BrokerLimits, totals: Integers) -> int:
-    """How unevenly brokers are used: squares of what is far above the mean.
+    """How unevenly brokers are used: squares of what is far above the mean share.
 
-    The mean of a resource is what all brokers with a capacity use, over all those capacities.
+    The mean share of a resource is what all brokers with a capacity use, over all those capacities.
+    Shares are thousandths, rounded down.
     """
     used, capacities = limits.used(totals), limits.capacities()
     squares = 0
@@ -90,10 +91,9 @@ def above_mean(limits: BrokerLimits, totals: Integers) -> int:
             (amount, most) for amount, most in zip(used[name], capacities[name], strict=True)
             if amount is not None and most is not None
         ]
-        whole, capacity = (sum(column) for column in zip(*pairs, strict=True)) if pairs else (0, 0)
-        for amount, most in pairs if whole else ():
-            thousandths = 1000 * amount * capacity // (whole * most)
-            squares += max(thousandths - BALANCED, 0) ** 2
+        capacity = sum(most for _, most in pairs)
+        balanced = sum(amount for amount, _ in pairs) * BALANCED // capacity if capacity else 0
+        squares += sum(max(1000 * amount // most - balanced, 0) ** 2 for amount, most in pairs)
     return squares
 
 

@@ -88,10 +88,10 @@ class CommonEvents(Protocol):
     def plan_caught_up(self) -> list[EventOutcome]:
         """Live targets of what is being reassigned caught up, and the leaders reported it."""
 
-    def preferred_replicas_elected(
-        self, partitions: Sequence[tuple[str, int]]
+    def preferred_leaders_elected(
+        self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> list[EventOutcome]:
-        """An administrator asked for the preferred leaders of partitions."""
+        """An administrator asked for the preferred leaders of some partitions, or of all."""
 
     def awaited_slots(self, rows: Rows) -> Slots:
         """Slots that have to be in sync before the reassignment of each row is complete."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
 import kfast
 from kfast.capacity import HARD_RULES, BrokerCapacity, CpuWeights, PartitionLoad
+from kfast.capacity.broker_totals import broker_totals, replica_sizes
+from kfast.capacity.capacity_sweeps import disk_by_broker
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.controllers import open_events
+from tests.analysis.test_impact import random_cluster as random_events_cluster
+from tests.analysis.test_sweep import starts
 from tests.capacity.test_capacity_sweep import random_loads
 from tests.support import plan_check_reference as twin
 from tests.support.capacity_reference import RESOURCES
@@ -267,3 +274,211 @@ def test_a_check_is_what_plain_python_makes_of_the_plan():
     """Before, at the worst moment and after; moves, rules and the objective of every failure."""
     rules = set().union(*(compare(seed) for seed in range(60)))
     assert rules == set(HARD_RULES)
+
+
+def test_plain_sums_are_those_of_a_sweep_without_a_failure():
+    """On clusters with odd ISRs, dead directories, reassignments under way and queued topics."""
+    n_compared = 0
+    for seed in range(40):
+        generator = Random(seed)
+        state = random_events_cluster(seed, generator.choice(["narrow", "wide"]), "zk-3.9")[1]
+        if not starts(state):
+            continue
+        n_compared += 1
+        load = load_of(state, random_loads(generator, state.n_partitions))
+        held = {broker: dict.fromkeys(RESOURCES, 1) for broker in state.broker_id.tolist()}
+        sweep = kfast.prepare_sweep(state)
+        plan = kfast.prepare_capacity(sweep, load, capacity_of(state, held))
+        uses = plan.broker_loads(np.zeros(2, np.int64), np.zeros(0, np.int32))[0]
+        started = sweep.cluster
+        totals = broker_totals(started, load, replica_sizes(started, load), CpuWeights())
+        assert np.array_equal(totals[:, :2], uses[:, :2]), f"seed {seed}"
+        assert np.array_equal(totals[:, 3], disk_by_broker(started, load)), f"seed {seed}"
+        assert np.array_equal(totals[:, 5], plan.replicas), f"seed {seed}"
+    assert n_compared > 25
+
+
+# --- rule by rule, by hand -----------------------------------------------------------------------
+
+DESCRIBE = b"""\
+Topic: pay\tPartitionCount: 1\tReplicationFactor: 3\tConfigs: min.insync.replicas=2
+\tTopic: pay\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3
+Topic: log\tPartitionCount: 2\tReplicationFactor: 2\tConfigs:
+\tTopic: log\tPartition: 0\tLeader: 4\tReplicas: 4,5\tIsr: 4,5
+\tTopic: log\tPartition: 1\tLeader: 5\tReplicas: 5,7\tIsr: 5
+"""
+RACKS = b"broker_id,rack\n1,a\n2,b\n3,c\n4,a\n5,a\n6,b\n7,c\n"
+LOADS = b"""\
+topic,partition,bytes_in,bytes_out,disk_bytes
+pay,0,100,300,1000
+log,0,60,60,400
+log,1,0,0,10
+"""
+CAPACITIES = b"broker_id,nw_in,nw_out,disk_bytes,replicas_max\n-1,1000,1000,10000,4\n"
+
+
+def check_by_hand(plan, capacities=CAPACITIES, **options):
+    """Seven brokers, of which 7 is down, in racks a, b and c."""
+    state = kfast.read(("describe.txt", DESCRIBE), brokers_file=("brokers.csv", RACKS))
+    load = kfast.partition_load(state, kfast.read_load(("loads.csv", LOADS), window="p95"))
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(("capacity.csv", capacities)))
+    return kfast.check_plan(state, plan, load, capacity, **options)
+
+
+def test_a_plan_that_keeps_all_rules_is_good():
+    """pay-0 goes from broker 3 to nobody's harm: 1000 bytes from its leader."""
+    check = check_by_hand({("log", 0): [4, 6]})
+    assert check.reasons == {}
+    assert check.moves.to_pylist() == [{
+        "batch": 1, "source": 4, "destination": 6, "replicas": 1, "bytes_moved": 400,
+        "bytes_in": 60,
+    }]
+    disks = {row["broker_id"]: [row[f"disk_bytes_{when}"] for when in ("before", "during", "after")]
+             for row in check.brokers.to_pylist()}
+    assert disks[4] == [400, 400, 400]
+    assert disks[5] == [410, 410, 10]
+    assert disks[6] == [0, 400, 400]
+    sent = next(row for row in check.brokers.to_pylist() if row["broker_id"] == 4)
+    assert [sent[f"bytes_out_{when}"] for when in ("before", "during", "after")] == [120, 180, 120]
+
+
+BROKEN = {  # rule: a plan that breaks it, options, and the row
+    "replication_factor": ({("pay", 0): [1, 2]}, {}, ("pay", None, "2", "3")),
+    "broker_twice": ({("pay", 0): [1, 2, 2]}, {}, ("pay", 2, "2 times", "once")),
+    "broker_unknown": ({("pay", 0): [1, 2, 99]}, {}, ("pay", 99, "unknown", "a broker of the")),
+    "broker_down": ({("pay", 0): [1, 2, 7]}, {}, ("pay", 7, "down", "a broker that is up")),
+    "broker_excluded": (
+        {("log", 0): [4, 6]}, {"excluded_brokers": [6]}, ("log", 6, "excluded", "another broker")),
+    "topic_excluded": (
+        {("log", 0): [4, 6]}, {"excluded_topics": ["l.g"]}, ("log", None, "4,6", "4,5")),
+    "broker_set": (
+        {("log", 0): [4, 6]}, {"broker_sets": {"blue": [1, 2, 3, 6], "red": [4, 5, 7]}},
+        ("log", None, "blue,red", "red")),
+    "racks": ({("pay", 0): [1, 2, 6]}, {}, ("pay", None, "2", "3")),
+    "limit": (
+        {("log", 0): [4, 2]},
+        {"capacities": CAPACITIES + b"2,1000,1000,1700,\n", "replicas_limit": 9},
+        (None, 2, "1400", "1360")),
+    "disk_limit_meanwhile": (
+        [{("pay", 0): [1, 2, 6]}, {("pay", 0): [1, 2, 3]}],
+        {"capacities": CAPACITIES + b"6,1000,1000,1200,\n"}, (None, 6, "1000", "960")),
+    "replicas_max": (
+        {("log", 0): [4, 2]}, {"capacities": CAPACITIES + b"2,1000,1000,10000,1\n"},
+        (None, 2, "2", "1")),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_a_row(rule):
+    """And without what breaks it there is none."""
+    plan, options, (topic, broker, amount, allowed) = BROKEN[rule]
+    check = check_by_hand(plan, **options)
+    rows = [row for row in check.broken_rules.to_pylist() if row["rule"] == rule]
+    assert [(row["topic"], row["broker_id"], row["amount"]) for row in rows] == [
+        (topic, broker, amount)]
+    assert rows[0]["allowed"].startswith(allowed)
+    assert not rows[0]["broken_before"]
+    assert check.reasons["broken_rules"] >= 1
+    quiet = check_by_hand({("log", 0): [5, 4]}, **{**options, "excluded_topics": []})
+    assert rule not in quiet.broken_rules["rule"].to_pylist()
+
+
+def test_every_rule_has_its_case():
+    assert set(BROKEN) == set(HARD_RULES)
+
+
+def test_where_racks_are_few_already_no_fewer_is_right():
+    """log-0 is in rack a alone: it may stay there, and may leave it."""
+    for target in ([5, 4], [1, 4], [4, 2]):
+        assert check_by_hand({("log", 0): target}).reasons == {}
+
+
+def test_a_limit_that_was_broken_before_does_not_speak_against_the_plan():
+    tight = CAPACITIES + b"1,100,1000,10000,\n"
+    check = check_by_hand({("log", 0): [5, 4]}, tight)
+    assert [(row["rule"], row["resource"], row["broken_before"])
+            for row in check.broken_rules.to_pylist()] == [("limit", "nw_in", True)]
+    assert check.reasons == {}
+    assert check.objective_before[0] == check.objective_after[0] > 0
+
+
+def test_what_kafka_refuses_and_leaves_pending_is_there_with_its_reason():
+    check = check_by_hand([
+        {("pay", 0): [1, 2, 99]}, {("nobody", 0): [1]}, {("log", 1): [6, 7], ("log", 0): [5, 4]},
+    ])
+    rows = {(row["batch"], row["topic"]): (row["status"], row["reason"])
+            for row in check.partitions.to_pylist()}
+    assert rows[1, "pay"][0] == rows[2, "nobody"][0] == "refused"
+    assert "99" in rows[1, "pay"][1]
+    assert rows[2, "nobody"][1] == "the topic is unknown"
+    assert rows[3, "log"][0] == "completed"
+    assert check.summary["refused"] == 2
+
+
+def test_an_order_alone_moves_a_leader_only_by_an_election():
+    plan = {("pay", 0): [2, 1, 3]}
+    assert check_by_hand(plan).summary["leaders_moved"] == 1
+    still = check_by_hand(plan, elect_preferred=False)
+    assert still.summary["leaders_moved"] == 0
+    assert still.objective_after[3] == still.objective_before[3] + 1
+
+
+def test_batches_go_from_where_the_one_before_ended():
+    """There and back: everything is as before, and twice as much is copied."""
+    there, back = {("log", 0): [4, 6]}, {("log", 0): [4, 5]}
+    once, both = check_by_hand(there), check_by_hand([there, back])
+    assert both.summary["bytes_moved"] == 2 * once.summary["bytes_moved"] == 800
+    assert both.objective_after[:5] == both.objective_before[:5]
+    assert [row["batch"] for row in both.moves.to_pylist()] == [1, 2]
+
+
+def test_loads_of_single_replicas_move_with_them():
+    """A replica keeps its own size; one that is copied has that of the partition."""
+    state = kfast.read(("describe.txt", DESCRIBE), brokers_file=("brokers.csv", RACKS))
+    load = kfast.partition_load(state, kfast.read_load(("loads.csv", LOADS), window="p95"))
+    own = np.zeros((state.n_partitions, state.n_slots), np.int64)
+    sizes = {"pay": [1000, 900, 800], "log": [400, 390]}
+    for row, topic in enumerate(state.topic.take(state.topic_row).to_pylist()):
+        n = int(state.records["n_replicas"][row])
+        own[row, :n] = sizes[topic][:n]
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(("capacity.csv", CAPACITIES)))
+    check = kfast.check_plan(
+        state, {("pay", 0): [3, 1, 6]}, replace(load, replica_bytes=own), capacity
+    )
+    disk = dict(zip(check.brokers["broker_id"].to_pylist(),
+                    check.brokers["disk_bytes_after"].to_pylist(), strict=True))
+    assert (disk[1], disk[2], disk[3], disk[6]) == (1000, 0, 800, 1000)
+    assert np.array_equal(disk_by_broker(check.state, check.load), [*disk.values()])
+
+
+WRONG = {
+    "plan is 'plan.json'; right is": lambda: check_by_hand("plan.json"),
+    "plan is []": lambda: check_by_hand([]),
+    "partition pay-0 is listed twice": lambda: check_by_hand(pa.table({
+        "topic": ["pay", "pay"], "partition": pa.array([0, 0], pa.int32()),
+        "replicas": pa.array([[1], [2]], pa.list_(pa.int32())),
+    })),
+    "broker 99": lambda: check_by_hand({}, excluded_brokers=[99]),
+    "no topic's whole name matches 'x'": lambda: check_by_hand({}, excluded_topics=["x"]),
+    "broker_sets: broker 4 is in []; right is one set": lambda: check_by_hand(
+        {}, broker_sets={"blue": [1, 2, 3]}),
+    "limits has 'nw'": lambda: check_by_hand({}, normal_limits={"nw": 0.5}),
+    "the scenarios are of a cluster with other brokers": lambda: check_by_hand(
+        {}, scenarios=kfast.every_broker(kfast.generate(brokers=3, partitions=3))),
+    "scenarios is of type int": lambda: check_by_hand({}, scenarios=[1]),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_argument_is_refused(message):
+    with pytest.raises(kfast.ArgumentError) as caught:
+        WRONG[message]()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plan_of_nothing_changes_nothing():
+    check = check_by_hand({})
+    assert check.objective_after == check.objective_before
+    assert check.reasons == {}
+    assert check.moves.num_rows == check.partitions.num_rows == 0

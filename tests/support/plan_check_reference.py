@@ -252,11 +252,12 @@ def objective(placement, work_before, normal, failed, failures):
     for name in RESOURCES:
         of = {b: (u, placement.capacity[b][name]) for b, u in uses[name].items()
               if u is not None and placement.capacity[b][name] and b in placement.up}
-        if not sum(u for u, _ in of.values()):
+        if not of:
             continue
         mean = Fraction(sum(u for u, _ in of.values()), sum(c for _, c in of.values()))
         for used, held in of.values():
-            uneven += max(0, math.floor(1000 * Fraction(used, held) / mean) - 1100) ** 2
+            excess = math.floor(1000 * Fraction(used, held)) - math.floor(1100 * mean)
+            uneven += max(0, excess) ** 2
     not_first = sum(
         p["leader"] is not None and p["leader"] != p["replicas"][0]
         for p in placement.partitions.values()
@@ -269,4 +270,4 @@ def objective(placement, work_before, normal, failed, failures):
     for (topic, _), n in held.items():
         mean = Fraction(by_topic[topic], len(placement.up))
         excess += max(0, n - math.floor(mean + min(max(2 * mean, 2), 40)))
-    return rules, worst, uneven, not_first, excess
+    return rules, min(worst, 2**63 - 1), min(uneven, 2**63 - 1), not_first, excess

@@ -131,8 +131,8 @@ class QuorumEvents:
         """Leaders reported that the active targets of what is being reassigned are in sync."""
         return self._record(*self.controller.catch_up_reassignments())
 
-    def preferred_replicas_elected(
-        self, partitions: Sequence[tuple[str, int]]
+    def preferred_leaders_elected(
+        self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> list[EventOutcome]:
         """The preferred replicas were elected where they are active and in sync (section 7.2)."""
         return self._record(self.controller.elect_leaders(partitions))

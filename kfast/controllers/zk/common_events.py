@@ -114,8 +114,8 @@ class ZkEvents:
             )))
         return events
 
-    def preferred_replicas_elected(
-        self, partitions: Sequence[tuple[str, int]]
+    def preferred_leaders_elected(
+        self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> list[EventOutcome]:
         """The preferred replicas were elected where they are live and in sync (section 6.8)."""
         controller = self.controller
