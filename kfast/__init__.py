@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kfast.analysis.restart_readiness import may_restart
     from kfast.analysis.topic_deletion import delete_topics
     from kfast.capacity import (
+        NewReplicas,
+        Restoration,
         broker_capacity,
         capacity_brokers,
         capacity_forecast,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         potential_nw_out,
         prepare_capacity,
         read_growth,
+        restoration,
     )
     from kfast.controllers import open_controller
     from kfast.controllers.kraft.controller import QuorumController
@@ -104,6 +107,7 @@ __all__ = [
     "KfastError",
     "Leadership",
     "MissingExtraError",
+    "NewReplicas",
     "Outcome",
     "PartitionState",
     "PartitionStateMachine",
@@ -114,6 +118,7 @@ __all__ = [
     "ReplicaState",
     "ReplicaStateMachine",
     "Replicas",
+    "Restoration",
     "RowError",
     "Scenarios",
     "Store",
@@ -159,6 +164,7 @@ __all__ = [
     "replay",
     "replay_metadata",
     "restart_plan",
+    "restoration",
     "risk",
     "scenarios_from_table",
     "sweep",
@@ -182,8 +188,9 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "broker_capacity capacity_brokers capacity_forecast capacity_sweep check_plan durability "
-        "fit_cpu grow_load partition_load potential_nw_out prepare_capacity read_growth"
+        "NewReplicas Restoration broker_capacity capacity_brokers capacity_forecast capacity_sweep "
+        "check_plan durability fit_cpu grow_load partition_load potential_nw_out prepare_capacity "
+        "read_growth restoration"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

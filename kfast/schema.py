@@ -1353,6 +1353,34 @@ PLAN_OBJECTIVE = ResultTable(
         *_counts(("before", "before the plan"), ("after", "after the plan")),
     ),
 )
+_ENDLESS = "where it never ends"
+_NO_FAIR_TIME = f"{_ENDLESS}, or has too many flows"
+RESTORATION = ResultTable(
+    "restoration", "kfast.restoration(plan, scenarios, settings)", "scenarios, in order",
+    (
+        ResultColumn("scenario", _INT64, "number of the scenario; 0 is the empty baseline"),
+        ResultColumn("brokers_down", _INT32, "brokers that fail in it"),
+        ResultColumn("restore_bytes", _INT64, "bytes that have to be copied from leaders"),
+        *(
+            _or_null(ResultColumn(f"restore_seconds_{name}", pa.float64(), meaning), null)
+            for name, meaning, null in (
+                ("bound", "seconds until all are copied, at least", _ENDLESS),
+                ("fair", "the same where flows share ports fairly", _NO_FAIR_TIME),
+                ("half", "seconds until half of the bytes are copied, likewise", _NO_FAIR_TIME),
+                ("min_isr", "seconds until partitions under min ISR have a replica more, likewise",
+                 _NO_FAIR_TIME),
+            )
+        ),
+        ResultColumn(
+            "bytes_without_source", _INT64,
+            "bytes of the lost replicas of partitions that have no leader to copy from",
+        ),
+        ResultColumn(
+            "stuck_brokers", _IDS,
+            "ids of brokers that get no faster than producers write, so that it never ends",
+        ),
+    ),
+)
 SWEEP_PARTITIONS = ResultTable(
     "sweep_partitions", "kfast.sweep_partitions(state, scenarios); kfast.spark.sweep_partitions",
     "every assigned partition, by row",
@@ -1842,7 +1870,7 @@ RESULTS = (
     SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
     PLAN_OBJECTIVE,
-    COMPARED_FAILURES, COMPARED_PARTITIONS,
+    RESTORATION, COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,

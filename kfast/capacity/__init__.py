@@ -14,6 +14,9 @@ broker may be, `presets.py` what others recommend, `cpu_models.py` what traffic 
 `plan_check.py` executes a plan and measures it: `placement_rules.py` has the hard rules,
 `plan_objective.py` says which of two placements is better, `broker_totals.py` sums up.
 
+`restoration_demand.py` lists what has to be copied after a failure, `restoration_times.py` says how
+long that takes.
+
 `durability_chances.py` says how likely losses of data and service are.
 """
 
@@ -37,11 +40,13 @@ from kfast.capacity.placement_rules import HARD_RULES
 from kfast.capacity.plan_check import PlanCheck, check_plan
 from kfast.capacity.plan_objective import OBJECTIVE
 from kfast.capacity.presets import PRESETS, Preset
+from kfast.capacity.restoration_demand import NewReplicas
+from kfast.capacity.restoration_times import Restoration, restoration
 
 __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BrokerCapacity",
-    "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability", "PartitionLoad",
-    "PlanCheck", "Preset", "broker_capacity", "capacity_brokers", "capacity_forecast",
-    "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load", "partition_load",
-    "potential_nw_out", "prepare_capacity", "read_growth",
+    "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability", "NewReplicas",
+    "PartitionLoad", "PlanCheck", "Preset", "Restoration", "broker_capacity", "capacity_brokers",
+    "capacity_forecast", "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load",
+    "partition_load", "potential_nw_out", "prepare_capacity", "read_growth", "restoration",
 ]

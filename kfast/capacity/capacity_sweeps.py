@@ -133,6 +133,8 @@ class CapacityPlan:
         One of `CPU_MODELS`.
     cpu_is_known : (B,) bool
         Brokers that are up whose use of their processor is measured, or follows from the model.
+    disk_rates : (B, 2) int64
+        Bytes a second that the disks of each broker write and read; -1 where that is not known.
     """
 
     broker_id: Rows
@@ -147,6 +149,7 @@ class CapacityPlan:
     replicas_max: Integers
     cpu_model: str
     cpu_is_known: npt.NDArray[np.bool_]
+    disk_rates: Integers
 
     def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of the sweep (`schema.CAPACITY_SWEEP`), some thousands at a time."""
@@ -426,6 +429,7 @@ def prepare_capacity(
     return CapacityPlan(
         plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights,
         replicas, replicas_max, cpu_model, cpu_is_known,
+        np.stack([capacity.disk_write, capacity.disk_read], axis=1),
     )
 
 

@@ -64,7 +64,7 @@ def random_capacities(generator, ids):
 def prepare(plan, loads, capacity, weights, replicas_limit):
     """The product's plan from the columns of the twin."""
     def column(name):
-        return np.array([held[name] or -1 for held in capacity.values()], np.int64)
+        return np.array([held.get(name) or -1 for held in capacity.values()], np.int64)
 
     state = plan.cluster
     load = PartitionLoad(
@@ -75,11 +75,10 @@ def prepare(plan, loads, capacity, weights, replicas_limit):
         source_of=np.zeros((4, 0), np.int16), sources=(), topics_without_load=(), assumptions=(),
         warnings=(),
     )
-    none = np.full(state.n_brokers, -1)
     held = BrokerCapacity(
         nw_in=column("nw_in"), nw_out=column("nw_out"), disk_bytes=column("disk"),
-        cpu_microcores=column("cpu"), disk_write=none, disk_read=none,
-        replicas_max=column("replicas_max"),
+        cpu_microcores=column("cpu"), disk_write=column("disk_write"),
+        disk_read=column("disk_read"), replicas_max=column("replicas_max"),
         log_dirs=({},) * state.n_brokers, price_class=(None,) * state.n_brokers, source="test",
     )
     return load, kfast.prepare_capacity(
@@ -142,24 +141,31 @@ def compare(seed, plan, left, generator):
         ], f"seed {seed}"
 
 
-def compare_zk(seed, profile="zk-3.9"):
-    """One random ZooKeeper cluster: what it has, or None where its controller cannot start."""
-    generator = Random(seed)
+def zk_cluster(seed, generator, profile="zk-3.9"):
+    """A random ZooKeeper cluster, and what a failure leaves of it; None where it cannot start."""
     state = random_cluster(seed, generator.choice(["narrow", "wide"]), profile)[1]
     if not starts(state, profile):
         return None
     plan = kfast.prepare_sweep(state, profile=profile)
-    compare(seed, plan, lambda down: left_by_zk(plan.cluster, down, profile), generator)
-    return features(plan.cluster)
+    return plan, lambda down: left_by_zk(plan.cluster, down, profile)
 
 
-def compare_kraft(seed, release):
-    """One random KRaft cluster: what it has."""
+def compare_zk(seed, profile="zk-3.9"):
+    """One random ZooKeeper cluster: what it has, or None where its controller cannot start."""
+    generator = Random(seed)
+    cluster = zk_cluster(seed, generator, profile)
+    if cluster is None:
+        return None
+    compare(seed, *cluster, generator)
+    return features(cluster[0].cluster)
+
+
+def kraft_cluster(seed, release):
+    """A random KRaft cluster, and what a failure leaves of it."""
     def twin_state():
         return RandomCluster(seed, release, None).controller().state
 
-    cluster = RandomCluster(seed, release, None)
-    state = state_of(cluster)
+    state = state_of(RandomCluster(seed, release, None))
     names = {
         (t, p): row for row, (t, p) in enumerate(zip(
             state.topic.take(state.topic_row).to_pylist(), state.partition.tolist(), strict=True))
@@ -169,9 +175,15 @@ def compare_kraft(seed, release):
         place: names[twin.topics[place.topic_id].name, place.partition_id]
         for place in partitions_of(twin)
     }
-    plan = kfast.prepare_sweep(state)
-    compare(seed, plan, lambda down: left_by_kraft(twin_state, down, row_of), Random(seed))
-    return features(state) | {"ELR on" if cluster.elr_on else "ELR off"}
+    return kfast.prepare_sweep(state), lambda down: left_by_kraft(twin_state, down, row_of)
+
+
+def compare_kraft(seed, release):
+    """One random KRaft cluster: what it has."""
+    plan, left = kraft_cluster(seed, release)
+    compare(seed, plan, left, Random(seed))
+    elr_on = RandomCluster(seed, release, None).elr_on
+    return features(plan.cluster) | {"ELR on" if elr_on else "ELR off"}
 
 
 def features(state):

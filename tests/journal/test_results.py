@@ -143,6 +143,7 @@ def questions(state):
     tables |= {
         "load.provenance": load.provenance,
         "capacity_sweep": kfast.capacity_sweep(prepared, some),
+        "restoration": kfast.restoration(prepared, some),
         "capacity_forecast": kfast.capacity_forecast(
             state, load, capacity, some, growth="4%", months=2
         ).months,
