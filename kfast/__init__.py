@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Restoration,
         broker_capacity,
         capacity_brokers,
+        capacity_cost,
         capacity_forecast,
         capacity_sweep,
         check_plan,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         potential_nw_out,
         prepare_capacity,
         read_growth,
+        read_prices,
         restoration,
     )
     from kfast.controllers import open_controller
@@ -129,6 +131,7 @@ __all__ = [
     "build_digest",
     "bursts",
     "capacity_brokers",
+    "capacity_cost",
     "capacity_forecast",
     "capacity_sweep",
     "check_plan",
@@ -161,6 +164,7 @@ __all__ = [
     "read_growth",
     "read_load",
     "read_plan",
+    "read_prices",
     "replay",
     "replay_metadata",
     "restart_plan",
@@ -188,9 +192,9 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "NewReplicas Restoration broker_capacity capacity_brokers capacity_forecast capacity_sweep "
-        "check_plan durability fit_cpu grow_load partition_load potential_nw_out prepare_capacity "
-        "read_growth restoration"
+        "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost capacity_forecast "
+        "capacity_sweep check_plan durability fit_cpu grow_load partition_load potential_nw_out "
+        "prepare_capacity read_growth read_prices restoration"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

@@ -1381,6 +1381,24 @@ RESTORATION = ResultTable(
         ),
     ),
 )
+_NO_PRICE = "where no price is known"
+CAPACITY_COST = ResultTable(
+    "capacity_cost", "kfast.capacity_cost(state, load, capacity, ...).items",
+    "brokers by class, disk, cross-rack bytes",
+    (
+        ResultColumn("item", pa.string(), "brokers, disk, or cross-rack and who moves the bytes"),
+        _or_null(ResultColumn("class", pa.string(), "class of the brokers"), "for all else"),
+        ResultColumn("quantity", _INT64, "how many, how much; a rate is rounded half to even"),
+        ResultColumn("unit", pa.string(), "brokers, bytes or B/s"),
+        _or_null(ResultColumn(
+            "price", pa.decimal128(38, 9),
+            "of a broker for a month, of 10^9 bytes for a month, of 10^9 bytes moved",
+        ), _NO_PRICE),
+        _or_null(ResultColumn(
+            "cost", pa.decimal128(38, 2), "for a month of 2629800 seconds, rounded half to even"
+        ), _NO_PRICE),
+    ),
+)
 SWEEP_PARTITIONS = ResultTable(
     "sweep_partitions", "kfast.sweep_partitions(state, scenarios); kfast.spark.sweep_partitions",
     "every assigned partition, by row",
@@ -1870,7 +1888,8 @@ RESULTS = (
     SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
     PLAN_OBJECTIVE,
-    RESTORATION, COMPARED_FAILURES, COMPARED_PARTITIONS,
+    CAPACITY_COST, RESTORATION,
+    COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,

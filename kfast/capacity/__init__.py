@@ -10,6 +10,7 @@ broker may be, `presets.py` what others recommend, `cpu_models.py` what traffic 
 `broker_statistics.py` says what each broker uses over all failures.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
+`monthly_costs.py` adds up prices.
 
 `plan_check.py` executes a plan and measures it: `placement_rules.py` has the hard rules,
 `plan_objective.py` says which of two placements is better, `broker_totals.py` sums up.
@@ -35,6 +36,7 @@ from kfast.capacity.capacity_sweeps import (
 from kfast.capacity.cpu_models import CPU_MODELS, CpuFit, CpuWeights, fit_cpu
 from kfast.capacity.durability_chances import Durability, durability
 from kfast.capacity.load_growth import grow_load, read_growth
+from kfast.capacity.monthly_costs import CapacityCost, capacity_cost, read_prices
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 from kfast.capacity.placement_rules import HARD_RULES
 from kfast.capacity.plan_check import PlanCheck, check_plan
@@ -45,8 +47,9 @@ from kfast.capacity.restoration_times import Restoration, restoration
 
 __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BrokerCapacity",
-    "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability", "NewReplicas",
-    "PartitionLoad", "PlanCheck", "Preset", "Restoration", "broker_capacity", "capacity_brokers",
-    "capacity_forecast", "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load",
-    "partition_load", "potential_nw_out", "prepare_capacity", "read_growth", "restoration",
+    "CapacityCost", "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability",
+    "NewReplicas", "PartitionLoad", "PlanCheck", "Preset", "Restoration", "broker_capacity",
+    "capacity_brokers", "capacity_cost", "capacity_forecast", "capacity_sweep", "check_plan",
+    "durability", "fit_cpu", "grow_load", "partition_load", "potential_nw_out",
+    "prepare_capacity", "read_growth", "read_prices", "restoration",
 ]

@@ -35,6 +35,8 @@ COMMANDS = {
         "Sweep over failures, and see whether brokers stay within limits."),
     "forecast": ("capacity_planning", "forecast_command",
         "Forecast in which month growing loads exceed a limit."),
+    "cost": ("capacity_planning", "cost_command",
+        "Add up what a cluster costs in a month."),
 }
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 

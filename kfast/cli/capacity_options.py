@@ -44,8 +44,8 @@ from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
 __all__ = [
-    "CapacityInput", "capacity_options", "load_options", "plot_option", "take_capacity",
-    "take_load",
+    "CapacityInput", "capacity_file_option", "capacity_options", "load_options", "once",
+    "plot_option", "take_capacity", "take_load",
 ]
 
 _COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
@@ -119,16 +119,21 @@ def load_options(*, required: bool) -> Callable[[Command], Command]:
     )
 
 
+def capacity_file_option() -> Callable[[Command], Command]:
+    """Option that names the file of capacities."""
+    return click.option(
+        "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
+        help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
+    )
+
+
 def capacity_options() -> Callable[[Command], Command]:
     """INPUT and the options of a cluster, its loads, its capacities and its limits."""
     return all_options(
         cluster_options(),
         setting_option(),
         load_options(required=True),
-        click.option(
-            "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
-            help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
-        ),
+        capacity_file_option(),
         click.option(
             "--preset", type=click.Choice([*PRESETS]), metavar="NAME",
             help="Limits that others plan with; --limit and --failed-limit come before them. "
@@ -184,7 +189,7 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
         A file cannot be read, or does not go with the cluster.
     """
     limits = {
-        name: _once(f"--{flag}", options.pop(name))
+        name: once(f"--{flag}", options.pop(name))
         for flag, name in (("limit", "normal_limits"), ("failed-limit", "failed_limits"))
     }
     cpu_model: str = options.pop("cpu_model")
@@ -250,7 +255,7 @@ def take_load(options: dict[str, Any]) -> Callable[[ClusterState], PartitionLoad
     """
     files: tuple[Path, ...] = options.pop("load_files")
     window, seconds = options.pop("window"), options.pop("seconds")
-    instances = _once("--instances", options.pop("instances"))
+    instances = once("--instances", options.pop("instances"))
     has_replication: bool = options.pop("bytes_out_has_replication")
     if not files:
         for name, value in (
@@ -292,7 +297,7 @@ def _instance(text: str) -> Iterable[tuple[str, int]]:
     return ((name.strip(), int(broker)),)
 
 
-def _once(option: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def once(option: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Pairs by their names; two values of one are refused."""
     values: dict[str, Any] = {}
     for name, value in pairs:

@@ -1,37 +1,62 @@
-"""The commands that plan ahead in bytes: `kfast capacity forecast`, and others."""
+"""The commands that plan ahead in bytes: `kfast capacity forecast`, `cost`, and others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kfast.capacity import CapacityPlan, PartitionLoad
+from kfast.capacity import CapacityPlan, CpuWeights, PartitionLoad, broker_capacity
 from kfast.capacity.capacity_forecasts import forecast_months
 from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth, parse_growth, read_growth
+from kfast.capacity.monthly_costs import (
+    FETCH_FROM,
+    capacity_cost,
+    parse_price,
+    parse_share,
+    read_prices,
+)
 from kfast.cli.capacity_options import (
-    CapacityInput,
+    capacity_file_option,
     capacity_options,
+    load_options,
+    once,
     plot_option,
     take_capacity,
+    take_load,
 )
-from kfast.cli.options import Command, FilePath, all_options, number_option, output_options
+from kfast.cli.options import (
+    Command,
+    FilePath,
+    all_options,
+    cluster_options,
+    list_option,
+    number_option,
+    output_options,
+    take_cluster,
+)
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
+from kfast.io.loads import read_capacity
+from kfast.report.capacity_cost import COST_METRICS, COST_TABLES, capacity_cost_answer
 from kfast.report.capacity_forecast import (
     FORECAST_METRICS,
     FORECAST_TABLES,
     capacity_forecast_answer,
     forecast_image,
 )
+from kfast.report.capacity_wording import load_head
 from kfast.report.pictures import write_picture
 from kfast.report.wording import plural
+from kfast.state import ClusterState
 
-__all__ = ["forecast_command"]
+__all__ = ["cost_command", "forecast_command"]
+
+PRICES = ("disk-gb-month", "cross-rack-gb")
 
 
 def growth_options(months: int) -> Callable[[Command], Command]:
@@ -59,26 +84,49 @@ def _check_growth(
     return text
 
 
-def take_growth(options: dict[str, Any]) -> tuple[Callable[[CapacityInput], LoadGrowth], str]:
+Grow = Callable[[ClusterState, PartitionLoad, CpuWeights | None], LoadGrowth]
+
+
+def take_growth(options: dict[str, Any]) -> tuple[Grow, str] | None:
     """Take `growth_options` but the months out of a command's options: loads that grow, in words.
+
+    None where no growth is named.
 
     Raises
     ------
-    ArgumentError
-        No growth is named.
     InputError
         The file cannot be read.
     """
     growth: str | None = options.pop("growth")
     file: Path | None = options.pop("growth_file")
     if growth is None and file is None:
-        raise ArgumentError("give --growth, such as 4%/month, or --growth-file, or both")
+        return None
     rules = () if file is None else read_growth(file)
     rate = "0%" if growth is None else growth.strip().removesuffix("/month").rstrip()
     words = f"{rate} a month"
     if rules:
         words += f" ({plural(len(rules), 'rule')} of {file})"
-    return lambda inputs: LoadGrowth(inputs.state, inputs.load, rate, rules, inputs.weights), words
+    return lambda state, load, weights: LoadGrowth(state, load, rate, rules, weights), words
+
+
+def take_grown_load(
+    options: dict[str, Any],
+) -> Callable[[ClusterState, PartitionLoad], PartitionLoad]:
+    """Take `growth_options` out of a command's options: what makes the loads of the last month.
+
+    Raises
+    ------
+    ArgumentError
+        There are months without a growth, or a growth without months.
+    """
+    months: int = options.pop("months")
+    growth = take_growth(options)
+    if (growth is None) != (months == 0):
+        raise ArgumentError("--months goes with --growth or --growth-file")
+    if growth is None:
+        return lambda _, load: load
+    grow = growth[0]
+    return lambda state, load: grow(state, load, None).after(months)
 
 
 @click.command("forecast")
@@ -105,7 +153,9 @@ def forecast_command(source: str, months: int, plot: Path | None, **options: Any
     make = take_scenarios(options)
     if make is None:
         raise ArgumentError(f"give one kind of failures: {KINDS}")
-    make_growth, words = take_growth(options)
+    growth = take_growth(options)
+    if growth is None:
+        raise ArgumentError("give --growth, such as 4%/month, or --growth-file, or both")
     inputs = take_capacity(source, options)
     title, scenarios = make(inputs.state)
 
@@ -114,9 +164,79 @@ def forecast_command(source: str, months: int, plot: Path | None, **options: Any
 
     with progress_bar("Sweeping"):
         head = inputs.head("capacity forecast", source, inputs.plan())
-        forecast = forecast_months(make_growth(inputs), scenarios, months, prepare)
-    answer = capacity_forecast_answer(head, inputs.state, title, scenarios, forecast, words)
+        grow = growth[0](inputs.state, inputs.load, inputs.weights)
+        forecast = forecast_months(grow, scenarios, months, prepare)
+    answer = capacity_forecast_answer(head, inputs.state, title, scenarios, forecast, growth[1])
     if plot is not None:
         write_picture(forecast_image(answer.document), plot)
         echo(f"Wrote {plot}.")
     destination.write(answer)
+
+
+def _price(text: str) -> Iterable[tuple[str, str]]:
+    """A price, as name=amount."""
+    name, _, amount = (part.strip() for part in text.partition("="))
+    if name not in PRICES:
+        raise ArgumentError(f"{text!r} is no price of {' or '.join(PRICES)}, such as {name}=0.08")
+    parse_price(f"--price {name}", amount)
+    return ((name, amount),)
+
+
+def _rack_share(text: str) -> Iterable[tuple[str, str]]:
+    """The share of a rack, as rack=share."""
+    rack, _, share = (part.strip() for part in text.rpartition("="))
+    parse_share(f"the share of rack {rack!r}", share)
+    return ((rack, share),)
+
+
+@click.command("cost")
+@cluster_options()
+@load_options(required=True)
+@capacity_file_option()
+@growth_options(0)
+@click.option("--prices", "prices_file", type=FilePath(), required=True, metavar="CSV",
+              help="What a broker of each class costs in a month: a CSV with the columns "
+              "class,price_month. The classes are those of --capacity.")
+@list_option("--price", "prices", parse=_price, metavar="NAME=AMOUNT",
+             help="disk-gb-month=0.08, of a GB of disk (10^9 bytes) for a month; "
+             "cross-rack-gb=0.01, of a GB that crosses racks.")
+@list_option("--producer-racks", parse=_rack_share, metavar="RACK=SHARE",
+             help="Where producers are: a=0.5,b=0.5.  [default: equal over the racks]")
+@list_option("--consumer-racks", parse=_rack_share, metavar="RACK=SHARE",
+             help="Where consumers are.  [default: equal over the racks]")
+@click.option("--fetch-from", type=click.Choice(FETCH_FROM), default="leader", show_default=True,
+              help="Where consumers fetch: from leaders, or from a replica in their own rack.")
+@output_options(COST_TABLES, COST_METRICS)
+def cost_command(source: str, **options: Any) -> None:
+    r"""Add up what a cluster costs in a month.
+
+    Brokers by the price of their class, the disks that they have, and bytes that cross racks by
+    where partitions are led and placed: of producers, of replication, of consumers.
+
+    \b
+    Examples:
+      kfast capacity cost describe.txt --brokers-file brokers.csv --load loads.csv \
+        --capacity capacities.csv --prices prices.csv
+      kfast capacity cost describe.txt --brokers-file brokers.csv --load loads.csv \
+        --capacity capacities.csv --prices prices.csv --price disk-gb-month=0.08 \
+        --price cross-rack-gb=0.01 --fetch-from nearest --growth 4%/month --months 12
+    """
+    destination = Destination.of(options, COST_TABLES)
+    grow = take_grown_load(options)
+    prices = once("--price", options.pop("prices"))
+    racks = {
+        name: once(f"--{name.replace('_', '-')}", options.pop(name)) or None
+        for name in ("producer_racks", "consumer_racks")
+    }
+    class_prices = read_prices(options.pop("prices_file"))
+    capacity_file, fetch_from = options.pop("capacity_file"), options.pop("fetch_from")
+    make_load = take_load(options)
+    assert make_load is not None, "the option is required"
+    state = take_cluster(source, options)
+    load = grow(state, make_load(state))
+    cost = capacity_cost(
+        state, load, broker_capacity(state, read_capacity(capacity_file)),
+        class_prices=class_prices, disk_gb_month=prices.get(PRICES[0]),
+        cross_rack_gb=prices.get(PRICES[1]), fetch_from=fetch_from, **racks,
+    )
+    destination.write(capacity_cost_answer(load_head("capacity cost", source, state, load), cost))

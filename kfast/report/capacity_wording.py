@@ -18,8 +18,9 @@ from kfast.report.wording import plural
 from kfast.state import ClusterState
 
 __all__ = [
-    "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_sentence",
-    "rate_column", "reservation_lines", "share", "share_column", "usage_sentence",
+    "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_head",
+    "load_sentence", "load_warnings", "rate_column", "reservation_lines", "share", "share_column",
+    "usage_sentence",
 ]
 
 _VERBS = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
@@ -85,17 +86,10 @@ def _limit_list(basis_points: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {points / 100:g} %" for name, points in basis_points.items())
 
 
-def capacity_head(
-    command: str, source: str, state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity,
-    plan: CapacityPlan,
-) -> Document:
-    """How every answer in bytes begins: with the loads, the capacities and the limits it is about.
-
-    Limits are basis points of each resource, without a failure (`normal`) and with one (`failed`).
-    """
-    limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
+def load_head(command: str, source: str, state: ClusterState, load: PartitionLoad) -> Document:
+    """How an answer on loads begins."""
     document = head(command, source, state)
-    document["assumptions"] += [*load.assumptions, *capacity.assumptions]
+    document["assumptions"] += load.assumptions
     models = load.provenance.group_by(["quantity", "share_model"]).aggregate([([], "count_all")])
     document["load"] = {
         "window": load.window, "sources": list(load.sources),
@@ -108,15 +102,31 @@ def capacity_head(
         ],
         "warnings": list(load.warnings),
     }
+    document["notes"] += [load_sentence(document["load"]), _share_note(document["load"])]
+    return document
+
+
+def capacity_head(
+    command: str, source: str, state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity,
+    plan: CapacityPlan,
+) -> Document:
+    """How every answer in bytes begins: with the loads, the capacities and the limits it is about.
+
+    Limits are basis points of each resource, without a failure (`normal`) and with one (`failed`).
+    """
+    limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
+    document = load_head(command, source, state, load)
+    document["assumptions"] += capacity.assumptions
     document["capacity"] = {
         "source": capacity.source, "brokers_checked": checked_brokers(plan),
     }
     document["capacity"]["cpu_model"] = plan.cpu_model if plan.cpu_is_known.any() else None
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
-    document["notes"] += [load_sentence(document["load"]), _share_note(document["load"]), (
+    document["notes"].append(
         f"limits without a failure: {_limit_list(limits['normal'])}; while brokers have failed: "
         f"{_limit_list(limits['failed'])}{_replicas_limit(plan)}"
-    ), *_cpu_notes(plan)]
+    )
+    document["notes"] += _cpu_notes(plan)
     return document
 
 
@@ -168,8 +178,13 @@ def reservation_lines(document: Document) -> list[str]:
     return [
         *([f"Not checked, for no capacity or no use is known: {', '.join(unchecked)}."]
           if unchecked else []),
-        *(f"Warning: {line}" for line in document["load"]["warnings"]),
+        *load_warnings(document),
     ]
+
+
+def load_warnings(document: Document) -> list[str]:
+    """Faults of loads."""
+    return [f"Warning: {line}" for line in document["load"]["warnings"]]
 
 
 def load_sentence(load: Document) -> str:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -115,7 +116,7 @@ def answer_json(answer: Answer) -> bytes:
 
 def _encoded(document: Any, indent: int | None = None) -> bytes:
     r"""JSON; what is not UTF-8 in the name of a file stands as an escape, such as \udcff."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_iso_time)
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_json_text)
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -180,8 +181,10 @@ class RowWriter:
         return Path(self.file.name).replace(partial)
 
 
-def _iso_time(value: Any) -> str:
-    """A time as JSON has it."""
+def _json_text(value: Any) -> str:
+    """A time, or an exact decimal, as JSON has it."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
     if not isinstance(value, datetime):
         raise TypeError(f"{type(value).__name__} has no form in JSON")
     return value.isoformat()

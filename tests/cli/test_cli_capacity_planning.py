@@ -1,4 +1,4 @@
-"""`kfast capacity forecast` and the other commands that plan ahead."""
+"""`kfast capacity forecast`, `cost` and the other commands that plan ahead."""
 
 from __future__ import annotations
 
@@ -83,9 +83,65 @@ def test_a_forecast_is_drawn(tmp_path):
         assert text in texts
 
 
+# --- cost ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prices(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("class,price_month\nlarge,512.50\nold,400\n")
+    return path
+
+
+def test_a_month_is_added_up(prices):
+    """11 * 512.50 + 400; 430 TB at 0.08; producers' and consumers' two thirds at 0.01 a GB."""
+    answer = document(
+        "cost", "--prices", prices, "--price", "disk-gb-month=0.08,cross-rack-gb=0.01"
+    )
+    costs = {f"{row['item']} {row['class'] or ''}".strip(): row["cost"] for row in answer["items"]}
+    assert costs["brokers large"] == "5637.50"
+    assert costs["brokers old"] == "400.00"
+    assert costs["disk"] == "34400.00"
+    load = answer["load"]
+    rates = {row["item"]: row["quantity"] for row in answer["items"]}
+    assert rates["cross-rack producers"] == round(load["bytes_in"] * 2 / 3)
+    assert rates["cross-rack consumers"] == round(load["bytes_out"] * 2 / 3)
+    assert answer["summary"]["total"] == float(answer["total"]) == 63227.33
+    assert answer["verdict"][0] == "A month costs 63,227.33, in the currency of the prices."
+
+
+def test_what_has_no_price_is_said(prices):
+    text = run("cost", "--prices", prices).stdout
+    assert "A month costs 6,037.50, in the currency of the prices." in text
+    assert ("Without a price, and not in it: disk, cross-rack producers, cross-rack replication, "
+            "cross-rack consumers.") in text
+
+
+def test_costs_of_a_later_month(prices):
+    arguments = ("cost", "--prices", prices, "--price", "cross-rack-gb=0.01")
+    now, later = document(*arguments), document(*arguments, "--growth", "100%", "--months", 2)
+    assert later["summary"]["bytes_cross_rack"] == pytest.approx(
+        4 * now["summary"]["bytes_cross_rack"], abs=10)
+    assert "loads are those after 2 months of growth by 100 % a month (61 topics)" in (
+        later["assumptions"])
+    run(*arguments, "--fail-on", "total>1000", code=4)
+
+
+def test_where_clients_are(prices):
+    arguments = ("cost", "--prices", prices, "--fetch-from", "nearest")
+    rates = {row["item"]: row["quantity"] for row in document(
+        *arguments, "--producer-racks", "a=0.5,b=0.5", "--consumer-racks", "c=1")["items"]}
+    assert 0 < rates["cross-rack consumers"] < rates["cross-rack producers"]
+
+
 REFUSED = {
     "forecast --every 1": "give --growth, such as 4%/month, or --growth-file, or both",
     "forecast --growth 4% ": "give one kind of failures",
+    "cost --prices x.csv --price disk=1": "is no price of disk-gb-month or cross-rack-gb",
+    "cost --prices x.csv --price disk-gb-month=free": "a price is needed, as in 0.08",
+    "cost --prices x.csv --producer-racks a=2": "a share is needed, as in 0.5 or 1/3",
+    "cost --prices x.csv --months 3": "--months goes with --growth or --growth-file",
+    "cost --prices x.csv --growth 3%": "--months goes with --growth or --growth-file",
     "forecast --growth 4 --every 1": "a growth is needed, as in 4%/month",
     "forecast --growth 4% --every 1 --months 121": "--months",
     "forecast --growth 4% --every 1 --fail-on offline>0": "metric 'offline' is unknown",
@@ -97,6 +153,15 @@ def test_what_is_refused(arguments):
     wrong = run(*arguments.split(), code=2)
     assert wrong.stdout == ""
     assert REFUSED[arguments] in " ".join(wrong.stderr.split())
+
+
+def test_a_wrong_price_file_is_one_line(tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_text("class,price_month\nlarge,much\n")
+    wrong = run("cost", "--prices", path, code=3)
+    assert wrong.stderr == (
+        f"Error: {path} line 2: price_month is 'much': a price is needed, as in 0.08\n"
+    )
 
 
 def test_a_wrong_growth_file_is_one_line(tmp_path):

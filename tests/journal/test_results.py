@@ -137,7 +137,7 @@ def questions(state):
     load = kfast.partition_load(
         state, kfast.read_load(("loads.csv", loads.encode()), window="p95 of 1 h")
     )
-    held = b"broker_id,nw_in,nw_out,disk_bytes\n-1,99,99,1e15\n"
+    held = b"broker_id,nw_in,nw_out,disk_bytes,class\n-1,99,99,1e15,large\n"
     capacity = kfast.broker_capacity(state, kfast.read_capacity(("brokers.csv", held)))
     prepared = kfast.prepare_capacity(state, load, capacity)
     tables |= {
@@ -148,6 +148,9 @@ def questions(state):
             state, load, capacity, some, growth="4%", months=2
         ).months,
         "capacity_brokers": kfast.capacity_brokers(prepared, some),
+        "capacity_cost": kfast.capacity_cost(
+            state, load, capacity, class_prices={"large": "0.005"}, disk_gb_month="0.000000001"
+        ).items,
     }
     check = kfast.check_plan(state, plan, load, capacity)
     names = "broken_rules partitions batches brokers moves failures objective"

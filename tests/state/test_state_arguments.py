@@ -18,7 +18,7 @@ OTHERS = {
     "p": 0.5, "share": 0.5, "seed": 1, "table": pa.table({"scenario": [1], "broker": [1]}),
     "path": "never.arrow", "overrides": [("t", "min.insync.replicas", 2)],
     "tables": [], "load": None, "capacity": None,
-    "mttf_years": 3, "repair_hours": 4, "growth": "4%", "months": 1,
+    "mttf_years": 3, "repair_hours": 4, "growth": "4%", "months": 1, "class_prices": {},
 }
 """Arguments besides the state that are right as far as can be said without it."""
 
@@ -56,7 +56,8 @@ def test_all_that_take_a_state_are_known():
     """A wrong count means that a parameter has another name, and is not tested below."""
     assert set(TAKERS) == {
         "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "broker_capacity",
-        "bursts", "check_plan", "capacity_forecast", "delete_topics", "durability", "grow_load",
+        "bursts", "capacity_cost", "capacity_forecast", "check_plan", "delete_topics", "durability",
+        "grow_load",
         "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
         "explain", "fail_brokers", "independent_brokers", "independent_racks", "may_restart",
         "open_controller", "override_settings", "partition_load", "potential_nw_out",
