@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         capacity_brokers,
         capacity_cost,
         capacity_forecast,
+        capacity_of,
         capacity_sweep,
         check_plan,
         durability,
@@ -133,6 +134,7 @@ __all__ = [
     "capacity_brokers",
     "capacity_cost",
     "capacity_forecast",
+    "capacity_of",
     "capacity_sweep",
     "check_plan",
     "compare",
@@ -192,9 +194,9 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost capacity_forecast "
-        "capacity_sweep check_plan durability fit_cpu grow_load partition_load potential_nw_out "
-        "prepare_capacity read_growth read_prices restoration"
+        "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost "
+        "capacity_forecast capacity_of capacity_sweep check_plan durability fit_cpu grow_load "
+        "partition_load potential_nw_out prepare_capacity read_growth read_prices restoration"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

@@ -10,7 +10,7 @@ section 1.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -1220,6 +1220,80 @@ CAPACITY_SWEEP = ResultTable(
         ),
     ),
 )
+_FAILED_TOO = "where the broker has failed or is down"
+_NOT_MEASURED = ", or no use of its processor is measured"
+
+
+def _use_of_failure(resource: str, used: str, meaning: str) -> Iterator[ResultColumn]:
+    """What a broker uses of a resource before and after a failure."""
+    for when, none in (("before", "where the broker is down"), ("after", _FAILED_TOO)):
+        none += _NOT_MEASURED if resource == "cpu" else ""
+        yield _or_null(ResultColumn(f"{used}_{when}", _INT64, f"{meaning} {when} it"), none)
+        share = ResultColumn(f"{resource}_{when}", _FLOAT, "share of its capacity that this is")
+        yield _or_null(share, f"{none}, or it has no such capacity")
+
+
+CAPACITY_FAILURE_BROKERS = ResultTable(
+    "capacity_of.brokers", "kfast.capacity_of(plan, brokers).brokers", "every broker, by id",
+    (
+        _BROKER_ID, _RACK, ResultColumn("failed", _BOOL, "whether it is one of those that fail"),
+        *_use_of_failure("nw_in", "bytes_in", "bytes in per second"),
+        *_use_of_failure("nw_out", "bytes_out", "bytes out per second"),
+        *_use_of_failure("cpu", "cpu_microcores", "micro-cores"),
+        ResultColumn("disk_bytes", _INT64, "bytes on disk, which no failure changes"),
+        _or_null(
+            ResultColumn("disk", _FLOAT, "share of its capacity that these are"),
+            "where the broker is down, or it has no such capacity",
+        ),
+        _or_null(
+            ResultColumn("over_limit", _TEXTS, "resources of which it is over the limit then"),
+            _FAILED_TOO,
+        ),
+    ),
+)
+CAPACITY_FAILURE_TOPICS = ResultTable(
+    "capacity_of.topics", "kfast.capacity_of(plan, brokers).topics",
+    "topics and pairs of leaders, the most bytes in first",
+    (
+        _TOPIC,
+        _or_null(ResultColumn("from_broker", _INT32, "who leads before"), "where nobody does"),
+        _or_null(ResultColumn("to_broker", _INT32, "who leads after it"), "where nobody does"),
+        *_counts(
+            ("partitions", "partitions whose leader changes so"),
+            ("bytes_in", "bytes per second that producers write to them"),
+            ("bytes_out", "bytes per second that consumers fetch from them"),
+        ),
+    ),
+)
+CAPACITY_FAILURE_PARTS = ResultTable(
+    "capacity_of.explain", "kfast.capacity_of(plan, brokers).explain(broker)",
+    "parts of what a broker uses after a failure less what it uses before, the most bytes out "
+    "first",
+    (
+        _or_null(
+            ResultColumn("failed_broker", _INT32, "whose failure is the reason"),
+            "where the former leader or follower has not failed, or nobody led",
+        ),
+        _TOPIC, _PARTITION,
+        ResultColumn(
+            "reason", _TEXT,
+            "`leads`: the broker leads instead; `fewer_followers`: it sends to one follower less; "
+            "`leaderless`: no leader is left; `leads_no_more`: another one leads, though this one "
+            "has not failed; `follows`: there is a leader where there was none; `follows_no_more`: "
+            "the failure completes a reassignment that takes the replica away",
+        ),
+        *_counts(
+            ("bytes_in", "bytes in per second that this adds"),
+            ("bytes_out", "bytes out per second that this adds"),
+        ),
+        _or_null(
+            ResultColumn(
+                "cpu_microcores", _INT64, "micro-cores that this adds, by the largest remainder"
+            ),
+            "where no use of its processor is measured",
+        ),
+    ),
+)
 CAPACITY_FORECAST = ResultTable(
     "capacity_forecast", "kfast.capacity_forecast(state, load, capacity, scenarios, ...).months",
     "months from 0, and resources: nw_in, nw_out, cpu, disk",
@@ -1415,7 +1489,7 @@ _NEVER_UP = "where the broker is never up"
 
 def _broker_use(resource: str, used: str, meaning: str) -> tuple[ResultColumn, ...]:
     """What a broker uses of a resource over many failures."""
-    unmeasured = ", or no use of its processor is measured" if resource == "cpu" else ""
+    unmeasured = _NOT_MEASURED if resource == "cpu" else ""
     columns = (
         *_counts((f"{used}_baseline", f"{meaning} without a failure")),
         ResultColumn(f"{used}_mean", _FLOAT, f"{meaning} on average of its scenarios"),
@@ -1886,6 +1960,7 @@ RESULTS = (
     ELECTIONS, REFUSALS, ADDITIONS, REQUESTS,
     UPDATE_METADATA, UPDATE_METADATA_BROKERS, REPLIES, IMBALANCE, REASSIGNMENTS, SCENARIOS, SWEEP,
     SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
+    CAPACITY_FAILURE_BROKERS, CAPACITY_FAILURE_TOPICS, CAPACITY_FAILURE_PARTS,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
     PLAN_OBJECTIVE,
     CAPACITY_COST, RESTORATION,

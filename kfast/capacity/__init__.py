@@ -7,7 +7,8 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 `capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
 `failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
 broker may be, `presets.py` what others recommend, `cpu_models.py` what traffic costs its processor;
-`broker_statistics.py` says what each broker uses over all failures.
+`broker_statistics.py` says what each broker uses over all failures, `failure_details.py` what one
+failure does to each.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
 `monthly_costs.py` adds up prices.
@@ -35,6 +36,7 @@ from kfast.capacity.capacity_sweeps import (
 )
 from kfast.capacity.cpu_models import CPU_MODELS, CpuFit, CpuWeights, fit_cpu
 from kfast.capacity.durability_chances import Durability, durability
+from kfast.capacity.failure_details import CapacityFailure, capacity_of
 from kfast.capacity.load_growth import grow_load, read_growth
 from kfast.capacity.monthly_costs import CapacityCost, capacity_cost, read_prices
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
@@ -47,9 +49,10 @@ from kfast.capacity.restoration_times import Restoration, restoration
 
 __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BrokerCapacity",
-    "CapacityCost", "CapacityForecast", "CapacityPlan", "CpuFit", "CpuWeights", "Durability",
-    "NewReplicas", "PartitionLoad", "PlanCheck", "Preset", "Restoration", "broker_capacity",
-    "capacity_brokers", "capacity_cost", "capacity_forecast", "capacity_sweep", "check_plan",
-    "durability", "fit_cpu", "grow_load", "partition_load", "potential_nw_out",
-    "prepare_capacity", "read_growth", "read_prices", "restoration",
+    "CapacityCost", "CapacityFailure", "CapacityForecast", "CapacityPlan", "CpuFit",
+    "CpuWeights", "Durability", "NewReplicas", "PartitionLoad", "PlanCheck", "Preset",
+    "Restoration", "broker_capacity", "capacity_brokers", "capacity_cost", "capacity_forecast",
+    "capacity_of", "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load",
+    "partition_load", "potential_nw_out", "prepare_capacity", "read_growth", "read_prices",
+    "restoration",
 ]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kfast.capacity.capacity_sweeps import CapacityPlan, check_sweep
 from kfast.capacity.failure_terms import Integers
-from kfast.capacity.limits import USED
+from kfast.capacity.limits import USED, utilisation
 from kfast.kernels import capacity as kernel
 from kfast.schema import CAPACITY_BROKERS
 from kfast.sweeps.scenarios import Scenarios
@@ -168,7 +168,7 @@ def _table(
     columns = {
         "broker_id": pa.array(plan.broker_id), "scenarios_up": pa.array(n),
         "disk_bytes": pa.array(plan.failed.disk, mask=never),
-        "disk_max": _shares(plan.failed.disk, plan.failed.disk_capacity, never),
+        "disk_max": utilisation(plan.failed.disk, plan.failed.disk_capacity, never),
     }
     for at, (resource, used) in enumerate([*USED.items()][:-1]):
         unknown = never | ~plan.cpu_is_known if resource == "cpu" else never
@@ -184,11 +184,5 @@ def _table(
             *((f"p{percent}", percentiles[:, at, q]) for q, percent in enumerate(PERCENTILES)),
         ):
             columns[f"{used}_{name}"] = pa.array(values, mask=unknown)
-        columns[f"{resource}_max"] = _shares(most, plan.failed.capacity[:, at], unknown)
+        columns[f"{resource}_max"] = utilisation(most, plan.failed.capacity[:, at], unknown)
     return CAPACITY_BROKERS.table(columns)
-
-
-def _shares(used: Integers, capacity: Integers, unknown: npt.NDArray[np.bool_]) -> pa.Array:
-    """Shares of capacities; null where there is none."""
-    none = unknown | (capacity == 0)
-    return pa.array(used / np.where(none, 1, capacity), mask=none)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +136,8 @@ class CapacityPlan:
         Brokers that are up whose use of their processor is measured, or follows from the model.
     disk_rates : (B, 2) int64
         Bytes a second that the disks of each broker write and read; -1 where that is not known.
+    cluster : ClusterState or None
+        The cluster after its controller's start; a pickled plan leaves it out.
     """
 
     broker_id: Rows
@@ -150,6 +153,10 @@ class CapacityPlan:
     cpu_model: str
     cpu_is_known: npt.NDArray[np.bool_]
     disk_rates: Integers
+    cluster: ClusterState | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "cluster": None}
 
     def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of the sweep (`schema.CAPACITY_SWEEP`), some thousands at a time."""
@@ -430,6 +437,7 @@ def prepare_capacity(
         plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights,
         replicas, replicas_max, cpu_model, cpu_is_known,
         np.stack([capacity.disk_write, capacity.disk_read], axis=1),
+        plan.cluster,
     )
 
 

@@ -11,12 +11,16 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kfast.arguments import number, shown
 from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 
-__all__ = ["FAILED_LIMITS", "NORMAL_LIMITS", "RESOURCES", "USED", "Limits", "check_limits"]
+__all__ = [
+    "FAILED_LIMITS", "NORMAL_LIMITS", "RESOURCES", "USED", "Limits", "check_limits", "exceeds",
+    "utilisation",
+]
 
 Integers = npt.NDArray[np.int64]
 
@@ -122,10 +126,7 @@ class Limits:
         idle, span, work = cpu[with_cpu].T
         offset[with_cpu, 2] = idle / capacity[with_cpu, 2]
         slope[with_cpu, 2] = span / work / capacity[with_cpu, 2]
-        disk_over = np.array([
-            used * 10_000 > most * basis_points["disk"] if most else False
-            for used, most in zip(disk.tolist(), disk_capacity.tolist(), strict=True)
-        ], np.bool_)
+        disk_over = exceeds(disk, disk_capacity, basis_points["disk"])
         return cls(
             basis_points, capacity,
             kernel.Limits(
@@ -135,6 +136,22 @@ class Limits:
             ),
             _by_utilisation(disk, disk_capacity), disk, disk_capacity, disk_over, replicas_over,
         )
+
+
+def exceeds(used: Integers, capacity: Integers, basis_points: int) -> npt.NDArray[np.bool_]:
+    """(B,) which brokers use more than a share of their capacity; none without one."""
+    return np.array([
+        most > 0 and units * 10_000 > most * basis_points
+        for units, most in zip(used.tolist(), capacity.tolist(), strict=True)
+    ], np.bool_)
+
+
+def utilisation(
+    used: Integers, capacity: Integers, unknown: npt.NDArray[np.bool_]
+) -> pa.Array:
+    """Shares of the capacities of all brokers; null without a capacity, and where unknown."""
+    none = unknown | (capacity == 0)
+    return pa.array(used / np.where(none, 1, capacity), mask=none)
 
 
 def _allowed(

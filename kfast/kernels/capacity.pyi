@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
@@ -30,6 +31,8 @@ class Limits:
         self, slope: _Array, offset: _Array, capacity: _Array, cpu: _Array, allowed: _Array,
         always_over: _Array,
     ) -> None: ...
+    @property
+    def cpu(self) -> npt.NDArray[np.int64]: ...
 
 def measure_loads(
     limits: Limits, down: _Array, words: int, load: _Array, measured: Any, scenario: int

@@ -427,6 +427,11 @@ cdef class Limits:
             if capacity[at, CPU] > 0:
                 self.values.rounding = max(self.values.rounding, 1.0 / capacity[at, CPU])
 
+    @property
+    def cpu(self):
+        """(B, 3) int64, as it was given."""
+        return np.asarray(self.held[3])
+
     def __reduce__(self):
         return Limits, tuple(np.asarray(array) for array in self.held)
 

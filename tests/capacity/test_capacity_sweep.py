@@ -24,10 +24,12 @@ from tests.analysis.test_sweep_kraft import state_of
 from tests.support.capacity_reference import (
     RESOURCES,
     add_up,
+    added,
     expected_broker,
     expected_row,
     left_by_kraft,
     left_by_zk,
+    moved_leadership,
     uses,
 )
 from tests.support.kraft_clusters import RandomCluster
@@ -87,6 +89,67 @@ def prepare(plan, loads, capacity, weights, replicas_limit):
     )
 
 
+def compare_failure(failure, row, amounts, number, before, now, loads):
+    """One failure in full against what is left of each partition."""
+    state, plan = failure.cluster, failure.plan
+    assert {"scenario": number, **failure.summary} == row
+    topics = state.topic.take(state.topic_row).to_pylist()
+    moved = {
+        tuple(line[name] for name in ("topic", "from_broker", "to_broker")): [
+            line[name] for name in ("partitions", "bytes_in", "bytes_out")]
+        for line in failure.topics.to_pylist()
+    }
+    assert moved == moved_leadership(now, before, topics, loads)
+    place = {key: n for n, key in enumerate(zip(topics, state.partition.tolist(), strict=True))}
+    by_weight = plan.weights.leader_in, plan.weights.leader_out, plan.weights.follower_in
+    for at, line in enumerate(failure.brokers.to_pylist()):
+        broker, up = line["broker_id"], bool(plan.up[at])
+        assert line["failed"] == (broker in failure.failed_brokers)
+        if line["failed"] or not up:
+            assert line["bytes_in_after"] is line["over_limit"] is None
+            continue
+        used = [amounts[moment, at].tolist() for moment in (0, number)]
+        assert [[line[f"{name}_{when}"] for name in ("bytes_in", "bytes_out")]
+                for when in ("before", "after")] == [both[:2] for both in used]
+        parts = failure.explain(broker).to_pylist()
+        names = ("bytes_in", "bytes_out") + ("cpu_microcores",) * bool(used[0][2])
+        for column, name in enumerate(names):
+            assert sum(part[name] for part in parts) == used[1][column] - used[0][column]
+        by_partition = {}
+        for part in parts:
+            partition = place[part["topic"], part["partition"]]
+            sums = by_partition.setdefault(partition, [0, 0])
+            sums[0] += part["bytes_in"]
+            sums[1] += part["bytes_out"]
+            check_reason(part, before[partition], now[partition], broker,
+                         failure.failed_brokers)
+        for partition in before:
+            *expected, _ = added(
+                before[partition], now[partition], broker,
+                *(int(column[partition]) for column in loads[:2]), by_weight,
+            )
+            assert by_partition.get(partition, [0, 0]) == expected
+
+
+def check_reason(part, before, now, broker, down):
+    """Whether the reason of a part is what happened to its partition."""
+    failed = part["failed_broker"]
+    if part["reason"] == "fewer_followers":
+        assert before.leader == now.leader == broker
+        gone = set(before.live) - set(now.live)
+        assert failed in gone if failed in down else gone - set(down)
+        return
+    assert failed == (before.leader if before.leader in down else None)
+    assert now.leader != before.leader or part["reason"] == "follows_no_more"
+    assert part["reason"] == (
+        "leaderless" if now.leader is None else "leads" if now.leader == broker else
+        "leads_no_more" if before.leader == broker else
+        "follows" if part["bytes_in"] > 0 else "follows_no_more"
+    )
+    assert part["reason"] != "follows_no_more" or broker not in now.live
+    assert part["reason"] != "follows" or before.leader is None
+
+
 def compare(seed, plan, left, generator):
     """Some scenarios of one cluster by both methods against `left`: partitions after a failure."""
     state = plan.cluster
@@ -129,6 +192,9 @@ def compare(seed, plan, left, generator):
             sums, baseline, still_up, disk, capacity, FAILED_LIMITS if down else normal_limits,
             by_weight,
         )
+        if number == seed % len(scenarios):
+            failure = kfast.capacity_of(prepared, down)
+            compare_failure(failure, row, amounts, number, before, left(down), loads)
         headroom = expected.pop("headroom")
         assert row.pop("headroom") == (None if headroom is None else pytest.approx(headroom))
         assert row == {"scenario": number, "brokers_down": len(down), **expected}, (

@@ -140,6 +140,7 @@ def questions(state):
     held = b"broker_id,nw_in,nw_out,disk_bytes,class\n-1,99,99,1e15,large\n"
     capacity = kfast.broker_capacity(state, kfast.read_capacity(("brokers.csv", held)))
     prepared = kfast.prepare_capacity(state, load, capacity)
+    failure = kfast.capacity_of(prepared, [1])
     tables |= {
         "load.provenance": load.provenance,
         "capacity_sweep": kfast.capacity_sweep(prepared, some),
@@ -151,6 +152,8 @@ def questions(state):
         "capacity_cost": kfast.capacity_cost(
             state, load, capacity, class_prices={"large": "0.005"}, disk_gb_month="0.000000001"
         ).items,
+        "capacity_of.brokers": failure.brokers, "capacity_of.topics": failure.topics,
+        "capacity_of.explain": failure.explain(3),
     }
     check = kfast.check_plan(state, plan, load, capacity)
     names = "broken_rules partitions batches brokers moves failures objective"

@@ -120,6 +120,31 @@ USED = {"nw_in": "bytes_in", "nw_out": "bytes_out", "cpu": "cpu_microcores"}
 STATISTICS = ("baseline", "mean", "most", "most_scenario", "p95", "p99")
 
 
+def added(before: Left, now: Left, broker, bytes_in, bytes_out, weights):
+    """What one partition adds to a broker by a failure: bytes in, bytes out and work."""
+    def carried(left):
+        sums = Carried()
+        followers = [b for b in left.live if b != left.leader]
+        if left.leader == broker:
+            sums = Carried(bytes_in, 0, bytes_in * len(followers), bytes_out)
+        elif left.leader is not None and broker in followers:
+            sums.follower_in = bytes_in
+        return (sums.leader_in + sums.follower_in, sums.to_replicas + sums.to_consumers,
+                sums.work(weights))
+    return tuple(b - a for a, b in zip(carried(before), carried(now), strict=True))
+
+
+def moved_leadership(left, before, topics, loads):
+    """Partitions, bytes in and bytes out by topic, leader before and leader after."""
+    moved = {}
+    for row, now in left.items():
+        if now.leader != before[row].leader:
+            sums = moved.setdefault((topics[row], before[row].leader, now.leader), [0, 0, 0])
+            for at, value in enumerate((1, int(loads[0][row]), int(loads[1][row]))):
+                sums[at] += value
+    return moved
+
+
 def uses(sums, baseline, up, capacity, weights):
     """What each broker of `up` uses by its id: bytes in, bytes out, micro-cores.
 
