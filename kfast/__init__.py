@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         PolicyError,
         RowError,
     )
-    from kfast.io import read, read_plan, write
+    from kfast.io import read, read_broker_sets, read_plan, write
     from kfast.io.loads import read_capacity, read_load
     from kfast.journal import Outcome, QuorumOutcome
     from kfast.log_replay import replay
@@ -162,6 +162,7 @@ __all__ = [
     "prepare_sweep",
     "random_brokers",
     "read",
+    "read_broker_sets",
     "read_capacity",
     "read_growth",
     "read_load",
@@ -206,7 +207,7 @@ load_lazily(__name__, {
     "errors": (
         "ArgumentError InputError InvariantError KfastError MissingExtraError PolicyError RowError"
     ),
-    "io": "read read_plan write",
+    "io": "read read_broker_sets read_plan write",
     "io.loads": "read_capacity read_load",
     "journal": "Outcome QuorumOutcome",
     "log_replay": "replay",

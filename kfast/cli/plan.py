@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,11 +11,11 @@ import click
 from kfast.capacity.plan_check import PLAN_METRICS, check_plan
 from kfast.cli.capacity_options import capacity_options, take_capacity
 from kfast.cli.exits import Commands
-from kfast.cli.options import broker_ids, list_option, output_options, top_option
+from kfast.cli.options import FilePath, broker_ids, list_option, output_options, top_option
 from kfast.cli.output import Destination, progress_bar
 from kfast.cli.sweep import scenario_options, take_scenarios
 from kfast.errors import ArgumentError
-from kfast.io import read_plan
+from kfast.io import read_broker_sets, read_plan
 from kfast.report.plan_check import PLAN_TABLES, plan_check_answer
 
 __all__ = ["check_command", "plan_group"]
@@ -49,20 +50,24 @@ def plan_group() -> None:
 )
 @list_option("--exclude-brokers", "excluded_brokers", parse=broker_ids, metavar="IDS",
              help="Brokers on which the plan must not add replicas: 3,7.")
+@click.option("--broker-sets", type=FilePath(), metavar="FILE",
+              help="Broker sets of Cruise Control (brokerSets.json): a plan leaves the replicas of "
+              "a partition in their set.")
 @click.option("--keep-leaders", is_flag=True,
               help="Do not elect the preferred leaders of a batch's partitions after it.")
 @top_option("brokers, partitions and failures")
 @output_options(PLAN_TABLES, PLAN_METRICS)
 def check_command(
     source: str, plans: Sequence[str], excluded_topics: Sequence[str],
-    excluded_brokers: Sequence[int], keep_leaders: bool, top: int, **options: Any,
+    excluded_brokers: Sequence[int], broker_sets: Path | None, keep_leaders: bool, top: int,
+    **options: Any,
 ) -> None:
     r"""Check what a plan does to brokers, and which rules it breaks.
 
-    Each PLAN is a file as kafka-reassign-partitions takes or prints it, and as topicmappr writes
-    it; several are batches, one after another. The simulated controller executes them. What brokers
-    carry is measured before, at the worst moment and after; failures are measured before and after:
-    every broker and every rack, or those that you ask for.
+    Each PLAN is a file as kafka-reassign-partitions takes or prints it, as topicmappr writes it, or
+    the proposals of Cruise Control; several are batches, one after another. The simulated
+    controller executes them. What brokers carry is measured before, at the worst moment and after;
+    failures are measured before and after: every broker and every rack, or those that you ask for.
 
     \b
     Examples:
@@ -77,6 +82,7 @@ def check_command(
         raise ArgumentError("only one of INPUT and the plans can be standard input")
     inputs = take_capacity(source, options)
     tables = [read_plan(plan) for plan in plans]
+    sets = None if broker_sets is None else read_broker_sets(broker_sets)
     scenarios = None if make is None else [make(inputs.state)[1]]
     with progress_bar("Checking"):
         head = inputs.head("plan check", source, inputs.plan())
@@ -86,7 +92,7 @@ def check_command(
             replicas_limit=inputs.replicas_limit, weights=inputs.weights,
             cpu_model=inputs.cpu_model,
             excluded_topics=excluded_topics, excluded_brokers=excluded_brokers,
-            elect_preferred=not keep_leaders,
+            broker_sets=sets, elect_preferred=not keep_leaders,
         )
         answer = plan_check_answer(head, inputs.state, plans, check, top=top)
     destination.write(answer)

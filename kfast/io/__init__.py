@@ -21,6 +21,7 @@ from kfast.io.brokers import (
     read_brokers_file,
 )
 from kfast.io.controller_inference import assume_newest, note_controller
+from kfast.io.cruise_control_placement import read_broker_sets
 from kfast.io.describe_parser import Progress
 from kfast.io.describe_reader import read_describe
 from kfast.io.describe_writer import write_describe
@@ -52,6 +53,7 @@ __all__ = [
     "open_metadata",
     "parse_brokers",
     "read",
+    "read_broker_sets",
     "read_brokers_file",
     "read_plan",
     "read_tables",

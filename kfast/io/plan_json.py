@@ -24,6 +24,7 @@ import pyarrow.json
 from msgspec import Meta, Struct
 
 from kfast.errors import ArgumentError, InputError
+from kfast.io.cruise_control_placement import is_proposal, read_proposals
 from kfast.io.file_kinds import check_plan, json_part, recognise
 from kfast.io.files import check_utf8, line_of, load, quote
 from kfast.io.source_tables import SourceTables
@@ -175,7 +176,8 @@ def read_plan(path: str | os.PathLike[str]) -> pa.Table:
     Parameters
     ----------
     path : path
-        The file; `-` is standard input.
+        The file; `-` is standard input. Besides the JSON of `kafka-reassign-partitions`, the answer
+        of Cruise Control with its proposals is read.
 
     Returns
     -------
@@ -193,6 +195,10 @@ def read_plan(path: str | os.PathLike[str]) -> pa.Table:
     if kind == "describe":
         raise InputError(f"{name}: is {kind} text, which says how a cluster is; {_NEEDED}")
     check_utf8(name, data)
+    if is_proposal(json_part(data, start)):
+        plan = read_proposals(name, data, start)
+        _refuse_twice(f"{name} line {line_of(data, start)}", plan)
+        return PLAN.table({column: plan[column] for column in PLAN.schema.names})
     check_plan(name, data, start)
     proposed = _PROPOSED.search(data)
     found = read_reassignment(name, data, proposed.end() if proposed else start)
@@ -205,6 +211,8 @@ def read_plan(path: str | os.PathLike[str]) -> pa.Table:
 def _refuse_twice(where: str, plan: pa.Table) -> None:
     """A partition may stand in a plan once."""
     topics = plan["topic"].combine_chunks()
+    if not pa.types.is_dictionary(topics.type):
+        topics = topics.dictionary_encode()
     keys = topics.indices.to_numpy().astype(np.int64) << 32 | plan["partition"].to_numpy()
     order = np.argsort(keys, kind="stable")
     twice = np.flatnonzero(np.diff(keys[order]) == 0)

@@ -93,6 +93,33 @@ def test_rules_of_the_caller_count_too():
     assert {row["broker_id"] for row in excluded} == {102}
 
 
+def test_broker_sets_come_from_a_file(tmp_path):
+    path = tmp_path / "brokerSets.json"
+    brokers = [*range(101, 113)]
+    path.write_text(json.dumps({"brokerSets": [
+        {"brokerSetId": "low", "brokerIds": brokers[:6]},
+        {"brokerSetId": "high", "brokerIds": brokers[6:]},
+    ]}))
+    answer = json.loads(run("--broker-sets", path, "--top", 99, "--format", "json").stdout)
+    rows = [row for row in answer["broken_rules"] if row["rule"] == "broker_set"]
+    assert rows
+    assert {row["amount"] for row in rows} <= {"high", "low", "high,low"}
+    path.write_text("{}")
+    wrong = run("--broker-sets", path, code=3)
+    assert "right are the broker sets of Cruise Control" in wrong.stderr
+
+
+def test_proposals_of_cruise_control_are_a_plan(tmp_path, check):
+    plan = json.loads(CLUSTER[1].read_text())["partitions"]
+    path = tmp_path / "proposals.json"
+    path.write_text(json.dumps({"goalSummary": [], "proposals": [
+        {"topicPartition": {"topic": row["topic"], "partition": row["partition"], "hash": 0},
+         "oldLeader": 1, "oldReplicas": [1], "newReplicas": row["replicas"]} for row in plan
+    ]}))
+    answer = json.loads(run("--format", "json", cluster=(CLUSTER[0], path, *CLUSTER[2:])).stdout)
+    assert answer["summary"] == check.summary
+
+
 def test_failures_are_those_that_are_asked_for():
     answer = json.loads(run("--each-rack", "--format", "json").stdout)
     assert answer["failures_listed_of"] == 3

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench_data import make
-from kfast import io, read_plan
+from kfast import io, read_broker_sets, read_plan
 from kfast.errors import InputError
 from kfast.io import plan_json
 from kfast.kernels.json_documents import document_end
@@ -158,3 +158,79 @@ def test_a_plan_beyond_what_arrow_reads_is_refused_by_name(tmp_path, monkeypatch
     monkeypatch.setattr(plan_json, "MOST_BYTES", len(text) - 1)
     with pytest.raises(InputError, match=f"a plan of {len(text)} bytes; right is at most"):
         read_plan(path)
+
+
+# --- Cruise Control ------------------------------------------------------------------------------
+
+PROPOSAL = {
+    "summary": {"numReplicaMovements": 1}, "goalSummary": [],
+    "proposals": [
+        {"topicPartition": {"hash": 3, "partition": 7, "topic": "a-b"}, "oldLeader": 1,
+         "oldReplicas": [1, 2], "newReplicas": [3, 2]},
+        {"topicPartition": "a-b-0", "oldLeader": 1, "oldReplicas": [1], "newReplicas": [4]},
+    ],
+    "version": 1,
+}
+
+
+def test_proposals_of_cruise_control_are_a_plan(tmp_path):
+    path = tmp_path / "proposals.json"
+    path.write_text(json.dumps(PROPOSAL))
+    assert read_plan(path).to_pylist() == [
+        {"topic": "a-b", "partition": 7, "replicas": [3, 2]},
+        {"topic": "a-b", "partition": 0, "replicas": [4]},
+    ]
+
+
+def test_a_topic_may_be_called_proposals(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text('{"partitions":[{"topic":"proposals","partition":0,"replicas":[1]}]}')
+    assert read_plan(path)["topic"].to_pylist() == ["proposals"]
+
+
+def test_wrong_proposals_are_one_line(tmp_path):
+    path = tmp_path / "proposals.json"
+    one = PROPOSAL["proposals"][0]
+    wrong = {
+        "does not list what it moves": {k: v for k, v in PROPOSAL.items() if k != "proposals"},
+        "proposals[0] is of 'a'; right is topic-partition": {
+            "proposals": [{**one, "topicPartition": "a"}]},
+        "Expected `int` >= 0": {"proposals": [{**one, "newReplicas": [-1]}]},
+        "length >= 1": {"proposals": [{**one, "newReplicas": []}]},
+        "missing required field `newReplicas`": {"proposals": [{"topicPartition": "a-0"}]},
+        "stands twice in the plan": {"proposals": [one, one]},
+    }
+    for message, document in wrong.items():
+        path.write_text(json.dumps(document))
+        with pytest.raises(InputError) as caught:
+            read_plan(path)
+        assert message in str(caught.value)
+        assert str(caught.value).startswith(f"{path} line 1: ")
+    path.write_text(json.dumps(PROPOSAL)[:-30])
+    with pytest.raises(InputError, match=r"not what Cruise Control writes"):
+        read_plan(path)
+
+
+BROKER_SETS = (
+    b'{"brokerSets":[{"brokerSetId":"Blue","brokerIds":[0,1]},'
+    b'{"brokerSetId":7,"brokerIds":[2]}]}'
+)
+
+
+def test_broker_sets():
+    assert read_broker_sets(("sets.json", BROKER_SETS)) == {"Blue": (0, 1), "7": (2,)}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    (b"7", b'"Blue"', "broker set 'Blue' stands twice"),
+    (b"[2]", b"[1]", "broker set '7' has 1 twice or from another set"),
+    (b"[2]", b"[2,2]", "broker set '7' has 2, 2 twice or from another set"),
+    (b"[2]", b"[-2]", "not what Cruise Control writes"),
+    (b"}]}", b"", "not what Cruise Control writes"),
+    (b"brokerSets", b"sets", "right are the broker sets of Cruise Control"),
+])
+def test_wrong_broker_sets_are_one_line(old, new, message):
+    with pytest.raises(InputError) as caught:
+        read_broker_sets(("sets.json", BROKER_SETS.replace(old, new)))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
