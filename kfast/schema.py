@@ -1518,7 +1518,10 @@ CAPACITY_BROKERS = ResultTable(
             ResultColumn("disk_bytes", _INT64, "bytes on disk, which no failure changes"), _NEVER_UP
         ),
         _or_null(
-            ResultColumn("disk_max", _FLOAT, "share of its capacity that these are"),
+            ResultColumn(
+                "disk_max", _FLOAT,
+                "share of its capacity that these are, or of that of its fullest directory",
+            ),
             f"{_NEVER_UP}, or it has no such capacity",
         ),
     ),

@@ -123,20 +123,13 @@ def broker_capacity(state: ClusterState, table: CapacityTable) -> BrokerCapacity
             f" {abbreviate(absent)}"
         )
     places = [row_of.get(broker, default) for broker in ids]
-    log_dirs = tuple(dict(cell or ()) for cell in _directories(rows, places, default))
-    several = [broker for broker, sizes in zip(ids, log_dirs, strict=True) if len(sizes) > 1]
-    if several:
-        notes.append(
-            f"{table.source}: directories count together, as one disk; one of them may be full"
-            f" before: broker {abbreviate(several)}"
-        )
     columns = {name: _column(rows, name, places, default) for name in _COLUMNS}
     return BrokerCapacity(
         **{
             name: np.array([UNKNOWN if cell is None else cell for cell in cells], np.int64)
             for name, cells in columns.items()
         },
-        log_dirs=log_dirs,
+        log_dirs=tuple(dict(cell or ()) for cell in _directories(rows, places, default)),
         price_class=tuple(_column(rows, "class", places, default)),
         source=table.source,
         assumptions=tuple(notes),

@@ -167,7 +167,7 @@ def _table(
     never = n == 0
     columns = {
         "broker_id": pa.array(plan.broker_id), "scenarios_up": pa.array(n),
-        "disk_bytes": pa.array(plan.failed.disk, mask=never),
+        "disk_bytes": pa.array(plan.disks.total_bytes, mask=never),
         "disk_max": utilisation(plan.failed.disk, plan.failed.disk_capacity, never),
     }
     for at, (resource, used) in enumerate([*USED.items()][:-1]):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kfast.arguments import MAX_INT, check_instance, shown, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
+from kfast.capacity.broker_disks import BrokerDisks
 from kfast.capacity.cpu_models import (
     MEASURED,
     WRITE_EQUIVALENT_LIMIT,
@@ -134,6 +135,7 @@ class CapacityPlan:
         One of `CPU_MODELS`.
     cpu_is_known : (B,) bool
         Brokers that are up whose use of their processor is measured, or follows from the model.
+    disks : BrokerDisks
     disk_rates : (B, 2) int64
         Bytes a second that the disks of each broker write and read; -1 where that is not known.
     cluster : ClusterState or None
@@ -152,6 +154,7 @@ class CapacityPlan:
     replicas_max: Integers
     cpu_model: str
     cpu_is_known: npt.NDArray[np.bool_]
+    disks: BrokerDisks
     disk_rates: Integers
     cluster: ClusterState | None
 
@@ -422,20 +425,21 @@ def prepare_capacity(
         _measured_cpu(used, carried_by(channels, weights)[:, 2]) if is_measured
         else np.full((n, 3), (0, 1, WRITE_EQUIVALENT_WORK))
     )
-    disk = disk_by_broker(plan.cluster, load)
-    disk_capacity = np.where(plan.up, np.maximum(capacity.disk_bytes, 0), 0)
+    disks = BrokerDisks.of(plan.cluster, load, capacity)
+    disk_capacity = np.where(plan.up, disks.capacity_bytes, 0)
     replicas = replicas_by_broker(plan.cluster)
     replicas_max = _replicas_max(capacity, replicas_limit)
     replicas_over = plan.up & (replicas_max >= 0) & (replicas > replicas_max)
     limits = [
-        Limits.of(bp, held, cpu, disk, disk_capacity, replicas_over) for bp in (normal, failed)
+        Limits.of(bp, held, cpu, disks.used_bytes, disk_capacity, replicas_over)
+        for bp in (normal, failed)
     ]
     terms = None
     if n * n * 8 * LAYOUT["channels"] <= MOST_TERMS_BYTES:
         terms = FailureTerms.of(effects, by_partition, weights)
     return CapacityPlan(
         plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights,
-        replicas, replicas_max, cpu_model, cpu_is_known,
+        replicas, replicas_max, cpu_model, cpu_is_known, disks,
         np.stack([capacity.disk_write, capacity.disk_read], axis=1),
         plan.cluster,
     )
@@ -512,16 +516,6 @@ def check_sweep(plan: CapacityPlan, scenarios: Scenarios, method: str | None) ->
             f"method is 'terms', which needs too much memory for {plan.broker_id.size} brokers;"
             " the method 'pass' needs none"
         )
-
-
-def disk_by_broker(state: ClusterState, load: PartitionLoad) -> Integers:
-    """(B,) bytes on each broker's disks: of every assigned replica, whether it is live or not."""
-    total = np.zeros(state.n_brokers, np.int64)
-    for slot in range(state.n_slots):
-        rows = np.flatnonzero(slot < state.records["n_replicas"])
-        size = load.disk_bytes if load.replica_bytes is None else load.replica_bytes[:, slot]
-        np.add.at(total, state.replicas[rows, slot].astype(np.int64), size[rows])
-    return total
 
 
 def potential_nw_out(state: ClusterState, load: PartitionLoad) -> Integers:

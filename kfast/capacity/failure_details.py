@@ -116,7 +116,7 @@ class CapacityFailure:
                 columns[f"{USED[resource]}_{when}"] = pa.array(used, mask=none[when] | unknown)
                 columns[f"{resource}_{when}"] = utilisation(used, capacity, none[when] | unknown)
             over[at] = exceeds(self.loads[1, :, at], capacity, limits.basis_points[resource])
-        columns["disk_bytes"] = pa.array(limits.disk)
+        columns["disk_bytes"] = pa.array(plan.disks.total_bytes)
         columns["disk"] = utilisation(limits.disk, limits.disk_capacity, ~plan.up)
         over[3], over[4] = limits.disk_over, limits.replicas_over
         columns["over_limit"] = [

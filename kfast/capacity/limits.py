@@ -79,7 +79,7 @@ class Limits:
         Broker rows by utilisation of their disks, the highest first, the lowest row of equals;
         those without a capacity are left out.
     disk, disk_capacity : (B,) int64
-        Bytes.
+        Bytes, as of `BrokerDisks`.
     disk_over, replicas_over : (B,) bool
         Brokers over the limit of their disks, and with more replicas than they may hold.
     """

@@ -258,7 +258,8 @@ def check_plan(
         "replicas_limit": replicas_limit, "weights": weights,
         "cpu_model": cpu_model, "threads": threads,
     }
-    before = prepare_capacity(state, load, capacity, **options)
+    # In which directories new replicas will lie, nobody knows: disks are compared as one.
+    before = prepare_capacity(state, replace(load, replica_log_dir=None), capacity, **options)
     batches = _execute(state, tables, load, before.weights, elect_preferred, threads)
     first, last = batches[0].accepted.before.state, batches[-1].ended.state
     sizes_after = batches[-1].sizes

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad, potential_nw_out
-from kfast.capacity.capacity_sweeps import disk_by_broker
 from kfast.capacity.failure_terms import pass_over
 from kfast.capacity.limits import RESOURCES, USED
 from kfast.report.answer import Answer, Document
@@ -116,11 +115,11 @@ def _broker_rows(
     used = {
         "nw_in": uses[:, 0], "nw_out": uses[:, 1],
         "cpu": np.where(plan.cpu_is_known, uses[:, 2], -1),
-        "disk": disk_by_broker(state, load),
+        "disk": plan.normal.disk,
     }
     held = {
         "nw_in": capacity.nw_in, "nw_out": capacity.nw_out, "cpu": capacity.cpu_microcores,
-        "disk": capacity.disk_bytes,
+        "disk": plan.normal.disk_capacity,
     }
     racks, limits = racks_by_broker(state), plan.normal.basis_points
     potential = potential_nw_out(state, load)
@@ -139,7 +138,8 @@ def _broker_rows(
             over.append("replicas")
         replicas_max = int(plan.replicas_max[at])
         brokers.append({
-            **row, "potential_nw_out": int(potential[at]), "leaders": int(counts[at, 0]),
+            **row, "disk_bytes": int(plan.disks.total_bytes[at]),
+            "potential_nw_out": int(potential[at]), "leaders": int(counts[at, 0]),
             "replicas": int(plan.replicas[at]),
             "replicas_max": None if replicas_max < 0 else replicas_max, "over_limit": over,
         })

@@ -116,7 +116,7 @@ def capacity_head(
     """
     limits = {"normal": plan.normal.basis_points, "failed": plan.failed.basis_points}
     document = load_head(command, source, state, load)
-    document["assumptions"] += capacity.assumptions
+    document["assumptions"] += [*capacity.assumptions, *plan.disks.assumptions]
     document["capacity"] = {
         "source": capacity.source, "brokers_checked": checked_brokers(plan),
     }

@@ -119,7 +119,9 @@ class CapacityFiles:
             plan, load, capacity, normal_limits=self.normal_limits,
             failed_limits=self.failed_limits,
         )
-        return prepared, (*load.warnings, *load.assumptions, *capacity.assumptions)
+        return prepared, (
+            *load.warnings, *load.assumptions, *capacity.assumptions, *prepared.disks.assumptions,
+        )
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,6 @@ def test_a_broker_without_a_row_has_the_default():
     assert found.log_dirs == ({"/a": 3 * MB, "/b": 4 * MB}, {}, *[{"/a": 3 * MB, "/b": 4 * MB}] * 2)
     assert found.price_class == (None,) * 4
     assert found.assumptions[1] == "x: brokers that the cluster does not have are left out: 77"
-    assert found.assumptions[2] == (
-        "x: directories count together, as one disk; one of them may be full before: broker 1, 5, 9"
-    )
     assert "in 61.4 kB/s" in repr(found)
 
 

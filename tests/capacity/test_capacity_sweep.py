@@ -12,7 +12,8 @@ import pytest
 
 import kfast
 from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad, broker_statistics
-from kfast.capacity.capacity_sweeps import Measured, disk_by_broker
+from kfast.capacity.broker_disks import disk_by_broker
+from kfast.capacity.capacity_sweeps import Measured
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel

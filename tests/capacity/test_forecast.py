@@ -12,7 +12,7 @@ import pytest
 
 import kfast
 from kfast.capacity import load_growth
-from kfast.capacity.capacity_sweeps import disk_by_broker
+from kfast.capacity.broker_disks import disk_by_broker
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.capacity.load_growth import multiplied, parse_growth
 from kfast.errors import ArgumentError, InputError

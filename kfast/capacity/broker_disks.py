@@ -1,0 +1,109 @@
+"""What is on the disks of each broker, and which of its directories is the fullest.
+
+Source: docs/capacity.md, section "Disk".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from kfast.capacity.broker_capacities import BrokerCapacity
+from kfast.capacity.partition_loads import PartitionLoad
+from kfast.io.files import abbreviate
+from kfast.state import ClusterState
+
+__all__ = ["BrokerDisks", "disk_by_broker"]
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BrokerDisks:
+    """Disks of brokers, as limits are about them.
+
+    Attributes
+    ----------
+    used_bytes, capacity_bytes : (B,) int64
+        Of the fullest directory of a broker with several, if it is known in which each of its
+        replicas lies; otherwise of all its directories together. Capacity is 0 where there is none.
+    total_bytes : (B,) int64
+        Used of all directories together.
+    assumptions : tuple of str
+    """
+
+    used_bytes: Integers
+    capacity_bytes: Integers
+    total_bytes: Integers
+    assumptions: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity
+    ) -> BrokerDisks:
+        """Disks of all brokers, whether they are up or not."""
+        total, most = disk_by_broker(state, load), np.maximum(capacity.disk_bytes, 0)
+        used = total.copy()
+        several = [at for at, sizes in enumerate(capacity.log_dirs) if len(sizes) > 1]
+        by_directory = _bytes_by_directory(state, load) if several else None
+        apart: list[int] = []
+        together: list[int] = []
+        for at in several:
+            sizes = capacity.log_dirs[at]
+            if by_directory is None or not by_directory[at].keys() <= sizes.keys():
+                together.append(at)
+                continue
+            apart.append(at)
+            used[at], most[at] = _fullest(by_directory[at], sizes)
+        assumptions = []
+        if apart:
+            brokers = abbreviate(state.broker_id[apart].tolist())
+            assumptions.append(f"disk of broker {brokers}: the fullest of several directories")
+        if together:
+            brokers = abbreviate(state.broker_id[together].tolist())
+            assumptions.append(
+                f"disk of broker {brokers}: several directories together, for it is not known in"
+                " which of them each replica lies; one may be full before"
+            )
+        return cls(used, most, total, tuple(assumptions))
+
+
+def disk_by_broker(state: ClusterState, load: PartitionLoad) -> Integers:
+    """(B,) bytes on each broker's disks: of every assigned replica, whether it is live or not."""
+    total = np.zeros(state.n_brokers, np.int64)
+    for slot in range(state.n_slots):
+        rows = np.flatnonzero(slot < state.records["n_replicas"])
+        size = load.disk_bytes if load.replica_bytes is None else load.replica_bytes[:, slot]
+        np.add.at(total, state.replicas[rows, slot].astype(np.int64), size[rows])
+    return total
+
+
+def _bytes_by_directory(
+    state: ClusterState, load: PartitionLoad
+) -> list[dict[str | None, int]] | None:
+    """Of each broker the bytes by directory; None is a directory that is not known."""
+    if load.replica_log_dir is None or load.replica_bytes is None:
+        return None
+    names: list[str | None] = [*load.log_dirs, None]
+    total = np.zeros((state.n_brokers, len(names)), np.int64)
+    replicas = np.zeros_like(total)
+    for slot in range(state.n_slots):
+        rows = np.flatnonzero(slot < state.records["n_replicas"])
+        # A directory that is not known has number -1, the last.
+        place = state.replicas[rows, slot].astype(np.int64), load.replica_log_dir[rows, slot]
+        np.add.at(total, place, load.replica_bytes[rows, slot])
+        np.add.at(replicas, place, 1)
+    return [
+        {name: size for name, size, n in zip(names, sizes, counts, strict=True) if n}
+        for sizes, counts in zip(total.tolist(), replicas.tolist(), strict=True)
+    ]
+
+
+def _fullest(used: Mapping[str | None, int], sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Bytes used and size of the fullest directory, the first of equals."""
+    name = max(sizes, key=lambda name: Fraction(used.get(name, 0), sizes[name]))
+    return used.get(name, 0), sizes[name]
