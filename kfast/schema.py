@@ -1361,6 +1361,20 @@ PLAN_BATCHES = ResultTable(
             ("most_bytes_sent", "most of them that one broker sends"),
             ("brokers_over_limit", "brokers over any limit at some moment of the batch"),
         ),
+        *(
+            ResultColumn(
+                f"seconds_{name}", pa.float64(), f"seconds that copying takes {how}; null where a "
+                "broker is stuck, or nothing limits a pair of brokers", nullable=True,
+            )
+            for name, how in (
+                ("bound", "at least: no pacing of the copies is faster"),
+                ("fair", "if copies share networks fairly; null for over 10 000 pairs too"),
+            )
+        ),
+        ResultColumn(
+            "stuck_brokers", _IDS, "ids of brokers that have nothing left for copying, so that it "
+            "never ends",
+        ),
     ),
 )
 PLAN_BROKERS = ResultTable(

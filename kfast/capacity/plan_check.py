@@ -44,6 +44,8 @@ from kfast.capacity.plan_objective import (
     highest_share,
     topic_excess,
 )
+from kfast.capacity.restoration_demand import Demand
+from kfast.capacity.restoration_times import NO_LIMIT, Ports, Restoration
 from kfast.controllers import Reassignments
 from kfast.controllers.reassignment_requests import as_table
 from kfast.errors import ArgumentError
@@ -81,6 +83,9 @@ PLAN_METRICS: Mapping[str, str] = {
     "over_limit_before": "brokers over a limit before the plan, without a failure",
     "over_limit_during": "brokers over a limit at the worst moment",
     "over_limit_after": "brokers over a limit after the plan, without a failure",
+    "seconds_bound": "seconds that copying takes at least, over all batches; null where it never "
+    "ends or nothing limits it",
+    "seconds_fair": "the same if copies share networks fairly",
     "headroom_before": "1 less the highest share of a limit, without a failure, before the plan",
     "headroom_after": "the same after the plan",
     "worst_headroom_before": "lowest headroom of any failure before the plan",
@@ -176,6 +181,8 @@ class PlanCheck:
             "broken_rules": pc.sum(new).as_py() or 0,
             **{name: pc.sum(self.batches[name]).as_py() or 0 for name in summed},
             "pending": self.batches["pending"][-1].as_py(),
+            **{name: None if self.batches[name].null_count else pc.sum(self.batches[name]).as_py()
+               for name in ("seconds_bound", "seconds_fair")},
             "headroom_before": self.baseline_before["headroom"],
             "headroom_after": self.baseline_after["headroom"],
             "worst_headroom_before": pc.min(self.failures["headroom_before"]).as_py(),
@@ -208,7 +215,7 @@ def check_plan(
     weights: CpuWeights | None = None, cpu_model: str = MEASURED,
     excluded_topics: Iterable[str] = (), excluded_brokers: Iterable[int] = (),
     broker_sets: Mapping[str, Iterable[int]] | None = None, elect_preferred: bool = True,
-    threads: int = 1,
+    throttle: int | None = None, threads: int = 1,
 ) -> PlanCheck:
     """Execute a plan, batch by batch, and measure what it does.
 
@@ -239,6 +246,9 @@ def check_plan(
         After each batch the preferred leaders of its partitions are elected, as with
         `kafka-leader-election`. Kafka's reassignment alone moves a leader only if it loses its
         replica.
+    throttle : int, optional
+        Bytes a second that each broker may send to, and receive for, replicas that are copied: what
+        `kafka-reassign-partitions --throttle` sets.
     threads : int
 
     Raises
@@ -251,6 +261,7 @@ def check_plan(
     tables = [as_table(batch) for batch in _batches_of(plan)]
     check_instance("load", load, PartitionLoad)
     check_instance("capacity", capacity, BrokerCapacity)
+    copying = Restoration("replace", leader_throttle=throttle, follower_throttle=throttle)
     rules = PlanRules.of(state, excluded_topics, excluded_brokers, broker_sets)
     asked = _scenarios_of(state, scenarios)
     options: dict[str, Any] = {
@@ -275,7 +286,7 @@ def check_plan(
     return PlanCheck(
         last, load_after, before, after, baselines[0].to_pylist()[0],
         baselines[1].to_pylist()[0], broken, _partitions(batches),
-        _batch_rows(batches, moves, limits),
+        _batch_rows(batches, moves, limits, copying),
         _broker_rows(state, batches, limits, totals_before, totals_after, moves), moves,
         _failures(asked, *sweeps),
         _objective(
@@ -423,7 +434,7 @@ def _partitions(batches: Sequence[Batch]) -> pa.Table:
 
 
 def _batch_rows(
-    batches: Sequence[Batch], moves: pa.Table, limits: BrokerLimits
+    batches: Sequence[Batch], moves: pa.Table, limits: BrokerLimits, copying: Restoration
 ) -> pa.Table:
     """What each batch does."""
     rows = []
@@ -447,8 +458,30 @@ def _batch_rows(
             "most_bytes_received": max(received.values(), default=0),
             "most_bytes_sent": max(sent.values(), default=0),
             "brokers_over_limit": sum(bool(names) for names in limits.over(batch.totals)),
+            **_copy_times(own, limits.plan, batch.start, copying),
         })
     return pa.Table.from_pylist(rows, PLAN_BATCHES.schema)
+
+
+def _copy_times(
+    moves: pa.Table, plan: CapacityPlan, start: Integers, copying: Restoration
+) -> dict[str, Any]:
+    """How long it takes to copy the replicas of a batch; those without a leader are left out."""
+    moves = moves.filter(pc.is_valid(moves["source"]))
+    source, destination = (
+        np.searchsorted(plan.broker_id, moves[end].to_numpy()) for end in ("source", "destination")
+    )
+    debt, live = moves["bytes_moved"].to_numpy(), moves["bytes_in"].to_numpy()
+    none = np.zeros(0, np.int64)
+    demand = Demand(source, destination, debt, live, 0, none, none)
+    ports = Ports.of(plan, copying, demand, start)
+    limits = np.minimum(ports.sending[source], ports.receiving[destination])
+    is_known = not ((limits == NO_LIMIT) & (debt > 0)).any()
+    bound, fair = ports.times(demand)[:2] if is_known else (None, None)
+    return {
+        "seconds_bound": bound, "seconds_fair": fair,
+        "stuck_brokers": plan.broker_id[ports.stuck].tolist(),
+    }
 
 
 def _count_leadership_only(batch: Batch) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kfast.capacity.plan_check import PLAN_METRICS, check_plan
+from kfast.capacity.units import parse_rate
 from kfast.cli.capacity_options import capacity_options, take_capacity
 from kfast.cli.exits import Commands
 from kfast.cli.options import FilePath, broker_ids, list_option, output_options, top_option
@@ -55,12 +56,15 @@ def plan_group() -> None:
               "a partition in their set.")
 @click.option("--keep-leaders", is_flag=True,
               help="Do not elect the preferred leaders of a batch's partitions after it.")
+@click.option("--throttle", metavar="RATE",
+              help="What each broker may send and receive for copies, as the throttle of "
+              "kafka-reassign-partitions: 60MB/s.")
 @top_option("brokers, partitions and failures")
 @output_options(PLAN_TABLES, PLAN_METRICS)
 def check_command(
     source: str, plans: Sequence[str], excluded_topics: Sequence[str],
-    excluded_brokers: Sequence[int], broker_sets: Path | None, keep_leaders: bool, top: int,
-    **options: Any,
+    excluded_brokers: Sequence[int], broker_sets: Path | None, keep_leaders: bool,
+    throttle: str | None, top: int, **options: Any,
 ) -> None:
     r"""Check what a plan does to brokers, and which rules it breaks.
 
@@ -78,6 +82,7 @@ def check_command(
     """
     destination = Destination.of(options, PLAN_TABLES)
     make = take_scenarios(options)
+    rate = None if throttle is None else parse_rate("--throttle", throttle)
     if [source, *plans].count("-") > 1:
         raise ArgumentError("only one of INPUT and the plans can be standard input")
     inputs = take_capacity(source, options)
@@ -93,6 +98,7 @@ def check_command(
             cpu_model=inputs.cpu_model,
             excluded_topics=excluded_topics, excluded_brokers=excluded_brokers,
             broker_sets=sets, elect_preferred=not keep_leaders,
+            throttle=rate,
         )
         answer = plan_check_answer(head, inputs.state, plans, check, top=top)
     destination.write(answer)

@@ -23,7 +23,7 @@ from kfast.report.drawing import broker_columns, draw_rows, first_brokers
 from kfast.report.reassignment import PARTITION_COLUMNS, REASONS
 from kfast.report.sweep import failing_brokers, whole_racks
 from kfast.report.tables import Row, TableColumn, text_column
-from kfast.report.wording import plural, safety_sentence
+from kfast.report.wording import brokers_named, plural, safety_sentence, time_span
 from kfast.state import ClusterState
 
 __all__ = ["PLAN_TABLES", "plan_check_answer"]
@@ -146,8 +146,8 @@ def _draw(console: Console, document: Document) -> None:
     draw_rows(console, "Batches", [
         "batch", "partitions", "leadership_only", "replicas_added",
         TableColumn("bytes moved", value=lambda row: format_bytes(row["bytes_moved"])),
-        "leaders_moved", "most_replicas_of_a_broker", "brokers_over_limit", "completed", "pending",
-        "refused",
+        text_column("copying takes", _copy_time), "leaders_moved",
+        "most_replicas_of_a_broker", "brokers_over_limit", "completed", "pending", "refused",
     ], document["batches"])
     draw_rows(console, "Worst failures after the plan", [
         text_column("brokers"), share_column("headroom"), share_column("headroom_before"),
@@ -161,6 +161,14 @@ def _draw(console: Console, document: Document) -> None:
         console, "Objective, the element that counts most first; less is better",
         [text_column("element"), "before", "after", text_column("unit")], document["objective"],
     )
+
+
+def _copy_time(row: Row) -> str:
+    """The fair time of a batch, or the bound, or why there is none."""
+    if row["stuck_brokers"]:
+        return f"never: {brokers_named(row['stuck_brokers'])} stuck"
+    seconds = row["seconds_bound"] if row["seconds_fair"] is None else row["seconds_fair"]
+    return "unknown" if seconds is None else time_span(round(seconds * 1000))
 
 
 def _amount(row: Row) -> str:

@@ -147,6 +147,7 @@ def compare(seed):
     loads = random_loads(generator, state.n_partitions)
     held = random_capacity(generator, state, loads)
     microcores = [NONE if held[b]["used"] is None else held[b]["used"] for b in brokers]
+    throttle = generator.choice([None, generator.randint(1, 4 * 10**9)])
     equivalent = generator.random() < 0.3
     plan = batches_of(generator, random_plan(generator, partitions, brokers))
     sets = generator.choice([{}, {"a": brokers[::2], "b": brokers[1::2]}])
@@ -157,7 +158,7 @@ def compare(seed):
         excluded_topics=topics, excluded_brokers=excluded, broker_sets=sets,
         weights=None if equivalent else CpuWeights(),
         cpu_model="write-equivalent" if equivalent else "measured",
-        normal_limits={"cpu": 0.7},
+        normal_limits={"cpu": 0.7}, throttle=throttle,
     )
     up = {b for b, is_up in zip(brokers, state.up.tolist(), strict=True) if is_up}
     racks = dict(zip(brokers, state.rack.to_pylist(), strict=True))
@@ -177,6 +178,10 @@ def compare(seed):
     work = {b: of["work"] for b, of in moments[0].items()}
     compare_brokers(seed, check, first, moments, work, moves)
     compare_moves(seed, check, moves)
+    for row, start, of in zip(check.batches.to_pylist(), moments[::2], moves, strict=False):
+        seconds = twin.copy_time(first, start, of, throttle)
+        assert row["seconds_bound"] == (None if seconds is None else float(seconds)), f"seed {seed}"
+        assert seconds is None or row["seconds_fair"] >= row["seconds_bound"], f"seed {seed}"
     broken = compare_rules(seed, check, first, placements[-1], entries, moments, work,
                            topics, excluded, sets)
     compare_objective(seed, check, first, placements[-1], work, entries, moves, broken)
@@ -451,6 +456,21 @@ def test_loads_of_single_replicas_move_with_them():
     assert np.array_equal(disk_by_broker(check.state, check.load), [*disk.values()])
 
 
+def test_copies_share_what_networks_leave():
+    """400 bytes from 4 to 6: 4 sends 120 of 1000 B/s, 90 % of the rest is free, 60 go with it."""
+    batch = check_by_hand({("log", 0): [4, 6]}).batches.to_pylist()[0]
+    assert batch["seconds_bound"] == batch["seconds_fair"] == 400 / ((1000 - 120) * 0.9 - 60)
+    batch = check_by_hand({("log", 0): [4, 6]}, throttle=80).batches.to_pylist()[0]
+    assert batch["seconds_bound"] == 400 / (80 - 60)
+    check = check_by_hand({("log", 0): [4, 6]}, throttle=60)
+    batch = check.batches.to_pylist()[0]
+    assert (batch["seconds_bound"], batch["stuck_brokers"]) == (None, [4, 6])
+    assert check.summary["seconds_bound"] is None
+    unknown = b"broker_id,disk_bytes\n-1,10000\n"
+    batch = check_by_hand({("log", 0): [4, 6]}, unknown).batches.to_pylist()[0]
+    assert (batch["seconds_bound"], batch["stuck_brokers"]) == (None, [])
+
+
 WRONG = {
     "plan is 'plan.json'; right is": lambda: check_by_hand("plan.json"),
     "plan is []": lambda: check_by_hand([]),
@@ -465,6 +485,7 @@ WRONG = {
     "limits has 'nw'": lambda: check_by_hand({}, normal_limits={"nw": 0.5}),
     "the scenarios are of a cluster with other brokers": lambda: check_by_hand(
         {}, scenarios=kfast.every_broker(kfast.generate(brokers=3, partitions=3))),
+    "leader_throttle is 0": lambda: check_by_hand({}, throttle=0),
     "scenarios is of type int": lambda: check_by_hand({}, scenarios=[1]),
 }
 

@@ -120,6 +120,15 @@ def test_proposals_of_cruise_control_are_a_plan(tmp_path, check):
     assert answer["summary"] == check.summary
 
 
+def test_copying_takes_as_long_as_the_throttle_lets_it():
+    text = run("--throttle", "30MB/s").stdout
+    assert "1 h 10 min" in text
+    never = run("--throttle", "1kB/s").stdout
+    assert "never: brokers 101" in never
+    wrong = run("--throttle", "30", "--throttle", "x", code=2)
+    assert "--throttle" in wrong.stderr
+
+
 def test_failures_are_those_that_are_asked_for():
     answer = json.loads(run("--each-rack", "--format", "json").stdout)
     assert answer["failures_listed_of"] == 3

@@ -163,6 +163,30 @@ def moves_of(placement, entries):
     return moves
 
 
+def copy_time(placement, totals, moves, throttle):
+    """Seconds that copying takes at least, as a Fraction; None where it never ends or is free."""
+    debt, live, net = Counter(), Counter(), {}
+    for (source, destination, name), amount in moves.items():
+        if source is not None:
+            for port in (("out", source), ("in", destination)):
+                (debt if name == "bytes_moved" else live)[port] += amount * (name != "replicas")
+    for end, broker in debt:
+        of, held = totals[broker], placement.capacity[broker]
+        capacity = held["nw_out" if end == "out" else "nw_in"] if broker in placement.up else 0
+        used = of["bytes_out" if end == "out" else "bytes_in"]
+        rates = [Fraction(9, 10) * (capacity - used)] if capacity else []
+        rates += [throttle] if throttle else []
+        net[end, broker] = min(rates) - live[end, broker] if rates else None
+    pairs = [(("out", s), ("in", d)) for (s, d, name), amount in moves.items()
+             if s is not None and name == "bytes_moved" and amount]
+    if any(net[a] is None and net[b] is None for a, b in pairs):
+        return None
+    ports = {port for pair in pairs for port in pair if net[port] is not None}
+    if any(net[port] <= 0 for port in ports):
+        return None
+    return max((Fraction(debt[port]) / net[port] for port in ports), default=Fraction(0))
+
+
 def rack_of(placement, broker):
     rack = placement.racks[broker]
     return f"rack {rack}" if rack is not None else f"broker {broker}"
