@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         durability,
         fit_cpu,
         grow_load,
+        improve_placement,
         partition_load,
         potential_nw_out,
         prepare_capacity,
@@ -150,6 +151,7 @@ __all__ = [
     "generate",
     "grow_load",
     "impact",
+    "improve_placement",
     "independent_brokers",
     "independent_racks",
     "loss_probability",
@@ -197,7 +199,8 @@ load_lazily(__name__, {
     "capacity": (
         "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost "
         "capacity_forecast capacity_of capacity_sweep check_plan durability fit_cpu grow_load "
-        "partition_load potential_nw_out prepare_capacity read_growth read_prices restoration"
+        "improve_placement partition_load potential_nw_out prepare_capacity read_growth "
+        "read_prices restoration"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

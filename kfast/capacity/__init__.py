@@ -19,6 +19,9 @@ over all failures, `failure_details.py` what one failure does to each.
 `restoration_demand.py` lists what has to be copied after a failure, `restoration_times.py` says how
 long that takes.
 
+`placement_search.py` finds better placements: `placement_problem.py` has the loads, limits and
+rules that it works on, `placement_bound.py` says how good a placement can be at best.
+
 `durability_chances.py` says how likely losses of data and service are.
 """
 
@@ -41,6 +44,7 @@ from kfast.capacity.load_growth import grow_load, read_growth
 from kfast.capacity.monthly_costs import CapacityCost, capacity_cost, read_prices
 from kfast.capacity.partition_loads import PartitionLoad, partition_load
 from kfast.capacity.placement_rules import HARD_RULES
+from kfast.capacity.placement_search import BetterPlacement, improve_placement
 from kfast.capacity.plan_check import PlanCheck, check_plan
 from kfast.capacity.plan_objective import OBJECTIVE
 from kfast.capacity.presets import PRESETS, Preset
@@ -48,11 +52,11 @@ from kfast.capacity.restoration_demand import NewReplicas
 from kfast.capacity.restoration_times import Restoration, restoration
 
 __all__ = [
-    "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BrokerCapacity",
-    "CapacityCost", "CapacityFailure", "CapacityForecast", "CapacityPlan", "CpuFit",
-    "CpuWeights", "Durability", "NewReplicas", "PartitionLoad", "PlanCheck", "Preset",
+    "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BetterPlacement",
+    "BrokerCapacity", "CapacityCost", "CapacityFailure", "CapacityForecast", "CapacityPlan",
+    "CpuFit", "CpuWeights", "Durability", "NewReplicas", "PartitionLoad", "PlanCheck", "Preset",
     "Restoration", "broker_capacity", "capacity_brokers", "capacity_cost", "capacity_forecast",
     "capacity_of", "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load",
-    "partition_load", "potential_nw_out", "prepare_capacity", "read_growth", "read_prices",
-    "restoration",
+    "improve_placement", "partition_load", "potential_nw_out", "prepare_capacity", "read_growth",
+    "read_prices", "restoration",
 ]

@@ -74,6 +74,8 @@ class Limits:
         The limit of each resource.
     capacity : (B, 3) int64
         Bytes in and out per second, and micro-cores; 0 where a broker has none.
+    cpu : (B, 3) int64
+        Micro-cores without work, more of them with all of it, and that work, above 0.
     kernel : kernels.capacity.Limits
     disk_order : (d,) int64
         Broker rows by utilisation of their disks, the highest first, the lowest row of equals;
@@ -86,6 +88,7 @@ class Limits:
 
     basis_points: dict[str, int]
     capacity: Integers
+    cpu: Integers
     kernel: kernel.Limits
     disk_order: Integers
     disk: Integers
@@ -128,7 +131,7 @@ class Limits:
         slope[with_cpu, 2] = span / work / capacity[with_cpu, 2]
         disk_over = exceeds(disk, disk_capacity, basis_points["disk"])
         return cls(
-            basis_points, capacity,
+            basis_points, capacity, cpu,
             kernel.Limits(
                 slope.ravel(), offset.ravel(), capacity, cpu,
                 _allowed(basis_points, capacity, cpu),

@@ -39,13 +39,13 @@
 #define CHOOSE(words, name, ...) name##_words(__VA_ARGS__)
 #endif
 
-static void kfast_add(
+static inline void kfast_add(
     int words, double *sum, const double *base, const double *more, int64_t n)
 {
     CHOOSE(words, kfast_add, sum, base, more, n);
 }
 
-static void kfast_peaks(
+static inline void kfast_peaks(
     int words, const double *load, const double *slope, const double *offset, int64_t n_blocks,
     double *most)
 {
@@ -59,14 +59,14 @@ typedef __int128 kfast_wide;
 #endif
 
 /* a / b > c / d, for integers from 0 and b, d above 0 */
-static int kfast_exceeds(int64_t a, int64_t b, int64_t c, int64_t d)
+static inline int kfast_exceeds(int64_t a, int64_t b, int64_t c, int64_t d)
 {
     return (kfast_wide) a * d > (kfast_wide) c * b;
 }
 
 /* a * b / c, rounded half to even, for a, b from 0 and c above 0. An estimate decides unless it is
  * so near to a half that its error, below 2^-50 of it, could matter. */
-static int64_t kfast_share(int64_t a, int64_t b, int64_t c)
+static inline int64_t kfast_share(int64_t a, int64_t b, int64_t c)
 {
     const double quotient = (double) a * (double) b / (double) c;
     if (quotient < 0x1p48) {
