@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from kfast.capacity import capacity_brokers
 from kfast.capacity.worst_failures import SWEEP_METRICS, WorstFailures
 from kfast.cli.capacity_options import capacity_options, plot_option, take_capacity
 from kfast.cli.exits import Commands
@@ -15,13 +16,14 @@ from kfast.cli.options import output_options, threads_option, top_option
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, add_batches, from_option, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
+from kfast.report.capacity_failure import failure_picture
 from kfast.report.capacity_show import (
     SHOW_METRICS,
     SHOW_TABLES,
     capacity_show_answer,
     show_picture,
 )
-from kfast.report.capacity_sweep import capacity_sweep_answer, sweep_picture
+from kfast.report.capacity_sweep import capacity_sweep_answer, sweep_picture, worst_failure
 from kfast.report.pictures import write_picture
 from kfast.schema import CAPACITY_SWEEP
 from kfast.sweeps.scenario_makers import every_broker
@@ -97,10 +99,19 @@ def show_command(source: str, top: int, plot: Path | None, **options: Any) -> No
 @from_option()
 @threads_option()
 @top_option("failures")
+@click.option(
+    "--explain", type=click.IntRange(0), metavar="BROKER",
+    help="Say which partitions of which failed brokers add what to this broker in the worst "
+    "failure.",
+)
 @plot_option("Headroom after every failure, the worst first")
+@plot_option(
+    "How full each broker is before and after the worst failure, and at worst", "--plot-brokers"
+)
 @output_options(SWEEP_TABLES, SWEEP_METRICS)
 def sweep_command(
-    source: str, first: int, threads: int, top: int, plot: Path | None, **options: Any
+    source: str, first: int, threads: int, top: int, explain: int | None, plot: Path | None,
+    plot_brokers: Path | None, **options: Any,
 ) -> None:
     r"""Sweep over failures, and see whether brokers stay within limits.
 
@@ -115,6 +126,8 @@ def sweep_command(
         --load log-dirs.json --capacity capacity.json --each-rack --fail-on 'headroom<0.1'
       kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --random 100000 \
         --down 3 --threads 2 -o sweep.parquet --plot headroom.svg
+      kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --each-rack \
+        --explain 102 --plot-brokers brokers.png
     """
     destination = Destination.of(options, SWEEP_TABLES)
     make = take_scenarios(options)
@@ -142,11 +155,16 @@ def sweep_command(
             add_batches(plan.batches(parts[1]), add, rows, first)
             answer = capacity_sweep_answer(
                 head, inputs.state, title, scenarios, worst, plan,
-                None if rows is None or rows.path is None else str(rows.path),
+                None if rows is None or rows.path is None else str(rows.path), explain,
             )
             if rows is not None:
                 rows.describe(answer.document)
         if plot is not None:
             write_picture(sweep_picture(answer.document, pa.Table.from_batches(curve)), plot)
             echo(f"Wrote {plot}.")
+        if plot_brokers is not None:
+            failure = worst_failure("--plot-brokers", plan, scenarios, worst)
+            statistics = capacity_brokers(plan, scenarios)
+            write_picture(failure_picture(answer.document, failure, statistics), plot_brokers)
+            echo(f"Wrote {plot_brokers}.")
     destination.write(answer)

@@ -164,17 +164,17 @@ def capacity_options() -> Callable[[Command], Command]:
     )
 
 
-def plot_option(what: str) -> Callable[[Command], Command]:
+def plot_option(what: str, option: str = "--plot") -> Callable[[Command], Command]:
     """Option that draws a picture; a name that is not right is refused before any work is done."""
     return click.option(
-        "--plot", type=FilePath(), metavar="FILE", callback=_check_plot,
+        option, type=FilePath(), metavar="FILE", callback=_check_plot,
         help=f"Draw a picture to this file: {', '.join(PICTURE_ENDINGS)}. {what}.",
     )
 
 
-def _check_plot(_ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+def _check_plot(_ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     if path is not None:
-        check_picture(path)
+        check_picture(path, param.opts[0])
     return path
 
 

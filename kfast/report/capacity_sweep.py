@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
-from kfast.capacity import CapacityPlan, capacity_brokers
+from kfast.capacity import CapacityFailure, CapacityPlan, capacity_brokers, capacity_of
 from kfast.capacity.limits import RESOURCES
 from kfast.capacity.units import format_rate
 from kfast.capacity.worst_failures import WorstFailures
 from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document
+from kfast.report.capacity_failure import draw_explanation, explanation_document
 from kfast.report.capacity_wording import (
     amount,
     binding_sentence,
@@ -36,7 +37,7 @@ from kfast.sweeps.scenarios import Scenarios
 if TYPE_CHECKING:
     import altair
 
-__all__ = ["capacity_sweep_answer", "sweep_picture"]
+__all__ = ["capacity_sweep_answer", "sweep_picture", "worst_failure"]
 
 DANGER = {
     "bytes_in_leaderless": "leaderless", "bytes_in_refused": "refused",
@@ -47,7 +48,7 @@ DANGER = {
 
 def capacity_sweep_answer(
     head: Document, state: ClusterState, title: str, scenarios: Scenarios, worst: WorstFailures,
-    plan: CapacityPlan, rows_file: str | None,
+    plan: CapacityPlan, rows_file: str | None, explain: int | None,
 ) -> Answer:
     """The answer of `kfast capacity sweep`.
 
@@ -55,6 +56,13 @@ def capacity_sweep_answer(
     ----------
     head : dict
         Of `capacity_head`; goes on as the document.
+    explain : int, optional
+        The id of a broker: what adds to it in the worst failure.
+
+    Raises
+    ------
+    ArgumentError
+        That broker is unknown or down, or fails itself; or nothing fails.
     """
     racks = racks_by_broker(state)
     rows = worst.table(scenarios).to_pylist()
@@ -69,6 +77,10 @@ def capacity_sweep_answer(
         "baseline": worst.baseline,
         "summary": worst.summary,
         "safe": not worst.n_over and not (worst.baseline or {}).get("over_limit"),
+        "explanation": None if explain is None else explanation_document(
+            worst_failure("--explain", plan, scenarios, worst), explain,
+            worst.rows["scenario"][0].as_py(), worst.top,
+        ),
         "worst": rows,
     }
     document["verdict"] = _verdict(document, worst, racks, scenarios, state)
@@ -76,6 +88,21 @@ def capacity_sweep_answer(
         "worst": lambda: worst.table(scenarios),
         "brokers": lambda: capacity_brokers(plan, scenarios),
     })
+
+
+def worst_failure(
+    option: str, plan: CapacityPlan, scenarios: Scenarios, worst: WorstFailures
+) -> CapacityFailure:
+    """The worst failure in full, for an option.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing fails.
+    """
+    if not worst.rows.num_rows:
+        raise ArgumentError(f"{option}: there is no failure among the scenarios")
+    return capacity_of(plan, scenarios.brokers(worst.rows["scenario"][0].as_py()))
 
 
 def sweep_picture(document: Document, curve: pa.Table) -> altair.TopLevelMixin:
@@ -137,6 +164,8 @@ def _verdict(
 
 
 def _draw(console: Console, document: Document) -> None:
+    if document["explanation"] is not None:
+        draw_explanation(console, document["explanation"])
     worst = document["worst"]
     present = [name for name in RESOURCES if document["summary"][f"{name}_max"] is not None]
     draw_rows(console, f"Worst failures ({len(worst)})", [

@@ -54,7 +54,7 @@ MOST_POINTS = 1500
 PNG_SCALE = 2.0
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path, option: str = "--plot") -> None:
     """Refuse a picture that cannot be written, before anything is computed.
 
     Raises
@@ -66,10 +66,10 @@ def check_picture(path: Path) -> None:
     """
     if path.suffix.lower() not in PICTURE_ENDINGS:
         raise ArgumentError(
-            f"--plot {path}: the name has to end in one of {', '.join(PICTURE_ENDINGS)}"
+            f"{option} {path}: the name has to end in one of {', '.join(PICTURE_ENDINGS)}"
         )
     check_place(path)
-    require_extra("plot", "--plot")
+    require_extra("plot", option)
 
 
 def write_picture(picture: altair.TopLevelMixin, path: Path) -> None:
@@ -130,15 +130,19 @@ def utilisation_picture(
         bars = base.transform_filter(alt.datum.state == STATES[0]).mark_bar().encode(
             x=x, y=y, color=state,
         )
-        points = base.transform_filter(alt.datum.state != STATES[0]).mark_point(
-            filled=True, size=55 if few else 14, opacity=1,
-        ).encode(
-            x=x, y=y, color=state,
-            shape=alt.Shape("state:N", title=None, scale=alt.Scale(
-                domain=states, range=[STATE_SHAPES[name] for name in states],
-            )),
-        )
-        parts.append(alt.layer(bars, points, *_limit_lines(resource, limits)))
+        # The last state is an outline around the one before, which may be at the same height.
+        points = [
+            base.transform_filter(alt.datum.state == name).mark_point(
+                filled=name != STATES[2], size=size if few else size / 4, opacity=1,
+            ).encode(
+                x=x, y=y, color=state,
+                shape=alt.Shape("state:N", title=None, scale=alt.Scale(
+                    domain=states, range=[STATE_SHAPES[name] for name in states],
+                )),
+            )
+            for name, size in ((STATES[1], 50), (STATES[2], 190)) if name in states
+        ]
+        parts.append(alt.layer(bars, *points, *_limit_lines(resource, limits)))
     return _styled(alt.vconcat(*parts, spacing=12).resolve_scale(
         color="shared", shape="shared", strokeDash="shared",
     ), title, subtitle)

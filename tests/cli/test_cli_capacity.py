@@ -135,6 +135,34 @@ def test_a_table_has_each_broker_over_all_failures(state, plan, tmp_path):
     assert expected["bytes_out_most_scenario"].to_pylist()[1] == 54
 
 
+def test_explain_adds_up_to_what_the_worst_failure_changes(plan):
+    """By failed broker and by topic, the rest in a row of its own."""
+    answer = document("sweep", "--each-rack", "--explain", 102, "--top", 4)
+    explanation = answer["explanation"]
+    assert explanation["brokers"] == answer["worst"][0]["brokers"] == [101, 104, 107, 110]
+    parts = kfast.capacity_of(plan, explanation["brokers"]).explain(102)
+    use, total = explanation["use"], explanation["total"]
+    for name in ("bytes_in", "bytes_out"):
+        change = use[f"{name}_after"] - use[f"{name}_before"]
+        assert total[name] == sum(parts[name].to_pylist()) == change
+        assert sum(row[name] for row in explanation["by_failed_broker"]) == change
+    assert total["partitions"] == parts.num_rows
+    assert len(explanation["parts"]) == 4 < explanation["parts_listed_of"]
+    text = run("sweep", "--each-rack", "--explain", 102, "--top", 4).stdout
+    assert text.index("The worst is") < text.index("Broker 102 in scenario 1") < text.index("Worst")
+    assert re.search(r"\(all\) +\+35\.3 MB/s", text)
+    assert re.search(rf"\({explanation['parts_listed_of'] - 4} more\)", text)
+
+
+def test_a_picture_has_brokers_before_and_after(tmp_path):
+    path = tmp_path / "brokers.svg"
+    run("sweep", "--each-rack", "--plot-brokers", path)
+    text = path.read_text()
+    for words in ("without a failure", "after the failure", "worst of any failure", "broker id",
+                  "101, 104, 107, 110, the worst"):
+        assert words in text
+
+
 def test_an_interrupted_sweep_goes_on(state, plan, tmp_path, monkeypatch):
     """Ctrl-C leaves the rows that are done; --from goes on where they end."""
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
@@ -450,6 +478,10 @@ REFUSED = {
     "-o x.html": "right is one of",
     "--from 99": "the last scenario is 12",
     "--each-rack": "give one kind of failures",
+    "--explain 107": "broker 107 fails itself",
+    "--explain 9": "9",
+    "--explain x": "x",
+    "--plot-brokers x.txt": "--plot-brokers x.txt: the name has to end in one of",
 }
 
 

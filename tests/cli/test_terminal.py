@@ -241,6 +241,7 @@ COMMANDS = {
     "capacity sweep": (
         "capacity", "sweep", "{}", "--load", "bench_data/metrics.prom.gz", "--load",
         "bench_data/log-dirs.json.gz", "--capacity", "bench_data/capacities.csv", "--every", "1",
+        "--explain", "102",
     ),
     "plan check": (
         "plan", "check", "{}", "bench_data/plan.json", "--load", "bench_data/loads.csv",
