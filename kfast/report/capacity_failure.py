@@ -72,7 +72,7 @@ def draw_explanation(console: Console, explanation: Document) -> None:
     """Draw what a broker uses before and after, and what adds to it."""
     use = explanation["use"]
     draw_rows(console, f"Broker {explanation['broker']} in scenario {explanation['scenario']}", [
-        text_column("resource"), "before", "after", "change", "of capacity",
+        text_column("resource"), "before", "after", "of capacity", "change",
     ], [
         {
             "resource": name, "before": amount(name, use[f"{USED[name]}_before"]),
@@ -85,10 +85,10 @@ def draw_explanation(console: Console, explanation: Document) -> None:
     columns = [TableColumn(USED[name], value=partial(_change, name)) for name in NETWORK]
     if len(explanation["by_failed_broker"]) > 1:
         draw_rows(
-            console, "What the failure adds, by failed broker",
+            console, "Added, by failed broker",
             ["failed_broker", *columns, "partitions"], explanation["by_failed_broker"],
         )
-    draw_rows(console, "What the failure adds, by topic", [
+    draw_rows(console, "Added, by topic", [
         text_column("topic"), *columns, "failed_broker", text_column("reason", _reason),
         "partitions",
     ], [*explanation["parts"], *_rest(explanation)], if_empty=True)
