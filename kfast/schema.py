@@ -1368,7 +1368,7 @@ PLAN_BATCHES = ResultTable(
             )
             for name, how in (
                 ("bound", "at least: no pacing of the copies is faster"),
-                ("fair", "if copies share networks fairly; null for over 10 000 pairs too"),
+                ("fair", "if copies share networks fairly; null for over 1000 pairs too"),
             )
         ),
         ResultColumn(

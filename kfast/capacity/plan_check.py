@@ -94,6 +94,10 @@ PLAN_METRICS: Mapping[str, str] = {
 }
 """What conditions may be about."""
 
+MOST_FAIR_PAIRS = 1000
+"""Pairs of brokers between which a batch copies, for a fair time: the work grows with their square.
+"""
+
 UNSAFE = ("broken_rules", "refused", "pending", "newly_offline", "newly_under_min_isr", "unclean")
 """Metrics that are not 0 if a plan is not good."""
 
@@ -477,9 +481,10 @@ def _copy_times(
     ports = Ports.of(plan, copying, demand, start)
     limits = np.minimum(ports.sending[source], ports.receiving[destination])
     is_known = not ((limits == NO_LIMIT) & (debt > 0)).any()
-    bound, fair = ports.times(demand)[:2] if is_known else (None, None)
+    is_shared = is_known and source.size <= MOST_FAIR_PAIRS
     return {
-        "seconds_bound": bound, "seconds_fair": fair,
+        "seconds_bound": ports.bound(demand) if is_known else None,
+        "seconds_fair": ports.times(demand)[1] if is_shared else None,
         "stuck_brokers": plan.broker_id[ports.stuck].tolist(),
     }
 

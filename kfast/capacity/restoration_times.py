@@ -256,19 +256,25 @@ class Ports:
         ]))
         return cls(sending, receiving, pairs, stuck)
 
-    def times(self, demand: Demand) -> tuple[float | None, ...]:
-        """Seconds: the bound; fair: of all, of half of the bytes, of partitions under min ISR."""
+    def bound(self, demand: Demand) -> float | None:
+        """Seconds that copying takes at least; None where it never ends."""
         if self.stuck.size:
-            return (None,) * 4
-        lacking = np.flatnonzero(demand.debt > 0)
-        if not lacking.size:
-            return (0.0,) * 4
+            return None
         n = self.sending.size
-        least = float(max(
+        return float(max(
             _longest(_sums(demand.source, demand.debt, n), self.sending),
             _longest(_sums(demand.destination, demand.debt, n), self.receiving),
             _longest(demand.debt, self.pairs),
         ))
+
+    def times(self, demand: Demand) -> tuple[float | None, ...]:
+        """Seconds: the bound; fair: of all, of half of the bytes, of partitions under min ISR."""
+        least = self.bound(demand)
+        if least is None:
+            return (None,) * 4
+        lacking = np.flatnonzero(demand.debt > 0)
+        if not lacking.size:
+            return (0.0,) * 4
         if lacking.size > MOST_FLOWS:
             return least, None, None, None
         end = np.zeros(demand.debt.size)

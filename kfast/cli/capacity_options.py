@@ -78,12 +78,16 @@ class CapacityInput:
             failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
             cpu_model=self.cpu_model, weights=self.weights, threads=threads,
         )
+        self.refuse_without_capacity(plan)
+        return plan
+
+    def refuse_without_capacity(self, plan: CapacityPlan) -> None:
+        """Raise `InputError` where no broker has a capacity to compare its load with."""
         if not any(checked_brokers(plan).values()):
             raise InputError(
                 f"{self.capacity.source}: no broker that is up has a capacity to compare its load "
                 "with; right is at least one of nw_in, nw_out and disk_bytes"
             )
-        return plan
 
     def head(self, command: str, source: str, plan: CapacityPlan) -> Document:
         """How the answer of a command begins: with what it is about."""

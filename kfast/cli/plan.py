@@ -90,7 +90,6 @@ def check_command(
     sets = None if broker_sets is None else read_broker_sets(broker_sets)
     scenarios = None if make is None else [make(inputs.state)[1]]
     with progress_bar("Checking"):
-        head = inputs.head("plan check", source, inputs.plan())
         check = check_plan(
             inputs.state, tables, inputs.load, inputs.capacity, scenarios=scenarios,
             normal_limits=inputs.normal_limits, failed_limits=inputs.failed_limits,
@@ -100,5 +99,7 @@ def check_command(
             broker_sets=sets, elect_preferred=not keep_leaders,
             throttle=rate,
         )
+        inputs.refuse_without_capacity(check.before)
+        head = inputs.head("plan check", source, check.before)
         answer = plan_check_answer(head, inputs.state, plans, check, top=top)
     destination.write(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -301,6 +302,29 @@ def test_plain_sums_are_those_of_a_sweep_without_a_failure():
         assert np.array_equal(totals[:, 3], disk_by_broker(started, load)), f"seed {seed}"
         assert np.array_equal(totals[:, 5], plan.replicas), f"seed {seed}"
     assert n_compared > 25
+
+
+def test_the_search_for_better_placements_and_the_check_agree():
+    """What a search says of its plan, the check finds: the worst share and the bytes that move."""
+    n_plans = 0
+    for seed in range(30):
+        generator = Random(seed)
+        state = random_cluster(generator)
+        loads = random_loads(generator, state.n_partitions)
+        load = load_of(state, loads)
+        capacity = capacity_of(state, random_capacity(generator, state, loads))
+        better = kfast.improve_placement(state, load, capacity, seed=seed)
+        if not better.plan.num_rows:
+            continue
+        n_plans += 1
+        check = kfast.check_plan(
+            state, better.plan, load, capacity, scenarios=kfast.every_broker(state)
+        )
+        share = min(math.ceil(better.after.share * 1_000_000), 2**63 - 1)
+        assert check.objective_after[1] == share, f"seed {seed}"
+        assert check.summary["bytes_moved"] == better.bytes_moved, f"seed {seed}"
+        assert check.summary["refused"] == 0, f"seed {seed}"
+    assert n_plans > 15
 
 
 # --- rule by rule, by hand -----------------------------------------------------------------------
