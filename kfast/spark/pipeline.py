@@ -37,6 +37,7 @@ from kfast.capacity import (
     partition_load,
     prepare_capacity,
 )
+from kfast.capacity.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io.files import writing
@@ -82,7 +83,7 @@ class CapacityFiles:
     capacity_name : str
     window : str or None
         As for `kfast.read_load`.
-    normal_limits, failed_limits : mapping of str to float
+    normal_limits, failed_limits, replicas_limit, cpu_model
         As for `kfast.prepare_capacity`.
     """
 
@@ -91,6 +92,8 @@ class CapacityFiles:
     window: str | None = None
     normal_limits: Mapping[str, float] = field(default_factory=dict)
     failed_limits: Mapping[str, float] = field(default_factory=dict)
+    replicas_limit: int | None = None
+    cpu_model: str = MEASURED
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,6 +109,7 @@ class CapacityFiles:
                 )
         check_limits(self.normal_limits, NORMAL_LIMITS)
         check_limits(self.failed_limits, FAILED_LIMITS)
+        check_cpu_model(self.cpu_model, None)
 
     def prepare(
         self, source: str, plan: SweepPlan, state: ClusterState
@@ -117,7 +121,8 @@ class CapacityFiles:
         load = partition_load(state, tables)
         prepared = prepare_capacity(
             plan, load, capacity, normal_limits=self.normal_limits,
-            failed_limits=self.failed_limits,
+            failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
+            cpu_model=self.cpu_model,
         )
         return prepared, (
             *load.warnings, *load.assumptions, *capacity.assumptions, *prepared.disks.assumptions,

@@ -18,7 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kfast.analysis.conditions import parse_condition
+from kfast.arguments import MAX_INT
 from kfast.capacity import CAPACITY_METRICS
+from kfast.capacity.cpu_models import MEASURED
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.fleets import ExportReader
 from kfast.spark.pipeline import CapacityFiles, Job, Sweep
@@ -55,6 +57,8 @@ class CapacityConfig(msgspec.Struct, forbid_unknown_fields=True):
     window: str | None = None
     normal_limits: dict[str, float] = {}
     failed_limits: dict[str, float] = {}
+    replicas_limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_INT)] | None = None
+    cpu_model: str = MEASURED
 
 
 class SparkConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -113,7 +117,7 @@ def make_job(configuration: Config, folder: Path) -> Job:
     output = path_in(folder, "output", configuration.output)
     files = None if capacity is None else CapacityFiles(
         tuple(capacity.load), capacity.capacity, capacity.window, capacity.normal_limits,
-        capacity.failed_limits,
+        capacity.failed_limits, capacity.replicas_limit, capacity.cpu_model,
     )
     return Job(exports, sweeps, str(output.absolute()), files)
 

@@ -61,6 +61,7 @@ load = ["sizes.csv", "loads.csv"]
 capacity = "capacity.csv"
 window = "p95 of 1 h"
 failed_limits = {nw_out = 0.9}
+replicas_limit = 7
 """
 LOADS = "topic,bytes_in,bytes_out\ntopic-0,90000000,{out}\n"
 
@@ -72,7 +73,9 @@ def loaded(folder):
         beside = folder / "fleet" / name
         (beside / "loads.csv").write_text(LOADS.format(out=out))
         (beside / "sizes.csv").write_text("topic,disk_bytes\ntopic-0,5000000000\n")
-        (beside / "capacity.csv").write_text("broker_id,nw_in,nw_out\n-1,100000000,150000000\n")
+        (beside / "capacity.csv").write_text(
+            "broker_id,nw_in,nw_out,cores\n-1,100000000,150000000,8\n"
+        )
     condition = 'fail_on = ["offline>0", "at_min_isr < 1"'
     text = CONFIG.replace(f"{condition}]", f'{condition}, "headroom<0.25"]') + CAPACITY
     (folder / "pipeline.toml").write_text(text)
@@ -167,7 +170,9 @@ def test_sweeps_are_measured_in_bytes_where_loads_lie_beside_the_exports(
             beside / "sizes.csv", beside / "loads.csv", window="p95 of 1 h"
         ))
         capacity = kfast.broker_capacity(state, kfast.read_capacity(beside / "capacity.csv"))
-        plan = kfast.prepare_capacity(state, load, capacity, failed_limits={"nw_out": 0.9})
+        plan = kfast.prepare_capacity(
+            state, load, capacity, failed_limits={"nw_out": 0.9}, replicas_limit=7
+        )
         wanted = kfast.capacity_sweep(plan, kfast.every_rack(state))
         table = pq.ParquetFile(loaded / "out/capacity/racks" / label / "part.parquet").read()
         assert table.select(wanted.column_names).cast(wanted.schema).equals(wanted)
@@ -200,6 +205,21 @@ def test_sweeps_are_measured_in_bytes_where_loads_lie_beside_the_exports(
     assert all("cluster=west" in name for name in changed)
 
 
+def test_processors_that_nobody_measured_are_estimated_where_a_model_is_named(
+    spark, loaded, monkeypatch
+):
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    config = loaded / "pipeline.toml"
+    config.write_text(f'{config.read_text()}cpu_model = "write-equivalent"\n')
+    CliRunner().invoke(commands, ["pipeline", str(config)])
+    baselines = [
+        pq.ParquetFile(part).read()["cpu_max"][0].as_py()
+        for part in (loaded / "out/capacity/racks").rglob("part.parquet")
+    ]
+    assert len(baselines) == 4
+    assert min(baselines) > 0
+
+
 def test_an_export_without_its_loads_is_an_error_of_its_own(spark, loaded, monkeypatch):
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     (loaded / "fleet/east/loads.csv").unlink()
@@ -214,6 +234,8 @@ def test_an_export_without_its_loads_is_an_error_of_its_own(spark, loaded, monke
         ('"loads.csv"', '"../loads.csv"', "'../loads.csv' is no name of a file"),
         ("nw_out = 0.9", "nw_up = 0.9", "limits has 'nw_up'; allowed are nw_in, nw_out, cpu, disk"),
         ('["sizes.csv", "loads.csv"]', "[]", "Expected `array` of length >= 1"),
+        ("replicas_limit = 7", "replicas_limit = 0", "Expected `int` >= 1"),
+        ("replicas_limit = 7", 'cpu_model = "google"', "cpu_model is 'google'; allowed are"),
         ("headroom<", "head<", "metric 'head' is unknown"),
         (CAPACITY, "", "metric 'headroom' is unknown"),
     ],
