@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         capacity_cost,
         capacity_forecast,
         capacity_of,
+        capacity_size,
         capacity_sweep,
         check_plan,
         durability,
@@ -136,6 +137,7 @@ __all__ = [
     "capacity_cost",
     "capacity_forecast",
     "capacity_of",
+    "capacity_size",
     "capacity_sweep",
     "check_plan",
     "compare",
@@ -197,8 +199,8 @@ load_lazily(__name__, {
     "analysis.restart_readiness": "may_restart",
     "analysis.topic_deletion": "delete_topics",
     "capacity": (
-        "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost "
-        "capacity_forecast capacity_of capacity_sweep check_plan durability fit_cpu grow_load "
+        "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost capacity_forecast "
+        "capacity_of capacity_size capacity_sweep check_plan durability fit_cpu grow_load "
         "improve_placement partition_load potential_nw_out prepare_capacity read_growth "
         "read_prices restoration"
     ),

@@ -1469,6 +1469,26 @@ RESTORATION = ResultTable(
         ),
     ),
 )
+CAPACITY_BOUNDS = ResultTable(
+    "capacity_size.bounds", "kfast.capacity_size(state, load, capacity, ...).bounds",
+    "the replication factor, replicas, then resources by the number of brokers",
+    (
+        ResultColumn("resource", pa.string(), "replication_factor, replicas, nw_in, nw_out, cpu, "
+                     "disk"),
+        ResultColumn("failure", pa.string(), "normal (none), brokers or rack"),
+        ResultColumn("brokers", _INT64, "fewer are too few, even if all carried the same"),
+    ),
+)
+CAPACITY_TOO_LARGE = ResultTable(
+    "capacity_size.too_large", "kfast.capacity_size(state, load, capacity, ...).too_large",
+    "resources of which one partition needs more than a broker may use",
+    (
+        _TOPIC, _PARTITION, ResultColumn("resource", pa.string(), "nw_in, nw_out or disk"),
+        ResultColumn("amount", _INT64, "what its leader needs, in B/s or bytes"),
+        ResultColumn("allowed", _INT64, "what a broker may use"),
+        ResultColumn("parts", _INT64, "partitions, at least, that it has to become"),
+    ),
+)
 _NO_PRICE = "where no price is known"
 CAPACITY_COST = ResultTable(
     "capacity_cost", "kfast.capacity_cost(state, load, capacity, ...).items",
@@ -1980,7 +2000,7 @@ RESULTS = (
     CAPACITY_FAILURE_BROKERS, CAPACITY_FAILURE_TOPICS, CAPACITY_FAILURE_PARTS,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
     PLAN_OBJECTIVE,
-    CAPACITY_COST, RESTORATION,
+    CAPACITY_COST, CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, RESTORATION,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,

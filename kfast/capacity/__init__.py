@@ -11,7 +11,7 @@ broker may be, `presets.py` what others recommend, `cpu_models.py` what traffic 
 over all failures, `failure_details.py` what one failure does to each.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
-`monthly_costs.py` adds up prices.
+`monthly_costs.py` adds up prices, `cluster_sizes.py` says how many brokers suffice.
 
 `plan_check.py` executes a plan and measures it: `placement_rules.py` has the hard rules,
 `plan_objective.py` says which of two placements is better, `broker_totals.py` sums up.
@@ -37,6 +37,7 @@ from kfast.capacity.capacity_sweeps import (
     potential_nw_out,
     prepare_capacity,
 )
+from kfast.capacity.cluster_sizes import ClusterSize, capacity_size
 from kfast.capacity.cpu_models import CPU_MODELS, CpuFit, CpuWeights, fit_cpu
 from kfast.capacity.durability_chances import Durability, durability
 from kfast.capacity.failure_details import CapacityFailure, capacity_of
@@ -54,9 +55,9 @@ from kfast.capacity.restoration_times import Restoration, restoration
 __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BetterPlacement",
     "BrokerCapacity", "CapacityCost", "CapacityFailure", "CapacityForecast", "CapacityPlan",
-    "CpuFit", "CpuWeights", "Durability", "NewReplicas", "PartitionLoad", "PlanCheck", "Preset",
-    "Restoration", "broker_capacity", "capacity_brokers", "capacity_cost", "capacity_forecast",
-    "capacity_of", "capacity_sweep", "check_plan", "durability", "fit_cpu", "grow_load",
-    "improve_placement", "partition_load", "potential_nw_out", "prepare_capacity", "read_growth",
-    "read_prices", "restoration",
+    "ClusterSize", "CpuFit", "CpuWeights", "Durability", "NewReplicas", "PartitionLoad",
+    "PlanCheck", "Preset", "Restoration", "broker_capacity", "capacity_brokers",
+    "capacity_cost", "capacity_forecast", "capacity_of", "capacity_size", "capacity_sweep",
+    "check_plan", "durability", "fit_cpu", "grow_load", "improve_placement", "partition_load",
+    "potential_nw_out", "prepare_capacity", "read_growth", "read_prices", "restoration",
 ]

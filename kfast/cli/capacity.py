@@ -39,6 +39,8 @@ COMMANDS = {
         "Forecast in which month growing loads exceed a limit."),
     "cost": ("capacity_planning", "cost_command",
         "Add up what a cluster costs in a month."),
+    "size": ("capacity_planning", "size_command",
+        "Size a cluster: how many brokers carry the load, whatever fails."),
 }
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 

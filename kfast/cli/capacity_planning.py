@@ -1,4 +1,4 @@
-"""The commands that plan ahead in bytes: `kfast capacity forecast`, `cost`, and others."""
+"""The commands that plan ahead in bytes: `kfast capacity forecast`, `cost` and `size`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import Any
 
 import click
 
-from kfast.capacity import CapacityPlan, CpuWeights, PartitionLoad, broker_capacity
+from kfast.capacity import (
+    BrokerCapacity,
+    CapacityPlan,
+    CpuWeights,
+    PartitionLoad,
+    broker_capacity,
+)
 from kfast.capacity.capacity_forecasts import forecast_months
+from kfast.capacity.cluster_sizes import MOST_BROKERS, Failures, find_size
 from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth, parse_growth, read_growth
 from kfast.capacity.monthly_costs import (
     FETCH_FROM,
@@ -36,11 +43,13 @@ from kfast.cli.options import (
     list_option,
     number_option,
     output_options,
+    seed_option,
     take_cluster,
 )
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
+from kfast.io import write
 from kfast.io.loads import read_capacity
 from kfast.report.capacity_cost import COST_METRICS, COST_TABLES, capacity_cost_answer
 from kfast.report.capacity_forecast import (
@@ -49,12 +58,13 @@ from kfast.report.capacity_forecast import (
     capacity_forecast_answer,
     forecast_image,
 )
+from kfast.report.capacity_size import SIZE_METRICS, SIZE_TABLES, capacity_size_answer
 from kfast.report.capacity_wording import load_head
 from kfast.report.pictures import write_picture
 from kfast.report.wording import plural
 from kfast.state import ClusterState
 
-__all__ = ["cost_command", "forecast_command"]
+__all__ = ["cost_command", "forecast_command", "size_command"]
 
 PRICES = ("disk-gb-month", "cross-rack-gb")
 
@@ -111,7 +121,7 @@ def take_growth(options: dict[str, Any]) -> tuple[Grow, str] | None:
 
 def take_grown_load(
     options: dict[str, Any],
-) -> Callable[[ClusterState, PartitionLoad], PartitionLoad]:
+) -> Callable[[ClusterState, PartitionLoad, CpuWeights | None], PartitionLoad]:
     """Take `growth_options` out of a command's options: what makes the loads of the last month.
 
     Raises
@@ -124,9 +134,9 @@ def take_grown_load(
     if (growth is None) != (months == 0):
         raise ArgumentError("--months goes with --growth or --growth-file")
     if growth is None:
-        return lambda _, load: load
+        return lambda _state, load, _weights: load
     grow = growth[0]
-    return lambda state, load: grow(state, load, None).after(months)
+    return lambda state, load, weights: grow(state, load, weights).after(months)
 
 
 @click.command("forecast")
@@ -233,10 +243,68 @@ def cost_command(source: str, **options: Any) -> None:
     make_load = take_load(options)
     assert make_load is not None, "the option is required"
     state = take_cluster(source, options)
-    load = grow(state, make_load(state))
+    load = grow(state, make_load(state), None)
     cost = capacity_cost(
         state, load, broker_capacity(state, read_capacity(capacity_file)),
         class_prices=class_prices, disk_gb_month=prices.get(PRICES[0]),
         cross_rack_gb=prices.get(PRICES[1]), fetch_from=fetch_from, **racks,
     )
     destination.write(capacity_cost_answer(load_head("capacity cost", source, state, load), cost))
+
+
+@click.command("size")
+@capacity_options()
+@growth_options(0)
+@number_option("--every", type=click.IntRange(1, MOST_BROKERS), metavar="K",
+               help="Any K brokers may fail together.")
+@click.option("--each-rack", is_flag=True, help="Any rack may fail.")
+@click.option("--class", "broker_class", metavar="NAME",
+              help="Class of the brokers, as --capacity names it.  [default: all are alike]")
+@seed_option("Of the placements that are tried.")
+@click.option("--plan", "plan_file", type=FilePath(), metavar="JSON",
+              help="Write the placement that suffices, as a plan of kafka-reassign-partitions: on "
+              "brokers from 1 up.")
+@output_options(SIZE_TABLES, SIZE_METRICS)
+def size_command(source: str, plan_file: Path | None, **options: Any) -> None:
+    r"""Size a cluster: how many brokers carry the load, whatever fails.
+
+    The bound from below takes each resource as if all brokers carried the same. The number that
+    suffices has a placement, made as Kafka places new topics, that keeps every limit after every
+    failure. Racks are those of the cluster, with equally many brokers in each.
+
+    \b
+    Examples:
+      kfast capacity size describe.txt --load loads.csv --capacity capacities.csv --every 1
+      kfast capacity size describe.txt --brokers-file brokers.csv --load loads.csv \
+        --capacity capacities.csv --class large --every 1 --each-rack --growth 4%/month \
+        --months 12 --plan placement.json
+    """
+    destination = Destination.of(options, SIZE_TABLES)
+    every, each_rack = options.pop("every") or 0, options.pop("each_rack")
+    broker_class, seed = options.pop("broker_class"), options.pop("seed")
+    if plan_file is not None and plan_file.suffix.lower() != ".json":
+        raise ArgumentError(f"--plan {plan_file}: the name has to end in .json")
+    grow = take_grown_load(options)
+    inputs = take_capacity(source, options)
+    inputs = replace(inputs, load=grow(inputs.state, inputs.load, inputs.weights))
+
+    def prepare(
+        state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity
+    ) -> CapacityPlan:
+        return replace(inputs, state=state, load=load, capacity=capacity).plan()
+
+    with progress_bar("Sizing"):
+        head = inputs.head("capacity size", source, inputs.plan())
+        size = find_size(
+            inputs.state, inputs.load, inputs.capacity, prepare, every, each_rack, broker_class,
+            seed,
+        )
+    racks = {rack for rack in inputs.state.rack.to_pylist() if rack is not None}
+    failures = Failures(every, each_rack, len(racks))
+    answer = capacity_size_answer(head, size, failures, broker_class)
+    if plan_file is not None:
+        if size.placement is None:
+            raise ArgumentError(f"--plan {plan_file}: no placement was found")
+        write(size.placement, plan_file, format="reassignment")
+        echo(f"Wrote {plan_file}.")
+    destination.write(answer)

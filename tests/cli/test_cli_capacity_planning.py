@@ -1,4 +1,4 @@
-"""`kfast capacity forecast`, `cost` and the other commands that plan ahead."""
+"""`kfast capacity forecast`, `cost` and `size`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from xml.etree import ElementTree
 
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
+import kfast
 from tests.cli.test_cli_capacity import CAPACITY, CLUSTER, LOADS
 from tests.support.cli_run import run as run_command
 from tests.support.cli_run import verdict_of
@@ -134,7 +136,65 @@ def test_where_clients_are(prices):
     assert 0 < rates["cross-rack consumers"] < rates["cross-rack producers"]
 
 
+# --- size ----------------------------------------------------------------------------------------
+
+
+def test_a_cluster_is_sized(tmp_path):
+    """What suffices is written as a plan, which is the table placement."""
+    plan, table = tmp_path / "plan.json", tmp_path / "placement.parquet"
+    arguments = ("size", "--class", "large", "--every", 1, "--each-rack")
+    lines = verdict_of(run(*arguments, "--plan", plan).stdout).splitlines()
+    assert lines[0] == "To survive any 1 broker or any rack: 12 brokers of class large, the fewest."
+    assert lines[1] == "RIGHT_SIZED: 12 brokers are up, as many as needed."
+    run(*arguments, "--table", "placement", "-o", table)
+    placed = pyarrow.parquet.read_table(table)
+    assert sorted(map(str, kfast.read_plan(plan).to_pylist())) == sorted(
+        map(str, placed.to_pylist()))
+    assert placed.num_rows == 1036
+    assert {b for row in placed["replicas"].to_pylist() for b in row} == {*range(1, 13)}
+
+
+def test_a_later_month_needs_more_brokers():
+    answer = document("size", "--class", "large", "--each-rack", "--growth", "4%", "--months", 12)
+    summary = answer["summary"]
+    assert summary["at_least"] == 18
+    assert summary["suffices"] >= 18
+    assert summary["suffices"] % 3 == 0
+    assert answer["status"] == "UNDER_PROVISIONED"
+    nw_out = next(row for row in answer["bounds"]
+                  if (row["resource"], row["failure"]) == ("nw_out", "rack"))
+    assert nw_out["brokers"] == 17
+
+
+def test_a_partition_that_is_too_large_is_named_with_its_units(tmp_path):
+    path = tmp_path / "small.csv"
+    path.write_text("broker_id,nw_out\n-1,5000000\n")
+    text = run_command(
+        "capacity", "size", *CLUSTER, *LOADS, "--capacity", path, "--every", 1
+    ).stdout
+    assert "To survive any 1 broker: no number of brokers suffices, a partition is too" in text
+    assert "MB/s  4.0 MB/s" in text
+    refused = run_command("capacity", "size", *CLUSTER, *LOADS, "--capacity", path, "--plan",
+                          tmp_path / "x.json", code=2)
+    assert "no placement was found" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_sizes_in_conditions():
+    arguments = ("size", "--class", "large", "--every", 1)
+    run(*arguments, "--fail-on", "suffices>12")
+    run(*arguments, "--fail-on", "at_least>9", code=4)
+
+
+def test_brokers_that_are_not_alike_are_refused():
+    wrong = run("size", code=3)
+    assert "brokers are not alike; right is one class" in wrong.stderr
+    assert "classes are large, old" in run("size", "--class", "huge", code=3).stderr
+
+
 REFUSED = {
+    "size --class large --plan x.txt": "the name has to end in .json",
+    "size --class large --every 0": "--every",
     "forecast --every 1": "give --growth, such as 4%/month, or --growth-file, or both",
     "forecast --growth 4% ": "give one kind of failures",
     "cost --prices x.csv --price disk=1": "is no price of disk-gb-month or cross-rack-gb",

@@ -58,6 +58,8 @@ ITEMS = {
     "what": ("offline", "under-min-isr"),
     "topic-partition": ("t-1", "t-2"),
     "name=id": ("kafka-1:9404=1", "kafka-2=2"),
+    "name=amount": ("disk-gb-month=0.08", "cross-rack-gb=0.01"),
+    "rack=share": ("a=0.5", "b=1/2"),
     "resource=share": ("nw_in=0.8", "cpu=0.7"),
     "name=value": ("min.insync.replicas=2", "unclean.leader.election.enable=true"),
 }
@@ -228,8 +230,8 @@ def test_one_seed_unless_another_is_given():
     seeds = {p.values[0]: p.values[1].default for p in all_options()
              if "--seed" in p.values[1].opts}
     assert set(seeds) == {
-        "capacity forecast", "capacity sweep", "compare", "generate", "plan check", "risk",
-        "sweep",
+        "capacity forecast", "capacity size", "capacity sweep", "compare", "generate",
+        "plan check", "risk", "sweep",
     }
     assert set(seeds.values()) == {0}
 

@@ -141,6 +141,8 @@ def questions(state):
     capacity = kfast.broker_capacity(state, kfast.read_capacity(("brokers.csv", held)))
     prepared = kfast.prepare_capacity(state, load, capacity)
     failure = kfast.capacity_of(prepared, [1])
+    small = kfast.read_capacity(("small.csv", b"broker_id,nw_out\n-1,1\n"))
+    sized = kfast.capacity_size(state, load, kfast.broker_capacity(state, small))
     tables |= {
         "load.provenance": load.provenance,
         "capacity_sweep": kfast.capacity_sweep(prepared, some),
@@ -149,6 +151,7 @@ def questions(state):
             state, load, capacity, some, growth="4%", months=2
         ).months,
         "capacity_brokers": kfast.capacity_brokers(prepared, some),
+        "capacity_size.bounds": sized.bounds, "capacity_size.too_large": sized.too_large,
         "capacity_cost": kfast.capacity_cost(
             state, load, capacity, class_prices={"large": "0.005"}, disk_gb_month="0.000000001"
         ).items,

@@ -56,8 +56,8 @@ def test_all_that_take_a_state_are_known():
     """A wrong count means that a parameter has another name, and is not tested below."""
     assert set(TAKERS) == {
         "Controller", "PartitionStateMachine", "ReplicaStateMachine", "Store", "broker_capacity",
-        "bursts", "capacity_cost", "capacity_forecast", "check_plan", "delete_topics", "durability",
-        "grow_load",
+        "bursts", "capacity_cost", "capacity_forecast", "capacity_size", "check_plan",
+        "delete_topics", "durability", "grow_load",
         "every_broker", "every_rack", "every_rack_and_broker", "execute_plan",
         "explain", "fail_brokers", "improve_placement", "independent_brokers", "independent_racks",
         "may_restart",
