@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kfast
 from kfast.cli.app import commands
+from kfast.report.plan_check import PLAN_TABLES
 from tests.support.cli_run import ROOT, all_commands, plan_text, verdict_of
 from tests.support.cli_run import run as run_command
 
@@ -149,6 +152,21 @@ def test_tables_are_written(tmp_path, check):
                      "objective"}
     lines = (tmp_path / "x-moves.csv").read_text().splitlines()
     assert len(lines) == 1 + check.moves.num_rows
+
+
+@pytest.mark.parametrize("ending", [".json", ".parquet", ".arrow"])
+def test_every_table_is_written_in_every_form(ending, tmp_path, check):
+    for name in PLAN_TABLES:
+        path = tmp_path / f"{name}{ending}"
+        run("--table", name, "-o", path)
+        expected = getattr(check, name)
+        if ending == ".json":
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+        else:
+            table = pq.read_table(path) if ending == ".parquet" else (
+                pa.ipc.open_file(path).read_all())
+            rows = table.to_pylist()
+        assert rows == expected.to_pylist()
 
 
 WRONG = {
