@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from decimal import Decimal
 from xml.etree import ElementTree
 
 import pyarrow.csv
@@ -190,6 +192,36 @@ def test_brokers_that_are_not_alike_are_refused():
     wrong = run("size", code=3)
     assert "brokers are not alike; right is one class" in wrong.stderr
     assert "classes are large, old" in run("size", "--class", "huge", code=3).stderr
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+
+TABLES = {
+    "months": ("forecast", "--growth", "4%", "--every", 1, "--months", 2),
+    "items": ("cost", "--prices", "PRICES", "--price", "disk-gb-month=0.08"),
+    "bounds": ("size", "--class", "large", "--every", 1),
+    "placement": ("size", "--class", "large"),
+    "too_large": ("size", "--class", "large"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_is_the_same_in_every_form(table, tmp_path, prices):
+    """Money is decimal in Parquet, and the same digits in CSV and JSON."""
+    arguments = [prices if word == "PRICES" else word for word in TABLES[table]]
+    paths = {ending: tmp_path / f"x.{ending}" for ending in ("csv", "json", "parquet")}
+    for path in paths.values():
+        run(*arguments, "--table", table, "-o", path)
+    rows = pyarrow.parquet.read_table(paths["parquet"]).to_pylist()
+    lines = [json.loads(line) for line in paths["json"].read_text().splitlines()]
+    assert [{name: str(value) if isinstance(value, Decimal) else value
+             for name, value in row.items()} for row in rows] == lines
+    with paths["csv"].open(newline="") as file:
+        in_csv = [*csv.DictReader(file)]
+    assert len(in_csv) == len(rows)
+    if table == "items":
+        assert [row["cost"] or None for row in in_csv] == [line["cost"] for line in lines]
 
 
 REFUSED = {
