@@ -238,7 +238,9 @@ def test_a_refused_event_says_so_first():
 
 def test_public_classes_show_themselves():
     """All that hold tables or arrays; the others are a handful of numbers, or machines."""
-    small = {"Assignment", "Leadership", "PartitionStateMachine", "ReplicaStateMachine"}
+    small = {
+        "Assignment", "Leadership", "PartitionStateMachine", "ReplicaStateMachine", "Restoration",
+    }
     for name in set(kfast.__all__) - small:
         value = getattr(kfast, name)
         if isinstance(value, type) and not issubclass(value, Exception | Enum):
