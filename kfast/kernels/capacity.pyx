@@ -433,7 +433,7 @@ cdef class Limits:
         return np.asarray(self.held[3])
 
     def __reduce__(self):
-        return Limits, tuple(np.asarray(array) for array in self.held)
+        return Limits, tuple(map(np.asarray, self.held))
 
 
 cdef void measure(
