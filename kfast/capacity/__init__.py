@@ -5,10 +5,11 @@ share models of `shares.py` and the sizes that `retention.py` concludes; `broker
 the same for brokers; `units.py` reads and writes numbers with their units.
 
 `capacity_sweeps.py` measures failures: `failure_effects.py` asks the sweep who leads and follows,
-`failure_terms.py` takes sums over partitions apart by failed brokers, `limits.py` says how full a
-broker may be, `presets.py` what others recommend, `cpu_models.py` what traffic costs its processor;
-`broker_disks.py` finds the fullest directories; `broker_statistics.py` says what each broker uses
-over all failures, `failure_details.py` what one failure does to each.
+`failure_terms.py` takes sums over partitions apart by failed brokers, `partition_sums.py` adds
+those of several parts of a cluster, `limits.py` says how full a broker may be, `presets.py` what
+others recommend, `cpu_models.py` what traffic costs its processor; `broker_disks.py` finds the
+fullest directories; `broker_statistics.py` says what each broker uses over all failures,
+`failure_details.py` what one failure does to each.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.
 `monthly_costs.py` adds up prices, `cluster_sizes.py` says how many brokers suffice.

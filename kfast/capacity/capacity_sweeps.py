@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kfast.arguments import MAX_INT, check_instance, shown, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
-from kfast.capacity.broker_disks import BrokerDisks
+from kfast.capacity.broker_disks import BrokerDisks, DiskSums
 from kfast.capacity.cpu_models import (
     MEASURED,
     WRITE_EQUIVALENT_LIMIT,
@@ -38,6 +38,7 @@ from kfast.capacity.limits import (
     check_limits,
 )
 from kfast.capacity.partition_loads import PartitionLoad
+from kfast.capacity.partition_sums import PartitionSums
 from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 from kfast.kernels import sweep as sweep_kernel
@@ -72,9 +73,6 @@ METHODS = ("terms", "pass")
 
 RANGE_SCENARIOS = 4096
 """Scenarios that are taken at a time."""
-
-MOST_TERMS_BYTES = 1 << 30
-"""Memory that terms may take; a cluster with more brokers is passed over for every scenario."""
 
 PASS_NS, BROKER_NS, SUBSET_NS = 12.0, 2.0, 60.0
 """Nanoseconds: for a partition in a pass; for a broker whose terms are added, per failed broker;
@@ -121,16 +119,15 @@ class CapacityPlan:
     broker_id : (B,) int32
     up : (B,) bool
         Those that can fail.
-    effects : FailureEffects
-    load : (n, 3) int64
-        Bytes in, bytes out, bytes on disk, in the order of the rows of `effects`.
-    terms : FailureTerms or None
-        None where there are too many brokers.
+    partitions : (FailureEffects, (n, 3) int64), or None
+        What becomes of partitions, and in the order of its rows their bytes in, bytes out and bytes
+        on disk. None where the plan has sums over them alone, as that of a cluster in many files.
+    sums : PartitionSums
     normal, failed : Limits
         Of the baseline, and of every failure.
     weights : CpuWeights
-    replicas, replicas_max : (B,) int64
-        Replicas that each broker holds, and may hold: -1 for any number. A failure changes neither.
+    replicas_max : (B,) int64
+        Replicas that each broker may hold: -1 for any number.
     cpu_model : str
         One of `CPU_MODELS`.
     cpu_is_known : (B,) bool
@@ -144,13 +141,11 @@ class CapacityPlan:
 
     broker_id: Rows
     up: npt.NDArray[np.bool_]
-    effects: FailureEffects
-    load: Integers
-    terms: FailureTerms | None
+    partitions: tuple[FailureEffects, Integers] | None
+    sums: PartitionSums
     normal: Limits
     failed: Limits
     weights: CpuWeights
-    replicas: Integers
     replicas_max: Integers
     cpu_model: str
     cpu_is_known: npt.NDArray[np.bool_]
@@ -160,6 +155,34 @@ class CapacityPlan:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "cluster": None}
+
+    @property
+    def effects(self) -> FailureEffects:
+        """What becomes of each partition."""
+        return self._of_partitions()[0]
+
+    @property
+    def load(self) -> Integers:
+        """(n, 3) bytes in, bytes out, bytes on disk, in the order of the rows of `effects`."""
+        return self._of_partitions()[1]
+
+    @property
+    def terms(self) -> FailureTerms | None:
+        """Terms of failed brokers; None where there are too many brokers."""
+        return self.sums.terms
+
+    @property
+    def replicas(self) -> Integers:
+        """(B,) replicas that each broker holds, which no failure changes."""
+        return self.sums.replicas
+
+    def _of_partitions(self) -> tuple[FailureEffects, Integers]:
+        if self.partitions is None:
+            raise ArgumentError(
+                "the plan is of a cluster in many files and has sums over its partitions alone;"
+                " what asks for partitions needs the cluster on one machine"
+            )
+        return self.partitions
 
     def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of the sweep (`schema.CAPACITY_SWEEP`), some thousands at a time."""
@@ -213,10 +236,7 @@ class CapacityPlan:
                 self.terms, levels, begins, rows, sweep_kernel.widest(), numbers, loads
             )
         for number in np.flatnonzero(~summed).tolist():
-            failed = np.zeros(n_brokers + 1, np.uint8)
-            failed[down[offsets[number] : offsets[number + 1]]] = 1
-            channels, _ = pass_over(self.effects, self.load, failed, bool(failed.any()))
-            loads[number] = carried_by(channels, self.weights)
+            loads[number] = self._carried(down[offsets[number] : offsets[number + 1]])[0]
         kernel.use_resources(self.failed.kernel, offsets, down, loads)
         loads[:, ~self.up] = 0
         return loads
@@ -228,7 +248,7 @@ class CapacityPlan:
         if self.terms is None or method == "pass":
             return np.zeros(sizes.size, np.bool_)
         possible: npt.NDArray[np.bool_] = sizes > 0
-        if method == "terms":
+        if method == "terms" or self.partitions is None:
             return possible
         widest = int(self.effects.width.max(initial=0))
         k = sizes.astype(np.float64)
@@ -252,15 +272,25 @@ class CapacityPlan:
         for name in ("fullest", "most", "over", "scalars"):
             getattr(result, name)[numbers] = getattr(part, name)
 
+    def _carried(self, down: Rows) -> tuple[Integers, Integers]:
+        """Loads (B, 3) and scalars (6,) of one scenario, by a pass over all partitions.
+
+        Those without a failure are known.
+        """
+        channels, scalars = self.sums.channels, self.sums.scalars
+        if down.size:
+            failed = np.zeros(self.broker_id.size + 1, np.uint8)
+            failed[down] = 1
+            channels, scalars = pass_over(self.effects, self.load, failed, True)
+        return carried_by(channels, self.weights), scalars
+
     def _pass_over(self, number: int, down: Rows, result: Measured) -> None:
-        """Measure one scenario by a pass over all partitions."""
-        failed = np.zeros(self.broker_id.size + 1, np.uint8)
-        failed[down] = 1
-        channels, scalars = pass_over(self.effects, self.load, failed, bool(down.size))
+        """Measure one scenario without terms."""
+        carried, scalars = self._carried(down)
         n = self.broker_id.size
         blocks = -(-max(n, 1) // LAYOUT["block_brokers"]) * LAYOUT["block_brokers"]
         load = np.zeros((blocks, LAYOUT["channels"]))
-        load[:n, : LAYOUT["resources"]] = carried_by(channels, self.weights)
+        load[:n, : LAYOUT["resources"]] = carried
         limits = self.failed if down.size else self.normal
         kernel.measure_loads(
             limits.kernel, down, sweep_kernel.widest(), load.ravel(), result, number
@@ -403,45 +433,106 @@ def prepare_capacity(
     check_instance("state", state, ClusterState, SweepPlan)
     check_instance("load", load, PartitionLoad)
     check_instance("capacity", capacity, BrokerCapacity)
-    weights = check_cpu_model(cpu_model, weights)
-    is_measured = cpu_model == MEASURED
-    normal = check_limits(
-        normal_limits,
-        NORMAL_LIMITS if is_measured else {**NORMAL_LIMITS, "cpu": WRITE_EQUIVALENT_LIMIT},
+    settings = CapacitySettings.of(
+        normal_limits, failed_limits, replicas_limit, weights, cpu_model
     )
-    failed = check_limits(failed_limits, FAILED_LIMITS)
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
+    partitions, sums = sum_partitions(plan, load, capacity, settings.weights)
+    return make_plan(
+        plan, partitions, sums, load.cpu_microcores, capacity, settings, plan.cluster
+    )
+
+
+@dataclass(frozen=True)
+class CapacitySettings:
+    """What `prepare_capacity` is given besides the cluster, its loads and its capacities.
+
+    Attributes
+    ----------
+    normal, failed : dict of str to int
+        Limits in basis points.
+    replicas_limit, weights, cpu_model
+        As `prepare_capacity` takes them.
+    """
+
+    normal: dict[str, int]
+    failed: dict[str, int]
+    replicas_limit: int | None
+    weights: CpuWeights
+    cpu_model: str
+
+    @classmethod
+    def of(
+        cls, normal_limits: Mapping[str, float] | None, failed_limits: Mapping[str, float] | None,
+        replicas_limit: int | None, weights: CpuWeights | None, cpu_model: str,
+    ) -> CapacitySettings:
+        """Check them, and fill in what is not given."""
+        weights = check_cpu_model(cpu_model, weights)
+        if replicas_limit is not None:
+            replicas_limit = whole("replicas_limit", replicas_limit, 1, MAX_INT)
+        normal = NORMAL_LIMITS if cpu_model == MEASURED else (
+            {**NORMAL_LIMITS, "cpu": WRITE_EQUIVALENT_LIMIT}
+        )
+        return cls(
+            check_limits(normal_limits, normal), check_limits(failed_limits, FAILED_LIMITS),
+            replicas_limit, weights, cpu_model,
+        )
+
+
+def sum_partitions(
+    plan: SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, weights: CpuWeights
+) -> tuple[tuple[FailureEffects, Integers], PartitionSums]:
+    """What becomes of partitions, their loads (n, 3) in its order, and the sums over them."""
     effects = FailureEffects.of(plan)
     by_partition = np.stack(
         [column[effects.rows] for column in (load.bytes_in, load.bytes_out, load.disk_bytes)],
         axis=1,
     )
-    n = plan.n_brokers
-    channels, _ = pass_over(effects, by_partition, np.zeros(n + 1, np.uint8), False)
-    used = np.full(n, -1) if load.cpu_microcores is None else load.cpu_microcores
-    cpu_is_known = plan.up & (used >= 0) if is_measured else plan.up
-    held = _capacities(plan, capacity, cpu_is_known)
+    disks = DiskSums.of(plan.cluster, load, capacity)
+    return (effects, by_partition), PartitionSums.of(
+        effects, by_partition, weights, disks, plan.cluster
+    )
+
+
+def make_plan(
+    brokers: SweepPlan, partitions: tuple[FailureEffects, Integers] | None, sums: PartitionSums,
+    cpu_microcores: Integers | None, capacity: BrokerCapacity, settings: CapacitySettings,
+    cluster: ClusterState | None,
+) -> CapacityPlan:
+    """A plan of sums over partitions.
+
+    Parameters
+    ----------
+    brokers : SweepPlan
+        Of a cluster with these brokers; its partitions are not asked for.
+    partitions, cluster
+        As a `CapacityPlan` has them.
+    sums : PartitionSums
+    cpu_microcores : (B,) int64 or None
+        As of `PartitionLoad`.
+    capacity : BrokerCapacity
+    settings : CapacitySettings
+    """
+    is_measured, up, n = settings.cpu_model == MEASURED, brokers.up, brokers.n_brokers
+    used = np.full(n, -1) if cpu_microcores is None else cpu_microcores
+    cpu_is_known = up & (used >= 0) if is_measured else up
+    held = _capacities(up, capacity, cpu_is_known)
     cpu = (
-        _measured_cpu(used, carried_by(channels, weights)[:, 2]) if is_measured
+        _measured_cpu(used, carried_by(sums.channels, settings.weights)[:, 2]) if is_measured
         else np.full((n, 3), (0, 1, WRITE_EQUIVALENT_WORK))
     )
-    disks = BrokerDisks.of(plan.cluster, load, capacity)
-    disk_capacity = np.where(plan.up, disks.capacity_bytes, 0)
-    replicas = replicas_by_broker(plan.cluster)
-    replicas_max = _replicas_max(capacity, replicas_limit)
-    replicas_over = plan.up & (replicas_max >= 0) & (replicas > replicas_max)
-    limits = [
+    disks = BrokerDisks.of(brokers.broker_id, sums.disks, capacity)
+    disk_capacity = np.where(up, disks.capacity_bytes, 0)
+    replicas_max = _replicas_max(capacity, settings.replicas_limit)
+    replicas_over = up & (replicas_max >= 0) & (sums.replicas > replicas_max)
+    normal, failed = (
         Limits.of(bp, held, cpu, disks.used_bytes, disk_capacity, replicas_over)
-        for bp in (normal, failed)
-    ]
-    terms = None
-    if n * n * 8 * LAYOUT["channels"] <= MOST_TERMS_BYTES:
-        terms = FailureTerms.of(effects, by_partition, weights)
+        for bp in (settings.normal, settings.failed)
+    )
     return CapacityPlan(
-        plan.broker_id, plan.up, effects, by_partition, terms, limits[0], limits[1], weights,
-        replicas, replicas_max, cpu_model, cpu_is_known, disks,
-        np.stack([capacity.disk_write, capacity.disk_read], axis=1),
-        plan.cluster,
+        brokers.broker_id, up, partitions, sums, normal, failed, settings.weights, replicas_max,
+        settings.cpu_model, cpu_is_known, disks,
+        np.stack([capacity.disk_write, capacity.disk_read], axis=1), cluster,
     )
 
 
@@ -449,19 +540,18 @@ def _replicas_max(capacity: BrokerCapacity, limit: int | None) -> Integers:
     """(B,) how many replicas each broker may hold; -1 where nothing limits them."""
     if limit is None:
         return capacity.replicas_max
-    limit = whole("replicas_limit", limit, 1, MAX_INT)
     return np.where(
         capacity.replicas_max < 0, limit, np.minimum(capacity.replicas_max, limit)
     ).astype(np.int64)
 
 
 def _capacities(
-    plan: SweepPlan, capacity: BrokerCapacity, cpu_is_known: npt.NDArray[np.bool_]
+    up: npt.NDArray[np.bool_], capacity: BrokerCapacity, cpu_is_known: npt.NDArray[np.bool_]
 ) -> Integers:
     """(B, 3) capacities, 0 for none: of a broker that is down, of cores whose use is not known."""
     cores = np.where(cpu_is_known, capacity.cpu_microcores, 0)
     held = np.maximum(np.stack([capacity.nw_in, capacity.nw_out, cores], axis=1), 0)
-    return np.where(plan.up[:, None], held, 0)
+    return np.where(up[:, None], held, 0)
 
 
 def _measured_cpu(used: Integers, work: Integers) -> Integers:
@@ -511,6 +601,10 @@ def check_sweep(plan: CapacityPlan, scenarios: Scenarios, method: str | None) ->
         raise ArgumentError("the scenarios are of a cluster with other brokers")
     if method is not None and method not in METHODS:
         raise ArgumentError(f"method is {shown(method)}; allowed are {', '.join(METHODS)}")
+    if method == "pass" and plan.partitions is None:
+        raise ArgumentError(
+            "method is 'pass', which goes over all partitions; the plan has sums over them alone"
+        )
     if method == "terms" and plan.terms is None:
         raise ArgumentError(
             f"method is 'terms', which needs too much memory for {plan.broker_id.size} brokers;"
@@ -546,9 +640,3 @@ def potential_nw_out(state: ClusterState, load: PartitionLoad) -> Integers:
         rows = np.flatnonzero(slot < n_replicas)
         np.add.at(total, state.replicas[rows, slot].astype(np.int64), out[rows])
     return total
-
-
-def replicas_by_broker(state: ClusterState) -> Integers:
-    """(B,) replicas assigned to each broker, whether it is live or not."""
-    assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, None]
-    return np.bincount(state.replicas[assigned], minlength=state.n_brokers)

@@ -164,6 +164,8 @@ class FailureTerms:
 
     Attributes
     ----------
+    n_brokers, widest : int
+        Brokers, and those of the widest partition: so many failed brokers have terms at most.
     base : (4 b,) float64
         What each broker carries where brokers have failed that concern no partition; four numbers
         per broker (bytes in, bytes out, work, nothing), brokers filled up to whole blocks.
@@ -172,15 +174,22 @@ class FailureTerms:
     values : (B, b, 4) float64
         Terms of each failed broker, by broker.
     scalars : (B, 6) int64
+    effects, load, weights
+        What more terms are made of; None where these are sums of the terms of several parts.
+    bounds : (b,) float64 or None
+        Of such sums: what no sum of some of the terms of a broker exceeds.
     """
 
-    effects: FailureEffects
-    load: Integers
-    weights: CpuWeights
+    n_brokers: int
+    widest: int
     base: npt.NDArray[np.float64]
     base_scalars: Integers
     values: npt.NDArray[np.float64]
     scalars: Integers
+    effects: FailureEffects | None
+    load: Integers | None
+    weights: CpuWeights | None
+    bounds: npt.NDArray[np.float64] | None = None
     _levels: list[Level] = field(default_factory=list)
 
     @classmethod
@@ -207,23 +216,44 @@ class FailureTerms:
         base[:n, :RESOURCES] = carried_by(channels, weights)
         values, scalars = np.zeros((n, blocks, CHANNELS)), np.zeros((n, SCALARS), np.int64)
         kernel.add_single_terms(effects, list_terms(effects, 1, weights), load, values, scalars)
-        return cls(effects, load, weights, base.ravel(), base_scalars, values, scalars)
+        return cls(
+            n, int(effects.width.max(initial=0)), base.ravel(), base_scalars, values, scalars,
+            effects, load, weights,
+        )
 
     def levels(self, down: int) -> kernel.Levels:
-        """Terms of sets of two up to so many failed brokers; made when they are first needed."""
-        deepest = min(down, int(self.effects.width.max(initial=0)))
+        """Terms of sets of two up to so many failed brokers, as the kernel reads them."""
+        return kernel.Levels(self.n_brokers, self.list_levels(down))
+
+    def list_levels(self, down: int) -> list[Level]:
+        """Terms of sets of two up to so many failed brokers; made when they are first needed.
+
+        Raises
+        ------
+        ArgumentError
+            These are sums of terms of fewer failed brokers.
+        """
+        deepest = min(down, self.widest)
         while len(self._levels) < deepest - 1:
             size = len(self._levels) + 2
+            if self.effects is None or self.load is None or self.weights is None:
+                raise ArgumentError(
+                    f"the plan was prepared for at most {size - 1} brokers that fail together, and"
+                    f" {down} do; prepare it with down={down}"
+                )
             terms = list_terms(self.effects, size, self.weights)
-            self._levels.append(self._pairs(terms) if size == 2 else self._sets(terms, size))
-        return kernel.Levels(self.effects.n_brokers, self._levels[: max(deepest - 1, 0)])
+            self._levels.append(
+                self._pairs(terms, self.effects, self.load) if size == 2
+                else self._sets(terms, size, self.effects, self.load)
+            )
+        return self._levels[: max(deepest - 1, 0)]
 
-    def _pairs(self, terms: Terms) -> Level:
+    def _pairs(self, terms: Terms, effects: FailureEffects, load: Integers) -> Level:
         """Terms of pairs, which are numbered without keys."""
-        n = self.effects.n_brokers
+        n = self.n_brokers
         n_pairs = n * (n - 1) // 2
         begin = np.zeros(n_pairs + 1, np.int64)
-        kernel.count_pair_terms(self.effects, terms, n, begin)
+        kernel.count_pair_terms(effects, terms, n, begin)
         np.cumsum(begin, out=begin)
         m = int(begin[-1])
         level = Level(
@@ -231,14 +261,14 @@ class FailureTerms:
             np.empty((m + 1, RESOURCES)), np.zeros((n_pairs + 1, SCALARS), np.int64),
         )
         kernel.list_pair_terms(
-            self.effects, terms, self.load, n, begin[:-1].copy(), level.broker, level.values,
-            level.scalars,
+            effects, terms, load, n, begin[:-1].copy(), level.broker, level.values, level.scalars
         )
         return level
 
-    def _sets(self, terms: Terms, size: int) -> Level:
+    def _sets(
+        self, terms: Terms, size: int, effects: FailureEffects, all_load: Integers
+    ) -> Level:
         """Terms of sets of three and more brokers."""
-        effects = self.effects
         keys, brokers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         values = [np.zeros((0, RESOURCES))]
         every = [np.zeros(0, np.int64)]
@@ -248,7 +278,7 @@ class FailureTerms:
             begin, m = int(effects.sequence_begin[shape]), int(effects.partitions[shape])
             sequence = effects.sequences[begin : begin + width * m].reshape(m, width)
             rows = slice(int(effects.row_begin[shape]), int(effects.row_begin[shape]) + m)
-            load = self.load[rows]
+            load = all_load[rows]
             key_of = {
                 failed: self._keys(np.sort(sequence[:, failed].astype(np.int64), axis=1))
                 for failed in combinations(places, size)
@@ -279,7 +309,7 @@ class FailureTerms:
 
     def _keys(self, brokers: Integers) -> Integers:
         """Keys of sets of brokers, ascending in each row, by the levels before."""
-        n = self.effects.n_brokers
+        n = self.n_brokers
         low, high = brokers[:, 0], brokers[:, 1]
         key = low * (2 * n - low - 1) // 2 + high - low - 1
         for column in range(2, brokers.shape[1]):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
 import kfast
+from kfast.capacity.broker_disks import BrokerDisks, DiskSums
 from tests.capacity.test_partition_loads import BROKERS, cluster, loads
 
 DIRECTORIES = ("/a", "/b", "/c")
@@ -97,6 +99,35 @@ def test_the_fullest_directory_is_a_brokers_disk():
         seen[0] += len(apart)
         seen[1] += len(together)
     assert min(seen) > 50
+
+
+def test_disks_of_parts_add_up():
+    """Also where a part has no directories, or a broker no replicas there."""
+    for seed in range(60):
+        generator = Random(seed)
+        placed, replicas, sizes = random_case(generator)
+        first = {topic for topic in placed if generator.random() < 0.5}
+        parts = []
+        for own in (first, placed.keys() - first):
+            if own:
+                part = {topic: placed[topic] for topic in placed if topic in own}
+                state, load, capacity, _ = prepare(
+                    part, {key: value for key, value in replicas.items() if key[0] in own}, sizes
+                )
+                if generator.random() < 0.2:
+                    load = replace(load, replica_log_dir=None)
+                    replicas |= {
+                        key: (None, size) for key, (_, size) in replicas.items() if key[0] in own
+                    }
+                parts.append(DiskSums.of(state, load, capacity))
+        state, load, capacity, _ = prepare(placed, replicas, sizes)
+        if not any(part.has_directories for part in parts):
+            load = replace(load, replica_log_dir=None)
+        added, whole = (
+            repr(BrokerDisks.of(state.broker_id, sums, capacity))
+            for sums in (DiskSums.add(parts), DiskSums.of(state, load, capacity))
+        )
+        assert added == whole, f"seed {seed}"
 
 
 def test_answers_agree_on_disks():
