@@ -27,9 +27,9 @@ __all__ = ["DEFAULTS", "Retention", "retained_bytes", "retention_of"]
 
 DEFAULTS = {
     "retention.ms": 604_800_000, "retention.bytes": -1, "segment.bytes": 1_073_741_824,
-    "segment.ms": 604_800_000, "local.retention.ms": -2,
+    "segment.ms": 604_800_000, "local.retention.ms": -2, "local.retention.bytes": -2,
 }
-"""Kafka's defaults; -1 is no limit, -2 of the local retention that of retention.ms."""
+"""Kafka's defaults; -1 is no limit, -2 of the local retention that of the whole log."""
 _OF_BROKERS = {
     "retention.ms": (
         ("log.retention.ms", 1), ("log.retention.minutes", 60_000),
@@ -39,6 +39,7 @@ _OF_BROKERS = {
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
     "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
 }
 """Names of the brokers' defaults of each setting, the first that is set counts, and its unit."""
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -74,8 +75,9 @@ class Retention:
 def retention_of(state: ClusterState) -> Retention:
     """Settings of the topics of a cluster: their own, the brokers' defaults, Kafka's.
 
-    Only a metadata log has configurations; of other clusters Kafka's defaults are taken, and it is
-    said. Kafka's own topics of offsets and transactions are compacted.
+    A metadata log has configurations, a describe text what is set in its headers; for what neither
+    says Kafka's defaults are taken, and it is said. Kafka's own topics of offsets and transactions
+    are compacted.
 
     Raises
     ------
@@ -90,14 +92,13 @@ def retention_of(state: ClusterState) -> Retention:
     policies = [policy] * state.n_topics
     tiered = np.zeros(state.n_topics, np.bool_)
     names = {name: row for row, name in enumerate(state.topic.to_pylist())}
-    configurations = {} if state.quorum is None else state.quorum.configurations
     for name in _INTERNAL:
         if name in names:
             policies[names[name]] = "compact"
     n_topics = n_silent = int(state.topic_exists.sum())
-    for (kind, name), settings in configurations.items():
+    for name, settings in _topic_settings(state).items():
         row = names.get(name)
-        if kind != ResourceType.TOPIC or row is None:
+        if row is None:
             continue
         given = DEFAULTS.keys() & settings.keys()
         for key in given:
@@ -105,15 +106,26 @@ def retention_of(state: ClusterState) -> Retention:
         policies[row] = settings.get("cleanup.policy", policies[row])
         n_silent -= bool(given) or "cleanup.policy" in settings
         tiered[row] = settings.get("remote.storage.enable", "false").lower() == "true"
-    local = tiered & (values["local.retention.ms"] != -2)
-    time_ms = np.where(local, values["local.retention.ms"], values["retention.ms"])
+    time_ms, most = (
+        np.where(tiered & (values[f"local.{key}"] != -2), values[f"local.{key}"], values[key])
+        for key in ("retention.ms", "retention.bytes")
+    )
     kinds = [{part.strip() for part in text.split(",")} for text in policies]
     return Retention(
-        time_ms, values["retention.bytes"], values["segment.bytes"], values["segment.ms"],
+        time_ms, most, values["segment.bytes"], values["segment.ms"],
         np.array(["compact" in kind for kind in kinds], np.bool_),
         np.array(["delete" in kind for kind in kinds], np.bool_),
         _not_given(n_silent, n_topics, brokers),
     )
+
+
+def _topic_settings(state: ClusterState) -> Mapping[str, Mapping[str, str]]:
+    """Settings of topics by name."""
+    configurations = {} if state.quorum is None else state.quorum.configurations
+    return {**state.log_settings, **{
+        name: {**state.log_settings.get(name, {}), **settings}
+        for (kind, name), settings in configurations.items() if kind == ResourceType.TOPIC
+    }}
 
 
 def _not_given(n_silent: int, n_topics: int, brokers: Mapping[str, str]) -> tuple[str, ...]:

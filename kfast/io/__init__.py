@@ -131,7 +131,7 @@ def read(
     tables = complete(
         content, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
     )
-    return ClusterState.from_tables(
+    state = ClusterState.from_tables(
         tables.brokers,
         tables.topics,
         tables.partitions,
@@ -139,6 +139,8 @@ def read(
         source=tables.source,
         notes=tables.notes,
     )
+    state.log_settings = tables.log_settings
+    return state
 
 
 def read_tables(

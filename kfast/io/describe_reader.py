@@ -11,6 +11,8 @@ Source: docs/formats.md, section "Describe text"; Kafka 4.1, TopicCommand.java, 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -33,6 +35,14 @@ _ID = 2**32 - 1
 """The bits of a broker id that is packed with the row of a partition."""
 _ID_LENGTH = 22
 _ZERO_ID = "A" * _ID_LENGTH
+_CONFIGS = b"Configs:"
+_POLICY = rb"(?:compact|delete)(?:,(?:compact|delete))*"
+_SETTING = re.compile(
+    rb"(?:^|[\s,])(cleanup\.policy)=(" + _POLICY + rb")?(?=[\s,]|$)"
+    rb"|(?:^|[\s,])((?:local\.)?retention\.(?:ms|bytes)|segment\.(?:ms|bytes)"
+    rb"|remote\.storage\.enable)=([^\s,]*)"
+)
+"""A setting in `Configs` that says how large a log becomes; values of others have commas too."""
 
 
 def read_describe(name: str, text: bytes, progress: Progress | None = None) -> SourceTables:
@@ -64,6 +74,7 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
         taken_for_down=tuple(down.tolist()),
         taken_for_up=tuple(unknown.tolist()),
         notes=tuple(describe_notes.notes(name, parsed)),
+        log_settings=_log_settings(parsed),
     )
     return infer_controller(tables, parsed)
 
@@ -90,6 +101,25 @@ def _topics(parsed: Parsed, names: pa.StringArray) -> pa.Table:
     if parsed.has(Key.MARKED_FOR_DELETION):
         columns["queued_for_deletion"] = pa.array(topics["marked"] == 1)
     return pa.table(columns)
+
+
+def _log_settings(parsed: Parsed) -> Mapping[str, Mapping[str, str]]:
+    """Settings in the headers that say how large logs become, by topic; those that have any."""
+    text, settings = parsed.text, {}
+    with_header = np.flatnonzero(parsed.topics["header_line"] >= 0)
+    for topic, at in zip(
+        with_header.tolist(), parsed.topics["name_at"][with_header].tolist(), strict=True
+    ):
+        end = text.find(b"\n", at)
+        line = text[at : end if end >= 0 else None]
+        start = line.find(_CONFIGS)
+        of_topic = {} if start < 0 else {
+            (match[1] or match[3]).decode(): (match[2] or match[4] or b"").decode()
+            for match in _SETTING.finditer(line[start + len(_CONFIGS) :])
+        }
+        if of_topic:
+            settings[parsed.topic_name(topic)] = of_topic
+    return settings
 
 
 def _partitions(parsed: Parsed, names: pa.StringArray, down: BrokerIds) -> pa.Table:

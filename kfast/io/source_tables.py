@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,8 @@ class SourceTables:
         Brokers of which the source shows neither that they are up nor that they are down.
     notes : tuple of str
         What was assumed, joined or passed over: one sentence each.
+    log_settings : mapping of str to mapping of str to str
+        Settings of topics that no table has: those that say how large their logs become.
     """
 
     source: str
@@ -67,6 +69,7 @@ class SourceTables:
     taken_for_down: tuple[int, ...] = ()
     taken_for_up: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    log_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def is_kraft(self) -> bool:

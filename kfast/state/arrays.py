@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import copy as copying
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -78,9 +78,14 @@ class StateArrays:
     quorum: Quorum | None
     """What only a KRaft cluster has; None of a ZooKeeper cluster."""
 
+    log_settings: Mapping[str, Mapping[str, str]]
+    """Settings of topics that a describe text shows, and no controller reads: how large logs
+    become. In memory alone; no digest has them."""
+
     def __init__(self) -> None:
         self.controller = schema.DEFAULT_CONTROLLER
         self.quorum = None
+        self.log_settings = {}
         self.controller_id = -1
         self.controller_epoch = 0
         self.epoch_store_version = 0

@@ -278,6 +278,47 @@ def test_brokers_defaults_of_retention_count():
     assert load.disk_bytes.tolist() == [10 + 1000]
 
 
+    state.quorum.set_configuration(ResourceType.TOPIC, "t", "local.retention.bytes", "7")
+    load = kfast.partition_load(state, loads({"topic": "t", "bytes_in": 10}))
+    assert load.disk_bytes.tolist() == [7 + 1000]
+
+
+DESCRIBE = """\
+Topic: days{blank}PartitionCount: 1{blank}ReplicationFactor: 1{blank}Configs:{sp}{days}
+\tTopic: days\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1
+Topic: keys{blank}PartitionCount: 1{blank}ReplicationFactor: 1{blank}Configs:{sp}{keys}
+\tTopic: keys\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1
+Topic: both{blank}PartitionCount: 1{blank}ReplicationFactor: 1{blank}Configs:{sp}{both}
+\tTopic: both\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1
+Topic: none{blank}PartitionCount: 1{blank}ReplicationFactor: 1{blank}Configs:
+\tTopic: none\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1
+"""
+
+
+@pytest.mark.parametrize("blanks", [("\t", " "), ("\t", ""), ("   ", "  ")])
+@pytest.mark.parametrize("controller", ["kraft-4.1", "zk-3.9"])
+def test_settings_in_a_describe_text_make_the_size(blanks, controller):
+    """Values have commas, as cleanup.policy has, or names of settings in them."""
+    text = DESCRIBE.format(
+        blank=blanks[0], sp=blanks[1], days="min.insync.replicas=1,retention.ms=1000",
+        keys="cleanup.policy=compact,segment.bytes=5",
+        both="segment.ms=1000,x.retention.ms=9,cleanup.policy=compact,delete,retention.bytes=70",
+    )
+    state = kfast.read(("describe.txt", text.encode()))
+    state = kfast.with_controller(state, controller)
+    load = kfast.partition_load(state, loads(*(
+        {"topic": name, "bytes_in": 10} for name in ("days", "keys", "both", "none")
+    )))
+    week = 10 * 7 * twin.DAY_MS // 1000
+    sizes = dict(zip(("days", "keys", "both", "none"), (10 + week, 0, 70 + 10, 2 * week),
+                     strict=True))
+    names = state.topic.take(pa.array(state.topic_row)).to_pylist()
+    assert dict(zip(names, load.disk_bytes.tolist(), strict=True)) == sizes
+    assert any(line.startswith("retention and cleanup.policy of 1 of 4 topics are not given")
+               for line in load.assumptions)
+    assert [line for line in load.warnings if "counts as 0: keys" in line]
+
+
 def test_replication_is_taken_off_bytes_out_on_request():
     rows = loads({"topic": "pay", "bytes_in": 30, "bytes_out": 90},
                  {"topic": "log", "bytes_in": 9, "bytes_out": 5})
