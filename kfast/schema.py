@@ -1443,11 +1443,11 @@ PLAN_OBJECTIVE = ResultTable(
 )
 _ENDLESS = "where it never ends"
 _NO_FAIR_TIME = f"{_ENDLESS}, or has too many flows"
+_NOT_MADE = "unless replicas are made elsewhere"
 RESTORATION = ResultTable(
     "restoration", "kfast.restoration(plan, scenarios, settings)", "scenarios, in order",
     (
-        ResultColumn("scenario", _INT64, "number of the scenario; 0 is the empty baseline"),
-        ResultColumn("brokers_down", _INT32, "brokers that fail in it"),
+        *CAPACITY_SWEEP.columns,
         ResultColumn("restore_bytes", _INT64, "bytes that have to be copied from leaders"),
         *(
             _or_null(ResultColumn(f"restore_seconds_{name}", pa.float64(), meaning), null)
@@ -1464,8 +1464,40 @@ RESTORATION = ResultTable(
             "bytes of the lost replicas of partitions that have no leader to copy from",
         ),
         ResultColumn(
+            "bytes_without_place", _INT64,
+            "bytes of the lost replicas for which no broker is left that does not hold the "
+            "partition",
+        ),
+        ResultColumn(
             "stuck_brokers", _IDS,
             "ids of brokers that get no faster than producers write, so that it never ends",
+        ),
+        _or_null(
+            ResultColumn(
+                "throttle_needed", _INT64,
+                "the smallest throttle with which it ends, in bytes per second",
+            ),
+            "where it ends as it is, or with no throttle",
+        ),
+        *(
+            _or_null(
+                ResultColumn(
+                    f"{name}_max_restored", pa.float64(),
+                    f"highest share of its capacity that a broker uses afterwards: {meaning}",
+                ),
+                f"{_NOT_MADE}, and {_NO_CAPACITY}",
+            )
+            for name, meaning in (
+                ("nw_in", "bytes in per second"), ("nw_out", "bytes out per second"),
+                ("disk", "bytes on disk"),
+            )
+        ),
+        _or_null(
+            ResultColumn(
+                "over_limit_restored", _INT64,
+                "live brokers that are then over the limit without a failure of any of the three",
+            ),
+            _NOT_MADE,
         ),
     ),
 )

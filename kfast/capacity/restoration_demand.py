@@ -8,13 +8,14 @@ Source: docs/capacity.md, section "Restoration".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from kfast.arguments import check_instance
 from kfast.capacity.failure_effects import UNDER_MIN_ISR, FailureEffects
+from kfast.capacity.redistribution import Room
 from kfast.controllers import Reassignments
 from kfast.controllers.reassignment_requests import parse
 from kfast.errors import ArgumentError
@@ -97,8 +98,9 @@ class Demand:
         Broker rows; each pair once.
     debt, live : (f,) int64
         Bytes that the destination lacks, and bytes a second that producers write meanwhile.
-    without_source : int
-        Bytes of replicas of partitions that have no leader to copy from.
+    without_source, without_place : int
+        Bytes of replicas of partitions that have no leader to copy from, and of those for which no
+        broker is left.
     partition, pair : (u,) int64
         Of each replica of a partition under min ISR the partition, ascending, and the place of its
         pair.
@@ -111,6 +113,7 @@ class Demand:
     without_source: int
     partition: Integers
     pair: Integers
+    without_place: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,20 +206,14 @@ class HostedPartitions:
         replaced : bool
             They are back without data; otherwise a partition without a leader lacks nothing.
         """
-        lists = [self.rows[self.begin[b] : self.begin[b + 1]] for b in down.tolist()]
-        at = np.unique(np.concatenate([self.rows[:0], *lists]))
-        after = self.after_failure(at, failed, any_failed=True)
-        restored = _bits(after.failed & self.live[at], after.sequence.shape[1])
-        row, place = np.nonzero(restored)
-        return _demand(
-            after, at, row, after.sequence[row, place], debts, live, counts_lost=replaced
-        )
+        at, after, row, broker = self._restored(down, failed)
+        return _demand(after, at, row, broker, debts, live, counts_lost=replaced)
 
     def demand_of_new(
         self, new: NewReplicas, places: Integers, failed: npt.NDArray[np.bool_], debts: Integers,
         live: Integers, *, any_failed: bool,
     ) -> Demand:
-        """What replicas lack that are made on other brokers.
+        """What replicas lack that a plan makes on other brokers.
 
         Parameters
         ----------
@@ -245,6 +242,59 @@ class HostedPartitions:
         return _demand(
             after, places, new.owner[~has_it], new.broker[~has_it], debts, live, counts_lost=True
         )
+
+    def demand_elsewhere(
+        self, down: Rows, failed: npt.NDArray[np.bool_], debts: Integers, live: Integers,
+        assigned: Rows, room: Room,
+    ) -> Demand:
+        """What the replicas of failed brokers lack when they are made where there is most room.
+
+        Parameters
+        ----------
+        down, failed, debts, live
+            As for `demand`.
+        assigned : (n, S) int32
+            Broker rows of the assigned replicas of each partition; B where there is none.
+        room : Room
+            What the other brokers carry; the replicas are added, the largest first.
+        """
+        at, after, row, _ = self._restored(down, failed)
+        destination = np.full(row.size, -1, np.int64)
+        holders = [
+            after.sequence[place][bits].tolist()
+            for place, bits in enumerate(_bits(after.live, after.sequence.shape[1]))
+        ]
+        led = np.flatnonzero(after.leader[row] >= 0)
+        place = at[row[led]]
+        order = np.lexsort((self.effects.rows[place], -debts[place]))
+        for number, partition in zip(led[order].tolist(), place[order].tolist(), strict=True):
+            held = holders[row[number]]
+            broker = room.take(
+                held, assigned[partition], int(live[partition]), int(debts[partition])
+            )
+            if broker >= 0:
+                held.append(broker)
+                destination[number] = broker
+        has_place = (destination >= 0) | (after.leader[row] < 0)
+        demand = _demand(
+            after, at, row[has_place], destination[has_place], debts, live, counts_lost=True
+        )
+        return replace(demand, without_place=int(debts[at[row[~has_place]]].sum()))
+
+    def _restored(
+        self, down: Rows, failed: npt.NDArray[np.bool_]
+    ) -> tuple[Rows, PartitionsAfter, Integers, Rows]:
+        """Replicas that failed.
+
+        The partitions of failed brokers, what becomes of them, and of each replica the place of its
+        partition among these and its broker.
+        """
+        lists = [self.rows[self.begin[b] : self.begin[b + 1]] for b in down.tolist()]
+        at: Rows = np.unique(np.concatenate([self.rows[:0], *lists]))
+        after = self.after_failure(at, failed, any_failed=True)
+        restored = _bits(after.failed & self.live[at], after.sequence.shape[1])
+        row, place = (axis.astype(np.int64) for axis in np.nonzero(restored))
+        return at, after, row, after.sequence[row, place]
 
     def after_failure(
         self, at: npt.NDArray[np.integer], failed: npt.NDArray[np.bool_], *, any_failed: bool

@@ -8,21 +8,23 @@ Source: docs/capacity.md, section "Restoration".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.arguments import check_instance, number, shown, whole
-from kfast.capacity.capacity_sweeps import CapacityPlan
+from kfast.capacity.capacity_sweeps import CapacityPlan, check_sweep
+from kfast.capacity.limits import exceeds
+from kfast.capacity.redistribution import Room, assigned_brokers, rack_numbers
 from kfast.capacity.restoration_demand import Demand, HostedPartitions, NewReplicas
 from kfast.errors import ArgumentError
 from kfast.kernels import fair_sharing as kernel
-from kfast.schema import RESTORATION
-from kfast.state.arrow_views import view
+from kfast.schema import CAPACITY_SWEEP, RESTORATION
 from kfast.state.records import Rows
 from kfast.sweeps.scenarios import Scenarios
 
@@ -45,8 +47,14 @@ MOST_FLOWS = 10_000
 RESPONSE_BYTES = 10 * 1024 * 1024
 """Of one fetch. Source: Kafka 3.9, `replica.fetch.response.max.bytes`."""
 
-BATCH_BYTES = 1 << 26
-"""Memory of what brokers use, for the scenarios that are taken at a time."""
+BATCH_BYTES, BATCH_SCENARIOS = 1 << 26, 256
+"""Memory of what brokers use, for the scenarios that are taken at a time; and how many they are."""
+
+COLUMNS = RESTORATION.schema.names[len(CAPACITY_SWEEP.schema) :]
+"""What a restoration adds to a sweep."""
+
+SECONDS = tuple(name for name in COLUMNS if name.startswith("restore_seconds_"))
+"""In the order of `Ports.times`."""
 
 NEARLY = 1 - 2.0**-40
 
@@ -59,7 +67,7 @@ class Restoration:
     ----------
     mode : {"return", "replace", "redistribute"}
         The brokers come back with their disks after `down_for_seconds`; they come back empty; or
-        the replicas are made on other brokers, those of `new_replicas`.
+        the replicas are made on other brokers.
     down_for_seconds : int
         What producers write meanwhile is what a returning broker lacks.
     leader_throttle, follower_throttle : int, optional
@@ -72,11 +80,13 @@ class Restoration:
     round_trip_seconds : float, optional
         Between two brokers: each fetcher has one response of 10 MiB under way.
     new_replicas : NewReplicas, optional
+        With redistribute: a plan that says where. Without one, each replica is made on the broker
+        that has most room for it.
 
     Raises
     ------
     ArgumentError
-        A value is none that is allowed, or `new_replicas` and the mode do not go together.
+        A value is none that is allowed, or `new_replicas` does not go with the mode.
     """
 
     mode: str = "return"
@@ -103,11 +113,8 @@ class Restoration:
             number("round_trip_seconds", self.round_trip_seconds, 1e-5, 60)
         if self.new_replicas is not None:
             check_instance("new_replicas", self.new_replicas, NewReplicas)
-        if (self.mode == "redistribute") != (self.new_replicas is not None):
-            raise ArgumentError(
-                "redistribute needs new_replicas, a plan that says where replicas are to be made;"
-                " other modes take none"
-            )
+            if self.mode != "redistribute":
+                raise ArgumentError(f"new_replicas goes with redistribute, not with {self.mode}")
 
     @property
     def pair_rate(self) -> int:
@@ -131,6 +138,9 @@ class RestorationPlan:
         Bytes that a replica of each partition lacks, in the order of the rows of `plan.effects`.
     places : (m,) int64
         Of each partition of `settings.new_replicas` its place in that order.
+    rack : (B,) int64
+    assigned : (n, S) int32
+        Of `rack_numbers` and `assigned_brokers`; empty where no place has to be found.
     """
 
     plan: CapacityPlan
@@ -138,6 +148,8 @@ class RestorationPlan:
     partitions: HostedPartitions
     debts: Integers
     places: Integers
+    rack: Integers
+    assigned: Rows
 
     @classmethod
     def of(cls, plan: CapacityPlan, settings: Restoration) -> RestorationPlan:
@@ -155,52 +167,88 @@ class RestorationPlan:
         if settings.mode == "return":
             seconds = settings.down_for_seconds
             debts = np.where(bytes_in > disk // seconds, disk, bytes_in * seconds)
+        rack, assigned = np.zeros(0, np.int64), np.zeros((0, 0), np.int32)
+        if settings.mode == "redistribute" and settings.new_replicas is None:
+            assert plan.cluster is not None, "only a plan that was pickled has none"
+            rack = rack_numbers(plan.cluster)
+            assigned = assigned_brokers(plan.cluster, plan.effects.rows)
         return cls(
             plan, settings, HostedPartitions.of(plan.effects), debts,
-            _places(plan, settings.new_replicas),
+            _places(plan, settings.new_replicas), rack, assigned,
         )
 
-    def batches(self, scenarios: Scenarios) -> Iterator[pa.RecordBatch]:
-        """Rows of the result (`schema.RESTORATION`), some at a time."""
-        n = max(BATCH_BYTES // (24 * max(self.plan.broker_id.size, 1)), 1)
+    def batches(self, scenarios: Scenarios, method: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of the result (`schema.RESTORATION`), some at a time; `method` as for a sweep."""
+        memory = BATCH_BYTES // (24 * max(self.plan.broker_id.size, 1))
+        n = max(min(memory, BATCH_SCENARIOS), 1)
         for start in range(scenarios.start, scenarios.stop, n):
-            yield self.batch(scenarios, start, min(start + n, scenarios.stop))
+            part = scenarios.slice(start, min(start + n, scenarios.stop))
+            columns = [*next(self.plan.batches(part, method)).columns, *self._columns(part, method)]
+            yield pa.record_batch(columns, schema=RESTORATION.schema)
 
-    def batch(self, scenarios: Scenarios, start: int, stop: int) -> pa.RecordBatch:
-        """Rows of the scenarios with numbers from `start` up to `stop`."""
-        offsets, down = scenarios.down(start, stop)
-        loads = self.plan.broker_loads(offsets, down)
-        ids = self.plan.broker_id
-        demands = [
-            self._demand(down[offsets[at] : offsets[at + 1]]) for at in range(stop - start)
+    def _columns(self, scenarios: Scenarios, method: str | None) -> Iterator[pa.Array]:
+        """What a restoration adds to the rows of a sweep."""
+        offsets, down = scenarios.down(scenarios.start, scenarios.stop)
+        loads = self.plan.broker_loads(offsets, down, method)
+        rows = [
+            self._row(down[offsets[at] : offsets[at + 1]], loads[at]) for at in range(len(loads))
         ]
-        ports = [
-            Ports.of(self.plan, self.settings, demand, loads[at])
-            for at, demand in enumerate(demands)
-        ]
-        times = [one.times(demand) for one, demand in zip(ports, demands, strict=True)]
-        columns: dict[str, pa.Array] = {
-            "scenario": view(np.arange(start, stop, dtype=np.int64)),
-            "brokers_down": view(np.diff(offsets).astype(np.int32)),
-            "restore_bytes": pa.array([int(demand.debt.sum()) for demand in demands], pa.int64()),
-            "bytes_without_source": pa.array(
-                [demand.without_source for demand in demands], pa.int64()),
-            "stuck_brokers": pa.array(
-                [ids[one.stuck].tolist() for one in ports], pa.list_(pa.int32())),
-        }
-        for place, name in enumerate(("bound", "fair", "half", "min_isr")):
-            columns[f"restore_seconds_{name}"] = pa.array(
-                [row[place] for row in times], pa.float64())
-        schema = RESTORATION.schema
-        return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+        for column in RESTORATION.schema:
+            if column.name in COLUMNS:
+                yield pa.array([row.get(column.name) for row in rows], column.type)
 
-    def _demand(self, down: Rows) -> Demand:
+    def _row(self, down: Rows, loads: Integers) -> dict[str, Any]:
+        """One scenario; `loads` (B, 3) is what brokers use after the failure."""
         failed = np.zeros(self.plan.broker_id.size + 1, np.bool_)
         failed[down] = True
+        demand = self._demand(down, failed, loads)
+        ports = Ports.of(self.plan, self.settings, demand, loads)
+        row = {
+            "restore_bytes": int(demand.debt.sum()),
+            **dict(zip(SECONDS, ports.times(demand), strict=True)),
+            "bytes_without_source": demand.without_source,
+            "bytes_without_place": demand.without_place,
+            "stuck_brokers": self.plan.broker_id[ports.stuck].tolist(),
+            "throttle_needed": ports.throttle_needed,
+        }
+        if self.settings.mode == "redistribute":
+            row |= self._restored(demand, failed[:-1] | ~self.plan.up, loads)
+        return row
+
+    def _restored(
+        self, demand: Demand, gone: npt.NDArray[np.bool_], loads: Integers
+    ) -> dict[str, Any]:
+        """How full brokers are once new replicas are made, before old ones are deleted."""
+        normal, n = self.plan.normal, self.plan.broker_id.size
+        amounts = (
+            ("nw_in", loads[:, 0], demand.destination, demand.live, normal.capacity[:, 0]),
+            ("nw_out", loads[:, 1], demand.source, demand.live, normal.capacity[:, 1]),
+            ("disk", normal.disk, demand.destination, demand.debt, normal.disk_capacity),
+        )
+        over, row = np.zeros(n, np.bool_), {}
+        for name, before, brokers, more, capacity in amounts:
+            used, held = before + _sums(brokers, more, n), np.where(gone, 0, capacity)
+            over |= exceeds(used, held, normal.basis_points[name])
+            with_one = np.flatnonzero(held)
+            shares = used[with_one] / held[with_one]
+            row[f"{name}_max_restored"] = float(shares.max()) if shares.size else None
+        return row | {"over_limit_restored": int(over.sum())}
+
+    def _demand(self, down: Rows, failed: npt.NDArray[np.bool_], loads: Integers) -> Demand:
         live, new = self.plan.load[:, 0], self.settings.new_replicas
         if new is not None:
             return self.partitions.demand_of_new(
                 new, self.places, failed, self.debts, live, any_failed=bool(down.size)
+            )
+        if self.settings.mode == "redistribute":
+            limits = self.plan.normal
+            room = Room.of(
+                np.stack([loads[:, 0], limits.disk]),
+                np.stack([limits.capacity[:, 0], limits.disk_capacity]), self.rack,
+                failed | np.append(~self.plan.up, True),
+            )
+            return self.partitions.demand_elsewhere(
+                down, failed, self.debts, live, self.assigned, room
             )
         return self.partitions.demand(
             down, failed, self.debts, live, replaced=self.settings.mode == "replace"
@@ -219,12 +267,16 @@ class Ports:
         The same of each pair of the demand.
     stuck : (s,) int64
         Rows of brokers that have nothing left, and should have.
+    throttle_needed : int or None
+        The smallest throttle, in bytes a second, with which none is stuck; None where none is, or
+        some are with any throttle.
     """
 
     sending: Integers
     receiving: Integers
     pairs: Integers
     stuck: Integers
+    throttle_needed: int | None
 
     @classmethod
     def of(
@@ -240,21 +292,22 @@ class Ports:
         receiving = np.minimum(
             _free(share, capacity[:, 0], loads[:, 0]), _free(share, disk_write, loads[:, 0])
         )
-        if settings.leader_throttle is not None:
-            sending = np.minimum(sending, settings.leader_throttle * SCALE)
-        if settings.follower_throttle is not None:
-            receiving = np.minimum(receiving, settings.follower_throttle * SCALE)
-        n = plan.broker_id.size
-        sending = _less(sending, _sums(demand.source, demand.live, n))
-        receiving = _less(receiving, _sums(demand.destination, demand.live, n))
+        n, lacking = plan.broker_id.size, demand.debt > 0
         pairs = _less(np.full(demand.live.size, settings.pair_rate), demand.live)
-        lacking = demand.debt > 0
-        source, destination = demand.source[lacking], demand.destination[lacking]
-        stuck = np.unique(np.concatenate([
-            source[sending[source] <= 0], destination[receiving[destination] <= 0],
-            destination[pairs[lacking] <= 0],
-        ]))
-        return cls(sending, receiving, pairs, stuck)
+        free, nets, needed = [], [], 0
+        for brokers, rate, throttle in (
+            (demand.source, sending, settings.leader_throttle),
+            (demand.destination, receiving, settings.follower_throttle),
+        ):
+            live = _sums(brokers, demand.live, n)
+            free.append(_less(rate, live))
+            nets.append(free[-1])
+            if throttle is not None:
+                nets[-1] = _less(np.minimum(rate, throttle * SCALE), live)
+                needed = max(needed, int(live[brokers[lacking]].max(initial=0)) + 1)
+        stuck = _stuck(demand, nets, pairs)
+        is_throttled = stuck.size and not _stuck(demand, free, pairs).size
+        return cls(nets[0], nets[1], pairs, stuck, needed if is_throttled else None)
 
     def bound(self, demand: Demand) -> float | None:
         """Seconds that copying takes at least; None where it never ends."""
@@ -308,6 +361,16 @@ class Ports:
         port = np.stack([of, to + senders.size], axis=1).astype(np.int32)
         rates = _rates(np.concatenate([self.sending[senders], self.receiving[receivers]]))
         return end, kernel.share_ports(volume, cap, port, rates, half, end)
+
+
+def _stuck(demand: Demand, nets: Sequence[Integers], pairs: Integers) -> Integers:
+    """Rows of brokers that have nothing left for bytes that are lacking: senders, receivers."""
+    (sending, receiving), lacking = nets, demand.debt > 0
+    source, destination = demand.source[lacking], demand.destination[lacking]
+    return np.unique(np.concatenate([
+        source[sending[source] <= 0], destination[receiving[destination] <= 0],
+        destination[pairs[lacking] <= 0],
+    ]))
 
 
 def _free(share: int, capacity: Integers, used: Integers | int) -> Integers:
@@ -388,9 +451,10 @@ def _places(plan: CapacityPlan, new: NewReplicas | None) -> Integers:
 
 
 def restoration(
-    plan: CapacityPlan, scenarios: Scenarios, settings: Restoration | None = None
+    plan: CapacityPlan, scenarios: Scenarios, settings: Restoration | None = None, *,
+    method: str | None = None,
 ) -> pa.Table:
-    """Ask of every scenario how long it takes until all replicas are whole again.
+    """Measure every scenario, and ask how long it takes until all replicas are whole again.
 
     Parameters
     ----------
@@ -400,24 +464,25 @@ def restoration(
         Brokers that fail together.
     settings : Restoration, optional
         How they are restored; by default they return after 600 seconds.
+    method : {"terms", "pass"}, optional
+        As for `kfast.capacity_sweep`. Results do not depend on it.
 
     Returns
     -------
     pa.Table
-        `schema.RESTORATION`: a row per scenario. Bytes are integers; seconds are float64, the bound
-        of an exact quotient.
+        `schema.RESTORATION`: the rows of `kfast.capacity_sweep`, with what has to be copied and how
+        long that takes. Bytes are integers; seconds are float64, the bound of an exact quotient.
 
     Raises
     ------
     ArgumentError
-        Nothing limits how fast some broker copies from another; or a plan makes a replica on a
-        broker that fails, or of a partition that is being deleted.
+        As of `kfast.capacity_sweep`; nothing limits how fast some broker copies from another; or a
+        plan makes a replica on a broker that fails, or of a partition that is being deleted.
 
     Notes
     -----
     Source: docs/capacity.md, section "Restoration".
     """
-    check_instance("plan", plan, CapacityPlan)
-    check_instance("scenarios", scenarios, Scenarios)
+    check_sweep(plan, scenarios, method)
     prepared = RestorationPlan.of(plan, settings or Restoration())
-    return pa.Table.from_batches(prepared.batches(scenarios), RESTORATION.schema)
+    return pa.Table.from_batches(prepared.batches(scenarios, method), RESTORATION.schema)

@@ -1,4 +1,4 @@
-"""Rates, sizes and cores as people write them, and back: 60MB/s, 2TiB, 10Gbps.
+"""Rates, sizes and times as people write them, and back: 60MB/s, 2TiB, 10Gbps, 10min.
 
 `k`, `M`, `G`, `T` and `P` are powers of 1000, with `i` powers of 1024. `B` are bytes, `b` and `bit`
 bits, eight to a byte. A number without a unit is in bytes, or bytes a second.
@@ -14,7 +14,7 @@ from fractions import Fraction
 from kfast.arguments import shown
 from kfast.errors import ArgumentError
 
-__all__ = ["format_bytes", "format_rate", "parse_bytes", "parse_rate"]
+__all__ = ["format_bytes", "format_rate", "parse_bytes", "parse_rate", "parse_seconds"]
 
 MAX_RATE, MAX_BYTES = (1 << 53) - 1, (1 << 63) - 1
 _PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -22,6 +22,8 @@ _AMOUNT = re.compile(
     r"\s*(?P<number>\d{1,30}(?:\.\d{1,30})?)\s*"
     r"(?:(?P<prefix>[kKMGTP]?)(?P<binary>i?)(?P<kind>B|bit|b)(?P<rate>/s|ps)?)?\s*"
 )
+_TIME = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*(?P<unit>ms|s|min|h|d)?\s*")
+_MS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_rate(name: str, text: str | int) -> int:
@@ -49,6 +51,22 @@ def parse_rate(name: str, text: str | int) -> int:
 def parse_bytes(name: str, text: str | int) -> int:
     """Bytes of a text such as 2TB, 1.5TiB or 4096; arguments and errors as of `parse_rate`."""
     return _parse(name, text, rate=False)
+
+
+def parse_seconds(name: str, text: str) -> Fraction:
+    """Seconds of a text such as 600, 10min, 1.5h or 0.5ms; a number without a unit is in seconds.
+
+    Raises
+    ------
+    ArgumentError
+        It is no time.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ArgumentError(
+            f"{name} is {shown(text)}: a time is needed, as in 600, 10min, 1.5h or 0.5ms"
+        )
+    return Fraction(match["number"]) * _MS[match["unit"] or "s"] / 1000
 
 
 def _parse(name: str, text: str | int, *, rate: bool) -> int:

@@ -8,15 +8,28 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from kfast.capacity import capacity_brokers
-from kfast.capacity.worst_failures import SWEEP_METRICS, WorstFailures
-from kfast.cli.capacity_options import capacity_options, plot_option, take_capacity
+from kfast.capacity import CapacityPlan, capacity_brokers
+from kfast.capacity.restoration_times import RestorationPlan
+from kfast.capacity.worst_failures import (
+    RESTORATION_METRICS,
+    SWEEP_METRICS,
+    SlowestRestorations,
+    WorstFailures,
+)
+from kfast.cli.capacity_options import (
+    capacity_options,
+    plot_option,
+    restoration_options,
+    take_capacity,
+    take_restoration,
+)
 from kfast.cli.exits import Commands
 from kfast.cli.options import output_options, threads_option, top_option
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, add_batches, from_option, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
 from kfast.report.capacity_failure import failure_picture
+from kfast.report.capacity_restoration import RestorationRows
 from kfast.report.capacity_show import (
     SHOW_METRICS,
     SHOW_TABLES,
@@ -25,7 +38,7 @@ from kfast.report.capacity_show import (
 )
 from kfast.report.capacity_sweep import capacity_sweep_answer, sweep_picture, worst_failure
 from kfast.report.pictures import write_picture
-from kfast.schema import CAPACITY_SWEEP
+from kfast.schema import CAPACITY_SWEEP, RESTORATION
 from kfast.sweeps.scenario_makers import every_broker
 
 __all__ = ["capacity_group", "show_command", "sweep_command"]
@@ -99,6 +112,7 @@ def show_command(source: str, top: int, plot: Path | None, **options: Any) -> No
 @capacity_options()
 @scenario_options()
 @from_option()
+@restoration_options()
 @threads_option()
 @top_option("failures")
 @click.option(
@@ -110,7 +124,7 @@ def show_command(source: str, top: int, plot: Path | None, **options: Any) -> No
 @plot_option(
     "How full each broker is before and after the worst failure, and at worst", "--plot-brokers"
 )
-@output_options(SWEEP_TABLES, SWEEP_METRICS)
+@output_options(SWEEP_TABLES, {**SWEEP_METRICS, **RESTORATION_METRICS})
 def sweep_command(
     source: str, first: int, threads: int, top: int, explain: int | None, plot: Path | None,
     plot_brokers: Path | None, **options: Any,
@@ -119,7 +133,8 @@ def sweep_command(
 
     Each scenario is a set of brokers that fail together. Headroom is 1 less the highest share of a
     limit that a broker uses; below 0 it is over. --fail-on compares the extreme of all failures:
-    the lowest headroom, the highest of all else. A file of -o has one row per scenario.
+    the lowest headroom, the highest of all else. A file of -o has one row per scenario; with
+    --restore the rows have times, too, and a restoration that never ends is longer than any limit.
 
     \b
     Examples:
@@ -130,34 +145,49 @@ def sweep_command(
         --down 3 --threads 2 -o sweep.parquet --plot headroom.svg
       kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --each-rack \
         --explain 102 --plot-brokers brokers.png
+      kfast capacity sweep describe.txt --load loads.csv --capacity capacities.csv --every 1 \
+        --restore replace --throttle 60MB/s --fail-on 'restore_seconds_fair>86400'
     """
     destination = Destination.of(options, SWEEP_TABLES)
-    make = take_scenarios(options)
+    make, restored_by = take_scenarios(options), take_restoration(options)
     if make is None:
         raise ArgumentError(f"give one kind of failures: {KINDS}")
+    if restored_by is None:
+        for condition in destination.conditions:
+            if condition.metric in RESTORATION_METRICS:
+                raise ArgumentError(f"--fail-on {condition.text} goes with --restore")
     inputs = take_capacity(source, options)
     title, scenarios = make(inputs.state)
     if first >= len(scenarios):
         raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
-    worst = WorstFailures(top)
     curve: list[pa.RecordBatch] = []
-
-    def add(batch: pa.RecordBatch) -> None:
-        worst.add(batch)
-        if plot is not None:
-            curve.append(batch.select(["scenario", "headroom", "binding"]))
-
-    with progress_bar("Sweeping"):
+    with progress_bar("Sweeping") as progress:
         plan = inputs.plan(threads)
+        measured: CapacityPlan | RestorationPlan = plan
+        schema, restored = CAPACITY_SWEEP.schema, None
+        if restored_by is not None:
+            restored = RestorationRows(restored_by(inputs.state), SlowestRestorations(top))
+            measured, schema = RestorationPlan.of(plan, restored.settings), RESTORATION.schema
+        worst = WorstFailures(top, schema)
+
+        def add(batch: pa.RecordBatch) -> None:
+            worst.add(batch)
+            if restored is not None:
+                restored.slowest.add(batch)
+            if plot is not None:
+                curve.append(batch.select(["scenario", "headroom", "binding"]))
+            if progress is not None:
+                progress(first + worst.n_scenarios, len(scenarios))
+
         parts = scenarios.slice(0, min(first, 1)), scenarios.slice(first, len(scenarios))
         head = inputs.head("capacity sweep", source, plan)
-        with destination.open_table("scenarios", CAPACITY_SWEEP.schema) as rows:
-            for batch in plan.batches(parts[0]):
+        with destination.open_table("scenarios", schema) as rows:
+            for batch in measured.batches(parts[0]):
                 add(batch)
-            add_batches(plan.batches(parts[1]), add, rows, first)
+            add_batches(measured.batches(parts[1]), add, rows, first)
             answer = capacity_sweep_answer(
                 head, inputs.state, title, scenarios, worst, plan,
-                None if rows is None or rows.path is None else str(rows.path), explain,
+                None if rows is None or rows.path is None else str(rows.path), explain, restored,
             )
             if rows is not None:
                 rows.describe(answer.document)

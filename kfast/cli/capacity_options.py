@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from kfast.capacity import (
     BrokerCapacity,
     CapacityPlan,
     CpuWeights,
+    NewReplicas,
     PartitionLoad,
+    Restoration,
     broker_capacity,
     partition_load,
     prepare_capacity,
@@ -25,6 +27,8 @@ from kfast.capacity import (
 from kfast.capacity.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.capacity.presets import PRESETS
+from kfast.capacity.restoration_times import RESTORE_MODES
+from kfast.capacity.units import parse_rate, parse_seconds
 from kfast.cli.options import (
     Command,
     FilePath,
@@ -37,6 +41,7 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError, InputError
+from kfast.io import read_plan
 from kfast.io.loads import read_capacity, read_load
 from kfast.report.answer import Document
 from kfast.report.capacity_wording import capacity_head, checked_brokers
@@ -45,7 +50,7 @@ from kfast.state import ClusterState
 
 __all__ = [
     "CapacityInput", "capacity_file_option", "capacity_options", "load_options", "once",
-    "plot_option", "take_capacity", "take_load",
+    "plot_option", "restoration_options", "take_capacity", "take_load", "take_restoration",
 ]
 
 _COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
@@ -168,6 +173,34 @@ def capacity_options() -> Callable[[Command], Command]:
     )
 
 
+def restoration_options() -> Callable[[Command], Command]:
+    """Options that say how failed brokers are restored."""
+    return all_options(
+        click.option(
+            "--restore", type=click.Choice(RESTORE_MODES),
+            help="Say how long it takes until all replicas are in sync again: failed brokers "
+            "return with their disks, or are replaced by empty ones; or their replicas are made on "
+            "the others.",
+        ),
+        click.option("--down-for", metavar="TIME", help="Time until they return: 600, 10min or 2h."
+                     "  [default: 10min]"),
+        click.option(
+            "--throttle", metavar="RATE",
+            help="What each broker may send and receive for replicas that are not in sync: 60MB/s. "
+            "It holds for what producers write to them meanwhile, too.",
+        ),
+        click.option("--round-trip", metavar="TIME",
+                     help="Between two brokers: 0.5ms. Fetchers limit copies where it is given."),
+        number_option("--fetchers", type=click.IntRange(1, 100),
+                      help="num.replica.fetchers, with --round-trip.  [default: 1]"),
+        click.option(
+            "--new-replicas", type=FilePath(), metavar="PLAN",
+            help="Where replicas are made, for --restore redistribute: a reassignment plan.  "
+            "[default: on brokers that have most room]",
+        ),
+    )
+
+
 def plot_option(what: str, option: str = "--plot") -> Callable[[Command], Command]:
     """Option that draws a picture; a name that is not right is refused before any work is done."""
     return click.option(
@@ -218,6 +251,49 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
         state, load, capacity, **limits, replicas_limit=replicas_limit, cpu_model=cpu_model,
         weights=weights, preset=preset,
     )
+
+
+def take_restoration(
+    options: dict[str, Any]
+) -> Callable[[ClusterState], Restoration] | None:
+    """Take `restoration_options` out of a command's options: how brokers of a cluster are restored.
+
+    None where that is not asked for.
+
+    Raises
+    ------
+    ArgumentError
+        An option goes with another, or with --restore.
+    """
+    mode: str | None = options.pop("restore")
+    down_for, throttle, trip, fetchers, plan = (
+        options.pop(name)
+        for name in ("down_for", "throttle", "round_trip", "fetchers", "new_replicas")
+    )
+    for name, value, is_right, needed in (
+        ("--down-for", down_for, mode == "return", "--restore return"),
+        ("--throttle", throttle, mode is not None, "--restore"),
+        ("--round-trip", trip, mode is not None, "--restore"),
+        ("--fetchers", fetchers, trip is not None, "--round-trip"),
+        ("--new-replicas", plan, mode == "redistribute", "--restore redistribute"),
+    ):
+        if value is not None and not is_right:
+            raise ArgumentError(f"{name} goes with {needed}")
+    if mode is None:
+        return None
+    rate = None if throttle is None else parse_rate("--throttle", throttle)
+    settings = Restoration(
+        mode, down_for_seconds=round(parse_seconds("--down-for", down_for or "10min")),
+        leader_throttle=rate, follower_throttle=rate, fetchers=fetchers or 1,
+        round_trip_seconds=None if trip is None else float(parse_seconds("--round-trip", trip)),
+    )
+
+    def make(state: ClusterState) -> Restoration:
+        if plan is None:
+            return settings
+        return replace(settings, new_replicas=NewReplicas.of(state, read_plan(plan)))
+
+    return make
 
 
 def _preset_list() -> str:

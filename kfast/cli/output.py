@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -118,7 +119,8 @@ class Destination:
             for value in [summary[condition.metric]]
         ]
         answer.document["fail_on"] = [
-            {"condition": f"{condition.text}{step}", "value": value, "holds": holds}
+            {"condition": f"{condition.text}{step}", "holds": holds,
+             "value": None if value == math.inf else value}
             for condition, step, value, holds in results
         ]
         with ExitStack() as stack:
@@ -136,7 +138,8 @@ class Destination:
             echo(f"Wrote {', '.join(str(path) for path in self.tables.values())}.")
         for condition, step, value, holds in results:
             if holds:
-                echo(f"--fail-on {condition.text} holds{step}: {condition.metric} is {value}")
+                shown = "without end" if value == math.inf else value
+                echo(f"--fail-on {condition.text} holds{step}: {condition.metric} is {shown}")
         if any(holds for *_, holds in results):
             click.get_current_context().exit(CONDITION_HOLDS)
 

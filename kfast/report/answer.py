@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,12 +74,16 @@ class Answer:
 
     @property
     def summaries(self) -> dict[str, Mapping[str, float]]:
-        """What conditions are about: the summary, or that of each step or answer by its name."""
+        """What conditions are about: the summary, or that of each step or answer by its name.
+
+        A metric that JSON lists as endless is higher than any number.
+        """
         if "answers" in self.document:
             return {f", {one['answer']}": one["summary"] for one in self.document["answers"]}
         steps = self.document.get("steps", ())
         if len(steps) < 2:
-            return {"": self.document["summary"]}
+            endless = dict.fromkeys(self.document.get("endless", ()), math.inf)
+            return {"": {**self.document["summary"], **endless}}
         return {f" after step {at}": step["summary"] for at, step in enumerate(steps, 1)}
 
 

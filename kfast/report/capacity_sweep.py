@@ -17,6 +17,14 @@ from kfast.capacity.worst_failures import WorstFailures
 from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_failure import draw_explanation, explanation_document
+from kfast.report.capacity_restoration import (
+    RestorationRows,
+    draw_slowest,
+    heal_column,
+    restoration_document,
+    restoration_lines,
+    restoration_note,
+)
 from kfast.report.capacity_wording import (
     amount,
     binding_sentence,
@@ -30,7 +38,7 @@ from kfast.report.drawing import draw_rows
 from kfast.report.pictures import headroom_picture
 from kfast.report.sweep import failing_brokers, whole_racks
 from kfast.report.tables import TableColumn, text_column
-from kfast.report.wording import out_of
+from kfast.report.wording import out_of, time_span
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
@@ -45,10 +53,15 @@ DANGER = {
 }
 """Bytes in of partitions in danger, and their headings."""
 
+SIZES = ("disk_single", "bytes_unclean", "restore_bytes", "bytes_without_source",
+         "bytes_without_place")
+"""Metrics in bytes; others are bytes a second."""
+
 
 def capacity_sweep_answer(
     head: Document, state: ClusterState, title: str, scenarios: Scenarios, worst: WorstFailures,
     plan: CapacityPlan, rows_file: str | None, explain: int | None,
+    restored: RestorationRows | None = None,
 ) -> Answer:
     """The answer of `kfast capacity sweep`.
 
@@ -58,6 +71,8 @@ def capacity_sweep_answer(
         Of `capacity_head`; goes on as the document.
     explain : int, optional
         The id of a broker: what adds to it in the worst failure.
+    restored : RestorationRows, optional
+        With columns of restorations in the rows.
 
     Raises
     ------
@@ -84,6 +99,17 @@ def capacity_sweep_answer(
         "worst": rows,
     }
     document["verdict"] = _verdict(document, worst, racks, scenarios, state)
+    if restored is not None:
+        def name(brokers: list[int]) -> str:
+            row = {"brokers": brokers, "whole_racks": whole_racks(state, brokers)}
+            return failing_brokers(row, racks)
+
+        document["summary"] = {**worst.summary, **restored.slowest.summary}
+        document["endless"] = restored.slowest.endless
+        document["restoration"] = restoration_document(restored, scenarios)
+        document["verdict"] += restoration_lines(restored, scenarios, name)
+        document["notes"].append(restoration_note(restored.settings))
+    document["verdict"] += reservation_lines(document)
     return Answer(document, _draw, {
         "worst": lambda: worst.table(scenarios),
         "brokers": lambda: capacity_brokers(plan, scenarios),
@@ -160,7 +186,7 @@ def _verdict(
         f"In danger after a failure, at most: producers' {most[0]} without a leader, {most[1]} "
         f"refused with acks=all, {most[2]} on a single in-sync replica."
     )
-    return lines + reservation_lines(document)
+    return lines
 
 
 def _draw(console: Console, document: Document) -> None:
@@ -172,11 +198,14 @@ def _draw(console: Console, document: Document) -> None:
         "scenario", text_column("brokers"),
         share_column("headroom"),
         text_column("nearest limit", _nearest),
+        *([heal_column()] if "restoration" in document else []),
         TableColumn("brokers over", value="over_limit"),
         *(rate_column(name, heading) for name, heading in DANGER.items()),
         *(share_column(f"{name}_max") for name in present),
         text_column("racks"),
     ], worst, if_empty=True, style=lambda row: "red" if row["over_limit"] else "")
+    if "restoration" in document:
+        draw_slowest(console, document)
     _draw_extremes(console, document)
 
 
@@ -200,8 +229,12 @@ def _draw_extremes(console: Console, document: Document) -> None:
 
 
 def _cell(name: str, value: Any) -> object:
+    if isinstance(value, list):
+        return len(value)
+    if name.startswith("restore_seconds_") and value is not None:
+        return time_span(round(value * 1000))
     if isinstance(value, float):
         return share(value)
-    if value is None or not name.startswith(("bytes_", "disk_")):
+    if value is None or not name.startswith(("bytes_", "disk_", "restore_bytes")):
         return value
-    return amount("disk" if name in ("disk_single", "bytes_unclean") else "nw_in", value)
+    return amount("disk" if name in SIZES else "nw_in", value)

@@ -13,6 +13,8 @@ from scipy.optimize import linprog
 
 import kfast
 from kfast.capacity import CpuWeights, restoration_times
+from kfast.capacity.broker_disks import disk_by_broker
+from kfast.capacity.limits import NORMAL_LIMITS
 from kfast.errors import ArgumentError
 from kfast.kernels import fair_sharing as kernel
 from kfast.state.kraft_releases import RELEASES
@@ -25,12 +27,16 @@ from tests.support.restoration_reference import (
     expected_times,
     fair_run,
     net_rates,
+    place_elsewhere,
+    smallest_throttle,
     stepped_run,
 )
 
 pytestmark = pytest.mark.kernels
 
 SECONDS = tuple(f"restore_seconds_{name}" for name in ("bound", "fair", "half", "min_isr"))
+RESTORED = ("nw_in_max_restored", "nw_out_max_restored", "disk_max_restored",
+            "over_limit_restored")
 RESPONSE_BYTES = 10_485_760
 
 
@@ -49,6 +55,12 @@ def link_capacities(generator, ids):
     }
 
 
+def used_rates(sums):
+    """Bytes in and out by broker id."""
+    return {b: (c.leader_in + c.follower_in, c.to_replicas + c.to_consumers)
+            for b, c in sums.carried.items()}
+
+
 def random_settings(generator):
     """What `Restoration` takes, without a plan."""
     def throttle():
@@ -64,24 +76,30 @@ def random_settings(generator):
     }
 
 
-def twin_nets(demand, settings, capacity, used):
-    """Net rates of all ports; `used` are bytes in and out by broker id."""
+def twin_nets(demand, settings, capacity, used, throttle=None):
+    """Net rates of all ports; `used` are bytes in and out by broker id.
+
+    With `throttle`, every throttle that is set is this one.
+    """
     share = Fraction(round(settings["spare_share"] * 1000), 1000)
 
     def free(broker, *pairs):
         return min((share * (capacity[broker][name] - busy) for name, busy in pairs
                     if capacity[broker][name]), default=inf)
 
+    throttles = [settings[f"{side}_throttle"] and (throttle or settings[f"{side}_throttle"])
+                 for side in ("leader", "follower")]
     return net_rates(
         demand,
         lambda b: free(b, ("nw_out", used[b][1]), ("disk_read", 0)),
         lambda b: free(b, ("nw_in", used[b][0]), ("disk_write", used[b][0])),
-        settings["leader_throttle"] or inf, settings["follower_throttle"] or inf,
+        *(rate or inf for rate in throttles),
     )
 
 
-def check_row(row, demand, nets, settings):
+def check_row(row, demand, settings, capacity, used):
     """One row of the product against the twin; the bound, None where it never ends."""
+    nets = twin_nets(demand, settings, capacity, used)
     pair_rate = inf
     if (trip := settings["round_trip_seconds"]) is not None:
         thousandths = Fraction(settings["fetchers"] * RESPONSE_BYTES * 1000) / Fraction(trip)
@@ -93,7 +111,12 @@ def check_row(row, demand, nets, settings):
         time = expected.pop(name)
         assert row.pop(name) == (None if time is None else pytest.approx(float(time), rel=1e-9)), (
             name, settings)
-    assert row == expected
+    expected["throttle_needed"] = None if least is not None else smallest_throttle(
+        demand, lambda rate: twin_nets(demand, settings, capacity, used, rate), pair_rate)
+    if settings["mode"] != "redistribute":
+        expected["bytes_without_place"] = 0
+        expected |= dict.fromkeys(RESTORED)
+    assert {name: row[name] for name in expected} == expected, settings
     return least
 
 
@@ -107,20 +130,21 @@ def compare(seed, plan, left, generator):
     settings = random_settings(generator)
     scenarios = kfast.independent_brokers(state, generator.choice([0.2, 0.5]), 4, seed)
     table = kfast.restoration(prepared, scenarios, kfast.Restoration(**settings))
+    sweep = kfast.capacity_sweep(prepared, scenarios).to_pylist()
     before = left([])
     seen = Counter()
     for number, row in enumerate(table.to_pylist()):
         down = scenarios.brokers(number)
         after = left(down)
         sums = add_up(after, before, loads, ids)
-        used = {b: (c.leader_in + c.follower_in, c.to_replicas + c.to_consumers)
-                for b, c in sums.carried.items()}
+        used = used_rates(sums)
         demand = demand_of(after, before, down, loads, settings["mode"],
                            settings["down_for_seconds"])
-        assert (row.pop("scenario"), row.pop("brokers_down")) == (number, len(down))
-        least = check_row(row, demand, twin_nets(demand, settings, capacity, used), settings)
+        assert {name: row.pop(name) for name in sweep[number]} == sweep[number]
+        least = check_row(row, demand, settings, capacity, used)
         seen[len({to for _, to in demand.debt}) if least is not None else "stuck"] += 1
         seen["without source"] += demand.without_source > 0
+        seen["throttled"] += row["throttle_needed"] is not None
         seen["under min ISR"] += bool(demand.under_min_isr) and least is not None
     return seen
 
@@ -131,11 +155,12 @@ def test_restoration_is_what_the_controller_leaves_behind():
     Kernels: `share_one_port`, `share_ports`.
     """
     seen = Counter()
-    for seed in range(80):
+    for seed in range(120):
         generator = Random(seed)
         if (cluster := zk_cluster(seed, generator)) is not None:
             seen += compare(seed, *cluster, generator)
-    assert min(seen[kind] for kind in (0, 1, 2, "stuck", "without source", "under min ISR")) > 4
+    assert min(seen[kind] for kind in (
+        0, 1, 2, "stuck", "throttled", "without source", "under min ISR")) > 4
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -178,6 +203,24 @@ def kernel_times(demand, nets, caps=None, one_port=False):
     return dict(zip(pairs, end.tolist(), strict=True)), reached
 
 
+def restored_columns(demand, used, on_disk, capacity, surviving):
+    """How full brokers are once all is made, and how many are over the limit without a failure."""
+    more = {broker: [*used[broker], on_disk[broker]] for broker in surviving}
+    for (source, destination), live in demand.live.items():
+        more[destination][0] += live
+        more[source][1] += live
+    for (_, destination), debt in demand.debt.items():
+        more[destination][2] += debt
+    names = "nw_in", "nw_out", "disk"
+    full = {name: [Fraction(more[b][at], capacity[b][name]) for b in surviving if capacity[b][name]]
+            for at, name in enumerate(names)}
+    over = sum(any(more[b][at] * 10_000 > capacity[b][name] * NORMAL_LIMITS[name] > 0
+                   for at, name in enumerate(names)) for b in surviving)
+    row = {f"{name}_max_restored": float(max(full[name])) if full[name] else None
+           for name in names}
+    return row | {"over_limit_restored": over}
+
+
 def test_replicas_made_elsewhere_come_from_the_leader_after_the_failure():
     """A plan for all partitions, some targets of which have their replica already."""
     seen = Counter()
@@ -207,14 +250,59 @@ def test_replicas_made_elsewhere_come_from_the_leader_after_the_failure():
         rules = kfast.Restoration(**settings, new_replicas=new)
         row = kfast.restoration(prepared, scenarios.slice(1, 2), rules).to_pylist()[0]
         demand = demand_of(after, left([]), down, loads, "redistribute", 0, targets)
-        used = add_up(after, after, loads, ids).carried
-        used = {b: (c.leader_in + c.follower_in, c.to_replicas + c.to_consumers)
-                for b, c in used.items()}
-        assert (row.pop("scenario"), row.pop("brokers_down")) == (1, len(down))
-        least = check_row(row, demand, twin_nets(demand, settings, capacity, used), settings)
+        used = used_rates(add_up(after, after, loads, ids))
+        assert (row["scenario"], row["brokers_down"]) == (1, len(down))
+        least = check_row(row, demand, settings, capacity, used)
+        expected = restored_columns(demand, used, dict.fromkeys(ids, 0), capacity, surviving)
+        assert {name: row[name] for name in RESTORED} == expected
         seen["stuck" if least is None else "copied" if least else "nothing"] += 1
         seen["without source"] += demand.without_source > 0
     assert min(seen[kind] for kind in ("stuck", "copied", "without source")) > 4, seen
+
+
+def test_without_a_plan_replicas_are_made_where_most_room_is():
+    """On brokers without the partition, in other racks where there are any, evenly."""
+    seen = Counter()
+    for seed in range(60):
+        generator = Random(seed)
+        if (cluster := zk_cluster(seed, generator)) is None:
+            continue
+        plan, left = cluster
+        state, loads = plan.cluster, random_loads(generator, plan.cluster.n_partitions)
+        ids = state.broker_id.tolist()
+        up = state.broker_id[plan.up].tolist()
+        capacity = link_capacities(generator, ids)
+        for own in capacity.values():
+            own["disk"] = generator.choice([0, 10**6, generator.randint(1, 10**13)])
+        load, prepared = prepare(plan, loads, capacity, CpuWeights(), None)
+        settings = random_settings(generator) | {"mode": "redistribute"}
+        scenarios = kfast.independent_brokers(state, 0.3, 3, seed)
+        rows = kfast.restoration(prepared, scenarios, kfast.Restoration(**settings)).to_pylist()
+        assigned = [state.assignment(row).replicas for row in range(state.n_partitions)]
+        on_disk = dict(zip(ids, disk_by_broker(state, load).tolist(), strict=True))
+        racks = {b: rack or b for b, rack in zip(ids, state.rack.to_pylist(), strict=True)
+                 if b in up}
+        for number, row in enumerate(rows):
+            down = scenarios.brokers(number)
+            after = left(down)
+            used = used_rates(add_up(after, after, loads, ids))
+            targets, homeless = place_elsewhere(
+                after, left([]), down, loads, assigned, racks,
+                {b: capacity[b] for b in up}, {b: (used[b][0], on_disk[b]) for b in up},
+            )
+            demand = demand_of(after, left([]), down, loads, "redistribute", 0, targets)
+            demand.without_source = demand_of(
+                after, left([]), down, loads, "replace", 0).without_source
+            least = check_row(row, demand, settings, capacity, used)
+            assert row["bytes_without_place"] == homeless
+            surviving = [b for b in up if b not in down]
+            expected = restored_columns(demand, used, on_disk, capacity, surviving)
+            assert {name: row[name] for name in RESTORED} == expected
+            seen["copied" if least else "not"] += 1
+            seen["without place"] += homeless > 0
+            seen["over"] += row["over_limit_restored"] > 0
+            seen["within"] += bool(surviving) and row["over_limit_restored"] == 0
+    assert min(seen[kind] for kind in ("copied", "without place", "over", "within")) > 4, seen
 
 
 DESCRIBE = b"""\
@@ -265,6 +353,7 @@ def test_a_returning_broker_needs_more_than_what_producers_write(tmp_path):
     for throttle, stuck in (("follower_throttle", [2]), ("leader_throttle", [1])):
         row = one_failure(state, plan, 2, down_for_seconds=3600, **{throttle: 20 * MB})
         assert row["stuck_brokers"] == stuck
+        assert row["throttle_needed"] == 20 * MB + 1
         assert [row[name] for name in SECONDS] == [None] * 4
     assert one_failure(state, plan, 2, mode="return", down_for_seconds=10**9)[
         "restore_bytes"] == 10**13
@@ -304,7 +393,6 @@ def test_too_many_flows_have_a_bound_and_no_fair_time(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("settings", "words"), [
     ({"mode": "rebuild"}, "mode is 'rebuild'; allowed are return, replace, redistribute"),
-    ({"mode": "redistribute"}, "redistribute needs new_replicas"),
     ({"down_for_seconds": 0}, "down_for_seconds is 0"),
     ({"down_for_seconds": 1.5}, "down_for_seconds is 1.5"),
     ({"leader_throttle": 0}, "leader_throttle is 0"),

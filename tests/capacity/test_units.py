@@ -6,7 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from kfast.capacity.units import format_bytes, format_rate, parse_bytes, parse_rate
+from kfast.capacity.units import (
+    format_bytes,
+    format_rate,
+    parse_bytes,
+    parse_rate,
+    parse_seconds,
+)
 from kfast.errors import ArgumentError
 
 
@@ -70,3 +76,17 @@ def test_what_is_shown_is_near_what_it_shows():
             text = format_bytes(amount)
             unit = parse_bytes("unit", f"1{text.split()[1]}")
             assert abs(parse_bytes("size", text) - amount) <= Fraction(unit, 20) + 1
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("600", 600), ("10min", 600), ("1.5 h", 5400), ("2d", 172_800), ("0.5ms", Fraction(1, 2000)),
+    ("0.25s", Fraction(1, 4)),
+])
+def test_times_have_a_unit_or_are_seconds(text, seconds):
+    assert parse_seconds("--down-for", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-5", "5m", "1e3", "nan", "5 min 3 s"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ArgumentError, match=r"--down-for is .*: a time is needed, as in 600"):
+        parse_seconds("--down-for", text)

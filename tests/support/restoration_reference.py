@@ -22,6 +22,45 @@ class Demand:
     under_min_isr: list = field(default_factory=list)
 
 
+def place_elsewhere(left, before, down, loads, assigned, racks, capacity, used):
+    """Where the replicas of failed brokers are made without a plan.
+
+    Targets by row, as `demand_of` takes them, and bytes for which no broker is left. By broker id:
+    `racks` of those that are up, a `capacity` of nw_in and disk, 0 for none, and in `used` bytes in
+    and bytes on disk. `assigned` are broker ids by row.
+    """
+    used = {broker: list(amounts) for broker, amounts in used.items()}
+    held = [
+        [most[name] or min((m[name] for m in capacity.values() if m[name]), default=1)
+         for name in ("nw_in", "disk")] for most in capacity.values()
+    ]
+    held = dict(zip(capacity, held, strict=True))
+    targets, homeless = {}, 0
+    waiting = sorted(
+        ((row, broker) for row, now in left.items() if now.leader is not None
+         for broker in before[row].live if broker in down),
+        key=lambda pair: -int(loads[2][pair[0]]),
+    )
+    for row, _ in waiting:
+        more = int(loads[0][row]), int(loads[2][row])
+        holders = [*left[row].live, *targets.get(row, ())]
+        allowed = [broker for broker in racks if broker not in down
+                   and broker not in holders and broker not in assigned[row]]
+        taken = {racks[broker] for broker in holders}
+        best = min(allowed, default=None, key=lambda broker: (
+            racks[broker] in taken,
+            max((use + add) / most for use, add, most in
+                zip(used[broker], more, held[broker], strict=True)),
+            broker,
+        ))
+        if best is None:
+            homeless += more[1]
+            continue
+        used[best] = [use + add for use, add in zip(used[best], more, strict=True)]
+        targets.setdefault(row, []).append(best)
+    return targets, homeless
+
+
 def demand_of(left, before, down, loads, mode, down_for, targets=None):
     """What the replicas of failed brokers lack; `left` and `before` as of `capacity_reference`.
 
@@ -127,6 +166,21 @@ def stepped_run(demand, nets, step):
                 if debt > rates[pair] * step}
         now += step
     return now
+
+
+def smallest_throttle(demand, nets_at, pair_rate):
+    """The smallest throttle with which no broker is stuck; `nets_at` are net rates at a throttle.
+
+    Each of these rates is that of producers and one byte more, somewhere.
+    """
+    if any(pair_rate <= demand.live[pair] for pair in demand.debt):
+        return None
+    rates = Counter()
+    for (source, destination), live in demand.live.items():
+        rates["out", source] += live
+        rates["in", destination] += live
+    return next((rate + 1 for rate in sorted({0, *rates.values()})
+                 if all(net > 0 for net in nets_at(rate + 1).values())), None)
 
 
 def expected_times(demand, nets, pair_rate=inf):
