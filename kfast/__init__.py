@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         grow_load,
         improve_placement,
         partition_load,
+        plan_batches,
         potential_nw_out,
         prepare_capacity,
         read_growth,
@@ -161,6 +162,7 @@ __all__ = [
     "open_controller",
     "override_settings",
     "partition_load",
+    "plan_batches",
     "potential_nw_out",
     "prepare_capacity",
     "prepare_sweep",
@@ -201,8 +203,8 @@ load_lazily(__name__, {
     "capacity": (
         "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost capacity_forecast "
         "capacity_of capacity_size capacity_sweep check_plan durability fit_cpu grow_load "
-        "improve_placement partition_load potential_nw_out prepare_capacity read_growth "
-        "read_prices restoration"
+        "improve_placement partition_load plan_batches potential_nw_out prepare_capacity "
+        "read_growth read_prices restoration"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

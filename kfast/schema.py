@@ -1375,6 +1375,10 @@ PLAN_BATCHES = ResultTable(
             "stuck_brokers", _IDS, "ids of brokers that have nothing left for copying, so that it "
             "never ends",
         ),
+        ResultColumn(
+            "throttle", _INT64, "bytes a second that each broker may send and receive for copies; "
+            "null without a throttle", True,
+        ),
     ),
 )
 PLAN_BROKERS = ResultTable(
@@ -1439,6 +1443,16 @@ PLAN_OBJECTIVE = ResultTable(
     (
         ResultColumn("element", _TEXT, "its name"), ResultColumn("unit", _TEXT, "its unit"),
         *_counts(("before", "before the plan"), ("after", "after the plan")),
+    ),
+)
+PLAN_UNSCHEDULED = ResultTable(
+    "plan_batches.unscheduled", "kfast.plan_batches(state, plan, load, capacity).unscheduled",
+    "entries of the plan that are in no batch",
+    (
+        *PLAN.columns[:2],
+        ResultColumn("replicas", _IDS, "ids that the plan asks for"),
+        _or_null(_BROKER_ID, _NOT_OF_A_BROKER),
+        ResultColumn("reason", _TEXT, "why no batch can execute it"),
     ),
 )
 _ENDLESS = "where it never ends"
@@ -2031,7 +2045,7 @@ RESULTS = (
     SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
     CAPACITY_FAILURE_BROKERS, CAPACITY_FAILURE_TOPICS, CAPACITY_FAILURE_PARTS,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
-    PLAN_OBJECTIVE,
+    PLAN_OBJECTIVE, PLAN_UNSCHEDULED,
     CAPACITY_COST, CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, RESTORATION,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,

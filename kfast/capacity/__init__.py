@@ -22,6 +22,7 @@ long that takes.
 
 `placement_search.py` finds better placements: `placement_problem.py` has the loads, limits and
 rules that it works on, `placement_bound.py` says how good a placement can be at best.
+`reassignment_batches.py` divides a plan into batches that brokers can copy within bounds.
 
 `durability_chances.py` says how likely losses of data and service are.
 """
@@ -50,6 +51,7 @@ from kfast.capacity.placement_search import BetterPlacement, improve_placement
 from kfast.capacity.plan_check import PlanCheck, check_plan
 from kfast.capacity.plan_objective import OBJECTIVE
 from kfast.capacity.presets import PRESETS, Preset
+from kfast.capacity.reassignment_batches import PlanBatches, plan_batches
 from kfast.capacity.restoration_demand import NewReplicas
 from kfast.capacity.restoration_times import Restoration, restoration
 
@@ -57,8 +59,9 @@ __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BetterPlacement",
     "BrokerCapacity", "CapacityCost", "CapacityFailure", "CapacityForecast", "CapacityPlan",
     "ClusterSize", "CpuFit", "CpuWeights", "Durability", "NewReplicas", "PartitionLoad",
-    "PlanCheck", "Preset", "Restoration", "broker_capacity", "capacity_brokers",
+    "PlanBatches", "PlanCheck", "Preset", "Restoration", "broker_capacity", "capacity_brokers",
     "capacity_cost", "capacity_forecast", "capacity_of", "capacity_size", "capacity_sweep",
     "check_plan", "durability", "fit_cpu", "grow_load", "improve_placement", "partition_load",
-    "potential_nw_out", "prepare_capacity", "read_growth", "read_prices", "restoration",
+    "plan_batches", "potential_nw_out", "prepare_capacity", "read_growth", "read_prices",
+    "restoration",
 ]

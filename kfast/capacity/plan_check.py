@@ -219,7 +219,7 @@ def check_plan(
     weights: CpuWeights | None = None, cpu_model: str = MEASURED,
     excluded_topics: Iterable[str] = (), excluded_brokers: Iterable[int] = (),
     broker_sets: Mapping[str, Iterable[int]] | None = None, elect_preferred: bool = True,
-    throttle: int | None = None, threads: int = 1,
+    throttle: int | Sequence[int | None] | None = None, threads: int = 1,
 ) -> PlanCheck:
     """Execute a plan, batch by batch, and measure what it does.
 
@@ -250,22 +250,23 @@ def check_plan(
         After each batch the preferred leaders of its partitions are elected, as with
         `kafka-leader-election`. Kafka's reassignment alone moves a leader only if it loses its
         replica.
-    throttle : int, optional
+    throttle : int, or sequence of (int or None), optional
         Bytes a second that each broker may send to, and receive for, replicas that are copied: what
-        `kafka-reassign-partitions --throttle` sets.
+        `kafka-reassign-partitions --throttle` sets. A sequence has one for each batch.
     threads : int
 
     Raises
     ------
     ArgumentError
-        A partition stands twice in a batch; there is no batch; scenarios are of another cluster; a
-        limit, a broker or a regular expression is wrong; broker sets do not have each broker once.
+        A partition stands twice in a batch; there is no batch, or not a throttle for each;
+        scenarios are of another cluster; a limit, a broker or a regular expression is wrong; broker
+        sets do not have each broker once.
     """
     check_instance("state", state, ClusterState)
     tables = [as_table(batch) for batch in _batches_of(plan)]
     check_instance("load", load, PartitionLoad)
     check_instance("capacity", capacity, BrokerCapacity)
-    copying = Restoration("replace", leader_throttle=throttle, follower_throttle=throttle)
+    copying = _copying(throttle, len(tables))
     rules = PlanRules.of(state, excluded_topics, excluded_brokers, broker_sets)
     asked = _scenarios_of(state, scenarios)
     options: dict[str, Any] = {
@@ -311,6 +312,18 @@ def _batches_of(plan: Batches) -> list[Reassignments]:
             "table as of kfast.read_plan, or a sequence of at least one of those"
         )
     return list(plan)
+
+
+def _copying(
+    throttle: int | Sequence[int | None] | None, n_batches: int
+) -> list[Restoration]:
+    """How replicas of each batch are copied."""
+    rates = throttle if isinstance(throttle, Sequence) else [throttle] * n_batches
+    if len(rates) != n_batches:
+        raise ArgumentError(
+            f"throttle has {len(rates)} rates; right is one, or one for each of {n_batches} batches"
+        )
+    return [Restoration("replace", leader_throttle=rate, follower_throttle=rate) for rate in rates]
 
 
 def _scenarios_of(
@@ -438,11 +451,12 @@ def _partitions(batches: Sequence[Batch]) -> pa.Table:
 
 
 def _batch_rows(
-    batches: Sequence[Batch], moves: pa.Table, limits: BrokerLimits, copying: Restoration
+    batches: Sequence[Batch], moves: pa.Table, limits: BrokerLimits,
+    copying: Sequence[Restoration],
 ) -> pa.Table:
     """What each batch does."""
     rows = []
-    for batch in batches:
+    for batch, settings in zip(batches, copying, strict=True):
         own = moves.filter(pc.equal(moves["batch"], batch.number))
         counts, reasons = batch.ended.summary, batch.ended.reasons
         sent = _by_broker(own, "source", "bytes_moved")
@@ -462,7 +476,8 @@ def _batch_rows(
             "most_bytes_received": max(received.values(), default=0),
             "most_bytes_sent": max(sent.values(), default=0),
             "brokers_over_limit": sum(bool(names) for names in limits.over(batch.totals)),
-            **_copy_times(own, limits.plan, batch.start, copying),
+            **_copy_times(own, limits.plan, batch.start, settings),
+            "throttle": settings.leader_throttle,
         })
     return pa.Table.from_pylist(rows, PLAN_BATCHES.schema)
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -25,12 +26,14 @@ __all__ = [
     "PACKED",
     "Source",
     "abbreviate",
+    "check_new_folder",
     "check_utf8",
     "line_of",
     "load",
     "name_of",
     "quote",
     "writing",
+    "writing_folder",
 ]
 
 Kind = TypeVar("Kind")
@@ -245,3 +248,50 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
     finally:
         # Ctrl-C may come as soon as there is a file.
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Make a folder that takes its place only when everything in it has been written.
+
+    Files go to a new folder beside it, which gets its name in the end; an error or Ctrl-C leaves
+    nothing.
+
+    Raises
+    ------
+    ArgumentError
+        Something of this name is there already, or a folder cannot be made there.
+    """
+    name = os.fspath(path)
+    check_new_folder(name)
+    target = Path(path).resolve()
+    partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        try:
+            partial.mkdir()
+        except OSError as error:
+            raise ArgumentError(f"{name}: cannot be written: {error.strerror}") from error
+        yield partial
+        for file in (*partial.iterdir(), partial):
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        partial.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_new_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse the name of something that is there, and of a folder where none can be made."""
+    name = os.fspath(path)
+    if not name or "\0" in name:
+        raise ArgumentError(f"the name of the output is {name!r}; right is a new folder")
+    target = Path(name)
+    if target.exists() or target.is_symlink():
+        raise ArgumentError(f"{name} is there already; right is the name of a new folder")
+    if not target.parent.is_dir():
+        raise ArgumentError(f"the folder of {name} does not exist")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ArgumentError(f"{name}: cannot be written: {os.strerror(errno.EACCES)}")

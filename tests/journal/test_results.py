@@ -120,12 +120,11 @@ def questions(state):
     }
     for group, (found, names) in changes.items():
         tables |= {f"{group}.{name}": getattr(found, name) for name in names.split()}
-    risk = kfast.risk(state)
+    risk, yearly = kfast.risk(state), kfast.durability(state, mttf_years=3, repair_hours=4)
     tables |= {
         "risk.worst": risk.worst(), "risk.lost": risk.lost([1, 2]), "risk.chances": risk.chances(),
+        "risk.durability": yearly.copysets, "risk.availability": yearly.availability,
     }
-    yearly = kfast.durability(state, mttf_years=3, repair_hours=4)
-    tables |= {"risk.durability": yearly.copysets, "risk.availability": yearly.availability}
     some = kfast.every_broker(state, 2)
     tables |= {
         "scenarios": some.to_table(), "sweep": kfast.sweep(state, some),
@@ -161,6 +160,7 @@ def questions(state):
     check = kfast.check_plan(state, plan, load, capacity)
     names = "broken_rules partitions batches brokers moves failures objective"
     tables |= {f"plan_check.{name}": getattr(check, name) for name in names.split()}
+    tables["plan_batches.unscheduled"] = kfast.plan_batches(state, plan, load, capacity).unscheduled
     stricter = [{"min.insync.replicas": 3}]
     failures = kfast.compare(state, [1, 2], settings=stricter)
     sweeps = kfast.compare(state, scenarios=some, settings=stricter)
