@@ -23,8 +23,8 @@ __all__ = [
     "ASSIGNMENTS", "MAX_BROKER_ID", "MAX_INT", "MAX_LONG", "assignments_in", "assignments_of",
     "broker_ids", "check_instance", "check_range", "check_threads", "check_topics",
     "config_boolean", "config_count", "epochs_of", "int32", "int64", "is_whole", "items_of",
-    "member", "number", "one_or_each", "partition_keys", "possible_ids", "shown", "text", "whole",
-    "whole_numbers",
+    "member", "number", "one_or_each", "partition_keys", "plural", "possible_ids", "shown", "text",
+    "whole", "whole_numbers",
 ]
 
 Member = TypeVar("Member", bound=IntEnum)
@@ -47,6 +47,11 @@ def shown(value: object) -> str:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def plural(n: int, noun: str, nouns: str | None = None) -> str:
+    """A number with its noun."""
+    return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
 def check_instance(name: str, value: object, *classes: type) -> None:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast import schema
-from kfast.arguments import MAX_LONG, check_instance
+from kfast.arguments import MAX_LONG, check_instance, plural
 from kfast.capacity.retention import Retention, retained_bytes, retention_of
 from kfast.capacity.shares import MAX_WEIGHTS, Amounts, deal, deal_equally, sums
 from kfast.capacity.table_join import Groups, JoinedTable, group_partitions, join_table
@@ -37,7 +37,7 @@ from kfast.capacity.units import format_bytes, format_rate
 from kfast.errors import ArgumentError, InputError
 from kfast.io.files import abbreviate, quote
 from kfast.io.loads import LoadTable
-from kfast.io.loads.tables import PARTITION_BOUNDS, disagree
+from kfast.io.loads.tables import LOAD_UNITS, PARTITION_BOUNDS, disagree
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
@@ -205,7 +205,7 @@ def _window(tables: Sequence[LoadTable]) -> str | None:
         (first, source), (second, other) = [*named.items()][:2]
         raise InputError(
             f"{other}: rates are {quote(second or '')}, in {source} {quote(first or '')}; right is"
-            " one window for all (window=)"
+            " one window for all, which --window (window=) names"
         )
     return next(iter(named), None)
 
@@ -220,7 +220,7 @@ class _Loads:
         self.state, self.groups, self.tables = state, groups, tables
         self.bytes_out_has_replication = bytes_out_has_replication
         self.assumptions = [note for table in tables for note in table.notes]
-        self.warnings: list[str] = []
+        self.warnings = [warning for table in tables for warning in table.warnings]
         self.model = np.zeros((len(QUANTITIES), state.n_topics), np.int8)
         self.source = np.full((len(QUANTITIES), state.n_topics), -1, np.int16)
         self.values: dict[str, Amounts] = {}
@@ -301,8 +301,8 @@ class _Loads:
             for i in np.flatnonzero(differ)[:SHOWN].tolist()
         ]
         self.warnings.append(
-            f"{self.tables[place].source}: {name} of {int(differ.sum())} partitions is more than"
-            f" 5 % from the files before, which count: {'; '.join(shown)}"
+            f"{self.tables[place].source}: {name} of {plural(int(differ.sum()), 'partition')} is"
+            f" more than 5 % from the files before, which count: {'; '.join(shown)}"
         )
 
     def _measure_replicas(
@@ -328,8 +328,8 @@ class _Loads:
             slots = self._slots_of(partitions, table.broker[rows])
             if (slots < 0).any():
                 self.assumptions.append(
-                    f"{table.source}: {int((slots < 0).sum())} logs on brokers that are not"
-                    " assigned the partition are left out"
+                    f"{table.source}: left out: {plural(int((slots < 0).sum()), 'log')} on"
+                    " brokers that are not assigned the partition"
                 )
                 assigned = slots >= 0
                 rows, partitions, slots = rows[assigned], partitions[assigned], slots[assigned]
@@ -409,8 +409,8 @@ class _Loads:
                 f" {_with_unit(name, int(later[topic]))}" for topic in differ[:SHOWN]
             ]
             self.warnings.append(
-                f"{self.tables[place].source}: {name} of {len(differ)} topics is more than 5 % from"
-                f" what counts: {'; '.join(shown)}"
+                f"{self.tables[place].source}: {name} of {plural(len(differ), 'topic')} is more"
+                f" than 5 % from what counts: {'; '.join(shown)}"
             )
 
     def _share(self, number: int, name: str, sized: npt.NDArray[np.bool_]) -> Amounts:
@@ -520,8 +520,8 @@ class _Loads:
         less = int((rest < 0).sum())
         if less:
             self.assumptions.append(
-                f"0 bytes out are taken for {less} partitions whose bytes out are less than their"
-                " replication"
+                f"0 bytes out are taken for {plural(less, 'partition')} whose bytes out are less"
+                " than the replication"
             )
         self.values["bytes_out"] = np.maximum(rest, 0)
 
@@ -586,8 +586,8 @@ class _Loads:
         topics = np.unique(groups.topic[unknown])
         self.model[number, topics] = ShareModel.RETENTION
         self.assumptions.append(
-            f"disk of {rows.size} partitions is not measured: bytes in for the retention time and a"
-            " segment are taken, at most retention.bytes and a segment"
+            f"disk of {plural(rows.size, 'partition')} is not measured: bytes in for the retention"
+            " time and a segment are taken, at most retention.bytes and a segment"
         )
         unbounded = np.unique(state.topic_row[rows[sizes < 0]])
         if unbounded.size:
@@ -652,8 +652,8 @@ class _Loads:
             ]
             which = "its topics" if of_topics else "the partitions that it leads"
             self.warnings.append(
-                f"{table.source}: {name} of {len(differing)} brokers is more than 5 % from the sum"
-                f" over {which}: {'; '.join(shown)}"
+                f"{table.source}: {name} of {plural(len(differing), 'broker')} is more than 5 %"
+                f" from the sum over {which}: {'; '.join(shown)}"
             )
 
     def _without_load(self) -> tuple[str, ...]:
@@ -665,9 +665,10 @@ class _Loads:
         missing = int(groups.counts[~has].sum()) + int(partly.sum())
         names = tuple(state.topic.take(pa.array(np.flatnonzero(~has))).to_pylist())
         if missing * MOST_WITHOUT_LOAD > groups.rows.size:
+            which = f": {plural(len(names), 'topic')} without any, {abbreviate(list(names), SHOWN)}"
             self.warnings.append(
-                f"{missing} of {groups.rows.size} partitions have no load, and count as 0:"
-                f" {len(names)} topics without any, {abbreviate(list(names), SHOWN)}"
+                f"no load is known of {missing} of {plural(groups.rows.size, 'partition')}, which"
+                f" count as 0{which if names else ''}"
             )
         disk = sums(self.values["disk_bytes"][groups.rows], groups.starts)
         disk_total = _total(disk)
@@ -697,7 +698,8 @@ def check_bounds(state: ClusterState, columns: Mapping[str, Amounts]) -> None:
             row = int(values.argmax())
             raise InputError(
                 f"partition {state.topic[int(state.topic_row[row])]}-{state.partition[row]}:"
-                f" {name} is {values[row]} or more; right is less than {bound} for one partition"
+                f" {name} is {values[row]} {LOAD_UNITS[name].name} or more; right is less than"
+                f" {bound} for one partition"
             )
     n_replicas = state.records["n_replicas"].astype(np.int64)
     for name, values in columns.items():
@@ -709,7 +711,8 @@ def check_bounds(state: ClusterState, columns: Mapping[str, Amounts]) -> None:
                     for part, shift in zip(of_one, (20, 0), strict=True))
         if total > MAX_LONG:
             raise InputError(
-                f"{name} of all replicas together is {total}; right is at most {MAX_LONG}"
+                f"{name} of all replicas together is {total} {LOAD_UNITS[name].name}; right is at"
+                f" most {MAX_LONG}"
             )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kfast.arguments import MAX_LONG
+from kfast.arguments import MAX_LONG, plural
 from kfast.capacity.shares import Amounts
 from kfast.errors import InputError
 from kfast.io.loads.tables import PARTITION_BOUNDS
@@ -134,8 +134,9 @@ def _not_given(n_silent: int, n_topics: int, brokers: Mapping[str, str]) -> tupl
     if not n_silent or keys & brokers.keys():
         return ()
     return ((
-        f"retention and cleanup.policy of {n_silent} of {n_topics} topics are not given: Kafka's"
-        " defaults are taken, 7 days without a limit of bytes, segments of 1 GiB, deletion"
+        f"retention and cleanup.policy of {n_silent} of {plural(n_topics, 'topic')} are not"
+        " given: Kafka's defaults are taken, 7 days without a limit of bytes, segments of 1 GiB,"
+        " deletion"
     ),)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfast.arguments import plural
 from kfast.capacity.shares import Amounts, deal
 from kfast.errors import InputError
 from kfast.io.files import abbreviate
@@ -86,6 +87,8 @@ class JoinedTable:
     directories : tuple of str
     notes : tuple of str
         What was left out.
+    warnings : tuple of str
+        Where the source contradicts itself.
     """
 
     source: str
@@ -96,6 +99,7 @@ class JoinedTable:
     log_dir: Rows | None
     directories: tuple[str, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     def only(self, keep: npt.NDArray[np.bool_]) -> JoinedTable:
         """The same with some of the rows."""
@@ -164,7 +168,8 @@ def join_table(state: ClusterState, groups: Groups, table: LoadTable) -> JoinedT
     values = {name: _numbers(rows, name, np.int64) for name in VALUES if name in rows.column_names}
     log_dir, directories = _directories(rows)
     joined = JoinedTable(
-        table.source, topic, partition, broker, values, log_dir, directories, tuple(notes)
+        table.source, topic, partition, broker, values, log_dir, directories, tuple(notes),
+        table.warnings,
     )
     return joined if keep.all() else joined.only(keep)
 
@@ -278,7 +283,9 @@ def _unfold(state: ClusterState, groups: Groups, table: LoadTable) -> LoadTable:
             f" {abbreviate(several)}"
         )
     if n_ambiguous:
-        notes.append(f"{table.source}: {n_ambiguous} partitions of such names are left out")
+        notes.append(
+            f"{table.source}: left out: {plural(n_ambiguous, 'partition')} of such names"
+        )
     kind = table.rows.schema
     kind = kind.set(kind.get_field_index("topic"), pa.field("topic", pa.string()))
     unfolded = pa.Table.from_pylist(rows, schema=kind)

@@ -116,10 +116,10 @@ def load_options(*, required: bool) -> Callable[[Command], Command]:
         click.option("--window", metavar="TEXT",
                      help="What the rates of --load are, such as 'p95 of 1 h, 2026-11'."),
         number_option("--seconds", type=float, metavar="SECONDS",
-                      help="Time between two Prometheus files whose samples have no time."),
+                      help="Time between two Prometheus files of the same series without times."),
         list_option(
             "--instances", parse=_instance, metavar="NAME=ID",
-            help="Broker ids of Prometheus instances, pods or hosts: kafka-1:9404=1.",
+            help="Broker ids of Prometheus instances, pods, hosts or files: kafka-1:9404=1.",
         ),
         click.option(
             "--bytes-out-has-replication", is_flag=True,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kfast.arguments import plural
+
 __all__ = [
     "broker_ranges", "brokers_named", "controller_sentence", "count", "first_names", "out_of",
     "percent", "plural", "refusals", "safety_sentence", "signed", "time_span",
@@ -15,11 +17,6 @@ MOST_BROKERS = 8
 
 SHORTEST_RANGE = 3
 """So many ids in a row are written as a range."""
-
-
-def plural(n: int, noun: str, nouns: str | None = None) -> str:
-    """A number with its noun."""
-    return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
 def count(n: int, noun: str, verb: str, verbs: str) -> str:

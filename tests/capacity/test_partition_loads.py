@@ -230,7 +230,8 @@ def test_sizes_of_replicas_are_kept_and_the_largest_is_the_partition_s():
     assert load.replica_bytes[row].tolist() == [70, 70, 60]
     assert load.log_dirs == ("/a", "/b")
     assert load.replica_log_dir[row].tolist() == [0, -1, 1]
-    assert any("1 logs on brokers that are not assigned" in note for note in load.assumptions)
+    assert any("left out: 1 log on brokers that are not assigned" in note
+               for note in load.assumptions)
     two = PAY.lookup.rows_of_topic(1)[0]
     assert load.replica_bytes[two].tolist() == [0, 0, 0]
 
@@ -325,7 +326,7 @@ def test_replication_is_taken_off_bytes_out_on_request():
     load = kfast.partition_load(PAY, rows, bytes_out_has_replication=True)
     assert of_topic(load.bytes_out) == [30 - 20] * 3
     assert of_topic(load.bytes_out, topic=1) == [0]
-    assert any("0 bytes out are taken for 1 partitions" in note for note in load.assumptions)
+    assert any("0 bytes out are taken for 1 partition whose" in note for note in load.assumptions)
 
 
 # --- several tables
@@ -358,9 +359,9 @@ def test_conflicts_of_more_than_5_percent_name_both_values():
     ])
     assert of_topic(load.bytes_in) == [100, 100, 0]
     texts = "\n".join(load.warnings)
-    assert "b: bytes_in of 1 partitions is more than 5 %" in texts
+    assert "b: bytes_in of 1 partition is more than 5 %" in texts
     assert "pay-0 100 B/s, there 106 B/s" in texts
-    assert "b: bytes_out of 1 topics is more than 5 %" in texts
+    assert "b: bytes_out of 1 topic is more than 5 %" in texts
     assert "log 20 B/s, there 30 B/s" in texts
 
 
@@ -377,7 +378,7 @@ def test_what_a_broker_reports_of_all_topics_is_compared_and_never_added():
 
     assert warned(953) == warned(1052) == []
     assert warned(952) == [
-        ("loads: bytes_in of 1 brokers is more than 5 % from the sum over its topics: broker 1 952"
+        ("loads: bytes_in of 1 broker is more than 5 % from the sum over its topics: broker 1 952"
          " B/s, over topics 1.0 kB/s")
     ]
     assert len(warned(1053)) == 1
@@ -410,7 +411,7 @@ def test_topics_without_load_warn():
     ))
     assert load.topics_without_load == ("log",)
     assert load.warnings == (
-        "1 of 4 partitions have no load, and count as 0: 1 topics without any, log",
+        "no load is known of 1 of 4 partitions, which count as 0: 1 topic without any, log",
         "topics with more than 1 % of all bytes on disk have no load: log",
     )
 
@@ -473,7 +474,7 @@ def test_folded_names_find_their_topics():
 
 
 def test_bounds_of_partitions_and_sums_hold():
-    with pytest.raises(InputError, match=r"partition log-0: bytes_in is 1099511627776 or more"):
+    with pytest.raises(InputError, match=r"partition log-0: bytes_in is 1099511627776 B/s or more"):
         kfast.partition_load(PAY, loads({"topic": "log", "bytes_in": 1 << 40}))
     wide = cluster([("t", number, [1, 2, 5, 9], 1) for number in range(2050)])
     rows = [{"topic": "t", "partition": n, "disk_bytes": (1 << 50) - 1} for n in range(2050)]

@@ -132,7 +132,7 @@ def test_what_is_read_can_be_written_and_read_again(tmp_path):
     ("topic,bytes_in\nt,1e30\n", "x line 2: found bytes_in '1e30'; right is"),
     ("topic,bytes_in\nt,10MB/s\n", "x line 2: found bytes_in '10MB/s'; right is a number of B/s"),
     ("topic,partition,bytes_in\nt,0,1099511627776\n",
-     "x line 2: found bytes_in 1099511627776 of one partition; right is less than 1099511627776"),
+     "x line 2: found bytes_in 1099511627776 B/s of one partition; right is less than"),
     ("topic,partition,bytes_in\nt,-1,1\n", "x line 2: found partition '-1'; right is a whole"),
     ("topic,partition,bytes_in\nt,1.5,1\n", "x line 2: found partition '1.5'; right is a whole"),
     ("topic,partition,bytes_in\nt,4294967296,1\n", "x line 2: found partition '4294967296'; right"),
@@ -207,7 +207,7 @@ def test_log_directories():
     assert table.assumptions == (
         ("x: directories with an error give no sizes: /d2 of broker 4"
          " (org.apache.kafka.common.errors.KafkaStorageException)"),
-        "x: 1 copies that a move between directories is making are left out",
+        "x: left out: 1 copy that moves between directories make",
     )
 
 
@@ -252,7 +252,7 @@ def changed(old, new):
     (changed('"isFuture": true', '"isFuture": false'),
      "x line 3 (a-1-2 on broker 4): the same topic, partition and broker_id as in x line 3"),
     (changed('"size": 1048576', f'"size": {1 << 50}'),
-     "(a-1-2 on broker 4): found disk_bytes 1125899906842624 of one partition; right is less than"),
+     "(a-1-2 on broker 4): found disk_bytes 1125899906842624 bytes of one partition; right"),
     ('{"version":1,"brokers":[{"broker":1,"logDirs":[]}]}', "x line 1: the output lists no"),
 ])
 def test_what_is_wrong_in_log_directories_is_named(text, message):
@@ -272,7 +272,7 @@ def test_partition_load():
         "topic": ["t", "t"], "partition": [0, 1], "bytes_in": [10240, 4096],
         "bytes_out": [(45 - 20) * 1024, 0], "milli_msgs_in": [3000, 0], "disk_bytes": [1572864, 0],
     }
-    assert "0 bytes out are taken for 1 partitions" in table.assumptions[1]
+    assert "0 bytes out are taken for 1 partition" in table.assumptions[1]
 
 
 def test_load_of_brokers_is_a_load_and_a_capacity():
@@ -362,6 +362,18 @@ def test_what_is_wrong_in_own_capacities_is_named(text, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("text", [
+    PROSE + json.dumps(LOG_DIRS).replace("a-1-2", "\N{LATIN SMALL LETTER E WITH ACUTE}-2"),
+    PROSE + json.dumps(LOG_DIRS).replace("/d1", "/\N{LATIN SMALL LETTER E WITH ACUTE}"),
+    '{"records":[{"topic":"\N{LATIN SMALL LETTER E WITH ACUTE}","partition":0}]}',
+    '{"status":"success","data":{"resultType":"\N{LATIN SMALL LETTER E WITH ACUTE}"}}',
+])
+def test_json_that_is_not_utf_8_is_named(text):
+    """An encoding of Western Europe, in one byte a letter."""
+    with pytest.raises(InputError, match=r"x line \d: byte 0xe9 at offset \d+ is not UTF-8"):
+        kfast.read_load(("x", text.encode("latin-1")))
+
+
 # --- Prometheus
 
 
@@ -420,7 +432,7 @@ def test_a_counter_that_falls_is_left_out_and_named():
     (table,) = kfast.read_load(("a", both), ("b", later), seconds=60)
     assert table.rows["topic"].to_pylist() == ["u"]
     assert table.assumptions == (
-        "a, b: 1 counters fall, as after a restart, and are left out: a line 2",
+        "a, b: left out: 1 counter that fell, as after a restart (a line 2)",
     )
 
 
@@ -464,8 +476,8 @@ def test_cpu_of_a_node_that_is_no_broker_is_left_out():
         {"topic": "t.x", "partition": None, "broker_id": 3, "bytes_in": 1}
     ]
     assert table.assumptions == (
-        ("a, b: CPU of 1 nodes whose broker ids are not known is left out: n:9100 (override:"
-         " instances=)"),
+        ("a, b: CPU is left out of 1 node whose broker id is not known: n:9100 (--instances,"
+         " instances= override)"),
     )
 
 
@@ -490,7 +502,7 @@ def test_instances_are_brokers_where_the_caller_says_so():
     assert table.rows["bytes_in"].to_pylist() == [10, 1]
     (table,) = kfast.read_load(("x", first), ("y", last), seconds=60)
     assert table.rows["bytes_in"].to_pylist() == [11]
-    assert "the broker ids of 2 instances are not known (a:7071, b:7071)" in table.assumptions[0]
+    assert "the broker id is not known of 2 instances (a:7071, b:7071)" in table.assumptions[0]
 
 
 def test_sums_of_brokers_without_ids_are_compared():
@@ -499,9 +511,62 @@ def test_sums_of_brokers_without_ids_are_compared():
 
     (table,) = kfast.read_load(("x", text(0, 0)), ("y", text(6000, 6360)), seconds=60)
     assert table.rows["bytes_in"].to_pylist() == [100]
-    assert table.assumptions[1] == (
-        "x, y: bytes_in of all topics together is 100 B/s, and 106 by the series without a topic"
+    assert table.warnings == ((
+        "x, y: bytes_in is 100 B/s over all topics, and 106 B/s by the series without a topic: more"
+        " than 5 % apart"
+    ),)
+
+
+def gauge(value, labels='topic="t"'):
+    """A rate that an exporter makes, as bytes."""
+    return f"kafka_server_brokertopicmetrics_bytesin_oneminuterate{{{labels}}} {value}\n".encode()
+
+
+def test_rates_of_brokers_need_no_time_between_their_files():
+    files = [(f"b{n}", gauge(n, f'topic="t",broker="{n}"')) for n in (1, 2)]
+    (table,) = kfast.read_load(*files)
+    assert table.rows["broker_id"].to_pylist() == table.rows["bytes_in"].to_pylist() == [1, 2]
+
+
+def test_a_file_is_of_a_broker_where_the_caller_says_so():
+    """What an exporter prints has no label of its own process; only a scrape adds it."""
+    files = [(f"b{n}", gauge(n)) for n in (1, 2, 5)]
+    with pytest.raises(InputError, match="b2 line 1: the sample has no time, and is in b1 too"):
+        kfast.read_load(*files)
+    (table,) = kfast.read_load(*files, instances={"b1": 1, "b2": 2, "b5": 5})
+    assert table.rows["broker_id"].to_pylist() == table.rows["bytes_in"].to_pylist() == [1, 2, 5]
+
+
+def test_two_files_of_each_of_two_brokers_are_two_samples_of_each():
+    def named(name, value, broker):
+        return name, f'{BYTES_IN}{{topic="t"}} {value}\n'.encode(), broker
+
+    files = [named("b1", 0, 1), named("b2", 5, 2), named("b1-later", 60, 1),
+             named("b2-later", 605, 2)]
+    (table,) = kfast.read_load(
+        *(file[:2] for file in files), seconds=60, instances={name: id for name, _, id in files}
     )
+    assert table.rows.select(["broker_id", "bytes_in"]).to_pylist() == [
+        {"broker_id": 1, "bytes_in": 1}, {"broker_id": 2, "bytes_in": 10}
+    ]
+
+
+def test_sums_over_brokers_take_nothing_from_what_brokers_report():
+    result = {"metric": {"__name__": "bytes_out", "topic": "t"}, "value": [1, "9"]}
+    (table,) = kfast.read_load(("q", series(result, kind="vector")),
+                               ("b", gauge(7, 'topic="t",broker="3"')))
+    assert table.rows.to_pylist() == [
+        {"topic": "t", "partition": None, "broker_id": None, "bytes_out": 9, "bytes_in": None},
+        {"topic": "t", "partition": None, "broker_id": 3, "bytes_out": None, "bytes_in": 7},
+    ]
+    assert table.assumptions == ()
+
+
+def test_the_pod_of_an_exporter_of_the_cluster_is_no_broker():
+    table = read_one('kminion_kafka_topic_log_dir_size_total_bytes{topic_name="t",pod="k-0"} 4\n')
+    assert table.rows.to_pylist() == [
+        {"topic": "t", "partition": None, "broker_id": None, "replicated_bytes": 4}
+    ]
 
 
 def test_a_series_may_be_given_a_name_of_kfast():
@@ -513,8 +578,8 @@ def test_a_series_may_be_given_a_name_of_kfast():
 
 
 @pytest.mark.parametrize(("files", "options", "message"), [
-    ([scrape(5)], {}, "the 1 counters have one sample each; right are two: two files, or a query"),
-    ([scrape(5), scrape(9)], {}, "f0 line 2: the sample has no time; right is a time behind"),
+    ([scrape(5)], {}, "f0: 1 counter with one sample only; right are two: two files, or a query"),
+    ([scrape(5), scrape(9)], {}, "f1 line 2: the sample has no time, and is in f0 too"),
     ([scrape(9), scrape(5)], {"seconds": 60}, "every counter falls (1 of them); right are files"),
     ([scrape("NaN"), scrape(5)], {"seconds": 60}, "f0 line 2: found 'NaN' for kafka_server_broker"),
     ([scrape("+Inf"), scrape(5)], {"seconds": 60}, "f0 line 2: found '+Inf' for kafka_server"),

@@ -2,8 +2,9 @@
 
 `own_table.py` reads kfast's own columns (CSV, Parquet, Arrow), `log_dirs.py` the sizes of
 `kafka-log-dirs`, `cruise_control.py` its capacity files and answers, `prometheus.py` scrapes and
-query answers; `tables.py` has the tables that all of them make, and the checks of every number;
-`kinds.py` tells the files apart. What they mean for a cluster is `kfast.capacity`.
+query answers; `documents.py` decodes JSON. `tables.py` has the tables that all of them make, and
+the checks of every number; `kinds.py` tells the files apart. What they mean for a cluster is
+`kfast.capacity`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def read_load(
     seconds : float, optional
         Time between two Prometheus files whose samples have no time.
     instances : mapping of str to int, optional
-        Broker ids of Prometheus' labels `instance`, `pod` or `host`, where no label has the id.
+        Broker ids of Prometheus' labels `instance`, `pod` or `host`, where no label has the id; and
+        of files of one broker each, whose series have no such label.
 
     Returns
     -------

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Struct
 
-from kfast.arguments import MAX_INT
+from kfast.arguments import MAX_INT, plural
 from kfast.errors import InputError
-from kfast.io.files import abbreviate, line_of
+from kfast.io.files import abbreviate
+from kfast.io.loads.documents import decode_document
 from kfast.io.loads.tables import (
     CapacityTable,
     LoadTable,
@@ -31,7 +32,6 @@ from kfast.io.loads.tables import (
     of_broker,
     to_integers,
 )
-from kfast.kernels.json_documents import document_end
 
 __all__ = ["read_broker_capacity", "read_broker_load", "read_capacity_file", "read_partition_load"]
 
@@ -97,13 +97,7 @@ class _Load(Struct):
 
 def _decode(name: str, data: bytes, start: int, kind: type[Answer]) -> tuple[str, Answer]:
     """The answer that begins at a byte, and where it stands."""
-    where = f"{name} line {line_of(data, start)}"
-    end = document_end(data, start)
-    try:
-        text = memoryview(data)[start : end if end >= 0 else None]
-        return where, msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not what Cruise Control writes: {error}") from error
+    return decode_document(name, data, start, kind, "what Cruise Control writes")
 
 
 def read_capacity_file(name: str, data: bytes, start: int) -> CapacityTable:
@@ -204,8 +198,8 @@ def read_partition_load(name: str, data: bytes, start: int) -> LoadTable:
     if less:
         bytes_out = pc.max_element_wise(bytes_out, 0, skip_nulls=False)
         notes.append(
-            f"{name}: 0 bytes out are taken for {less} partitions whose networkOutbound is less"
-            " than their replication"
+            f"{name}: 0 bytes out are taken for {plural(less, 'partition')} whose networkOutbound"
+            " is less than the replication"
         )
     columns = {
         "topic": pa.array([record.topic for record in records], pa.string()).dictionary_encode(),

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, Raw, Struct
 
-from kfast.arguments import MAX_INT
+from kfast.arguments import MAX_INT, plural
 from kfast.errors import InputError
-from kfast.io.files import abbreviate, line_of, quote
+from kfast.io.files import abbreviate, quote
+from kfast.io.loads.documents import decode_document, decode_with
 from kfast.io.loads.tables import LoadTable, check_load
-from kfast.kernels.json_documents import document_end
 
 __all__ = ["read_log_dirs"]
 
@@ -140,24 +140,18 @@ def read_log_dirs(name: str, data: bytes, start: int) -> LoadTable:
     InputError
         It is damaged, or a value in it is not right.
     """
-    where = f"{name} line {line_of(data, start)}"
-    end = document_end(data, start)
-    try:
-        text = memoryview(data)[start : end if end >= 0 else None]
-        document = msgspec.json.decode(text, type=_Document)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not the JSON of kafka-log-dirs: {error}; right is {_RIGHT}"
-                         ) from error
+    where, document = decode_document(
+        name, data, start, _Document, "the JSON of kafka-log-dirs", _RIGHT
+    )
     columns, failed, n_future = _Columns(), [], 0
     for broker in document.brokers:
         for directory in broker.log_dirs:
             place = f"{where} (broker {broker.broker}, {directory.log_dir})"
             if directory.error is not None:
                 failed.append(f"{directory.log_dir} of broker {broker.broker} ({directory.error})")
-            try:
-                replicas = _REPLICAS.decode(directory.partitions)
-            except msgspec.DecodeError as error:
-                raise InputError(f"{place}: {error}; right is {_RIGHT}") from error
+            replicas = decode_with(
+                name, data, _REPLICAS, directory.partitions, f"{place}: ", f"; right is {_RIGHT}"
+            )
             current = [replica for replica in replicas if not replica.is_future]
             n_future += len(replicas) - len(current)
             if current:
@@ -171,7 +165,8 @@ def read_log_dirs(name: str, data: bytes, start: int) -> LoadTable:
         notes.append(f"{name}: directories with an error give no sizes: {abbreviate(failed, 3)}")
     if n_future:
         notes.append(
-            f"{name}: {n_future} copies that a move between directories is making are left out"
+            f"{name}: left out: {plural(n_future, 'copy', 'copies')} that moves between"
+            " directories make"
         )
     return LoadTable(name, pa.table(rows), assumptions=tuple(notes))
 

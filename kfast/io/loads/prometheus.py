@@ -15,20 +15,19 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
-from kfast.arguments import MAX_INT, whole
+from kfast.arguments import MAX_INT, plural, whole
 from kfast.errors import InputError
-from kfast.io.files import abbreviate, line_of, quote
+from kfast.io.files import abbreviate, quote
+from kfast.io.loads.documents import decode_document
 from kfast.io.loads.tables import LOAD_UNITS, LoadTable, check_load, disagree, to_integer
-from kfast.kernels.json_documents import document_end
 
 __all__ = ["Scrape", "parse_query", "parse_text", "read_prometheus"]
 
@@ -84,6 +83,7 @@ _TOPIC, _PARTITION = ("topic", "topic_name"), ("partition", "partition_id")
 _BROKER = ("broker_id", "broker", "node_id")
 _POD = ("pod", "kubernetes_pod_name", "pod_name")
 _INSTANCE = ("instance", *_POD, "host", "hostname", "node")
+_BY_BROKER = (*_BROKER, *_INSTANCE)
 _CLUSTER = ("cluster", "kafka_cluster", "strimzi_io_cluster", "cluster_name", "cluster_id")
 _IDLE = ("idle", "iowait")
 _OF_BROKERS = ("cpu", "cpu_microcores")
@@ -91,6 +91,7 @@ _KNOWN = (
     "kafka_server_brokertopicmetrics_bytesin_total and the like, kafka_log_log_size,"
     " kafka_topic_partition_current_offset, kminion_kafka_..., node_cpu_seconds_total"
 )
+_OVERRIDE = " (--instances, instances= override)"
 _YEAR_2001 = 1e9
 """Times above are those of the calendar, others only count from the first file."""
 _LINE = re.compile(
@@ -108,11 +109,14 @@ class Scrape:
     ----------
     source : str
         What messages call the file.
+    broker : int or None
+        The broker that the file is of, where its series do not say it.
     samples : list of (str, str, Labels, float or None, float)
         Where it stands, name and labels of the series, time in seconds, and value.
     """
 
     source: str
+    broker: int | None = None
     samples: list[tuple[str, str, Labels, float | None, float]] = field(default_factory=list)
 
 
@@ -217,13 +221,7 @@ def parse_query(name: str, data: bytes, start: int) -> Scrape:
     InputError
         It is damaged, is an error, or has a series without a name or a value that is no number.
     """
-    where = f"{name} line {line_of(data, start)}"
-    end = document_end(data, start)
-    try:
-        text = memoryview(data)[start : end if end >= 0 else None]
-        answer = msgspec.json.decode(text, type=_Answer)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not an answer of Prometheus: {error}") from error
+    where, answer = decode_document(name, data, start, _Answer, "an answer of Prometheus")
     if answer.status != "success" or answer.data is None:
         raise InputError(
             f"{where}: the query failed: {quote(answer.error or answer.status)}; right is an answer"
@@ -259,6 +257,7 @@ def parse_query(name: str, data: bytes, start: int) -> Scrape:
 class _Series:
     """The samples of one series, values by their time in seconds."""
 
+    source: str
     where: str
     measure: _Measure
     labels: dict[str, str]
@@ -280,7 +279,8 @@ def read_prometheus(
     seconds : float, optional
         Time between two files whose samples have none.
     instances : mapping of str to int, optional
-        Broker ids of values of the labels `instance`, `pod` or `host`.
+        Broker ids of values of the labels `instance`, `pod` or `host`; and of files, for series
+        that have none of these labels.
 
     Raises
     ------
@@ -289,11 +289,14 @@ def read_prometheus(
         counter has one sample, or all fall.
     """
     source = ", ".join(scrape.source for scrape in scrapes)
-    series = _join(scrapes, seconds)
+    instances = instances or {}
+    series = _join([
+        replace(scrape, broker=instances.get(scrape.source)) for scrape in scrapes
+    ], seconds)
     _refuse_clusters(source, series)
     rates = _Rates(source, series)
-    notes = rates.notes()
-    brokers = _brokers_of(source, rates.values, instances or {}, notes)
+    notes, warnings = rates.notes(), list[str]()
+    brokers = _brokers_of(source, rates.values, instances, notes)
     cells: dict[_Key, _Cells] = {}
     totals: dict[str, int] = defaultdict(int)
     for one, rate in rates.values:
@@ -308,11 +311,13 @@ def read_prometheus(
         row[measure.column] = (
             max(before, value) if measure.largest else before + value, one.where
         )
-    _compare_totals(source, totals, cells, notes)
+    _compare_totals(source, totals, cells, warnings)
     if not cells:
         raise InputError(f"{source}: no series with a topic or a broker id; right is at least one")
     columns = _columns(cells)
-    return LoadTable(source, pa.table(columns), rates.window, True, tuple(notes))
+    return LoadTable(
+        source, pa.table(columns), rates.window, True, tuple(notes), tuple(warnings)
+    )
 
 
 _Cells: TypeAlias = dict[str, tuple[int, str]]
@@ -333,20 +338,34 @@ def _label(labels: Mapping[str, str], names: Iterable[str]) -> str | None:
 
 
 def _join(scrapes: Sequence[Scrape], seconds: float | None) -> list[_Series]:
-    """Samples of all files, series by series, in the order of time."""
+    """Samples of all files, series by series; those without a time in the order of the files.
+
+    Files of several brokers may be of one moment, so a file's time is its place among those of its
+    broker. Only a series that two files have needs the seconds between them.
+    """
     joined: dict[tuple[str, Labels], _Series] = {}
-    for number, scrape in enumerate(scrapes):
+    n_before: dict[int | None, int] = defaultdict(int)
+    for scrape in scrapes:
+        number = n_before[scrape.broker]
+        n_before[scrape.broker] += 1
+        of_file = () if scrape.broker is None else ((_BROKER[0], str(scrape.broker)),)
         for where, name, labels, time, value in scrape.samples:
+            if of_file and not any(label in _BY_BROKER for label, _ in labels):
+                labels += of_file
             if time is None:
-                if seconds is None and len(scrapes) > 1:
+                before = joined.get((name, labels))
+                if seconds is None and before is not None and before.source != scrape.source:
                     raise InputError(
-                        f"{where}: the sample has no time; right is a time behind the value, or the"
-                        " seconds between the files (seconds=)"
+                        f"{where}: the sample has no time, and is in {before.source} too; right is"
+                        " a time behind the value, or the time between the files (--seconds,"
+                        " seconds=), or which broker each file is of (--instances, instances=)"
                     )
                 time = number * (seconds or 0.0)
             measure = _measure(name)
             assert measure is not None
-            one = joined.setdefault((name, labels), _Series(where, measure, dict(labels), {}))
+            one = joined.setdefault(
+                (name, labels), _Series(scrape.source, where, measure, dict(labels), {})
+            )
             if one.samples.setdefault(time, value) != value:
                 raise InputError(
                     f"{where}: {name} has the values {one.samples[time]:g} and {value:g} at one"
@@ -415,8 +434,8 @@ class _Rates:
             )
         if self.alone:
             return InputError(
-                f"{self.source}: the {len(self.alone)} counters have one sample each; right are"
-                " two: two files, or a query over a range"
+                f"{self.source}: {plural(len(self.alone), 'counter')} with one sample only; right"
+                " are two: two files, or a query over a range"
             )
         return InputError(f"{self.source}: no series of a load; right are {_KNOWN}")
 
@@ -433,13 +452,13 @@ class _Rates:
         notes = []
         if self.fallen:
             notes.append(
-                f"{self.source}: {len(self.fallen)} counters fall, as after a restart, and are left"
-                f" out: {abbreviate(self.fallen, 3)}"
+                f"{self.source}: left out: {plural(len(self.fallen), 'counter')} that fell, as"
+                f" after a restart ({abbreviate(self.fallen, 3)})"
             )
         if self.alone:
             notes.append(
-                f"{self.source}: {len(self.alone)} counters have one sample, and are left out:"
-                f" {abbreviate(self.alone, 3)}"
+                f"{self.source}: left out: {plural(len(self.alone), 'counter')} of one sample"
+                f" ({abbreviate(self.alone, 3)})"
             )
         return notes
 
@@ -468,18 +487,19 @@ def _brokers_of(
             ids[labels], by_pod = int(pod[1]), True
         elif one.measure.column in _OF_BROKERS:
             nodes.add(_label(one.labels, _INSTANCE) or "no instance")
-        elif not one.measure.largest:
+        elif one.measure.window or one.measure.counter or _label(one.labels, _INSTANCE):
+            # A gauge under a name of kfast may be a sum over brokers; others are of a process.
             unknown.add(_label(one.labels, _INSTANCE) or "no instance")
     if nodes:
         notes.append(
-            f"{source}: CPU of {len(nodes)} nodes whose broker ids are not known is left out:"
-            f" {abbreviate(sorted(nodes), 3)} (override: instances=)"
+            f"{source}: CPU is left out of {plural(len(nodes), 'node')} whose broker id is not"
+            f" known: {abbreviate(sorted(nodes), 3)}{_OVERRIDE}"
         )
     if unknown:
         notes.append(
-            f"{source}: the broker ids of {len(unknown)} instances are not known"
+            f"{source}: the broker id is not known of {plural(len(unknown), 'instance')}"
             f" ({abbreviate(sorted(unknown), 3)}): what brokers report is added up by topic"
-            " (override: instances=)"
+            f"{_OVERRIDE}"
         )
         return {}
     if by_pod:
@@ -504,15 +524,15 @@ def _key(one: _Series, brokers: Mapping[Labels, int]) -> _Key | None:
     number = None if partition is None else int(partition)
     if number is not None and number > MAX_INT:
         raise InputError(f"{one.where}: found partition {number}; right is at most {MAX_INT}")
-    if measure.largest and measure.column == "msgs_in":
-        broker = None  # Every replica has the same records.
+    if measure.largest and measure.column in ("msgs_in", "replicated_bytes"):
+        broker = None  # Of the topic, whoever tells it.
     return _Key(topic, number, broker)
 
 
 def _compare_totals(
-    source: str, totals: Mapping[str, int], cells: Mapping[_Key, _Cells], notes: list[str]
+    source: str, totals: Mapping[str, int], cells: Mapping[_Key, _Cells], warnings: list[str]
 ) -> None:
-    """Say where sums over topics are not what brokers without an id report of all topics."""
+    """Warn where sums over topics are not what brokers without an id report of all topics."""
     for column, total in totals.items():
         over_topics = sum(
             row[column][0] for key, row in cells.items()
@@ -520,9 +540,10 @@ def _compare_totals(
         )
         if over_topics and disagree(over_topics, total):
             unit = LOAD_UNITS[column]
-            notes.append(
-                f"{source}: {column} of all topics together is {over_topics // unit.factor}"
-                f" {unit.name}, and {total // unit.factor} by the series without a topic"
+            warnings.append(
+                f"{source}: {column} is {over_topics // unit.factor} {unit.name} over all topics,"
+                f" and {total // unit.factor} {unit.name} by the series without a topic: more than"
+                " 5 % apart"
             )
 
 

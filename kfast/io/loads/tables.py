@@ -108,6 +108,8 @@ class LoadTable:
         The source may have replaced `.` by `_` in topics.
     assumptions : tuple of str
         What was assumed, left out or rounded away: one sentence each.
+    warnings : tuple of str
+        Where the source contradicts itself: one sentence each.
     """
 
     source: str
@@ -115,6 +117,7 @@ class LoadTable:
     window: str | None = None
     folds_names: bool = False
     assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def _summary(self) -> Summary:
         return "LoadTable", {
@@ -305,8 +308,8 @@ def check_bounds(columns: Mapping[str, pa.Array], where: Where) -> None:
         row = _outside(values, 0, bound - 1)
         if row is not None:
             raise InputError(
-                f"{where(row)}: found {name} {values[row]} of one partition; right is less than"
-                f" {bound}"
+                f"{where(row)}: found {name} {values[row]} {LOAD_UNITS[name].name} of one"
+                f" partition; right is less than {bound}"
             )
 
 
