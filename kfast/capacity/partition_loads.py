@@ -42,7 +42,10 @@ from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
-__all__ = ["RATES", "PartitionLoad", "ShareModel", "check_bounds", "partition_load"]
+__all__ = [
+    "QUANTITIES", "RATES", "PartitionLoad", "ShareModel", "broker_cpu", "check_bounds",
+    "check_total", "partition_load", "replicated_total",
+]
 
 RATES = ("bytes_in", "bytes_out", "milli_msgs_in")
 QUANTITIES = (*RATES, "disk_bytes")
@@ -241,7 +244,7 @@ class _Loads:
         if replicas is not None:
             assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, None]
             replicas = np.where(assigned, np.where(replicas < 0, disk[:, None], replicas), 0)
-        cpu = self._cpu()
+        cpu = broker_cpu(state.n_brokers, tables)
         check_bounds(state, self.values)
         self._compare_totals()
         without = self._without_load()
@@ -525,7 +528,7 @@ class _Loads:
             )
         self.values["bytes_out"] = np.maximum(rest, 0)
 
-    # --- disk, CPU
+    # --- disk
 
     def _retention(self) -> Retention:
         if self.retention is None:
@@ -596,21 +599,6 @@ class _Loads:
                 "disk of topics that are compacted, or kept for ever, is not measured and counts as"
                 f" 0: {abbreviate(names)}"
             )
-
-    def _cpu(self) -> Amounts | None:
-        """(B,) CPU of each broker."""
-        cpu: Amounts | None = None
-        for table in self.tables:
-            if "cpu_microcores" not in table.values:
-                continue
-            rows = (table.values["cpu_microcores"] >= 0) & (table.topic < 0) & (table.broker >= 0)
-            if not rows.any():
-                continue
-            if cpu is None:
-                cpu = np.full(self.state.n_brokers, UNKNOWN, np.int64)
-            new = cpu[table.broker[rows]] < 0
-            cpu[table.broker[rows][new]] = table.values["cpu_microcores"][rows][new]
-        return cpu
 
     # --- checks
 
@@ -684,6 +672,22 @@ class _Loads:
         return names
 
 
+def broker_cpu(n_brokers: int, tables: Sequence[JoinedTable]) -> Amounts | None:
+    """(B,) micro-cores that each broker used, -1 where it is not known; None without any."""
+    cpu: Amounts | None = None
+    for table in tables:
+        if "cpu_microcores" not in table.values:
+            continue
+        rows = (table.values["cpu_microcores"] >= 0) & (table.topic < 0) & (table.broker >= 0)
+        if not rows.any():
+            continue
+        if cpu is None:
+            cpu = np.full(n_brokers, UNKNOWN, np.int64)
+        new = cpu[table.broker[rows]] < 0
+        cpu[table.broker[rows][new]] = table.values["cpu_microcores"][rows][new]
+    return cpu
+
+
 def check_bounds(state: ClusterState, columns: Mapping[str, Amounts]) -> None:
     """Refuse loads of partitions, by the names of their columns, that would overflow.
 
@@ -703,17 +707,27 @@ def check_bounds(state: ClusterState, columns: Mapping[str, Amounts]) -> None:
             )
     n_replicas = state.records["n_replicas"].astype(np.int64)
     for name, values in columns.items():
-        if int(values.max(initial=0)) * int(n_replicas.sum()) <= MAX_LONG:
-            continue
-        # In two digits, for a product with the replicas may itself have more than 63 bits.
-        of_one = values >> 20, values & 0xF_FFFF
-        total = sum(_total(part * n_replicas) << shift
-                    for part, shift in zip(of_one, (20, 0), strict=True))
-        if total > MAX_LONG:
-            raise InputError(
-                f"{name} of all replicas together is {total} {LOAD_UNITS[name].name}; right is at"
-                f" most {MAX_LONG}"
-            )
+        if int(values.max(initial=0)) * int(n_replicas.sum()) > MAX_LONG:
+            check_total(name, replicated_total(state, values))
+
+
+def replicated_total(state: ClusterState, values: Amounts) -> int:
+    """The exact sum over all replicas."""
+    n_replicas = state.records["n_replicas"].astype(np.int64)
+    # In two digits, for a product with the replicas may itself have more than 63 bits.
+    of_one = values >> 20, values & 0xF_FFFF
+    return sum(
+        _total(part * n_replicas) << shift for part, shift in zip(of_one, (20, 0), strict=True)
+    )
+
+
+def check_total(name: str, total: int) -> None:
+    """Refuse a sum over all replicas that has more than 63 bits."""
+    if total > MAX_LONG:
+        raise InputError(
+            f"{name} of all replicas together is {total} {LOAD_UNITS[name].name}; right is at most"
+            f" {MAX_LONG}"
+        )
 
 
 def _ranges(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

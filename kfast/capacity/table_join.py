@@ -6,6 +6,7 @@ Source: docs/capacity.md, section "Loads and capacities".
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from kfast.io.loads.tables import encoded
 from kfast.state import ClusterState
 from kfast.state.records import EMPTY_ROWS, Rows
 
-__all__ = ["Groups", "JoinedTable", "group_partitions", "join_table"]
+__all__ = ["Groups", "JoinedTable", "group_partitions", "join_table", "note_unknown_topics"]
 
 VALUES = (
     "bytes_in", "bytes_out", "milli_msgs_in", "cpu_microcores", "disk_bytes", "replicated_bytes",
@@ -198,21 +199,42 @@ def _find_topics(
     places = pc.index_in(names, value_set=state.topic)
     rows = np.array(pc.fill_null(places, -1), np.int32)
     rows[np.append(groups.counts, 0)[rows] == 0] = -1
-    unknown = names.filter(pa.array(rows < 0)).to_pylist()
-    if not unknown:
-        return rows
+    known = rows >= 0
+    if not known.all():
+        examples = state.topic.take(pa.array(np.flatnonzero(groups.counts > 0)[:SHOWN])).to_pylist()
+        notes.append(note_unknown_topics(source, names, pa.array(known), examples))
+    return rows
+
+
+def note_unknown_topics(
+    source: str, names: pa.StringArray, known: pa.BooleanArray, examples: Sequence[str]
+) -> str:
+    """A sentence on topics of a load, some of which the cluster does not have.
+
+    Parameters
+    ----------
+    source : str
+    names : pa.StringArray
+        Topics of the load.
+    known : pa.BooleanArray
+        Whether the cluster has each.
+    examples : sequence of str
+        Some topics of the cluster.
+
+    Raises
+    ------
+    InputError
+        It has none of them, apart from Kafka's own.
+    """
+    unknown = names.filter(pc.invert(known)).to_pylist()
     users = [name for name in names.to_pylist() if not name.startswith(INTERNAL)]
     if len(unknown) == len(names) or (users and set(users) <= set(unknown)):
-        examples = state.topic.take(pa.array(np.flatnonzero(groups.counts > 0)[:SHOWN])).to_pylist()
         raise InputError(
             f"{source}: a load of another cluster: none of its topics"
             f" ({abbreviate(users or unknown, SHOWN)}) is in this one, which has"
             f" {', '.join(examples) or 'none'}"
         )
-    notes.append(
-        f"{source}: topics that the cluster does not have are left out: {abbreviate(unknown)}"
-    )
-    return rows
+    return f"{source}: topics that the cluster does not have are left out: {abbreviate(unknown)}"
 
 
 def _find_partitions(state: ClusterState, groups: Groups, topic: Rows, number: Rows) -> Rows:

@@ -8,8 +8,8 @@ import it too, in each of their processes, so public names are loaded when they 
 elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers),
 `capacity_sweeps` measures them in bytes, `fleets` counts those of many, `pipeline` keeps results of
 fleets up to date, as a `pipeline_config` asks. A cluster in many files is a `dataset`; events
-happen to it in `sharded` (`sharded_tasks` in workers). `workers` runs tasks, `paths` finds files
-and distributes them.
+happen to it in `sharded` (`sharded_tasks` in workers), and `sharded_capacity` sums it up for sweeps
+in bytes. `workers` runs tasks, `paths` finds files and distributes them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from kfast.spark.fleets import fleet
     from kfast.spark.frames import ClusterFrames, from_dataframes, to_dataframe, to_dataframes
     from kfast.spark.sharded import ShardedOutcome, fail
+    from kfast.spark.sharded_capacity import ShardedCapacity, prepare_capacity
     from kfast.spark.sweeps import scenario_rows, sweep, sweep_brokers, sweep_partitions
     from kfast.spark.workers import check_workers
 
 __all__ = [
     "ClusterFrames",
+    "ShardedCapacity",
     "ShardedOutcome",
     "capacity_from_dataframe",
     "capacity_sweep",
@@ -45,6 +47,7 @@ __all__ = [
     "fleet",
     "from_dataframes",
     "load_from_dataframe",
+    "prepare_capacity",
     "scenario_rows",
     "split",
     "sweep",
@@ -60,6 +63,7 @@ load_lazily(__name__, {
     "fleets": "fleet",
     "frames": "ClusterFrames from_dataframes to_dataframe to_dataframes",
     "sharded": "ShardedOutcome fail",
+    "sharded_capacity": "ShardedCapacity prepare_capacity",
     "sweeps": "scenario_rows sweep sweep_brokers sweep_partitions",
     "workers": "check_workers",
 })

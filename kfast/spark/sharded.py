@@ -14,7 +14,7 @@ Source: docs/controller.md, sections 2.3, 5, 6.2, 6.7 and 6.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -77,7 +77,7 @@ from kfast.state.registrations import quorum_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EVENTS", "ShardedOutcome", "fail", "parse_events"]
+__all__ = ["EVENTS", "ShardedOutcome", "check_deletions", "fail", "parse_events"]
 
 UNCLEAN = "enable_unclean_leader_election"
 EVENTS = {
@@ -487,17 +487,22 @@ def _learn_groups(
     return None
 
 
+def check_deletions(files: Sequence[str], deleting: Collection[int]) -> None:
+    """Refuse topics of two files that are being deleted."""
+    if len(deleting) > 1:
+        first, other = (files[number] for number in sorted(deleting)[:2])
+        raise InputError(
+            f"topics in {first} and in {other} are being deleted; their deletions wait for each"
+            f" other, which files that go their own way cannot do; {ONE_MACHINE}"
+        )
+
+
 def _combine(
     spark: SparkSession, run: Run[Any], sums: ShardSums, common: ClusterState
 ) -> ShardedOutcome:
     files = run.dataset.files
     check_topics(files, [sums.topics[number] for number in range(len(files))])
-    if len(sums.deleting) > 1:
-        first, other = (files[number] for number in sorted(sums.deleting)[:2])
-        raise InputError(
-            f"topics in {first} and in {other} are being deleted; their deletions wait for each"
-            f" other, which files that go their own way cannot do; {ONE_MACHINE}"
-        )
+    check_deletions(files, sums.deleting)
     errors = _join_errors(run, sums)
     digest = join_digests(sums.digests, run.unclean_before)
     common.unclean_elections = digest.unclean_elections

@@ -154,6 +154,7 @@ class Run(Generic[Call]):
                 state, self.dataset.brokers, tables.topics, tables.partitions, settings,
                 source=tables.source,
             )
+            state.log_settings = tables.log_settings
             with_told_controller(state, self.controller, self.elr)
             state.scan_hosting()
             yield number, state

@@ -13,6 +13,7 @@ import math
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -52,7 +53,17 @@ FEWEST_TASKS = 8
 _REFUSAL = re.compile(r"the Python of Spark's workers \(.*")
 """How the line begins with which a worker refuses."""
 
-_ANSWER = pa.schema([("task", pa.int32()), ("pickled", pa.binary())])
+PIECE_BYTES = 32 << 20
+"""What one row carries of an answer: a cell of the JVM holds less than 2 GiB."""
+
+CODEC = "zstd"
+"""Answers are packed: sums by broker have many zeros, and the driver takes no more than
+`spark.driver.maxResultSize`."""
+
+_ANSWER = pa.schema([
+    ("task", pa.int32()), ("piece", pa.int32()), ("size", pa.int64()), ("packed", pa.binary()),
+])
+"""A piece of an answer, and how many bytes all of it has unpacked."""
 
 
 def for_workers(function: Function) -> Function:
@@ -119,14 +130,47 @@ def _run_each(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def gather(spark: SparkSession, n: int, run: Callable[[int], Answer]) -> list[Answer]:
-    """Run a function of the numbers 0 to n - 1 in as many tasks; what it returns, in order."""
-    rows = collect(run_tasks(spark, n, partial(_answer, run), _ANSWER)).sort_by("task")
-    return [pickle.loads(pickled) for pickled in rows["pickled"].to_pylist()]
+    """Run a function of the numbers 0 to n - 1 in as many tasks; what it returns, in order.
+
+    Raises
+    ------
+    KfastError
+        What it raised in the first of the tasks that did.
+    """
+    rows = collect(run_tasks(spark, n, partial(_answer, run), _ANSWER))
+    rows = rows.sort_by([("task", "ascending"), ("piece", "ascending")])
+    pieces: dict[tuple[int, int], list[bytes]] = {}
+    for task, size, piece in zip(*(column.to_pylist() for column in rows.drop_columns("piece")),
+                                 strict=True):
+        pieces.setdefault((task, size), []).append(piece)
+    answers = []
+    for (_, size), of_task in pieces.items():
+        answer = pickle.loads(pa.decompress(b"".join(of_task), size, CODEC))
+        if isinstance(answer, _WorkerError):
+            raise answer.error
+        answers.append(answer)
+    return answers
+
+
+@dataclass(frozen=True)
+class _WorkerError:
+    """What a function raised in a worker."""
+
+    error: KfastError
 
 
 def _answer(run: Callable[[int], object], task: int) -> Iterator[pa.RecordBatch]:
-    row = {"task": task, "pickled": pickle.dumps(run(task))}
-    yield pa.RecordBatch.from_pylist([row], schema=_ANSWER)
+    answer: object
+    try:
+        answer = run(task)
+    except KfastError as error:
+        answer = _WorkerError(error)
+    pickled = pickle.dumps(answer)
+    packed = pa.compress(pickled, CODEC, asbytes=True)
+    for piece, start in enumerate(range(0, len(packed), PIECE_BYTES)):
+        row = {"task": task, "piece": piece, "size": len(pickled),
+               "packed": packed[start : start + PIECE_BYTES]}
+        yield pa.RecordBatch.from_pylist([row], schema=_ANSWER)
 
 
 def collect(frame: DataFrame) -> pa.Table:

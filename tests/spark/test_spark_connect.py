@@ -22,6 +22,7 @@ SAME = (
     "sweeps.py::test_partitions_and_brokers_are_counted_as_on_one_machine[2]",
     "sweeps.py::test_a_path_is_read_and_scenarios_are_rows",
     "sharded.py::test_an_election_of_all_fails_for_a_partition_of_another_shard",
+    "sharded_capacity.py::test_rows_over_spark_are_those_of_one_machine[5-2]",
     "fleet.py::test_rows_and_errors[7]",
     "fleet.py::test_exports_in_the_rows_of_a_frame[1]",
     "results.py::test_a_frame_has_the_types_that_the_schema_says",

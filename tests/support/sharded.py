@@ -24,13 +24,15 @@ ANNOUNCEMENT = "announce the live brokers"
 
 def without_session(monkeypatch) -> None:
     """Let functions run one after the other where they would be Spark's tasks."""
-    from kfast.spark import dataset, sharded
+    from kfast.spark import dataset, sharded, sharded_capacity
 
     def gather(spark, n, run):
         return pickle.loads(pickle.dumps([run(task) for task in range(n)]))
 
-    for module in (dataset, sharded):
+    for module in (dataset, sharded, sharded_capacity):
         monkeypatch.setattr(module, "gather", gather)
+    monkeypatch.setattr(sharded_capacity, "send", lambda spark, content: pickle.dumps(content))
+    monkeypatch.setattr(sharded_capacity, "open_sent", pickle.loads)
 
 
 def split(state: kfast.ClusterState, folder, shards: int) -> None:
