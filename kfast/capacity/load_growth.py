@@ -28,7 +28,7 @@ from kfast.errors import ArgumentError, InputError
 from kfast.io.csv_rows import exact_columns, read_csv_rows
 from kfast.io.files import Source
 from kfast.state import ClusterState
-from kfast.state.settings import match_topics
+from kfast.state.settings import match_topics, topic_pattern
 from kfast.sweeps.sweep_plan import SweepPlan
 from kfast.sweeps.sweep_run import prepare_sweep
 
@@ -87,12 +87,13 @@ def read_growth(path: Source) -> tuple[tuple[str, str], ...]:
     Raises
     ------
     InputError
-        The file has other columns, or a line has a growth that is none.
+        The file has other columns, or a line has a growth that is none, or no regular expression.
     """
     name, rows = read_csv_rows(path, exact_columns("topic", "growth"))
     for where, cells in rows:
         try:
             parse_growth("growth", cells["growth"])
+            topic_pattern("topic", cells["topic"])
         except ArgumentError as error:
             raise InputError(f"{where}: {error}") from error
     if not rows:

@@ -48,7 +48,7 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
-from kfast.errors import ArgumentError
+from kfast.errors import ArgumentError, InputError
 from kfast.io import write
 from kfast.io.loads import read_capacity
 from kfast.report.capacity_cost import COST_METRICS, COST_TABLES, capacity_cost_answer
@@ -63,6 +63,7 @@ from kfast.report.capacity_wording import load_head
 from kfast.report.pictures import write_picture
 from kfast.report.wording import plural
 from kfast.state import ClusterState
+from kfast.state.settings import match_topics
 
 __all__ = ["cost_command", "forecast_command", "size_command"]
 
@@ -105,7 +106,8 @@ def take_growth(options: dict[str, Any]) -> tuple[Grow, str] | None:
     Raises
     ------
     InputError
-        The file cannot be read.
+        The file cannot be read; or, when loads grow, it names topics that the cluster does not
+        have.
     """
     growth: str | None = options.pop("growth")
     file: Path | None = options.pop("growth_file")
@@ -116,7 +118,16 @@ def take_growth(options: dict[str, Any]) -> tuple[Grow, str] | None:
     words = f"{rate} a month"
     if rules:
         words += f" ({plural(len(rules), 'rule')} of {file})"
-    return lambda state, load, weights: LoadGrowth(state, load, rate, rules, weights), words
+
+    def grow(state: ClusterState, load: PartitionLoad, weights: CpuWeights | None) -> LoadGrowth:
+        try:
+            for topics, _ in rules:
+                match_topics(state, str(file), topics)
+        except ArgumentError as error:
+            raise InputError(str(error)) from error
+        return LoadGrowth(state, load, rate, rules, weights)
+
+    return grow, words
 
 
 def take_grown_load(

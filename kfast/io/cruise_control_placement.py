@@ -10,21 +10,22 @@ Source: docs/formats.md, section "Reassignment plans"; Cruise Control, Execution
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-import msgspec
 import pyarrow as pa
 from msgspec import Meta, Struct
 
 from kfast.arguments import MAX_INT
 from kfast.errors import InputError
-from kfast.io.file_kinds import first_line, identify, json_part
-from kfast.io.files import Source, abbreviate, line_of, load, quote
+from kfast.io.file_kinds import first_line, identify
+from kfast.io.files import Source, abbreviate, load, quote
+from kfast.io.json_documents import decode_document
 
 __all__ = ["is_proposal", "read_broker_sets", "read_proposals"]
 
 _Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 _PROPOSAL = re.compile(rb'"goalSummary"\s*:|"proposals"\s*:')
+_WRITTEN = "what Cruise Control writes"
 _RIGHT = '{"brokerSets":[{"brokerSetId":"blue","brokerIds":[1,2]}]}'
 
 
@@ -51,9 +52,6 @@ class _BrokerSets(Struct, rename="camel"):
     broker_sets: Annotated[list[_BrokerSet], Meta(min_length=1)]
 
 
-Document = TypeVar("Document", bound=Struct)
-
-
 def is_proposal(text: bytes) -> bool:
     """Whether a JSON document is an answer of Cruise Control with a proposal."""
     return _PROPOSAL.search(text) is not None
@@ -67,8 +65,8 @@ def read_proposals(name: str, data: bytes, start: int) -> pa.Table:
     InputError
         The answer lists no proposals, or is damaged.
     """
-    where = f"{name} line {line_of(data, start)}"
-    proposals = _decode(where, json_part(data, start), _Answer).proposals
+    where, answer = decode_document(name, data, start, _Answer, _WRITTEN)
+    proposals = answer.proposals
     if proposals is None:
         raise InputError(
             f"{where}: is a Cruise Control proposal that does not list what it moves; right is the"
@@ -113,10 +111,10 @@ def read_broker_sets(path: Source) -> dict[str, tuple[int, ...]]:
         The file is none, a set stands twice, or a broker is in two.
     """
     name, data, start = load(path, _recognise)
-    where = f"{name} line {line_of(data, start)}"
+    where, document = decode_document(name, data, start, _BrokerSets, _WRITTEN)
     sets: dict[str, tuple[int, ...]] = {}
     seen: set[int] = set()
-    for entry in _decode(where, json_part(data, start), _BrokerSets).broker_sets:
+    for entry in document.broker_sets:
         key, brokers = str(entry.broker_set_id), entry.broker_ids
         if key in sets:
             raise InputError(f"{where}: broker set {quote(key)} stands twice; right is once")
@@ -140,10 +138,3 @@ def _recognise(name: str, head: bytes) -> int:
             f" Control: {_RIGHT}"
         )
     return start
-
-
-def _decode(where: str, text: bytes, kind: type[Document]) -> Document:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{where}: not what Cruise Control writes: {error}") from error

@@ -18,7 +18,7 @@ from kfast.state.metadata_records import ClearElrRecord, ResourceType
 from kfast.state.quorum import NO_LAST_KNOWN, Quorum
 from kfast.state.record_application import apply_record
 
-__all__ = ["TOPIC_SETTINGS", "match_topics", "override_settings"]
+__all__ = ["TOPIC_SETTINGS", "match_topics", "override_settings", "topic_pattern"]
 
 TOPIC_SETTINGS: Mapping[str, Callable[[str, Any], int]] = {
     "min.insync.replicas": config_count,
@@ -112,6 +112,16 @@ def _check(override: object) -> tuple[str, str, int]:
     return regex, name, TOPIC_SETTINGS[name](name, value)
 
 
+def topic_pattern(name: str, regex: str) -> re.Pattern[str]:
+    """A regular expression for names of topics; `ArgumentError` where it is none."""
+    try:
+        return re.compile(regex)
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
+        raise ArgumentError(
+            f"{name}: {shown(regex)} is not a regular expression: {error}"
+        ) from error
+
+
 def match_topics(state: ClusterState, name: str, regex: str) -> npt.NDArray[np.intp]:
     """Rows of the topics whose whole name a regular expression matches, ascending.
 
@@ -120,12 +130,7 @@ def match_topics(state: ClusterState, name: str, regex: str) -> npt.NDArray[np.i
     ArgumentError
         It is no regular expression, or matches no topic.
     """
-    try:
-        pattern = re.compile(regex)
-    except (re.error, TypeError, OverflowError, RecursionError) as error:
-        raise ArgumentError(
-            f"{name}: {shown(regex)} is not a regular expression: {error}"
-        ) from error
+    pattern = topic_pattern(name, regex)
     rows = np.flatnonzero(state.topic_exists)
     topics = state.topic.take(rows).to_pylist()
     matching = np.array([pattern.fullmatch(topic) is not None for topic in topics], np.bool_)

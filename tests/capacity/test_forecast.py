@@ -174,6 +174,7 @@ def test_growth_of_topics_is_read(tmp_path):
         (b"topic,g\na,4%\n", "line 1: found .*topic,growth"),
         (b"topic,growth\na,4%,5\n", "line 2: found 3 values"),
         (b"topic,growth\na,four\n", "line 2: growth is 'four'"),
+        (b"topic,growth\na,4%\n(,4%\n", r"line 3: topic: '\(' is not a regular expression"),
         (b"topic,growth\n", "has no topic"),
     ):
         with pytest.raises(InputError, match=message):

@@ -263,3 +263,6 @@ def test_a_wrong_growth_file_is_one_line(tmp_path):
     assert wrong.stderr == (
         f"Error: {path} line 2: growth is 'much': a growth is needed, as in 4%/month\n"
     )
+    path.write_text("topic,growth\nnobody.knows,4%\n")
+    wrong = run("forecast", "--growth-file", path, "--every", 1, code=3)
+    assert wrong.stderr == f"Error: {path}: no topic's whole name matches 'nobody.knows'\n"

@@ -228,6 +228,7 @@ def test_broker_sets():
     (b"[2]", b"[-2]", "not what Cruise Control writes"),
     (b"}]}", b"", "not what Cruise Control writes"),
     (b"brokerSets", b"sets", "right are the broker sets of Cruise Control"),
+    (b"Blue", b"\xe9", "line 1: byte 0xe9 at offset 31 is not UTF-8"),
 ])
 def test_wrong_broker_sets_are_one_line(old, new, message):
     with pytest.raises(InputError) as caught:

@@ -2,9 +2,8 @@
 
 `own_table.py` reads kfast's own columns (CSV, Parquet, Arrow), `log_dirs.py` the sizes of
 `kafka-log-dirs`, `cruise_control.py` its capacity files and answers, `prometheus.py` scrapes and
-query answers; `documents.py` decodes JSON. `tables.py` has the tables that all of them make, and
-the checks of every number; `kinds.py` tells the files apart. What they mean for a cluster is
-`kfast.capacity`.
+query answers; `tables.py` has the tables that all of them make, and the checks of every number;
+`kinds.py` tells the files apart. What they mean for a cluster is `kfast.capacity`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from kfast.arguments import MAX_INT, plural
 from kfast.errors import InputError
 from kfast.io.files import abbreviate
-from kfast.io.loads.documents import decode_document
+from kfast.io.json_documents import decode_document
 from kfast.io.loads.tables import (
     CapacityTable,
     LoadTable,

@@ -22,7 +22,7 @@ from msgspec import Meta, Raw, Struct
 from kfast.arguments import MAX_INT, plural
 from kfast.errors import InputError
 from kfast.io.files import abbreviate, quote
-from kfast.io.loads.documents import decode_document, decode_with
+from kfast.io.json_documents import decode_document, decode_with
 from kfast.io.loads.tables import LoadTable, check_load
 
 __all__ = ["read_log_dirs"]

@@ -26,7 +26,7 @@ from msgspec import Struct
 from kfast.arguments import MAX_INT, plural, whole
 from kfast.errors import InputError
 from kfast.io.files import abbreviate, quote
-from kfast.io.loads.documents import decode_document
+from kfast.io.json_documents import decode_document
 from kfast.io.loads.tables import LOAD_UNITS, LoadTable, check_load, disagree, to_integer
 
 __all__ = ["Scrape", "parse_query", "parse_text", "read_prometheus"]

@@ -1,7 +1,4 @@
-"""JSON documents of tools: the one that begins at a byte of a file, decoded or refused.
-
-Source: docs/formats.md, section "Loads and capacities".
-"""
+"""JSON documents of tools: the one that begins at a byte of a file, decoded or refused."""
 
 from __future__ import annotations
 
