@@ -26,6 +26,16 @@ OUT_OF_SYNC = 0.15
 AWAY_FROM_HOME = 0.02
 """How often the leader is not the preferred replica, although that is in sync."""
 
+DOWN_BROKER = 105
+"""Who is down a day later."""
+
+NEW_TOPIC = """\
+Topic: zones\tTopicId: bOFwl5xzQBuYmD1BTUkRwA\tPartitionCount: 2\tReplicationFactor: 1\tConfigs:
+\tTopic: zones\tPartition: 0\tLeader: 106\tReplicas: 106\tIsr: 106\tElr: N/A\tLastKnownElr: N/A
+\tTopic: zones\tPartition: 1\tLeader: 107\tReplicas: 107\tIsr: 107\tElr: N/A\tLastKnownElr: N/A
+"""
+"""A topic that is created meanwhile, with one replica."""
+
 TEAMS = ("billing", "catalog", "clicks", "fraud", "orders", "payments", "search", "shipping")
 
 
@@ -91,6 +101,36 @@ def plan(described: str) -> str:
     return json.dumps({"version": 1, "partitions": moves}, separators=(",", ":")) + "\n"
 
 
+def later(described: str, planned: str) -> str:
+    """The same a day later: the plan is carried out, a broker is down, a topic is new."""
+    targets = {
+        (move["topic"], move["partition"]): move["replicas"]
+        for move in json.loads(planned)["partitions"]
+    }
+    unclean = {name for name, _, _, configs, _ in topics() if "unclean" in configs}
+    lines = []
+    pattern = r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\d+)\tReplicas: (\S+)\tIsr: (\S+)(.*)"
+    for line in described.splitlines():
+        match = re.fullmatch(pattern, line)
+        if match is None:
+            # The plan gives every partition with one replica another one.
+            lines.append(line.replace("ReplicationFactor: 1", "ReplicationFactor: 2"))
+            continue
+        topic, number, tail = match[1], int(match[2]), match[6]
+        replicas, isr = (list(map(int, match[at].split(","))) for at in (4, 5))
+        if (topic, number) in targets:
+            replicas = isr = targets[topic, number]
+        live = [broker for broker in isr if broker != DOWN_BROKER]
+        if not live and topic in unclean:
+            live = [broker for broker in replicas if broker != DOWN_BROKER]
+        leader = int(match[3]) if int(match[3]) in live else live[0] if live else "none"
+        lines.append(
+            f"\tTopic: {topic}\tPartition: {number}\tLeader: {leader}\tReplicas: {_ids(replicas)}"
+            f"\tIsr: {_ids(live or isr)}{tail}"
+        )
+    return "\n".join(lines) + "\n" + NEW_TOPIC
+
+
 def _ids(brokers: list[int]) -> str:
     return ",".join(map(str, brokers))
 
@@ -99,6 +139,8 @@ if __name__ == "__main__":
     text = describe(random.Random(2024))
     (HERE / "describe.txt").write_text(text)
     (HERE / "plan.json").write_text(plan(text))
+    packed = gzip.compress(later(text, plan(text)).encode(), mtime=0)
+    (HERE / "describe_later.txt.gz").write_bytes(packed)
     rows = [f"{broker},{rack}" for broker, rack in RACK_OF.items()]
     brokers = "\n".join(["broker_id,rack", *rows]) + "\n"
     (HERE / "brokers.csv").write_text(brokers)

@@ -12,6 +12,7 @@ from kfast.lazy_names import load_lazily
 
 if TYPE_CHECKING:
     from kfast.analysis.broker_failure import fail_brokers
+    from kfast.analysis.cluster_diff import diff
     from kfast.analysis.compare_answers import compare
     from kfast.analysis.copyset_risk import risk
     from kfast.analysis.explain import explain
@@ -143,6 +144,7 @@ __all__ = [
     "check_plan",
     "compare",
     "delete_topics",
+    "diff",
     "durability",
     "every_broker",
     "every_rack",
@@ -191,6 +193,7 @@ __all__ = [
 
 load_lazily(__name__, {
     "analysis.broker_failure": "fail_brokers",
+    "analysis.cluster_diff": "diff",
     "analysis.compare_answers": "compare",
     "analysis.copyset_risk": "risk",
     "analysis.explain": "explain",

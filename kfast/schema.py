@@ -621,6 +621,71 @@ RISK_METRICS = {
 }
 """What a failure may do to a partition."""
 
+DIFF_PARTITION_CHANGES: Mapping[str, str] = {
+    "replicas_changed": "other brokers are assigned",
+    "replicas_reordered": "the same brokers are assigned, in another order",
+    "reassignment_started": "it is being reassigned, and was not before",
+    "reassignment_ended": "it was being reassigned before, and is not any more",
+    "leader_changed": "it has another leader, none any more, or one again",
+    "leader_epoch_changed": "its leader epoch differs",
+    "isr_shrunk": "its ISR lost a member",
+    "isr_expanded": "its ISR won a member",
+    "elr_shrunk": "its ELR lost a member",
+    "elr_expanded": "its ELR won a member",
+}
+"""What may differ between two moments of a partition."""
+
+DIFF_METRICS: Mapping[str, str] = {
+    "settings_changed": "settings of the cluster that differ",
+    "brokers_gone": "brokers that are not known any more",
+    "brokers_new": "brokers that were not known before",
+    "brokers_down": "brokers that were up before, and are known and not up",
+    "brokers_up": "brokers that were known and not up before, and are up",
+    "racks_changed": "brokers in another rack",
+    "topics_created": "topics that were not there before",
+    "topics_deleted": "topics that are not there any more",
+    "topics_recreated": "topics that have another topic id: deleted, and created again",
+    "topics_changed": "topics with another number of partitions or replicas, or another setting",
+    "partitions_created": "partitions that were not there before, those of new topics included",
+    "partitions_deleted": "partitions that are not there any more",
+    "partitions_changed": "partitions that were there before, and differ",
+    **{
+        name: f"partitions that were there before: {meaning}"
+        for name, meaning in DIFF_PARTITION_CHANGES.items()
+    },
+    "leaders_moved": "partitions with a leader before and after, and they differ",
+    "newly_offline": "partitions that are offline, and were not before",
+    "back_online": "partitions that were offline before, and are not any more",
+    "newly_under_min_isr": "partitions that are under min ISR, and were not before",
+    "newly_fragile": "partitions that the failure of a single broker takes offline, or under min "
+    "ISR, and that no such failure did that to before",
+    "no_longer_fragile": "partitions that no single broker's failure takes offline or under min "
+    "ISR, and that one did that to before",
+    "worse": "measures of which less is better that are larger than before",
+    "better": "measures of which less is better that are smaller than before",
+}
+"""What a diff counts."""
+
+DIFF_MEASURES: Mapping[str, str] = {
+    **CENSUS_METRICS,
+    "any_broker_offline": "partitions that are offline, or would be if some single broker failed",
+    "any_broker_under_min_isr": "partitions that are under min ISR, or would be if some single "
+    "broker failed",
+    "worst_broker_offline": "partitions that are offline after the failure of a "
+    "single broker, at most",
+    "worst_broker_under_min_isr": "partitions that are under min ISR after the failure of a "
+    "single broker, at most",
+    "worst_rack_offline": "partitions that are offline after the failure of a "
+    "rack, at most",
+    "worst_rack_under_min_isr": "partitions that are under min ISR after the failure of a "
+    "rack, at most",
+}
+"""What a diff measures of both clusters."""
+
+DIFF_UNJUDGED = ("at_min_isr", "not_preferred")
+"""Measures of which less is not always better; the others say whether a cluster is better or worse
+than before."""
+
 CAUSES = {
     "replication_factor": "the partition has one replica",
     "min_insync_replicas": "min.insync.replicas is as large as the replication factor",
@@ -1664,6 +1729,126 @@ COMPARED_SCENARIOS = ResultTable(
     (_ANSWER, *SWEEP.columns),
 )
 
+# --- the difference between two clusters ---
+
+_UNTOLD = "where the cluster, or an export, does not tell it"
+_STATUS = ResultColumn("status", _TEXT, "unknown, down, fenced, shutting down or up")
+_TOPIC_STATES = (
+    ResultColumn("partitions", _INT32, "its partitions; 0 where it does not exist"),
+    _or_null(ResultColumn(
+        "replication_factor", _INT32, "assigned replicas of the partition with the fewest"
+    ), "where it has no partition"),
+    _or_null(
+        ResultColumn("min_insync_replicas", _INT32, "its own min.insync.replicas"),
+        "where it has none",
+    ),
+    _or_null(
+        ResultColumn(
+            "unclean_leader_election", _BOOL, "its own unclean.leader.election.enable"
+        ), "where it has none",
+    ),
+    _or_null(ResultColumn("topic_id", _TEXT, "its id"), _UNTOLD),
+)
+_DIFF_STATES = (
+    _REPLICAS, ResultColumn("adding", _IDS, _IN_IDS["adding"]),
+    ResultColumn("removing", _IDS, _IN_IDS["removing"]), _LEADER, _ISR, _ELR,
+    _or_null(_LEADER_EPOCH, _UNTOLD),
+    ResultColumn("offline", _BOOL, "it has no live leader"),
+    ResultColumn("under_min_isr", _BOOL, "it has fewer live in-sync replicas than min ISR"),
+)
+
+
+def _twice(columns: tuple[ResultColumn, ...]) -> tuple[ResultColumn, ...]:
+    """Each column at two moments."""
+    return tuple(twin for column in columns for twin in (_before(column), column))
+
+
+DIFF_SETTINGS = ResultTable(
+    "diff.settings", "kfast.diff(old, new).settings",
+    "settings of the cluster that differ, by name",
+    (
+        ResultColumn("setting", _TEXT, "the controller, a feature, a configuration or a default"),
+        _or_null(ResultColumn("value_before", _TEXT, "before: its value"), "where there is none"),
+        _or_null(ResultColumn("value", _TEXT, "its value"), "where there is none"),
+    ),
+)
+DIFF_BROKERS = ResultTable(
+    "diff.brokers", "kfast.diff(old, new).brokers",
+    "brokers whose status or rack differs, by id",
+    (
+        _BROKER_ID, *_twice((_STATUS, _RACK)),
+        *_counts(
+            ("leaders_before", "partitions that the broker led before"),
+            ("leaders", "partitions that it leads"),
+            ("replicas_before", "replicas assigned to it before"),
+            ("replicas", "replicas assigned to it"),
+        ),
+    ),
+)
+DIFF_TOPICS = ResultTable(
+    "diff.topics", "kfast.diff(old, new).topics", "topics that differ, by name",
+    (
+        _TOPIC, ResultColumn("change", _TEXT, "created, deleted, recreated or changed"),
+        *_twice(_TOPIC_STATES),
+    ),
+)
+DIFF_PARTITIONS = ResultTable(
+    "diff.partitions", "kfast.diff(old, new).partitions",
+    "partitions that are in both clusters and differ: those that are newly offline, those that are "
+    "newly under min ISR, then the others; each by topic and number",
+    (
+        *_KEY, *_twice(_DIFF_STATES),
+        *(ResultColumn(name, _BOOL, text) for name, text in DIFF_PARTITION_CHANGES.items()),
+    ),
+)
+DIFF_MEASURES_TABLE = ResultTable(
+    "diff.measures", "kfast.diff(old, new).measures",
+    "measures of both clusters, as they are and with single failures",
+    (
+        ResultColumn("measure", _TEXT, f"one of {', '.join(DIFF_MEASURES)}"),
+        *_twice((_or_null(ResultColumn("partitions", _INT64, "how many partitions it counts"),
+                          "where no broker, or no rack, could fail"),)),
+    ),
+)
+DIFF_WORST = ResultTable(
+    "diff.worst", "kfast.diff(old, new).worst",
+    "kinds of failures: the worst single broker, and the worst rack where racks are known",
+    (
+        ResultColumn("kind", _TEXT, "broker or rack"),
+        *_twice((
+            _or_null(ResultColumn("rack", _TEXT, "the rack that fails"),
+                     "where the kind is broker, or none could fail"),
+            _or_null(ResultColumn("brokers", _IDS, "ids of the brokers that fail"),
+                     "where none could fail"),
+            *(_or_null(ResultColumn(name, _INT64, SWEEP_COUNTS[name]), "where none could fail")
+              for name in ("offline", "under_min_isr", "unclean", "leaders_moved")),
+        )),
+    ),
+)
+DIFF_FRAGILE_BROKERS = ResultTable(
+    "diff.fragile_brokers", "kfast.diff(old, new).fragile_brokers",
+    "brokers whose failure alone takes newly fragile partitions down, the worst first",
+    (
+        _BROKER_ID,
+        *_counts(
+            ("newly_offline", "newly fragile partitions that its failure takes offline"),
+            ("newly_under_min_isr", "those that it takes under min ISR"),
+        ),
+    ),
+)
+DIFF_FRAGILE = ResultTable(
+    "diff.newly_fragile", "kfast.diff(old, new).newly_fragile",
+    "partitions that a single broker's failure takes offline or under min ISR, and that none did "
+    "that to before: those that go offline, then the others; each by topic and number",
+    (
+        *_KEY, ResultColumn("created", _BOOL, "it was not there before"), _REPLICAS, _ISR, _MIN_ISR,
+        ResultColumn("newly_offline_by", _IDS, "ids of the brokers whose failure alone takes it "
+                     "offline; empty where one did before"),
+        ResultColumn("newly_under_min_isr_by", _IDS, "ids of the brokers whose failure alone takes "
+                     "it under min ISR; empty where one did before"),
+    ),
+)
+
 # --- restarts ---
 
 _CAUSE = ResultColumn("cause", _TEXT, f"what makes it so: {', '.join(CAUSES)}")
@@ -2049,7 +2234,9 @@ RESULTS = (
     CAPACITY_COST, CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, RESTORATION,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
-    COMPARED_SCENARIOS, READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
+    COMPARED_SCENARIOS, DIFF_SETTINGS, DIFF_BROKERS, DIFF_TOPICS, DIFF_PARTITIONS,
+    DIFF_MEASURES_TABLE, DIFF_WORST, DIFF_FRAGILE, DIFF_FRAGILE_BROKERS,
+    READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
     RISK_LOST, RISK_CHANCES, RISK_DURABILITY, RISK_AVAILABILITY, FACTS, METADATA_FACTS, TIMELINE,
     OUTAGES, REPLICAS_TABLE,

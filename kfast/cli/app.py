@@ -24,6 +24,8 @@ COMMANDS = {
         "Convert the cluster of INPUT to another format, in OUTPUT."),
     "delete": ("cluster", "delete",
         "Check whether topics can be deleted, and see what their deletion does."),
+    "diff": ("diff", "diff_command",
+        "Compare two exports of one cluster, and what the difference does to the answers."),
     "fail": ("cluster", "fail",
         "Fail brokers or racks, and see what goes offline, refuses acks=all, and moves."),
     "generate": ("files", "generate_command",

@@ -30,9 +30,9 @@ from kfast.state.settings import override_settings
 __all__ = [
     "Command", "FilePath", "ListType", "all_options", "broker_ids", "broker_option",
     "cluster_options", "controller_option", "controller_options", "down_option", "list_option",
-    "lists_option", "names", "number_option", "order_option", "output_options", "seed_option",
-    "setting_option", "take_cluster", "take_controller", "take_tables", "threads_option",
-    "top_option", "topic_partitions", "verbose_option",
+    "lists_option", "names", "number_option", "order_option", "output_options", "pair_options",
+    "seed_option", "setting_option", "take_cluster", "take_controller", "take_pair", "take_tables",
+    "threads_option", "top_option", "topic_partitions", "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -197,6 +197,36 @@ def cluster_options() -> Callable[[Command], Command]:
     """Options of the commands that read a cluster."""
     return all_options(
         click.argument("source", metavar="INPUT"),
+        _reading_options(),
+        _moment_option("--at", "The cluster"),
+        controller_options("as INPUT tells"),
+    )
+
+
+def pair_options() -> Callable[[Command], Command]:
+    """Options of the command that reads a cluster at two moments."""
+    return all_options(
+        click.argument("old", metavar="OLD"),
+        click.argument("new", metavar="NEW"),
+        _reading_options(),
+        _moment_option("--at-old", "OLD"),
+        _moment_option("--at-new", "NEW"),
+        controller_options("as OLD and NEW tell"),
+    )
+
+
+def _moment_option(name: str, cluster: str) -> Callable[[Command], Command]:
+    """Option that selects a moment of a metadata log."""
+    return click.option(
+        name, callback=_parse_moment, metavar="OFFSET|TIME",
+        help=f"{cluster} as it was at this offset of a metadata log (records before it "
+        "count), or at this time: 8456 or 2026-11-20T02:06:24Z.",
+    )
+
+
+def _reading_options() -> Callable[[Command], Command]:
+    """Options that say of a cluster what its source does not."""
+    return all_options(
         click.option(
             "--brokers-file", type=FilePath(), metavar="CSV",
             help="Racks of the brokers, which a describe text lacks: a CSV with the columns "
@@ -215,12 +245,6 @@ def cluster_options() -> Callable[[Command], Command]:
             "--up", parse=broker_ids, metavar="IDS",
             help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
         ),
-        click.option(
-            "--at", callback=_parse_moment, metavar="OFFSET|TIME",
-            help="The cluster as it was at this offset of a metadata log (records before it "
-            "count), or at this time: 8456 or 2026-11-20T02:06:24Z.",
-        ),
-        controller_options("as INPUT tells"),
     )
 
 
@@ -286,6 +310,15 @@ def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
             "cluster that has run, such as the folder __cluster_metadata-0 of a controller"
         )
     return override_settings(state, settings) if settings else state
+
+
+def take_pair(old: str, new: str, options: dict[str, Any]) -> tuple[ClusterState, ClusterState]:
+    """Read a cluster at two moments; take `pair_options` out of a command's options."""
+    moments = options.pop("at_old"), options.pop("at_new")
+    sources = zip((old, new), moments, strict=True)
+    before, after = (take_cluster(source, {**options, "at": at}) for source, at in sources)
+    options.clear()
+    return before, after
 
 
 def take_controller(options: dict[str, Any]) -> Callable[[ClusterState], ClusterState]:

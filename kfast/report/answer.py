@@ -58,7 +58,9 @@ class Answer:
 
     def __post_init__(self) -> None:
         """Say after the verdict what it cannot know."""
-        self.document["verdict"] += reservations(self.document.get("assumptions", ()))
+        old = self.document.get("old", {"assumptions": ()})
+        lines = dict.fromkeys((*self.document.get("assumptions", ()), *old["assumptions"]))
+        self.document["verdict"] += reservations([*lines])
 
     def draw(self, console: Console) -> None:
         """Write the text to a console: who answers, the verdict, and what explains it."""

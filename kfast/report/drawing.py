@@ -194,14 +194,13 @@ def draw_lists(console: Console, document: Row) -> None:
 
 def draw_foot(console: Console, document: Row) -> None:
     """Draw what the answer is about, what was assumed, and notes."""
-    cluster = document["cluster"]
+    old = document.get("old", {"assumptions": ()})
     lines = [
-        (f"Cluster: {document['input']}: {plural(cluster['brokers'], 'broker')}, "
-        f"{cluster['registered']} of them {'up' if is_kraft(document) else 'registered'}; "
-        f"{plural(cluster['topics'], 'topic')}, "
-        f"{plural(cluster['partitions'], 'partition')}, {plural(cluster['replicas'], 'replica')} "
-        f"(kfast {document['kfast']})"),
+        f"Cluster: {_cluster_sentence(document)} (kfast {document['kfast']})",
+        *([f"Before: {_cluster_sentence(old)}"] if "cluster" in old else []),
         *(f"Assumed: {line}" for line in document["assumptions"]),
+        *(f"Assumed before: {line}" for line in old["assumptions"]
+          if line not in document["assumptions"]),
         *(f"Note: {line}" for line in document["notes"]),
     ]
     if document.get("rows"):
@@ -209,6 +208,17 @@ def draw_foot(console: Console, document: Row) -> None:
     console.print()
     for line in lines:
         console.print(plain(line, "dim"))
+
+
+def _cluster_sentence(document: Row) -> str:
+    """A cluster by its input and its size."""
+    cluster = document["cluster"]
+    return (
+        f"{document['input']}: {plural(cluster['brokers'], 'broker')}, "
+        f"{cluster['registered']} of them {'up' if is_kraft(document) else 'registered'}; "
+        f"{plural(cluster['topics'], 'topic')}, "
+        f"{plural(cluster['partitions'], 'partition')}, {plural(cluster['replicas'], 'replica')}"
+    )
 
 
 def draw_start(console: Console, document: Row, verbose: bool) -> None:

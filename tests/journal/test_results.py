@@ -76,10 +76,10 @@ def results(tmp_path_factory, shared_data):
     tables["outcome.imbalance"] = controller.rebalance_leaders().imbalance
     tables["reassignments"] = controller.list_partition_reassignments()
     states |= dict.fromkeys(("outcome.replies", "reassignments"), state)
-    tables |= questions(state)
-    states |= dict.fromkeys(questions(state), state)
-    tables |= quorum_tables(state)
-    states |= dict.fromkeys(quorum_tables(state), state)
+    for make in (questions, quorum_tables, diff_tables):
+        made = make(state)
+        tables |= made
+        states |= dict.fromkeys(made, state)
     replayed = kfast.replay(write_logs(tmp_path_factory.mktemp("logs")))
     for name in ("facts", "timeline", "outages"):
         tables[f"replay.{name}"] = getattr(replayed, name)
@@ -100,6 +100,16 @@ def quorum_tables(state):
         "outcome.records": controller.fence_broker(1).records,
         "outcome.response": controller.elect_leaders(asked).response,
     }
+
+
+def diff_tables(state):
+    """Tables of the difference that a failure and other settings make."""
+    later = kfast.fail_brokers(state, [1]).state
+    later.default_min_insync_replicas += 1
+    later = kfast.override_settings(later, [(".*", "min.insync.replicas", 3)])
+    names = "settings brokers topics partitions measures worst newly_fragile fragile_brokers"
+    diff = kfast.diff(state, later)
+    return {f"diff.{name}": getattr(diff, name) for name in names.split()}
 
 
 def questions(state):

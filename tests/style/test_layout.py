@@ -6,6 +6,7 @@ A rule is one test; its message names every place that breaks it.
 from __future__ import annotations
 
 import ast
+import gzip
 import random
 import re
 import tomllib
@@ -338,6 +339,8 @@ def test_bench_data_is_what_its_maker_makes():
     counts = (len(make.RACK_OF), text.count("PartitionCount:"), text.count("Partition: "))
     words = "{} brokers, {} topics, {} partitions".format(*counts)
     assert words in (folder / "README.md").read_text(encoding="utf-8")
+    later = gzip.decompress((folder / "describe_later.txt.gz").read_bytes()).decode()
+    assert later == make.later(text, make.plan(text))
 
 
 def test_nothing_names_this_machine():
