@@ -1345,7 +1345,9 @@ CAPACITY_FAILURE_PARTS = ResultTable(
             "`leads`: the broker leads instead; `fewer_followers`: it sends to one follower less; "
             "`leaderless`: no leader is left; `leads_no_more`: another one leads, though this one "
             "has not failed; `follows`: there is a leader where there was none; `follows_no_more`: "
-            "the failure completes a reassignment that takes the replica away",
+            "the failure completes a reassignment that takes the replica away; `serves`: consumers "
+            "in a rack fetch from this broker instead; `serves_no_more`: they fetch from another "
+            "one, though this one has not failed",
         ),
         *_counts(
             ("bytes_in", "bytes in per second that this adds"),

@@ -8,7 +8,8 @@ the same for brokers; `units.py` reads and writes numbers with their units.
 `failure_terms.py` takes sums over partitions apart by failed brokers, `partition_sums.py` adds
 those of several parts of a cluster, `limits.py` says how full a broker may be, `presets.py` what
 others recommend, `cpu_models.py` what traffic costs its processor; `broker_disks.py` finds the
-fullest directories; `broker_statistics.py` says what each broker uses over all failures,
+fullest directories; `client_racks.py` says which racks consumers are in, `nearest_replicas.py` from
+which replicas they fetch; `broker_statistics.py` says what each broker uses over all failures,
 `failure_details.py` what one failure does to each.
 
 `load_growth.py` makes loads grow, and `capacity_forecasts.py` sweeps them month by month.

@@ -14,6 +14,7 @@ import pyarrow as pa
 from kfast.arguments import check_instance, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
 from kfast.capacity.capacity_sweeps import CapacityPlan, check_sweep, prepare_capacity
+from kfast.capacity.client_racks import LEADER, ConsumerRacks
 from kfast.capacity.cpu_models import MEASURED, CpuWeights
 from kfast.capacity.limits import RESOURCES
 from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth
@@ -65,7 +66,8 @@ def capacity_forecast(
     growth: str, topic_growth: Iterable[tuple[str, str]] = (), months: int = 12,
     normal_limits: Mapping[str, float] | None = None,
     failed_limits: Mapping[str, float] | None = None, replicas_limit: int | None = None,
-    weights: CpuWeights | None = None, cpu_model: str = MEASURED, threads: int = 1,
+    weights: CpuWeights | None = None, cpu_model: str = MEASURED, fetch_from: str = LEADER,
+    consumer_racks: Mapping[str, str] | None = None, threads: int = 1,
 ) -> CapacityForecast:
     """How full brokers get in each of some months, without a failure and after the worst.
 
@@ -85,7 +87,7 @@ def capacity_forecast(
         the last counts. `kfast.read_growth` reads it from a file.
     months : int, default 12
         0 to 120.
-    normal_limits, failed_limits, replicas_limit, weights, cpu_model
+    normal_limits, failed_limits, replicas_limit, weights, cpu_model, fetch_from, consumer_racks
         As of `kfast.prepare_capacity`.
     threads : int, default 1
         Threads to use. The result does not depend on it.
@@ -115,9 +117,11 @@ def capacity_forecast(
         return prepare_capacity(
             plan, grown, capacity, normal_limits=normal_limits, failed_limits=failed_limits,
             replicas_limit=replicas_limit, weights=weights, cpu_model=cpu_model,
+            fetch_from=fetch_from, consumer_racks=consumer_racks,
         )
 
-    load_growth = LoadGrowth(state, load, growth, topic_growth, weights, plan)
+    consumers = ConsumerRacks.of(state, fetch_from, consumer_racks)
+    load_growth = LoadGrowth(state, load, growth, topic_growth, weights, plan, consumers)
     return forecast_months(load_growth, scenarios, months, prepare)
 
 

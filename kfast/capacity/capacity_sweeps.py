@@ -16,6 +16,7 @@ import pyarrow as pa
 from kfast.arguments import MAX_INT, check_instance, shown, whole
 from kfast.capacity.broker_capacities import BrokerCapacity
 from kfast.capacity.broker_disks import BrokerDisks, DiskSums
+from kfast.capacity.client_racks import LEADER, ConsumerRacks
 from kfast.capacity.cpu_models import (
     MEASURED,
     WRITE_EQUIVALENT_LIMIT,
@@ -37,6 +38,7 @@ from kfast.capacity.limits import (
     Limits,
     check_limits,
 )
+from kfast.capacity.nearest_replicas import PartitionRows
 from kfast.capacity.partition_loads import PartitionLoad
 from kfast.capacity.partition_sums import PartitionSums
 from kfast.errors import ArgumentError
@@ -119,9 +121,8 @@ class CapacityPlan:
     broker_id : (B,) int32
     up : (B,) bool
         Those that can fail.
-    partitions : (FailureEffects, (n, 3) int64), or None
-        What becomes of partitions, and in the order of its rows their bytes in, bytes out and bytes
-        on disk. None where the plan has sums over them alone, as that of a cluster in many files.
+    partitions : PartitionRows or None
+        None where the plan has sums over partitions alone, as that of a cluster in many files.
     sums : PartitionSums
     normal, failed : Limits
         Of the baseline, and of every failure.
@@ -141,7 +142,7 @@ class CapacityPlan:
 
     broker_id: Rows
     up: npt.NDArray[np.bool_]
-    partitions: tuple[FailureEffects, Integers] | None
+    partitions: PartitionRows | None
     sums: PartitionSums
     normal: Limits
     failed: Limits
@@ -159,12 +160,12 @@ class CapacityPlan:
     @property
     def effects(self) -> FailureEffects:
         """What becomes of each partition."""
-        return self._of_partitions()[0]
+        return self.rows.effects
 
     @property
     def load(self) -> Integers:
         """(n, 3) bytes in, bytes out, bytes on disk, in the order of the rows of `effects`."""
-        return self._of_partitions()[1]
+        return self.rows.load
 
     @property
     def terms(self) -> FailureTerms | None:
@@ -176,7 +177,14 @@ class CapacityPlan:
         """(B,) replicas that each broker holds, which no failure changes."""
         return self.sums.replicas
 
-    def _of_partitions(self) -> tuple[FailureEffects, Integers]:
+    @property
+    def consumers(self) -> ConsumerRacks | None:
+        """Consumers that fetch from the nearest replica; None where from the leader."""
+        return None if self.partitions is None else self.partitions.consumers
+
+    @property
+    def rows(self) -> PartitionRows:
+        """Partitions, of which a plan may have sums alone."""
         if self.partitions is None:
             raise ArgumentError(
                 "the plan is of a cluster in many files and has sums over its partitions alone;"
@@ -257,7 +265,7 @@ class CapacityPlan:
             choose = choose * (k - size + 1) / size
             subsets += np.maximum(choose, 0)
         cost = BROKER_NS * k * self.broker_id.size + SUBSET_NS * subsets
-        return possible & (cost < PASS_NS * self.effects.rows.size)
+        return possible & (cost < PASS_NS * self.rows.split_effects.rows.size)
 
     def _sum_terms(
         self, offsets: Offsets, down: Rows, numbers: npt.NDArray[np.int64], result: Measured
@@ -281,7 +289,9 @@ class CapacityPlan:
         if down.size:
             failed = np.zeros(self.broker_id.size + 1, np.uint8)
             failed[down] = 1
-            channels, scalars = pass_over(self.effects, self.load, failed, True)
+            channels, scalars = pass_over(
+                self.rows.split_effects, self.rows.split_load, failed, True
+            )
         return carried_by(channels, self.weights), scalars
 
     def _pass_over(self, number: int, down: Rows, result: Measured) -> None:
@@ -400,7 +410,8 @@ def prepare_capacity(
     state: ClusterState | SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, *,
     normal_limits: Mapping[str, float] | None = None,
     failed_limits: Mapping[str, float] | None = None, replicas_limit: int | None = None,
-    weights: CpuWeights | None = None, cpu_model: str = MEASURED, threads: int = 1,
+    weights: CpuWeights | None = None, cpu_model: str = MEASURED, fetch_from: str = LEADER,
+    consumer_racks: Mapping[str, str] | None = None, threads: int = 1,
 ) -> CapacityPlan:
     """Make a cluster, its loads and its capacities ready for sweeps.
 
@@ -422,13 +433,19 @@ def prepare_capacity(
         A broker's measured use follows its work, and nothing is said of one without; or each uses
         a core for 20 MB/s of bytes in + bytes out / 4, whatever is measured, and may without a
         failure use half of its cores, unless `normal_limits` says otherwise.
+    fetch_from : {"leader", "nearest"}
+        Where consumers fetch; nearest is the leader if it is in their rack, otherwise the first
+        live in-sync replica there in the order of assigned replicas, otherwise the leader.
+    consumer_racks : mapping of str to str, optional
+        With nearest, shares of the bytes of all consumers by the rack that they are in: texts such
+        as 0.5 or 1/3, which add up to 1. By default equal over the racks with brokers.
     threads : int
 
     Raises
     ------
     ArgumentError
-        A limit is wrong; a partition has more than 12 live brokers; loads are too large; or the
-        controller cannot start.
+        A limit or a share is wrong; a partition has more than 12 live brokers; loads are too large;
+        or the controller cannot start.
     """
     check_instance("state", state, ClusterState, SweepPlan)
     check_instance("load", load, PartitionLoad)
@@ -437,7 +454,8 @@ def prepare_capacity(
         normal_limits, failed_limits, replicas_limit, weights, cpu_model
     )
     plan = state if isinstance(state, SweepPlan) else prepare_sweep(state, threads=threads)
-    partitions, sums = sum_partitions(plan, load, capacity, settings.weights)
+    consumers = ConsumerRacks.of(plan.cluster, fetch_from, consumer_racks)
+    partitions, sums = sum_partitions(plan, load, capacity, settings.weights, consumers)
     return make_plan(
         plan, partitions, sums, load.cpu_microcores, capacity, settings, plan.cluster
     )
@@ -480,22 +498,24 @@ class CapacitySettings:
 
 
 def sum_partitions(
-    plan: SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, weights: CpuWeights
-) -> tuple[tuple[FailureEffects, Integers], PartitionSums]:
-    """What becomes of partitions, their loads (n, 3) in its order, and the sums over them."""
+    plan: SweepPlan, load: PartitionLoad, capacity: BrokerCapacity, weights: CpuWeights,
+    consumers: ConsumerRacks | None = None,
+) -> tuple[PartitionRows, PartitionSums]:
+    """Partitions with their loads, and the sums over them."""
     effects = FailureEffects.of(plan)
     by_partition = np.stack(
         [column[effects.rows] for column in (load.bytes_in, load.bytes_out, load.disk_bytes)],
         axis=1,
     )
     disks = DiskSums.of(plan.cluster, load, capacity)
-    return (effects, by_partition), PartitionSums.of(
-        effects, by_partition, weights, disks, plan.cluster
+    rows = PartitionRows.of(plan, effects, by_partition, consumers)
+    return rows, PartitionSums.of(
+        rows.split_effects, rows.split_load, weights, disks, plan.cluster
     )
 
 
 def make_plan(
-    brokers: SweepPlan, partitions: tuple[FailureEffects, Integers] | None, sums: PartitionSums,
+    brokers: SweepPlan, partitions: PartitionRows | None, sums: PartitionSums,
     cpu_microcores: Integers | None, capacity: BrokerCapacity, settings: CapacitySettings,
     cluster: ClusterState | None,
 ) -> CapacityPlan:

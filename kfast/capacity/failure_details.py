@@ -29,11 +29,16 @@ __all__ = ["CapacityFailure", "capacity_of"]
 
 REASONS = (
     "leads", "leads_no_more", "follows", "follows_no_more", "leaderless", "fewer_followers",
+    "serves", "serves_no_more",
 )
-LEADS, LEADS_NO_MORE, FOLLOWS, FOLLOWS_NO_MORE, LEADERLESS, FEWER_FOLLOWERS = range(len(REASONS))
+(
+    LEADS, LEADS_NO_MORE, FOLLOWS, FOLLOWS_NO_MORE, LEADERLESS, FEWER_FOLLOWERS, SERVES,
+    SERVES_NO_MORE,
+) = range(len(REASONS))
 """Why a broker uses more or less: it leads instead; another one leads, though it has not failed;
 it follows a leader where there was none; it is assigned no more, for a failure may complete a
-reassignment; no leader is left; it sends to one follower less."""
+reassignment; no leader is left; it sends to one follower less; consumers in a rack fetch from it
+instead; they fetch from another one, though it has not failed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +56,8 @@ class Changes:
         Broker rows before and after; -1 for none.
     follows : (2, m, w) bool
         Whether each of the brokers follows a leader, before and after.
+    are_parts : bool
+        They are what consumers in a rack fetch, of partitions: who leads is where they fetch.
     """
 
     rows: Rows
@@ -58,6 +65,7 @@ class Changes:
     brokers: Rows
     leader: Rows
     follows: npt.NDArray[np.bool_]
+    are_parts: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +140,15 @@ class CapacityFailure:
     def topics(self) -> pa.Table:
         """Leadership that moves (`schema.CAPACITY_FAILURE_TOPICS`), the most bytes in first."""
         keys, load = [np.zeros((0, 3), np.int64)], [np.zeros((0, 2), np.int64)]
+        by_row = np.zeros((self.cluster.n_partitions, 2), np.int64)
+        by_row[self.plan.effects.rows] = self.plan.load[:, :2]
         for each in self._changes:
+            if each.are_parts:
+                continue
             moved = each.leader[0] != each.leader[1]
             topic = self.cluster.topic_row[each.rows[moved]]
             keys.append(np.column_stack([topic, each.leader[0, moved], each.leader[1, moved]]))
-            load.append(each.load[moved, :2])
+            load.append(by_row[each.rows[moved]])
         unique, group, counts = np.unique(
             np.concatenate(keys), axis=0, return_inverse=True, return_counts=True
         )
@@ -218,7 +230,8 @@ class CapacityFailure:
         stays = leads.all(axis=0)
         reason = np.select(
             [after < 0, leads[1], leads[0], follows[1]],
-            [LEADERLESS, LEADS, LEADS_NO_MORE, FOLLOWS], FOLLOWS_NO_MORE,
+            [LEADERLESS, *((SERVES, SERVES_NO_MORE) if changes.are_parts
+                           else (LEADS, LEADS_NO_MORE)), FOLLOWS], FOLLOWS_NO_MORE,
         )
         at = np.flatnonzero(~stays & ((leader_in + follower_in != 0) | (out != 0) | (work != 0)))
         parts = np.column_stack([
@@ -256,13 +269,11 @@ class CapacityFailure:
 
 def _changes(plan: CapacityPlan, failed: npt.NDArray[np.uint8]) -> Iterator[Changes]:
     """What a failure changes, shape by shape."""
-    effects = plan.effects
+    effects, load = plan.rows.split_effects, plan.rows.split_load
     for shape, width in enumerate(effects.width.tolist() if failed.any() else ()):
-        begin, m = int(effects.sequence_begin[shape]), int(effects.partitions[shape])
-        brokers = effects.sequences[begin : begin + width * m].reshape(m, width)
+        cells, brokers, rows = effects[shape]
         places = np.arange(width)
         mask = (failed[brokers].astype(np.int64) << places).sum(axis=1)
-        cells = effects.cells[int(effects.cell_begin[shape]) :]
         after, before = cells[mask], cells[1 << width]
         differs = np.flatnonzero(
             (after["leader"] != before["leader"]) | (after["live"] != before["live"])
@@ -273,9 +284,9 @@ def _changes(plan: CapacityPlan, failed: npt.NDArray[np.uint8]) -> Iterator[Chan
         follows &= (both["leader"] >= 0)[:, :, None]
         brokers = brokers[differs]
         leader = np.where(leads.any(axis=2), (leads * brokers).sum(axis=2), -1)
-        rows = slice(int(effects.row_begin[shape]), int(effects.row_begin[shape]) + m)
         yield Changes(
-            effects.rows[rows][differs], plan.load[rows][differs], brokers, leader, follows
+            rows[differs], load[effects.at(shape)][differs], brokers, leader, follows,
+            shape >= plan.effects.width.size,
         )
 
 

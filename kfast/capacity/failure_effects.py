@@ -9,7 +9,9 @@ Source: docs/capacity.md, "How it works".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,10 @@ from kfast.state.records import Rows
 from kfast.sweeps.failover_order import FailoverOrder
 from kfast.sweeps.sweep_plan import FIELDS, SweepPlan, down_brokers, padded
 
-__all__ = ["CELL", "LEADERLESS", "SINGLE", "UNCLEAN", "UNDER_MIN_ISR", "FailureEffects"]
+__all__ = [
+    "CELL", "LEADERLESS", "SINGLE", "UNCLEAN", "UNDER_MIN_ISR", "FailureEffects", "Shape",
+    "in_sync_places", "is_tabulated",
+]
 
 CELL = np.dtype([("live", np.uint16), ("leader", np.int8), ("flags", np.uint8)])
 """Of one shape and set of failed brokers, as places of the sequence: live assigned replicas as a
@@ -38,6 +43,21 @@ LAYOUT = kernel.layout()
 BEGINS_WITH_A_BROKER = LAYOUT["has_leader"] | LAYOUT["is_tabulated"]
 _FIELD = {name: at for at, name in enumerate(FIELDS)}
 _COUNT = {name: m for m, name in enumerate(SWEEP_COUNTS)}
+
+
+class Shape(NamedTuple):
+    """Partitions of one shape.
+
+    Parameters
+    ----------
+    cells : (2^w + 1,) CELL
+    sequences : (m, w) int32
+    rows : (m,) int32
+    """
+
+    cells: npt.NDArray[np.void]
+    sequences: Rows
+    rows: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +120,40 @@ class FailureEffects:
             n_brokers=plan.n_brokers,
         )
 
+    def __getitem__(self, shape: int) -> Shape:
+        """Partitions of a shape: views of the columns."""
+        width, m = int(self.width[shape]), int(self.partitions[shape])
+        begin, at = int(self.sequence_begin[shape]), int(self.cell_begin[shape])
+        return Shape(
+            self.cells[at : at + (1 << width) + 1],
+            self.sequences[begin : begin + width * m].reshape(m, width), self.rows[self.at(shape)],
+        )
+
+    def at(self, shape: int) -> slice:
+        """Where the rows of a shape are among `rows`."""
+        first = int(self.row_begin[shape])
+        return slice(first, first + int(self.partitions[shape]))
+
+    def followed_by(self, shapes: Sequence[Shape]) -> FailureEffects:
+        """The same, and more shapes behind."""
+        width = np.array([each.sequences.shape[1] for each in shapes], np.int64)
+        partitions = np.array([each.rows.size for each in shapes], np.int64)
+
+        def begins(of: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], end: int) -> (
+            npt.NDArray[np.int64]
+        ):
+            return np.concatenate([of, end + np.cumsum(sizes) - sizes])
+
+        return FailureEffects(
+            np.concatenate([self.width, width]), np.concatenate([self.partitions, partitions]),
+            begins(self.row_begin, partitions, self.rows.size),
+            begins(self.sequence_begin, width * partitions, self.sequences.size),
+            begins(self.cell_begin, (1 << width) + 1, self.cells.size),
+            np.concatenate([self.cells, *(each.cells for each in shapes)]),
+            np.concatenate([self.sequences, *(each.sequences.ravel() for each in shapes)]),
+            np.concatenate([self.rows, *(each.rows for each in shapes)]), self.n_brokers,
+        )
+
     def is_broker(self, shape: int) -> int:
         """Mask of the places of a shape that are brokers."""
         mask = (1 << int(self.width[shape])) - 1
@@ -131,7 +185,8 @@ def _cells(plan: SweepPlan, group: npt.NDArray[np.int64]) -> npt.NDArray[np.void
         sequence[0] = width + 1
     alone = SweepPlan(
         np.arange(width + 1, dtype=np.int32), np.ones(width + 1, np.bool_), 1, 1,
-        one.reshape(1, -1), sequence, plan.tables, plan.live_places, np.zeros(1, np.int32), None,
+        one.reshape(1, -1), sequence, plan.tables, plan.live_places, plan.in_sync_places,
+        np.zeros(1, np.int32), None,
     )
     sets = np.arange(1 << width)
     fails = np.ones((sets.size + 1, width + 1), np.bool_)
@@ -181,6 +236,23 @@ def _single(
         alone.groups[0, _FIELD["need"]] = 1
         single = _counts(alone, offsets, down)[_COUNT["at_min_isr"]] > 0
     return np.asarray(single, np.bool_)
+
+
+def is_tabulated(plan: SweepPlan, shape: int) -> bool:
+    """Whether a table says what becomes of a shape, whose sequences are in no order then."""
+    return bool(plan.groups[shape, _FIELD["flags"]] & LAYOUT["is_tabulated"])
+
+
+def in_sync_places(plan: SweepPlan, shape: int) -> npt.NDArray[np.uint16]:
+    """Places of live assigned replicas in sync for every cell of a shape; the leader may lack."""
+    group = plan.groups[shape]
+    width, n_clean = int(group[_FIELD["width"]]), int(group[_FIELD["clean"]])
+    failed: npt.NDArray[np.int64] = np.append(np.arange(1 << width), 0)
+    if is_tabulated(plan, shape):
+        return plan.in_sync_places[int(group[_FIELD["table"]]) + failed]
+    # A leader from outside the ISR is elected where all of these have failed.
+    clean: npt.NDArray[np.uint16] = ((((1 << n_clean) - 1) << 1) & ~failed).astype(np.uint16)
+    return clean
 
 
 def _live(

@@ -75,9 +75,7 @@ def shape_tables(
         a place that has failed.
     scalars : (2^w, 6) int64
     """
-    width = int(effects.width[shape])
-    begin = int(effects.cell_begin[shape])
-    cells = effects.cells[begin : begin + (1 << width)]
+    width, cells = int(effects.width[shape]), effects[shape].cells[:-1]
     places = np.arange(width)
     leads = cells["leader"][:, None] == places
     follows = (cells["live"][:, None] >> places & 1).astype(np.bool_) & ~leads
@@ -275,10 +273,7 @@ class FailureTerms:
         scalar_keys, scalars = [np.zeros(0, np.int64)], [np.zeros((0, SCALARS), np.int64)]
         for shape, width in enumerate(effects.width.tolist()):
             places = [place for place in range(width) if effects.is_broker(shape) >> place & 1]
-            begin, m = int(effects.sequence_begin[shape]), int(effects.partitions[shape])
-            sequence = effects.sequences[begin : begin + width * m].reshape(m, width)
-            rows = slice(int(effects.row_begin[shape]), int(effects.row_begin[shape]) + m)
-            load = all_load[rows]
+            sequence, load = effects[shape].sequences, all_load[effects.at(shape)]
             key_of = {
                 failed: self._keys(np.sort(sequence[:, failed].astype(np.int64), axis=1))
                 for failed in combinations(places, size)
@@ -348,10 +343,8 @@ def check_exact(effects: FailureEffects, load: Integers, weights: CpuWeights) ->
         return  # Even one broker of all partitions would be exact.
     most = np.zeros(effects.n_brokers + 1)
     for shape, width in enumerate(effects.width.tolist()):
-        begin, m = int(effects.sequence_begin[shape]), int(effects.partitions[shape])
-        first = int(effects.row_begin[shape])
-        sums = load[first : first + m, :2].sum(axis=1).astype(np.float64) * (factor << width)
-        brokers = effects.sequences[begin : begin + width * m]
+        sums = load[effects.at(shape), :2].sum(axis=1).astype(np.float64) * (factor << width)
+        brokers = effects[shape].sequences.ravel()
         most += np.bincount(brokers, np.repeat(sums, width), minlength=most.size)
     if most.max(initial=0) >= MOST_EXACT:
         broker = int(most.argmax())

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kfast.arguments import check_instance, check_items, shown, whole
+from kfast.capacity.client_racks import ConsumerRacks
 from kfast.capacity.cpu_models import CpuWeights
 from kfast.capacity.failure_effects import FailureEffects
 from kfast.capacity.failure_terms import carried_by, pass_over
+from kfast.capacity.nearest_replicas import split_by_rack
 from kfast.capacity.partition_loads import RATES, PartitionLoad, check_bounds
 from kfast.capacity.retention import retention_of
 from kfast.capacity.shares import Amounts
@@ -148,12 +150,13 @@ class LoadGrowth:
     """The loads of a cluster, and by how much those of each topic grow in a month.
 
     Parameters are those of `grow_load`; with a plan, its cluster is that which has started.
+    Consumers are those that fetch from the nearest replica.
     """
 
     def __init__(
         self, state: ClusterState, load: PartitionLoad, growth: str,
         topic_growth: Iterable[tuple[str, str]], weights: CpuWeights | None,
-        plan: SweepPlan | None = None,
+        plan: SweepPlan | None = None, consumers: ConsumerRacks | None = None,
     ) -> None:
         check_instance("load", load, PartitionLoad)
         self.state, self.load, self.weights = state, load, weights or CpuWeights()
@@ -176,9 +179,11 @@ class LoadGrowth:
             (self.retention.bytes >= 0)[state.topic_row]
             & self.retention.deleted[state.topic_row]
         )
+        self.plan, self.consumers = plan, consumers
         self.effects: FailureEffects | None = None
         if load.cpu_microcores is not None:
-            self.effects = FailureEffects.of(plan or prepare_sweep(state))
+            self.plan = plan or prepare_sweep(state)
+            self.effects = FailureEffects.of(self.plan)
             self.work = self._work(load)
 
     def after(self, months: int) -> PartitionLoad:
@@ -235,10 +240,12 @@ class LoadGrowth:
 
     def _work(self, load: PartitionLoad) -> Amounts:
         """(B,) work of every broker without a failure."""
+        assert self.plan is not None
         assert self.effects is not None
         rates = np.stack([load.bytes_in, load.bytes_out, load.disk_bytes], axis=1)
         none = np.zeros(self.effects.n_brokers + 1, np.uint8)
-        channels, _ = pass_over(self.effects, rates[self.effects.rows], none, False)
+        split = split_by_rack(self.plan, self.effects, rates[self.effects.rows], self.consumers)
+        channels, _ = pass_over(*split, none, False)
         work: Amounts = carried_by(channels, self.weights)[:, 2]
         return work
 

@@ -20,6 +20,14 @@ import pyarrow as pa
 
 from kfast.arguments import check_instance, shown
 from kfast.capacity.broker_capacities import BrokerCapacity
+from kfast.capacity.client_racks import (
+    LEADER,
+    NEAREST,
+    NO_RACK,
+    check_fetch_from,
+    racks_of,
+    shares_by_rack,
+)
 from kfast.capacity.partition_loads import PartitionLoad
 from kfast.errors import ArgumentError, InputError
 from kfast.io.csv_rows import exact_columns, read_csv_rows
@@ -31,19 +39,14 @@ from kfast.sweeps.sweep_plan import SweepPlan
 from kfast.sweeps.sweep_run import prepare_sweep
 
 __all__ = [
-    "FETCH_FROM", "SECONDS_OF_MONTH", "CapacityCost", "capacity_cost", "parse_price",
-    "parse_share", "read_prices",
+    "SECONDS_OF_MONTH", "CapacityCost", "capacity_cost", "parse_price", "read_prices",
 ]
 
 SECONDS_OF_MONTH = 2_629_800
 """365.25 days / 12."""
 
 GB = 10**9
-FETCH_FROM = ("leader", "nearest")
-"""Where consumers fetch: from the leader, or (KIP-392) from a replica in their own rack."""
-
 _PRICE = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
-_SHARE = re.compile(r"\d{1,9}(?:\.\d{1,9}|/0*[1-9]\d{0,8})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +90,6 @@ def parse_price(name: str, text: object) -> Fraction:
     return Fraction(text.strip())
 
 
-def parse_share(name: str, text: object) -> Fraction:
-    """A share of a text such as 0.5 or 1/3.
-
-    Raises
-    ------
-    ArgumentError
-        It is none, or above 1.
-    """
-    share = Fraction(text) if isinstance(text, str) and _SHARE.fullmatch(text) else None
-    if share is None or share > 1:
-        raise ArgumentError(f"{name} is {shown(text)}: a share is needed, as in 0.5 or 1/3")
-    return share
-
-
 def read_prices(path: Source) -> dict[str, str]:
     """Read what brokers of each class cost in a month: a CSV with the columns class,price_month.
 
@@ -139,7 +128,7 @@ def capacity_cost(
     state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity, *,
     class_prices: Mapping[str, str], disk_gb_month: str | None = None,
     cross_rack_gb: str | None = None, producer_racks: Mapping[str, str] | None = None,
-    consumer_racks: Mapping[str, str] | None = None, fetch_from: str = "leader",
+    consumer_racks: Mapping[str, str] | None = None, fetch_from: str = LEADER,
 ) -> CapacityCost:
     """What a cluster costs in a month of 2 629 800 seconds.
 
@@ -182,10 +171,7 @@ def capacity_cost(
     check_instance("state", state, ClusterState)
     check_instance("load", load, PartitionLoad)
     check_instance("capacity", capacity, BrokerCapacity)
-    if fetch_from not in FETCH_FROM:
-        raise ArgumentError(
-            f"fetch_from is {shown(fetch_from)}; allowed are {', '.join(FETCH_FROM)}"
-        )
+    check_fetch_from(fetch_from)
     if not isinstance(class_prices, Mapping):
         raise ArgumentError(f"class_prices is {shown(class_prices)}; right is a mapping")
     items = _Items()
@@ -202,23 +188,23 @@ def capacity_cost(
     if disk is not None:
         items.add("disk", None, disk, "bytes", disk_price, Fraction(disk, GB) * (disk_price or 0))
     cross_price = None if cross_rack_gb is None else parse_price("cross_rack_gb", cross_rack_gb)
-    racks = _racks(state)
-    if racks is None:
+    racks, rack_of = racks_of(state)
+    if (rack_of == NO_RACK).any():
         if cross_price is not None:
             raise InputError("cross_rack_gb: a broker has no rack; right is one for each")
         return items.result(("bytes between racks are left out: a broker has no rack",))
-    traffic = RackTraffic(prepare_sweep(state), load, racks[1])
+    traffic = RackTraffic(prepare_sweep(state), load, rack_of)
     rates = {
         "producers": traffic.from_producers(
-            _shares("producer_racks", producer_racks, racks[0])),
+            shares_by_rack("producer_racks", producer_racks, racks)),
         "replication": Fraction(traffic.replication()),
         "consumers": traffic.to_consumers(
-            _shares("consumer_racks", consumer_racks, racks[0]), fetch_from == "nearest"),
+            shares_by_rack("consumer_racks", consumer_racks, racks), fetch_from == NEAREST),
     }
     for name, rate in rates.items():
         items.add(f"cross-rack {name}", None, round(rate), "B/s", cross_price,
                   rate * SECONDS_OF_MONTH / GB * (cross_price or 0))
-    return items.result(_assumptions(producer_racks, consumer_racks, len(racks[0]), fetch_from))
+    return items.result(_assumptions(producer_racks, consumer_racks, len(racks), fetch_from))
 
 
 class _Items:
@@ -274,32 +260,6 @@ def _disk(capacity: BrokerCapacity) -> int | None:
     return None if min(sizes, default=0) < 0 else sum(sizes)
 
 
-def _racks(state: ClusterState) -> tuple[list[str], npt.NDArray[np.int64]] | None:
-    """Names of all racks, and the place of each broker's; None where a broker has none."""
-    names = state.rack.to_pylist()
-    if None in names:
-        return None
-    racks = sorted({*names})
-    return racks, np.array([racks.index(name) for name in names], np.int64)
-
-
-def _shares(
-    name: str, texts: Mapping[str, str] | None, racks: list[str]
-) -> list[Fraction]:
-    """The share of each rack."""
-    if texts is None:
-        return [Fraction(1, len(racks))] * len(racks)
-    unknown = sorted(texts.keys() - {*racks})
-    if unknown:
-        raise ArgumentError(
-            f"{name}: no broker is in rack {abbreviate(unknown)}; racks are {', '.join(racks)}"
-        )
-    shares = {rack: parse_share(f"{name}: {rack}", text) for rack, text in texts.items()}
-    if sum(shares.values()) != 1:
-        raise ArgumentError(f"{name}: shares add up to {sum(shares.values())}; right is 1")
-    return [shares.get(rack, Fraction(0)) for rack in racks]
-
-
 def _assumptions(
     producers: Mapping[str, str] | None, consumers: Mapping[str, str] | None, n_racks: int,
     fetch_from: str,
@@ -307,7 +267,7 @@ def _assumptions(
     equal = [name for name, texts in (("producers", producers), ("consumers", consumers))
              if texts is None]
     lines = [f"{' and '.join(equal)} are spread equally over {n_racks} racks"] if equal else []
-    return (*lines, "consumers fetch from the leader" if fetch_from == "leader"
+    return (*lines, "consumers fetch from the leader" if fetch_from == LEADER
             else "consumers fetch from an in-sync replica in their rack, if there is one")
 
 

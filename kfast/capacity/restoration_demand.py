@@ -173,10 +173,7 @@ class HostedPartitions:
         widest = max(int(effects.width.max(initial=0)), 1)
         sequences = np.full((n, widest), n_brokers, np.int32)
         for shape, width in enumerate(effects.width.tolist()):
-            first, m = int(effects.row_begin[shape]), int(effects.partitions[shape])
-            at = int(effects.sequence_begin[shape])
-            sequences[first : first + m, :width] = effects.sequences[
-                at : at + m * width].reshape(m, width)
+            sequences[effects.at(shape), :width] = effects[shape].sequences
         brokers = sequences.ravel()
         # A narrow type is sorted in linear time.
         order = np.argsort(brokers.astype(np.min_scalar_type(n_brokers)), kind="stable")

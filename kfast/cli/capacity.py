@@ -18,6 +18,7 @@ from kfast.capacity.worst_failures import (
 )
 from kfast.cli.capacity_options import (
     capacity_options,
+    fetch_options,
     plot_option,
     restoration_options,
     take_capacity,
@@ -76,6 +77,7 @@ def capacity_group() -> None:
 
 @click.command("show")
 @capacity_options()
+@fetch_options()
 @top_option("brokers of a large cluster")
 @plot_option("How full each broker is")
 @output_options(SHOW_TABLES, SHOW_METRICS)
@@ -110,6 +112,7 @@ def show_command(source: str, top: int, plot: Path | None, **options: Any) -> No
 
 @click.command("sweep")
 @capacity_options()
+@fetch_options()
 @scenario_options()
 @from_option()
 @restoration_options()

@@ -24,6 +24,7 @@ from kfast.capacity import (
     partition_load,
     prepare_capacity,
 )
+from kfast.capacity.client_racks import FETCH_FROM, LEADER, parse_share
 from kfast.capacity.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.capacity.presets import PRESETS
@@ -49,8 +50,9 @@ from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
 __all__ = [
-    "CapacityInput", "capacity_file_option", "capacity_options", "load_options", "once",
-    "plot_option", "restoration_options", "take_capacity", "take_load", "take_restoration",
+    "CapacityInput", "capacity_file_option", "capacity_options", "fetch_options", "load_options",
+    "once", "plot_option", "rack_shares_option", "restoration_options", "take_capacity",
+    "take_load", "take_racks", "take_restoration",
 ]
 
 _COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
@@ -69,6 +71,8 @@ class CapacityInput:
     cpu_model: str
     weights: CpuWeights | None
     preset: str | None
+    fetch_from: str
+    consumer_racks: Mapping[str, str] | None
 
     def plan(self, threads: int = 1) -> CapacityPlan:
         """The cluster, made ready for sweeps.
@@ -81,7 +85,8 @@ class CapacityInput:
         plan = prepare_capacity(
             self.state, self.load, self.capacity, normal_limits=self.normal_limits,
             failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
-            cpu_model=self.cpu_model, weights=self.weights, threads=threads,
+            cpu_model=self.cpu_model, weights=self.weights, fetch_from=self.fetch_from,
+            consumer_racks=self.consumer_racks, threads=threads,
         )
         self.refuse_without_capacity(plan)
         return plan
@@ -201,6 +206,37 @@ def restoration_options() -> Callable[[Command], Command]:
     )
 
 
+def rack_shares_option(name: str, what: str) -> Callable[[Command], Command]:
+    """Option that says which share of some clients is in each rack."""
+    return list_option(
+        name, parse=_rack_share, metavar="RACK=SHARE",
+        help=f"{what}: a=0.5,b=0.5.  [default: equal over the racks]",
+    )
+
+
+def fetch_options() -> Callable[[Command], Command]:
+    """Options that say where consumers fetch."""
+    return all_options(
+        click.option(
+            "--fetch-from", type=click.Choice(FETCH_FROM), default=LEADER, show_default=True,
+            help="Where consumers fetch: from leaders, or (KIP-392) from a live in-sync replica in "
+            "their own rack, if there is one.",
+        ),
+        rack_shares_option("--consumer-racks", "Where consumers are that fetch from the nearest"),
+    )
+
+
+def take_racks(options: dict[str, Any], name: str) -> dict[str, str] | None:
+    """Take the shares of `rack_shares_option` out of a command's options; None for none.
+
+    Raises
+    ------
+    ArgumentError
+        A rack is given twice.
+    """
+    return once(f"--{name.replace('_', '-')}", options.pop(name, ())) or None
+
+
 def plot_option(what: str, option: str = "--plot") -> Callable[[Command], Command]:
     """Option that draws a picture; a name that is not right is refused before any work is done."""
     return click.option(
@@ -234,6 +270,10 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     weights = None if coefficients is None else _weights(coefficients)
     check_cpu_model(cpu_model, weights)
     replicas_limit = _replicas_limit(limits["normal_limits"])
+    fetch_from: str = options.pop("fetch_from", LEADER)
+    consumer_racks = take_racks(options, "consumer_racks")
+    if consumer_racks and fetch_from == LEADER:
+        raise ArgumentError("--consumer-racks goes with --fetch-from nearest")
     preset: str | None = options.pop("preset")
     if preset is not None:
         recommended = PRESETS[preset].arguments
@@ -249,7 +289,7 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     capacity = broker_capacity(state, read_capacity(capacity_file))
     return CapacityInput(
         state, load, capacity, **limits, replicas_limit=replicas_limit, cpu_model=cpu_model,
-        weights=weights, preset=preset,
+        weights=weights, preset=preset, fetch_from=fetch_from, consumer_racks=consumer_racks,
     )
 
 
@@ -354,6 +394,13 @@ def take_load(options: dict[str, Any]) -> Callable[[ClusterState], PartitionLoad
             return partition_load(state, tables, bytes_out_has_replication=has_replication)
 
     return make
+
+
+def _rack_share(text: str) -> Iterable[tuple[str, str]]:
+    """The share of a rack, as rack=share."""
+    rack, _, share = (part.strip() for part in text.rpartition("="))
+    parse_share(f"the share of rack {rack!r}", share)
+    return ((rack, share),)
 
 
 def _shown(limits: Mapping[str, int]) -> str:

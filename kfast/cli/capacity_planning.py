@@ -17,23 +17,21 @@ from kfast.capacity import (
     broker_capacity,
 )
 from kfast.capacity.capacity_forecasts import forecast_months
+from kfast.capacity.client_racks import FETCH_FROM, LEADER, ConsumerRacks
 from kfast.capacity.cluster_sizes import MOST_BROKERS, Failures, find_size
 from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth, parse_growth, read_growth
-from kfast.capacity.monthly_costs import (
-    FETCH_FROM,
-    capacity_cost,
-    parse_price,
-    parse_share,
-    read_prices,
-)
+from kfast.capacity.monthly_costs import capacity_cost, parse_price, read_prices
 from kfast.cli.capacity_options import (
     capacity_file_option,
     capacity_options,
+    fetch_options,
     load_options,
     once,
     plot_option,
+    rack_shares_option,
     take_capacity,
     take_load,
+    take_racks,
 )
 from kfast.cli.options import (
     Command,
@@ -95,7 +93,9 @@ def _check_growth(
     return text
 
 
-Grow = Callable[[ClusterState, PartitionLoad, CpuWeights | None], LoadGrowth]
+Grow = Callable[
+    [ClusterState, PartitionLoad, CpuWeights | None, ConsumerRacks | None], LoadGrowth
+]
 
 
 def take_growth(options: dict[str, Any]) -> tuple[Grow, str] | None:
@@ -119,13 +119,16 @@ def take_growth(options: dict[str, Any]) -> tuple[Grow, str] | None:
     if rules:
         words += f" ({plural(len(rules), 'rule')} of {file})"
 
-    def grow(state: ClusterState, load: PartitionLoad, weights: CpuWeights | None) -> LoadGrowth:
+    def grow(
+        state: ClusterState, load: PartitionLoad, weights: CpuWeights | None,
+        consumers: ConsumerRacks | None,
+    ) -> LoadGrowth:
         try:
             for topics, _ in rules:
                 match_topics(state, str(file), topics)
         except ArgumentError as error:
             raise InputError(str(error)) from error
-        return LoadGrowth(state, load, rate, rules, weights)
+        return LoadGrowth(state, load, rate, rules, weights, None, consumers)
 
     return grow, words
 
@@ -147,11 +150,12 @@ def take_grown_load(
     if growth is None:
         return lambda _state, load, _weights: load
     grow = growth[0]
-    return lambda state, load, weights: grow(state, load, weights).after(months)
+    return lambda state, load, weights: grow(state, load, weights, None).after(months)
 
 
 @click.command("forecast")
 @capacity_options()
+@fetch_options()
 @growth_options(12)
 @scenario_options()
 @plot_option("Highest shares month by month")
@@ -184,8 +188,9 @@ def forecast_command(source: str, months: int, plot: Path | None, **options: Any
         return replace(inputs, load=load).plan()
 
     with progress_bar("Sweeping"):
-        head = inputs.head("capacity forecast", source, inputs.plan())
-        grow = growth[0](inputs.state, inputs.load, inputs.weights)
+        plan = inputs.plan()
+        head = inputs.head("capacity forecast", source, plan)
+        grow = growth[0](inputs.state, inputs.load, inputs.weights, plan.consumers)
         forecast = forecast_months(grow, scenarios, months, prepare)
     answer = capacity_forecast_answer(head, inputs.state, title, scenarios, forecast, growth[1])
     if plot is not None:
@@ -203,13 +208,6 @@ def _price(text: str) -> Iterable[tuple[str, str]]:
     return ((name, amount),)
 
 
-def _rack_share(text: str) -> Iterable[tuple[str, str]]:
-    """The share of a rack, as rack=share."""
-    rack, _, share = (part.strip() for part in text.rpartition("="))
-    parse_share(f"the share of rack {rack!r}", share)
-    return ((rack, share),)
-
-
 @click.command("cost")
 @cluster_options()
 @load_options(required=True)
@@ -221,11 +219,9 @@ def _rack_share(text: str) -> Iterable[tuple[str, str]]:
 @list_option("--price", "prices", parse=_price, metavar="NAME=AMOUNT",
              help="disk-gb-month=0.08, of a GB of disk (10^9 bytes) for a month; "
              "cross-rack-gb=0.01, of a GB that crosses racks.")
-@list_option("--producer-racks", parse=_rack_share, metavar="RACK=SHARE",
-             help="Where producers are: a=0.5,b=0.5.  [default: equal over the racks]")
-@list_option("--consumer-racks", parse=_rack_share, metavar="RACK=SHARE",
-             help="Where consumers are.  [default: equal over the racks]")
-@click.option("--fetch-from", type=click.Choice(FETCH_FROM), default="leader", show_default=True,
+@rack_shares_option("--producer-racks", "Where producers are")
+@rack_shares_option("--consumer-racks", "Where consumers are")
+@click.option("--fetch-from", type=click.Choice(FETCH_FROM), default=LEADER, show_default=True,
               help="Where consumers fetch: from leaders, or from a replica in their own rack.")
 @output_options(COST_TABLES, COST_METRICS)
 def cost_command(source: str, **options: Any) -> None:
@@ -245,10 +241,7 @@ def cost_command(source: str, **options: Any) -> None:
     destination = Destination.of(options, COST_TABLES)
     grow = take_grown_load(options)
     prices = once("--price", options.pop("prices"))
-    racks = {
-        name: once(f"--{name.replace('_', '-')}", options.pop(name)) or None
-        for name in ("producer_racks", "consumer_racks")
-    }
+    racks = {name: take_racks(options, name) for name in ("producer_racks", "consumer_racks")}
     class_prices = read_prices(options.pop("prices_file"))
     capacity_file, fetch_from = options.pop("capacity_file"), options.pop("fetch_from")
     make_load = take_load(options)

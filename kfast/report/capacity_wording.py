@@ -120,6 +120,8 @@ def capacity_head(
     document["capacity"] = {
         "source": capacity.source, "brokers_checked": checked_brokers(plan),
     }
+    if plan.consumers is not None:
+        document["assumptions"] += plan.consumers.assumptions
     document["capacity"]["cpu_model"] = plan.cpu_model if plan.cpu_is_known.any() else None
     document["limits"] = {kind: dict(points) for kind, points in limits.items()}
     document["notes"].append(

@@ -56,8 +56,8 @@ class FailureTables:
     tables : (t,) uint16
         Cell i of a table says what becomes of the partition where the brokers at the places of
         the bits of i fail.
-    live_places : (t,) uint16
-        The places of assigned replicas that are live then, as a mask.
+    live_places, in_sync_places : (t,) uint16
+        The places of assigned replicas that are live then, and of those in sync, as masks.
     """
 
     groups: npt.NDArray[np.int64]
@@ -65,6 +65,7 @@ class FailureTables:
     rows: Rows
     tables: Table
     live_places: Table
+    in_sync_places: Table
 
 
 def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
@@ -83,20 +84,22 @@ def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
         A partition has more brokers than a table may have, or Kafka's controller would fail by an
         internal error.
     """
-    shapes: dict[tuple[int, bytes, bytes], tuple[list[int], list[Rows]]] = {}
+    shapes: dict[tuple[int, bytes, bytes, bytes], tuple[list[int], list[Rows]]] = {}
     for copies in _batches(state, rows):
-        cells, live = copies.cells()
+        cells, live, in_sync = copies.cells()
         for row, brokers, begin in zip(
             copies.rows.tolist(), copies.brokers, copies.begin.tolist(), strict=True
         ):
             own = slice(begin, begin + (1 << brokers.size))
-            shape = brokers.size, cells[own].tobytes(), live[own].tobytes()
+            shape = (
+                brokers.size, cells[own].tobytes(), live[own].tobytes(), in_sync[own].tobytes()
+            )
             members = shapes.setdefault(shape, ([], []))
             members[0].append(row)
             members[1].append(brokers)
     groups = np.zeros((len(shapes), LAYOUT["fields"]), np.int64)
     groups[:, 0] = LAYOUT["is_tabulated"]
-    groups[:, 6] = [width for width, _, _ in shapes]
+    groups[:, 6] = [width for width, *_ in shapes]
     groups[:, 7] = [len(members) for members, _ in shapes.values()]
     groups[:, 8] = _begins(groups[:, 6] * groups[:, 7])
     groups[:, 10] = _begins(1 << groups[:, 6])
@@ -104,8 +107,9 @@ def tabulate(state: ClusterState, rows: Rows) -> FailureTables:
         groups,
         np.concatenate([EMPTY_ROWS, *(b for _, brokers in shapes.values() for b in brokers)]),
         np.asarray([row for members, _ in shapes.values() for row in members], np.int32),
-        np.frombuffer(b"".join(table for _, table, _ in shapes), np.uint16),
-        np.frombuffer(b"".join(live for _, _, live in shapes), np.uint16),
+        np.frombuffer(b"".join(table for _, table, _, _ in shapes), np.uint16),
+        np.frombuffer(b"".join(live for _, _, live, _ in shapes), np.uint16),
+        np.frombuffer(b"".join(in_sync for _, _, _, in_sync in shapes), np.uint16),
     )
 
 
@@ -178,8 +182,8 @@ class _Copies:
         self.behind = np.full(self.n, -1, np.int32)
         self.behind[self.with_zero] = self.n + np.arange(self.with_zero.size)
 
-    def cells(self) -> tuple[Table, Table]:
-        """What becomes of every copy: a bit for each count, its leader's place; who is live."""
+    def cells(self) -> tuple[Table, Table, Table]:
+        """What becomes of every copy: a bit for each count and its leader; who is live; in sync."""
         after, unclean = self._fenced(allows_unclean=True)
         clean, _ = self._fenced(allows_unclean=False)
         n_live, in_sync = np.empty((2, self.n), np.int32)
@@ -201,17 +205,19 @@ class _Copies:
         for m, holds in enumerate(counts):
             cells |= holds.astype(np.uint16) << m
         cells[is_led & (in_sync == 1)] |= LAYOUT["table_single"]
-        live = np.zeros(self.n, np.uint16)
+        live, live_in_sync = np.zeros((2, self.n), np.uint16)
+        isr = after.records["isr"][: self.n].astype(np.uint64)
         for brokers, begin in zip(self.brokers, self.begin.tolist(), strict=True):
             own = slice(begin, begin + (1 << brokers.size))
             led = is_led[own]
             place = np.searchsorted(brokers, leader[own][led]) + 1
             cells[own][led] |= (place << LAYOUT["table_leader"]).astype(np.uint16)
             for slot in range(after.n_slots):
-                alive = slots[own] >> np.uint64(slot) & np.uint64(1)
                 place = np.searchsorted(brokers, after.replicas[: self.n][own][:, slot])
-                live[own] |= (alive << place.astype(np.uint64)).astype(np.uint16)
-        return cells, live
+                for mask, masks in ((slots, live), (slots & isr, live_in_sync)):
+                    holds = mask[own] >> np.uint64(slot) & np.uint64(1)
+                    masks[own] |= (holds << place.astype(np.uint64)).astype(np.uint16)
+        return cells, live, live_in_sync
 
     def _fenced(self, *, allows_unclean: bool) -> tuple[ClusterState, npt.NDArray[np.bool_]]:
         """The copies after all brokers of their sets were fenced; where the leader is unclean."""

@@ -48,7 +48,7 @@ class SweepPlan:
         Shapes; `FIELDS` names the columns.
     sequences : (m,) int32
         Broker rows of every partition, group by group.
-    tables, live_places : (t,) uint16
+    tables, live_places, in_sync_places : (t,) uint16
         What becomes of partitions whose sequence does not say it: `failure_tables`.
     rows : (n_partitions,) int32
         Row of every partition, group by group.
@@ -64,6 +64,7 @@ class SweepPlan:
     sequences: Rows
     tables: npt.NDArray[np.uint16]
     live_places: npt.NDArray[np.uint16]
+    in_sync_places: npt.NDArray[np.uint16]
     rows: Rows
     started: ClusterState | None
 

@@ -204,18 +204,18 @@ def _plan(state: ClusterState) -> SweepPlan:
     kernel.write_sequences(
         state.columns, shaping, groups, group, np.stack([first, groups[:, 8]]), sequences, rows
     )
-    tables = live_places = np.empty(0, np.uint16)
+    tables = live_places = in_sync_places = np.empty(0, np.uint16)
     left = np.flatnonzero(group == kernel.layout()["tabulated"]).astype(np.int32)
     if left.size:
         more = tabulate(state, left)
         more.groups[:, 8] += sequences.size - 1
         groups, tables = np.concatenate([groups, more.groups]), more.tables
-        live_places = more.live_places
+        live_places, in_sync_places = more.live_places, more.in_sync_places
         sequences = np.concatenate([sequences[:-1], more.sequences, sequences[-1:]])
         rows = np.concatenate([rows, more.rows])
     return SweepPlan(
         state.broker_id.copy(), state.up, int(rows.size), state.n_partitions, groups,
-        sequences[:-1], tables, live_places, rows, state,
+        sequences[:-1], tables, live_places, in_sync_places, rows, state,
     )
 
 

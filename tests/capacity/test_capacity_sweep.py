@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import kfast
@@ -24,6 +25,7 @@ from tests.analysis.test_sweep import starts
 from tests.analysis.test_sweep_kraft import state_of
 from tests.support.capacity_reference import (
     RESOURCES,
+    Consumers,
     add_up,
     added,
     expected_broker,
@@ -64,7 +66,31 @@ def random_capacities(generator, ids):
     return held
 
 
-def prepare(plan, loads, capacity, weights, replicas_limit):
+def random_consumers(generator, state):
+    """Shares of consumers by rack as texts, and the twin's; None where they fetch from leaders.
+
+    Brokers are given racks, some of them none.
+    """
+    if generator.random() < 0.4:
+        return {}, None
+    names = "abc"[: generator.randint(1, 3)]
+    state.rack = pa.array(
+        [generator.choice([*names, *names, None]) for _ in range(state.n_brokers - 1)] + ["b"]
+    )
+    racks = sorted({rack for rack in state.rack.to_pylist() if rack is not None})
+    texts = None
+    shares = dict.fromkeys(racks, Fraction(1, len(racks)))
+    if generator.random() < 0.6:
+        weights = {rack: generator.randint(0, 9) for rack in racks}
+        weights[racks[0]] += 1
+        total = sum(weights.values())
+        shares = {rack: Fraction(weight, total) for rack, weight in weights.items()}
+        texts = {rack: f"{weight}/{total}" for rack, weight in weights.items() if weight}
+    rack_of = dict(zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True))
+    return {"fetch_from": "nearest", "consumer_racks": texts}, Consumers(rack_of, shares)
+
+
+def prepare(plan, loads, capacity, weights, replicas_limit, **fetching):
     """The product's plan from the columns of the twin."""
     def column(name):
         return np.array([held.get(name) or -1 for held in capacity.values()], np.int64)
@@ -86,11 +112,11 @@ def prepare(plan, loads, capacity, weights, replicas_limit):
     )
     return load, kfast.prepare_capacity(
         plan, load, held, weights=weights, replicas_limit=replicas_limit,
-        cpu_model="measured" if weights else "write-equivalent",
+        cpu_model="measured" if weights else "write-equivalent", **fetching,
     )
 
 
-def compare_failure(failure, row, amounts, number, before, now, loads):
+def compare_failure(failure, row, amounts, number, before, now, loads, consumers):
     """One failure in full against what is left of each partition."""
     state, plan = failure.cluster, failure.plan
     assert {"scenario": number, **failure.summary} == row
@@ -123,22 +149,36 @@ def compare_failure(failure, row, amounts, number, before, now, loads):
             sums[0] += part["bytes_in"]
             sums[1] += part["bytes_out"]
             check_reason(part, before[partition], now[partition], broker,
-                         failure.failed_brokers)
+                         failure.failed_brokers, consumers)
         for partition in before:
             *expected, _ = added(
                 before[partition], now[partition], broker,
-                *(int(column[partition]) for column in loads[:2]), by_weight,
+                *(int(column[partition]) for column in loads[:2]), by_weight, consumers,
             )
             assert by_partition.get(partition, [0, 0]) == expected
 
 
-def check_reason(part, before, now, broker, down):
+def check_reason(part, before, now, broker, down, consumers):
     """Whether the reason of a part is what happened to its partition."""
     failed = part["failed_broker"]
     if part["reason"] == "fewer_followers":
         assert before.leader == now.leader == broker
         gone = set(before.live) - set(now.live)
         assert failed in gone if failed in down else gone - set(down)
+        return
+    if part["reason"] in ("serves", "serves_no_more"):
+        sources = [{None if left.leader is None else consumers.source(left, rack)
+                    for rack in consumers.shares} for left in (before, now)]
+        serves = part["reason"] == "serves"
+        assert broker in sources[serves]
+        assert part["bytes_in"] == 0
+        assert (part["bytes_out"] > 0) == serves
+        assert failed is None or failed in sources[0] & set(down)
+        return
+    follower_serves = consumers and part["reason"] == "leaderless" and part["bytes_out"] < 0
+    if follower_serves and broker != before.leader:
+        assert now.leader is None
+        assert failed is None
         return
     assert failed == (before.leader if before.leader in down else None)
     assert now.leader != before.leader or part["reason"] == "follows_no_more"
@@ -161,14 +201,15 @@ def compare(seed, plan, left, generator):
         [CpuWeights(), CpuWeights(1, 0, 7), CpuWeights(701, 149, 150), None]
     )
     replicas_limit = generator.choice([None, generator.randint(1, 30)])
-    load, prepared = prepare(plan, loads, capacity, weights, replicas_limit)
+    fetching, consumers = random_consumers(generator, state)
+    load, prepared = prepare(plan, loads, capacity, weights, replicas_limit, **fetching)
     scenarios = kfast.independent_brokers(
         state, generator.choice([0.1, 0.3, 0.6, 0.9]), 5, seed
     )
     table = kfast.capacity_sweep(prepared, scenarios, method="pass")
     assert kfast.capacity_sweep(prepared, scenarios, method="terms") == table, f"seed {seed}"
     before = left([])
-    baseline = add_up(before, before, loads, ids)
+    baseline = add_up(before, before, loads, ids, consumers)
     disk = dict(zip(ids, disk_by_broker(plan.cluster, load).tolist(), strict=True))
     placed = Counter(broker for row in range(state.n_partitions)
                      for broker in plan.cluster.assignment(row).replicas)
@@ -182,7 +223,8 @@ def compare(seed, plan, left, generator):
     by_broker = {broker: {} for broker in ids}
     for number, row in enumerate(table.to_pylist()):
         down = scenarios.brokers(number)
-        sums, still_up = add_up(left(down), before, loads, ids), [b for b in up if b not in down]
+        sums = add_up(left(down), before, loads, ids, consumers)
+        still_up = [b for b in up if b not in down]
         used = uses(sums, baseline, still_up, capacity, by_weight)
         for broker in still_up:
             by_broker[broker][number] = used[broker]
@@ -195,7 +237,9 @@ def compare(seed, plan, left, generator):
         )
         if number == seed % len(scenarios):
             failure = kfast.capacity_of(prepared, down)
-            compare_failure(failure, row, amounts, number, before, left(down), loads)
+            compare_failure(
+                failure, row, amounts, number, before, left(down), loads, consumers
+            )
         headroom = expected.pop("headroom")
         assert row.pop("headroom") == (None if headroom is None else pytest.approx(headroom))
         assert row == {"scenario": number, "brokers_down": len(down), **expected}, (

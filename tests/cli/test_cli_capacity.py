@@ -54,6 +54,35 @@ def plan(state, load):
 # --- sweeps --------------------------------------------------------------------------------------
 
 
+def test_consumers_fetch_from_the_nearest_replica(state, load):
+    """The options are those of `prepare_capacity`; answers say what is assumed."""
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(CAPACITY[1]))
+    options = ("--fetch-from", "nearest", "--consumer-racks", "a=1/3,c=2/3")
+    plan = kfast.prepare_capacity(
+        state, load, capacity, fetch_from="nearest", consumer_racks={"a": "1/3", "c": "2/3"}
+    )
+    singles = kfast.every_broker(state)
+    rows = kfast.capacity_sweep(plan, singles).to_pylist()
+    answer = document("sweep", "--every", 1, *options)
+    assert answer["worst"][0]["headroom"] == min(row["headroom"] for row in rows[1:])
+    assert any("in the order of assigned replicas" in line for line in answer["assumptions"])
+    assert not any("are spread equally" in line for line in answer["assumptions"])
+    shown = document("show", *options)
+    used = plan.broker_loads(*singles.down(0, 1))[0, :, 1]
+    assert [row["bytes_out"] for row in shown["brokers"]] == used.tolist()
+    assert shown["brokers"][0]["leaders"] == document("show")["brokers"][0]["leaders"]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--consumer-racks", "a=1"), "--consumer-racks goes with --fetch-from nearest"),
+    (("--fetch-from", "nearest", "--consumer-racks", "a=0.5"), "shares add up to 1/2; right is 1"),
+    (("--fetch-from", "nearest", "--consumer-racks", "d=1"), "no broker is in rack d"),
+    (("--fetch-from", "nearest", "--consumer-racks", "a=1,a=0.5"), "is given as 1 and as 0.5"),
+])
+def test_racks_of_consumers_that_are_refused(options, message):
+    assert message in run("show", *options, code=2).stderr
+
+
 def test_the_verdict_says_whether_each_failure_is_carried():
     verdict = verdict_of(run("sweep", "--each-rack").stdout).splitlines()
     assert verdict[0] == "Each rack: NO, 2 of 3 failures leave brokers over a limit."

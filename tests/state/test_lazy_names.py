@@ -130,7 +130,7 @@ def test_a_task_of_a_sweep_loads_neither_pandas_nor_the_controller():
         "from kfast.sweeps.sweep_plan import FIELDS, SweepPlan\n"
         "ids, none = np.arange(3, dtype=np.int32), np.empty(0, np.int32)\n"
         "groups, tables = np.zeros((0, len(FIELDS)), np.int64), np.empty(0, np.uint16)\n"
-        "plan = SweepPlan(ids, ids >= 0, 0, 0, groups, none, tables, tables, none, None)\n"
+        "plan = SweepPlan(ids, ids >= 0, 0, 0, groups, none, tables, tables, tables, none, None)\n"
         "some = Combinations(ids, 0, 4, ids, 1)\n"
         "work = SweepWork(plan, tuple(SWEEP_COUNTS), 1, FailoverOrder.of(plan), None)\n"
         "print(sum(batch.num_rows for batch in work.batches(some)))\n"

@@ -24,9 +24,41 @@ class Left:
 
     leader: int | None
     live: list[int]
-    n_in_sync: int
+    in_sync: list[int]
     is_under_min_isr: bool
     is_unclean: bool
+
+
+@dataclass(frozen=True)
+class Consumers:
+    """Racks of brokers by id, None where one has none; shares of consumers by rack."""
+
+    rack_of: dict[int, str | None]
+    shares: dict[str, Fraction]
+
+    def parts(self, bytes_out):
+        """What consumers of each rack fetch, by the largest remainder, then the first rack."""
+        exact = {rack: bytes_out * share for rack, share in sorted(self.shares.items())}
+        parts = {rack: int(share) for rack, share in exact.items()}
+        left = bytes_out - sum(parts.values())
+        for rack in sorted(exact, key=lambda rack: (parts[rack] - exact[rack], rack))[:left]:
+            parts[rack] += 1
+        return parts
+
+    def source(self, left, rack):
+        """The broker from which consumers in a rack fetch a partition that is led."""
+        in_rack = [b for b in left.live if b in left.in_sync and self.rack_of[b] == rack]
+        return left.leader if self.rack_of[left.leader] == rack or not in_rack else in_rack[0]
+
+
+def fetched(left, bytes_out, consumers):
+    """By broker id what consumers fetch of a partition that is led; None: from its leader."""
+    if consumers is None:
+        return Counter({left.leader: bytes_out})
+    by_broker = Counter()
+    for rack, part in consumers.parts(bytes_out).items():
+        by_broker[consumers.source(left, rack)] += part
+    return by_broker
 
 
 @dataclass
@@ -69,7 +101,7 @@ def left_by_zk(started, down, profile):
         needed = min(effective_min_isr(started, int(started.topic_row[row])), n_replicas)
         assert live == live_of(after, row, after.assignment(row).replicas)
         left[row] = Left(
-            leader, live, len(in_sync), leader is None or len(in_sync) < needed, row in unclean,
+            leader, live, in_sync, leader is None or len(in_sync) < needed, row in unclean,
         )
     return left
 
@@ -82,13 +114,16 @@ def left_by_kraft(make, down, row_of):
         live = [b for b in partition.replicas if is_live(after.state, partition, b)]
         leader = None if partition.leader == NO_LEADER else partition.leader
         left[row_of[place]] = Left(
-            leader, live, sum(is_live(after.state, partition, b) for b in partition.isr),
+            leader, live, [b for b in partition.isr if is_live(after.state, partition, b)],
             after.is_under(place), place in after.unclean,
         )
     return left
 
 
-def add_up(left: dict[int, Left], before: dict[int, Left], loads, brokers: Iterable[int]) -> Sums:
+def add_up(
+    left: dict[int, Left], before: dict[int, Left], loads, brokers: Iterable[int],
+    consumers: Consumers | None = None,
+) -> Sums:
     """Bytes of all partitions; `loads` are bytes in, bytes out and bytes on disk by row."""
     sums = Sums({broker: Carried() for broker in brokers})
     columns, carried = sums.columns, sums.carried
@@ -99,7 +134,7 @@ def add_up(left: dict[int, Left], before: dict[int, Left], loads, brokers: Itera
             columns["bytes_out_leaderless"] += bytes_out
         if now.is_under_min_isr:
             columns["bytes_in_refused"] += bytes_in
-        if now.leader is not None and now.n_in_sync == 1:
+        if now.leader is not None and len(now.in_sync) == 1:
             columns["bytes_in_single"] += bytes_in
             columns["disk_single"] += disk
         if now.is_unclean:
@@ -108,7 +143,8 @@ def add_up(left: dict[int, Left], before: dict[int, Left], loads, brokers: Itera
             continue
         followers = [broker for broker in now.live if broker != now.leader]
         carried[now.leader].leader_in += bytes_in
-        carried[now.leader].to_consumers += bytes_out
+        for broker, part in fetched(now, bytes_out, consumers).items():
+            carried[broker].to_consumers += part
         carried[now.leader].to_replicas += bytes_in * len(followers)
         for broker in followers:
             carried[broker].follower_in += bytes_in
@@ -120,15 +156,17 @@ USED = {"nw_in": "bytes_in", "nw_out": "bytes_out", "cpu": "cpu_microcores"}
 STATISTICS = ("baseline", "mean", "most", "most_scenario", "p95", "p99")
 
 
-def added(before: Left, now: Left, broker, bytes_in, bytes_out, weights):
+def added(before: Left, now: Left, broker, bytes_in, bytes_out, weights, consumers=None):
     """What one partition adds to a broker by a failure: bytes in, bytes out and work."""
     def carried(left):
         sums = Carried()
         followers = [b for b in left.live if b != left.leader]
         if left.leader == broker:
-            sums = Carried(bytes_in, 0, bytes_in * len(followers), bytes_out)
+            sums = Carried(bytes_in, 0, bytes_in * len(followers))
         elif left.leader is not None and broker in followers:
             sums.follower_in = bytes_in
+        if left.leader is not None:
+            sums.to_consumers = fetched(left, bytes_out, consumers)[broker]
         return (sums.leader_in + sums.follower_in, sums.to_replicas + sums.to_consumers,
                 sums.work(weights))
     return tuple(b - a for a, b in zip(carried(before), carried(now), strict=True))

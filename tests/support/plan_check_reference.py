@@ -55,7 +55,7 @@ class Placement:
         partition, (_, _, size) = self.partitions[key], self.loads[key]
         leader = self.leader_of(partition, down)
         live = [b for b in partition["replicas"] if b in self.up and b not in down]
-        left = {key: Left(leader, live, 0, False, False)}
+        left = {key: Left(leader, live, [], False, False)}
         columns = [{key: value} for value in self.loads[key]]
         sums = add_up(left, left, columns, self.racks)
         amounts = {b: dict.fromkeys(AMOUNTS, 0) for b in {*partition["replicas"], leader} - {None}}
