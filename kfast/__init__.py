@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         prepare_capacity,
         read_growth,
         read_prices,
+        repair_hours,
         restoration,
     )
     from kfast.controllers import open_controller
@@ -176,6 +177,7 @@ __all__ = [
     "read_load",
     "read_plan",
     "read_prices",
+    "repair_hours",
     "replay",
     "replay_metadata",
     "restart_plan",
@@ -207,7 +209,7 @@ load_lazily(__name__, {
         "NewReplicas Restoration broker_capacity capacity_brokers capacity_cost capacity_forecast "
         "capacity_of capacity_size capacity_sweep check_plan durability fit_cpu grow_load "
         "improve_placement partition_load plan_batches potential_nw_out prepare_capacity "
-        "read_growth read_prices restoration"
+        "read_growth read_prices repair_hours restoration"
     ),
     "controllers": "open_controller",
     "controllers.kraft.controller": "QuorumController",

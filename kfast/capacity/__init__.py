@@ -54,7 +54,7 @@ from kfast.capacity.plan_objective import OBJECTIVE
 from kfast.capacity.presets import PRESETS, Preset
 from kfast.capacity.reassignment_batches import PlanBatches, plan_batches
 from kfast.capacity.restoration_demand import NewReplicas
-from kfast.capacity.restoration_times import Restoration, restoration
+from kfast.capacity.restoration_times import Restoration, repair_hours, restoration
 
 __all__ = [
     "CAPACITY_METRICS", "CPU_MODELS", "HARD_RULES", "OBJECTIVE", "PRESETS", "BetterPlacement",
@@ -64,5 +64,5 @@ __all__ = [
     "capacity_cost", "capacity_forecast", "capacity_of", "capacity_size", "capacity_sweep",
     "check_plan", "durability", "fit_cpu", "grow_load", "improve_placement", "partition_load",
     "plan_batches", "potential_nw_out", "prepare_capacity", "read_growth", "read_prices",
-    "restoration",
+    "repair_hours", "restoration",
 ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb, expm1, log1p
+from math import expm1, log1p
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,10 @@ from kfast.state import ClusterState
 
 __all__ = [
     "REPAIRS", "YEAR_SECONDS", "Durability", "burst_probability", "cascade_probability",
-    "durability", "mean_time_to_loss", "mean_time_to_loss_of_brokers",
+    "durability", "mean_time_to_loss", "mean_time_to_loss_of_brokers", "tails",
 ]
+
+Values = npt.NDArray[np.float64]
 
 YEAR_SECONDS = 31_557_600
 """365.25 days."""
@@ -53,6 +55,9 @@ RATES = 1e-30, 1e30
 
 MOST_COPIES = 8
 """A copyset whose brokers differ has 2 to their number states."""
+
+CHUNK_RATES = 1 << 22
+"""Rates of copysets that are held at a time."""
 
 
 def mean_time_to_loss(
@@ -124,21 +129,28 @@ def mean_time_to_loss_of_brokers(
     for name, rates in (("failure_rates", failures), ("repair_rates", repairs)):
         for rate in rates.tolist():
             number(name, rate, *RATES)
+    return float(_mean_times(failures[:, None], repairs[:, None])[0])
+
+
+def _mean_times(failures: Values, repairs: Values) -> Values:
+    """(m,) mean times to a loss of m sets of n brokers, from their rates (n, m)."""
+    n, m = failures.shape
     states = (1 << n) - 1
-    rates = np.zeros((states, states + 1))
+    rates = np.zeros((states, states + 1, m))
     for failed in range(states):
         for broker in range(n):
             rate = repairs[broker] if failed >> broker & 1 else failures[broker]
             rates[failed, failed ^ (1 << broker)] += rate
-    times = np.ones(states)
+    times = np.ones((states, m))
     # From the set of all brokers but one down to none: a state's time goes to those before it.
     for state in range(states - 1, 0, -1):
-        leaves = rates[state, :state].sum() + rates[state, states]
+        leaves = rates[state, :state].sum(axis=0) + rates[state, states]
         share = rates[:state, state] / leaves
-        rates[:state, :state] += np.outer(share, rates[state, :state])
+        rates[:state, :state] += share[:, None] * rates[state, :state]
         rates[:state, states] += share * rates[state, states]
         times[:state] += share * times[state]
-    return float(times[0] / rates[0, states])
+    mean: Values = times[0] / rates[0, states]
+    return mean
 
 
 def cascade_probability(
@@ -182,9 +194,10 @@ class Durability:
     ----------
     failures_per_year : float
         Of one broker, for good.
-    repair_seconds : float
-    unavailability : float
-        Share of the time in which one broker is down, for any reason.
+    repair_seconds : (B,) float64
+        Until the replicas of each broker are restored.
+    unavailability : (B,) float64
+        Share of the time in which each broker is down, for any reason.
     copysets : pa.Table
         `schema.RISK_DURABILITY`: a row for each number of copies.
     availability : pa.Table
@@ -192,8 +205,8 @@ class Durability:
     """
 
     failures_per_year: float
-    repair_seconds: float
-    unavailability: float
+    repair_seconds: Values
+    unavailability: Values
     copysets: pa.Table
     availability: pa.Table
 
@@ -221,8 +234,9 @@ def burst_probability(chance: float, bursts_per_year: float) -> float:
 
 
 def durability(
-    state: ClusterState, *, mttf_years: float, repair_hours: float, repair: str = "parallel",
-    outages_per_year: float = 0.0, outage_seconds: float = 0.0, load: PartitionLoad | None = None,
+    state: ClusterState, *, mttf_years: float, repair_hours: float | npt.ArrayLike,
+    repair: str = "parallel", outages_per_year: float = 0.0, outage_seconds: float = 0.0,
+    load: PartitionLoad | None = None,
 ) -> Durability:
     """Ask how likely losses of data and of service are, if brokers fail independently.
 
@@ -232,10 +246,12 @@ def durability(
         Not changed. Copies are the assigned replicas, whoever is in sync now.
     mttf_years : float
         Mean time in which one broker fails for good.
-    repair_hours : float
-        Mean time from such a failure until all its replicas are in sync again, detection included.
+    repair_hours : float or (B,) array of float
+        Mean time from such a failure until all its replicas are in sync again, detection included;
+        of each broker, as `kfast.repair_hours` computes it, or of all.
     repair : {"parallel", "serial"}
-        Whether failed brokers of a copyset are restored all at once, or one after another.
+        Whether failed brokers of a copyset are restored all at once, or one after another; with
+        times of each broker, all at once.
     outages_per_year, outage_seconds : float
         Outages of one broker that lose nothing, and how long each lasts.
     load : PartitionLoad, optional
@@ -249,14 +265,14 @@ def durability(
     ------
     ArgumentError
         An argument is outside its range, or a copyset is lost so soon that its rate is no constant:
-        in less than 1000 repair times.
+        in less than 1000 repair times. A single copy is lost when its broker is.
     """
     check_instance("state", state, ClusterState)
     if load is not None:
         check_instance("load", load, PartitionLoad)
     _check_repair(repair)
     mttf_seconds = number("mttf_years", mttf_years, 1e-3, 1e6) * YEAR_SECONDS
-    repair_seconds = number("repair_hours", repair_hours, 1e-3, 1e6) * 3600
+    repair_seconds = _repair_seconds(state, repair_hours, repair)
     number("outages_per_year", outages_per_year, 0, 1e6)
     number("outage_seconds", outage_seconds, 0, YEAR_SECONDS)
     margins = take_isr_margins(state)
@@ -268,12 +284,30 @@ def durability(
         _copysets(
             group_sets(state, assigned_masks(margins)), mttf_seconds, repair_seconds, repair, load
         ),
-        _availability(margins, unavailability, load),
+        _availability(state, margins, unavailability, load),
     )
 
 
+def _repair_seconds(
+    state: ClusterState, repair_hours: float | npt.ArrayLike, repair: str
+) -> Values:
+    """(B,) seconds of each broker, checked."""
+    hours = np.asarray(repair_hours)
+    if hours.ndim == 0:
+        seconds = number("repair_hours", repair_hours, 1e-3, 1e6) * 3600
+        return np.full(state.n_brokers, seconds)
+    if hours.shape != (state.n_brokers,):
+        raise ArgumentError(
+            f"repair_hours has shape {hours.shape}; right is a number, or {state.n_brokers} of "
+            "them, one for each broker"
+        )
+    if repair == "serial":
+        raise ArgumentError("repair is 'serial', which goes with repair_hours that all have")
+    return np.array([number("repair_hours", each, 1e-3, 1e6) * 3600 for each in hours.tolist()])
+
+
 def _copysets(
-    sets: BrokerSets, mttf_seconds: float, repair_seconds: float, repair: str,
+    sets: BrokerSets, mttf_seconds: float, repair_seconds: Values, repair: str,
     load: PartitionLoad | None,
 ) -> pa.Table:
     """Rows of `schema.RISK_DURABILITY`."""
@@ -283,28 +317,49 @@ def _copysets(
         np.add.at(sized, sets.set_of[with_set], load.disk_bytes[with_set])
     rows = []
     for copies in np.unique(sets.sizes).tolist():
-        alike = sets.sizes == copies
-        n = int(alike.sum())
-        seconds = mean_time_to_loss(copies, 1 / mttf_seconds, 1 / repair_seconds, repair)
-        if seconds < LEAST_RATIO * repair_seconds:
+        alike = np.flatnonzero(sets.sizes == copies)
+        members = sets.members[sets.begin[alike][:, None] + np.arange(copies)]
+        repairs = repair_seconds[members]
+        seconds = _times_to_loss(repairs, mttf_seconds, repair)
+        soon = (seconds < LEAST_RATIO * repairs.max(axis=1)) & (copies > 1)
+        if soon.any():
+            at = int(soon.argmax())
             raise ArgumentError(
-                f"repair_hours is {repair_seconds / 3600:g}: with {copies} copies data is lost in"
-                f" {seconds / 3600:.3g} h on average; at least {LEAST_RATIO} repair times are"
+                f"repair_hours is {repairs[at].max() / 3600:g}: with {copies} copies data is lost "
+                f"in {seconds[at] / 3600:.3g} h on average; at least {LEAST_RATIO} repair times are"
                 " needed for a rate that means something"
             )
         per_year = YEAR_SECONDS / seconds
+        losses = float(per_year.sum())
         rows.append({
-            "copies": copies, "copysets": n, "partitions": int(sets.partitions[alike].sum()),
-            "mttdl_years": seconds / YEAR_SECONDS, "losses_per_year": n * per_year,
-            "loss_probability": -expm1(-n * per_year),
-            "bytes_lost_per_year":
-                None if load is None else int(sized[alike].sum()) * per_year,
+            "copies": copies, "copysets": alike.size,
+            "partitions": int(sets.partitions[alike].sum()),
+            "mttdl_years": alike.size / losses, "losses_per_year": losses,
+            "loss_probability": -expm1(-losses),
+            "bytes_lost_per_year": None if load is None else float(sized[alike] @ per_year),
         })
     return pa.Table.from_pylist(rows, RISK_DURABILITY.schema)
 
 
+def _times_to_loss(repairs: Values, mttf: float, repair: str) -> Values:
+    """(n,) mean times to a loss of copysets, from the repair times (n, copies) of their brokers."""
+    n, copies = repairs.shape
+    if (repairs == repairs[0, 0]).all():
+        return np.full(n, mean_time_to_loss(copies, 1 / mttf, 1 / float(repairs[0, 0]), repair))
+    if copies > MOST_COPIES:
+        raise ArgumentError(
+            f"repair_hours differ between brokers that share {copies} copies: at most {MOST_COPIES}"
+            " are allowed; right is one number"
+        )
+    chunk = max(CHUNK_RATES >> 2 * copies, 1)
+    return np.concatenate([
+        _mean_times(np.full((copies, len(part)), 1 / mttf), 1 / part.T)
+        for part in (repairs[at : at + chunk] for at in range(0, n, chunk))
+    ])
+
+
 def _availability(
-    margins: IsrMargins, unavailability: float, load: PartitionLoad | None
+    state: ClusterState, margins: IsrMargins, unavailability: Values, load: PartitionLoad | None
 ) -> pa.Table:
     """Rows of `schema.RISK_AVAILABILITY`: all assigned replicas are in sync, whenever up."""
     kinds = margins.n_replicas.astype(np.int64) << 8 | margins.needed
@@ -312,24 +367,42 @@ def _availability(
     rows = []
     for kind in np.unique(kinds[kinds > 0]).tolist():
         replicas, needed = kind >> 8, kind & 255
-        alike = kinds == kind
-        offline = tail(replicas, replicas, unavailability)
-        under = tail(replicas, replicas - needed + 1, unavailability)
-        bytes_in = None if load is None else int(load.bytes_in[alike].sum())
+        alike = np.flatnonzero(kinds == kind)
+        bytes_in = None if load is None else load.bytes_in[alike]
+        if (unavailability == unavailability[0]).all():
+            down = np.full((1, replicas), unavailability[0])
+        else:
+            down = unavailability[state.replicas[alike, :replicas]]
+        offline, under = tails(down, replicas), tails(down, replicas - needed + 1)
         rows.append({
-            "replicas": replicas, "min_isr": needed, "partitions": int(alike.sum()),
-            "leaderless_probability": offline, "under_min_isr_probability": under,
-            "bytes_in_leaderless_per_year":
-                None if bytes_in is None else bytes_in * YEAR_SECONDS * offline,
-            "bytes_in_refused_per_year":
-                None if bytes_in is None else bytes_in * YEAR_SECONDS * under,
+            "replicas": replicas, "min_isr": needed, "partitions": alike.size,
+            "leaderless_probability": float(offline.mean()),
+            "under_min_isr_probability": float(under.mean()),
+            "bytes_in_leaderless_per_year": _missed(bytes_in, offline),
+            "bytes_in_refused_per_year": _missed(bytes_in, under),
         })
     return pa.Table.from_pylist(rows, RISK_AVAILABILITY.schema)
 
 
-def tail(brokers: int, least: int, probability: float) -> float:
-    """Chance that at least so many of some brokers are down, each with the same probability."""
-    return sum(
-        comb(brokers, down) * probability**down * (1 - probability) ** (brokers - down)
-        for down in range(least, brokers + 1)
-    )
+def _missed(bytes_in: npt.NDArray[np.int64] | None, shares: Values) -> float | None:
+    """Bytes that cannot be written in a year; `shares` of time are of each partition, or of all."""
+    if bytes_in is None:
+        return None
+    if shares.size == 1:
+        return int(bytes_in.sum()) * YEAR_SECONDS * float(shares[0])
+    return float(bytes_in @ shares) * YEAR_SECONDS
+
+
+def tails(down: Values, least: int) -> Values:
+    """(m,) chances that at least so many of some brokers are down, each with its own chance (m, n).
+
+    Brokers are taken one after another; nothing is subtracted but from 1.
+    """
+    m, n = down.shape
+    counts = np.zeros((n + 1, m))
+    counts[0] = 1
+    for at in range(n):
+        counts[1 : at + 2] = counts[1 : at + 2] * (1 - down[:, at]) + counts[: at + 1] * down[:, at]
+        counts[0] *= 1 - down[:, at]
+    chances: Values = counts[least:].sum(axis=0)
+    return chances

@@ -26,9 +26,10 @@ from kfast.errors import ArgumentError
 from kfast.kernels import fair_sharing as kernel
 from kfast.schema import CAPACITY_SWEEP, RESTORATION
 from kfast.state.records import Rows
+from kfast.sweeps.scenario_makers import every_broker
 from kfast.sweeps.scenarios import Scenarios
 
-__all__ = ["RESTORE_MODES", "Restoration", "RestorationPlan", "restoration"]
+__all__ = ["RESTORE_MODES", "Restoration", "RestorationPlan", "repair_hours", "restoration"]
 
 Integers = npt.NDArray[np.int64]
 Times = npt.NDArray[np.float64]
@@ -486,3 +487,52 @@ def restoration(
     check_sweep(plan, scenarios, method)
     prepared = RestorationPlan.of(plan, settings or Restoration())
     return pa.Table.from_batches(prepared.batches(scenarios, method), RESTORATION.schema)
+
+
+def repair_hours(
+    plan: CapacityPlan, settings: Restoration | None = None, *, detect_minutes: float = 10.0
+) -> npt.NDArray[np.float64]:
+    """Hours from the failure of each broker until an empty one in its place has all replicas.
+
+    Parameters
+    ----------
+    plan : CapacityPlan
+        What `kfast.prepare_capacity` gives.
+    settings : Restoration, optional
+        Throttles and fetchers; by default, and by right, the mode is replace.
+    detect_minutes : float
+        Until the broker is replaced.
+
+    Returns
+    -------
+    (B,) float64
+        Of each broker, for `kfast.durability`: fair times, or the bound where there are too many
+        flows. A broker that is down gets the longest time of all.
+
+    Raises
+    ------
+    ArgumentError
+        The mode is another; or some broker would never have all replicas.
+    """
+    check_instance("plan", plan, CapacityPlan)
+    settings = settings or Restoration("replace")
+    if settings.mode != "replace":
+        raise ArgumentError(f"settings: mode is {shown(settings.mode)}; right is replace")
+    detection = number("detect_minutes", detect_minutes, 0, 1e6) * 60
+    assert plan.cluster is not None, "only a plan that was pickled has none"
+    seconds = np.full(plan.broker_id.size, np.nan)
+    scenarios = every_broker(plan.cluster)
+    down = scenarios.down(scenarios.start, scenarios.stop)[1]
+    table = restoration(plan, scenarios, settings).slice(1)
+    for row, broker in zip(table.to_pylist(), down.tolist(), strict=True):
+        if row["stuck_brokers"]:
+            needed = row["throttle_needed"]
+            right = "a faster network" if needed is None else f"a throttle of {needed} B/s or more"
+            raise ArgumentError(
+                f"an empty broker in the place of {plan.broker_id[broker]} would never have all"
+                f" replicas; right is {right}"
+            )
+        fair = row["restore_seconds_fair"]
+        seconds[broker] = row["restore_seconds_bound"] if fair is None else fair
+    longest = np.nanmax(seconds, initial=0.0)
+    return (np.where(np.isnan(seconds), longest, seconds) + detection) / 3600

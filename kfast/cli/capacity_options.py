@@ -133,10 +133,10 @@ def load_options(*, required: bool) -> Callable[[Command], Command]:
     )
 
 
-def capacity_file_option() -> Callable[[Command], Command]:
+def capacity_file_option(*, required: bool = True) -> Callable[[Command], Command]:
     """Option that names the file of capacities."""
     return click.option(
-        "--capacity", "capacity_file", type=FilePath(), required=True, metavar="FILE",
+        "--capacity", "capacity_file", type=FilePath(), required=required, metavar="FILE",
         help="What brokers can carry: CSV, Parquet or Cruise Control's capacity.json.",
     )
 

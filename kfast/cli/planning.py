@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+import numpy as np
+import numpy.typing as npt
 
 from kfast.analysis.copyset_risk import risk
 from kfast.analysis.replica_sets import live_brokers
 from kfast.analysis.restart_plan import restart_plan
 from kfast.analysis.restart_readiness import may_restart
-from kfast.capacity import durability
+from kfast.capacity import (
+    PartitionLoad,
+    Restoration,
+    broker_capacity,
+    durability,
+    prepare_capacity,
+    repair_hours,
+)
 from kfast.capacity.durability_chances import YEAR_SECONDS
-from kfast.cli.capacity_options import load_options, take_load
+from kfast.capacity.units import parse_rate
+from kfast.cli.capacity_options import capacity_file_option, load_options, take_load
 from kfast.cli.options import (
     broker_ids,
     cluster_options,
@@ -29,6 +39,7 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError
+from kfast.io.loads import read_capacity
 from kfast.report.restart import (
     PLAN_METRICS,
     READINESS_METRICS,
@@ -37,6 +48,7 @@ from kfast.report.restart import (
     readiness_answer,
 )
 from kfast.report.risk import RISK_COUNTS, RISK_TABLES, YEARLY_TABLES, risk_answer
+from kfast.state import ClusterState
 
 __all__ = ["parse_years", "restart_command", "risk_command"]
 
@@ -120,7 +132,13 @@ def restart_command(
     "losses are in a year.",
 )
 @number_option("--replace-hours", type=float, metavar="HOURS",
-               help="Mean time until the replicas of such a broker are in sync again elsewhere.")
+               help="Mean time until the replicas of such a broker are in sync again elsewhere; or "
+               "--load and --capacity, and it follows for each broker from what has to be copied.")
+@capacity_file_option(required=False)
+@click.option("--throttle", metavar="RATE",
+              help="With --capacity: what each broker may send and receive for copies, 60MB/s.")
+@number_option("--detect-minutes", type=float, default=None,
+               help="With --capacity: until a broker is replaced.  [default: 10]")
 @number_option("--outages-per-year", type=float, default=0.0,
                help="Outages of one broker that lose nothing but time.")
 @number_option("--outage-seconds", type=float, default=0.0, metavar="SECONDS",
@@ -136,8 +154,7 @@ def restart_command(
 @output_options((*RISK_TABLES, *YEARLY_TABLES), RISK_COUNTS)
 def risk_command(
     source: str, down: Sequence[int], scenarios: int, seed: int, top: int,
-    mttf_years: float | None, replace_hours: float | None, outages_per_year: float,
-    outage_seconds: float, **options: Any,
+    mttf_years: float | None, outages_per_year: float, outage_seconds: float, **options: Any,
 ) -> None:
     r"""Measure how far failures reach, and how likely they are to take partitions offline.
 
@@ -151,14 +168,14 @@ def risk_command(
       kfast risk describe.txt --brokers-file brokers.csv --down 1,2,5 --top 3
       kfast risk describe.txt -o pairs.parquet --fail-on 'pair_offline_if_clean>0'
       kfast risk describe.txt --mttf 3y --replace-hours 4 --load loads.csv
+      kfast risk describe.txt --mttf 3y --load loads.csv --capacity capacities.csv --throttle 60MB/s
     """
     tables = RISK_TABLES if mttf_years is None else (*RISK_TABLES, *YEARLY_TABLES)
     destination = Destination.of(options, tables)
-    if (mttf_years is None) != (replace_hours is None):
-        raise ArgumentError("--mttf and --replace-hours go together")
     make_load = take_load(options)
     if mttf_years is None and (make_load or outages_per_year or outage_seconds):
         raise ArgumentError("--load and --outages-per-year go with --mttf and --replace-hours")
+    make_hours = _take_repair(options, mttf_years is not None, make_load is not None)
     state = take_cluster(source, options)
     live = live_brokers(state).size
     wrong = [number for number in down if number > live]
@@ -170,9 +187,9 @@ def risk_command(
     load = make_load(state) if make_load else None
     with progress_bar("Counting failures"):
         yearly = None
-        if mttf_years is not None and replace_hours is not None:
+        if mttf_years is not None and make_hours is not None:
             yearly = durability(
-                state, mttf_years=mttf_years, repair_hours=replace_hours,
+                state, mttf_years=mttf_years, repair_hours=make_hours(state, load),
                 outages_per_year=outages_per_year, outage_seconds=outage_seconds, load=load,
             )
         answer = risk_answer(
@@ -180,6 +197,44 @@ def risk_command(
             yearly=yearly, load=load,
         )
     destination.write(answer)
+
+
+def _take_repair(
+    options: dict[str, Any], is_yearly: bool, has_load: bool
+) -> Callable[[ClusterState, PartitionLoad | None], float | npt.NDArray[np.float64]] | None:
+    """Take the options of repair times out of a command's options: what tells them of a cluster.
+
+    None where a year is not asked for.
+
+    Raises
+    ------
+    ArgumentError
+        An option goes with another, or is missing.
+    """
+    hours, file, throttle, minutes = (
+        options.pop(name)
+        for name in ("replace_hours", "capacity_file", "throttle", "detect_minutes")
+    )
+    for name, value in (("--throttle", throttle), ("--detect-minutes", minutes)):
+        if value is not None and file is None:
+            raise ArgumentError(f"{name} goes with --capacity")
+    if not is_yearly and file is None and hours is None:
+        return None
+    if not is_yearly or (hours is None) == (file is None):
+        raise ArgumentError("--mttf and --replace-hours go together, or --mttf and --capacity")
+    if file is None:
+        return lambda _state, _load: float(hours)
+    if not has_load:
+        raise ArgumentError("--capacity goes with --load: what a broker's replicas weigh")
+    rate = None if throttle is None else parse_rate("--throttle", throttle)
+    settings = Restoration("replace", leader_throttle=rate, follower_throttle=rate)
+
+    def make(state: ClusterState, load: PartitionLoad | None) -> npt.NDArray[np.float64]:
+        assert load is not None, "it goes with --load"
+        plan = prepare_capacity(state, load, broker_capacity(state, read_capacity(file)))
+        return repair_hours(plan, settings, detect_minutes=10.0 if minutes is None else minutes)
+
+    return make
 
 
 def parse_years(text: str) -> float:

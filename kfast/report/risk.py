@@ -14,7 +14,7 @@ from kfast.capacity.units import format_bytes
 from kfast.report.answer import Answer, Document, getters, head
 from kfast.report.drawing import broker_columns, draw_rows, first_brokers, number
 from kfast.report.tables import Row, TableColumn, plain, text_column
-from kfast.report.wording import count, percent
+from kfast.report.wording import count, percent, plural, time_span
 from kfast.state import ClusterState
 
 __all__ = ["RISK_COUNTS", "RISK_TABLES", "YEARLY_TABLES", "risk_answer"]
@@ -91,19 +91,24 @@ def risk_answer(
     }
     tables = {**getters(risk, RISK_TABLES[:-1]), "chances": lambda: chances}
     if yearly is not None:
-        document["yearly"] = _yearly(yearly, load)
-        document["verdict"].append(_loss_sentence(document["yearly"]))
+        document["yearly"] = _yearly(state, yearly, load)
+        document["verdict"] += [
+            _loss_sentence(document["yearly"]),
+            _repair_sentence(document["yearly"]["repairs"], brokers, risk.n_copysets),
+        ]
         document["notes"].append(INDEPENDENCE)
         tables |= {"durability": lambda: yearly.copysets,
                    "availability": lambda: yearly.availability}
     return Answer(document, _draw, tables)
 
 
-def _yearly(yearly: Durability, load: PartitionLoad | None) -> Document:
+def _yearly(state: ClusterState, yearly: Durability, load: PartitionLoad | None) -> Document:
+    seconds = zip(state.broker_id.tolist(), yearly.repair_seconds.tolist(), strict=True)
     return {
         "failures_per_year": yearly.failures_per_year,
-        "repair_seconds": yearly.repair_seconds,
-        "unavailability": yearly.unavailability,
+        "repair_seconds": float(yearly.repair_seconds.max()),
+        "repairs": [{"broker_id": broker, "seconds": each} for broker, each in seconds],
+        "unavailability": float(yearly.unavailability.max()),
         "losses_per_year": yearly.losses_per_year,
         "loss_probability": yearly.loss_probability(),
         "bytes_lost_per_year": yearly.bytes_lost_per_year,
@@ -119,6 +124,29 @@ def _loss_sentence(yearly: Document) -> str:
     return (
         f"Data is lost within a year with {percent(yearly['loss_probability'])} %{expected}, if "
         "brokers fail independently."
+    )
+
+
+def _repair_sentence(
+    repairs: Sequence[Row], brokers: Sequence[Row], n_copysets: int
+) -> str:
+    """How long repairs take, beside what they trade against: copysets and scatter widths."""
+    by_time = sorted(repairs, key=lambda row: (row["seconds"], row["broker_id"]))
+    spans = [
+        f"{time_span(round(row['seconds'] * 1000))} (broker {row['broker_id']})"
+        for row in (by_time[0], by_time[-1])
+    ]
+    span = " to ".join(spans)
+    if by_time[0]["seconds"] == by_time[-1]["seconds"]:
+        span = time_span(round(by_time[0]["seconds"] * 1000))
+    widths = [row["scatter_width"] for row in brokers]
+    sources = plural(min(widths, default=0), "broker")
+    if len(set(widths)) > 1:
+        sources = f"{min(widths)} to {plural(max(widths), 'broker')}"
+    copysets = plural(n_copysets, "copyset")
+    return (
+        f"A lost broker is restored within {span}, from the {sources} with which it shares "
+        f"partitions. There are {copysets}; fewer would make losses rarer, and repairs slower."
     )
 
 

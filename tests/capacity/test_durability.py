@@ -17,7 +17,7 @@ from kfast.capacity.durability_chances import (
     cascade_probability,
     mean_time_to_loss,
     mean_time_to_loss_of_brokers,
-    tail,
+    tails,
 )
 
 
@@ -123,17 +123,25 @@ def test_ford_et_al_repair_time_lifts_three_copies_by_its_square():
 
 
 def test_three_replicas_of_three_nines():
-    assert tail(3, 2, 1e-3) == pytest.approx(3e-6 - 2e-9, rel=1e-9)
-    assert f"{tail(3, 2, 1e-3):.3e}" == "2.998e-06"
+    under = float(tails(np.full((1, 3), 1e-3), 2)[0])
+    assert under == pytest.approx(3e-6 - 2e-9, rel=1e-9)
+    assert f"{under:.3e}" == "2.998e-06"
+
+
+def test_a_year_has_365_and_a_quarter_days():
+    assert YEAR_SECONDS == 31_557_600
 
 
 def test_the_tail_is_the_sum_over_who_is_down():
-    for n, least, q in product((1, 3, 4), (1, 2, 3), (0.0, 0.2, 1.0)):
-        wanted = sum(
-            q ** sum(down) * (1 - q) ** (n - sum(down))
-            for down in product((0, 1), repeat=n) if sum(down) >= least
-        )
-        assert tail(n, least, q) == pytest.approx(wanted, abs=1e-15)
+    """Each broker with a chance of its own; the binomial where all have one."""
+    for n, least in product((1, 3, 4), (1, 2, 3)):
+        chances = [[0.0, 0.2, 1.0, 0.35][:n], [0.2] * n, [0.0] * n, [1.0] * n]
+        wanted = [
+            sum(np.prod([q if is_down else 1 - q for q, is_down in zip(own, down, strict=True)])
+                for down in product((0, 1), repeat=n) if sum(down) >= least)
+            for own in chances
+        ]
+        assert tails(np.array(chances), least).tolist() == pytest.approx(wanted, abs=1e-15)
 
 
 def test_bursts_of_a_year():
@@ -194,7 +202,7 @@ def test_outages_cost_service_and_no_data():
     assert found.copysets.equals(plain.copysets)
     broken = 6 * 3600 / (2 * YEAR_SECONDS + 6 * 3600)
     q = 1 - (1 - broken) * (1 - 7200 / (YEAR_SECONDS + 7200))
-    assert found.unavailability == pytest.approx(q)
+    assert found.unavailability.tolist() == pytest.approx([q] * 4)
     of_one, of_three = found.availability.to_pylist()
     assert (of_one["replicas"], of_one["min_isr"], of_one["partitions"]) == (1, 1, 1)
     assert (of_three["replicas"], of_three["min_isr"], of_three["partitions"]) == (3, 2, 3)
@@ -206,6 +214,51 @@ def test_outages_cost_service_and_no_data():
     assert of_one["bytes_in_leaderless_per_year"] == pytest.approx(5 * YEAR_SECONDS * q)
 
 
+def test_each_broker_may_have_a_repair_time_of_its_own():
+    """Each copyset is the chain of its own brokers; a partition counts by who holds it."""
+    state, hours = cluster(), np.array([2.0, 6.0, 11.0, 1.0])
+    load = load_of(state)
+    found = kfast.durability(state, mttf_years=2, repair_hours=hours, load=load)
+    of_one, of_three = found.copysets.to_pylist()
+    repair = 365.25 * 24 / hours
+    first, second = (mean_time_to_loss_of_brokers([0.5] * 3, repair[list(brokers)])
+                     for brokers in ((0, 1, 2), (1, 2, 3)))
+    assert of_three["losses_per_year"] == pytest.approx(1 / first + 1 / second)
+    assert of_three["mttdl_years"] == pytest.approx(2 / (1 / first + 1 / second))
+    assert of_three["bytes_lost_per_year"] == pytest.approx(3000 / first + 4000 / second)
+    assert of_one["mttdl_years"] == pytest.approx(2)
+    q = hours * 3600 / (2 * YEAR_SECONDS + hours * 3600)
+    assert found.unavailability.tolist() == pytest.approx(q.tolist())
+    under = [sum(tails(q[None, list(brokers)], 2)) for brokers in ((0, 1, 2), (2, 0, 1), (1, 2, 3))]
+    row = found.availability.to_pylist()[1]
+    assert row["under_min_isr_probability"] == pytest.approx(sum(under) / 3)
+    assert row["bytes_in_refused_per_year"] == pytest.approx(
+        YEAR_SECONDS * (10 * under[0] + 20 * under[1] + 40 * under[2]))
+    alike = kfast.durability(state, mttf_years=2, repair_hours=[6.0] * 4, load=load)
+    plain = kfast.durability(state, mttf_years=2, repair_hours=6, load=load)
+    assert alike.copysets.equals(plain.copysets)
+    assert alike.availability.equals(plain.availability)
+
+
+def test_repair_times_are_those_of_empty_brokers():
+    """10 TB at 100 MB/s and ten minutes: a broker that holds nothing has only the minutes."""
+    state = cluster()
+    rows = b"topic,partition,bytes_in,bytes_out,disk_bytes\nb,0,0,0,5000000000000\n"
+    rows = rows.replace(b"b,0", b"a,0")
+    load = kfast.partition_load(state, kfast.read_load(("l", rows), window="mean"))
+    table = kfast.read_capacity(("c", b"broker_id,nw_in,nw_out\n-1,1e12,1e12\n"))
+    plan = kfast.prepare_capacity(state, load, kfast.broker_capacity(state, table))
+    settings = kfast.Restoration("replace", follower_throttle=100_000_000)
+    hours = kfast.repair_hours(plan, settings)
+    assert (hours * 3600).tolist() == pytest.approx([50_600, 50_600, 50_600, 600])
+    with pytest.raises(ArgumentError, match="settings: mode is 'return'; right is replace"):
+        kfast.repair_hours(plan, kfast.Restoration("return"))
+    writes = kfast.partition_load(state, kfast.read_load(("l", rows.replace(b"0,0,5", b"9,0,5"))))
+    stuck = kfast.prepare_capacity(state, writes, kfast.broker_capacity(state, table))
+    with pytest.raises(ArgumentError, match=r"place of 1 would never .* a throttle of 10 B/s"):
+        kfast.repair_hours(stuck, kfast.Restoration("replace", follower_throttle=5))
+
+
 def test_without_a_load_no_bytes_are_said():
     found = kfast.durability(cluster(), mttf_years=2, repair_hours=6)
     assert found.bytes_lost_per_year is None
@@ -215,7 +268,10 @@ def test_without_a_load_no_bytes_are_said():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mttf_years": 1, "repair_hours": 24}, r"repair_hours is 24: with 1 copies .*1000 repair"),
+        ({"mttf_years": 1, "repair_hours": 1000}, "repair_hours is 1000: with 3 copies .*repair"),
+        ({"mttf_years": 1, "repair_hours": [1, 2]}, r"repair_hours has shape \(2,\); .* or 4 of"),
+        ({"mttf_years": 1, "repair_hours": [1, 2, 0, 1]}, "repair_hours is 0"),
+        ({"mttf_years": 1, "repair_hours": [1] * 4, "repair": "serial"}, "repair is 'serial'"),
         ({"mttf_years": 0, "repair_hours": 1}, "mttf_years is 0"),
         ({"mttf_years": float("nan"), "repair_hours": 1}, "mttf_years is nan"),
         ({"mttf_years": 1, "repair_hours": -1}, "repair_hours is -1"),

@@ -210,9 +210,43 @@ def test_risk_in_a_year_is_the_librarys(many):
     assert table.startswith('"copies","copysets","partitions","mttdl_years"')
 
 
+def test_repair_times_follow_from_loads_and_capacities():
+    """Of each broker, with the minutes until it is replaced, beside copysets and scatter widths."""
+    data = ROOT / "bench_data"
+    files = (data / "loads.csv", data / "capacities.csv")
+    document = answer(
+        "risk", data / "describe.txt", "--mttf", "3y", "--load", files[0], "--capacity", files[1],
+        "--throttle", "80MB/s", "--detect-minutes", 30,
+    )
+    state = kfast.read(data / "describe.txt")
+    load = kfast.partition_load(state, kfast.read_load(files[0]))
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(files[1]))
+    plan = kfast.prepare_capacity(state, load, capacity)
+    throttled = kfast.Restoration(
+        "replace", leader_throttle=80_000_000, follower_throttle=80_000_000)
+    hours = kfast.repair_hours(plan, throttled, detect_minutes=30)
+    found = kfast.durability(state, mttf_years=3, repair_hours=hours, load=load)
+    assert document["yearly"]["durability"] == found.copysets.to_pylist()
+    assert [row["seconds"] for row in document["yearly"]["repairs"]] == (hours * 3600).tolist()
+    assert document["yearly"]["repair_seconds"] == max(hours * 3600)
+    line = next(line for line in document["verdict"] if line.startswith("A lost broker"))
+    assert re.fullmatch(
+        r"A lost broker is restored within \d+ h \d+ min \(broker \d+\) to \d+ h \d+ min \(broker "
+        r"\d+\), from the 10 brokers with which it shares partitions\. There are 157 "
+        r"copysets; fewer would make losses rarer, and repairs slower\.", line)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--mttf", "3y", "--replace-hours", "4", "--throttle", "5MB/s"),
+         "--throttle goes with --capacity"),
+        (("--mttf", "3y", "--replace-hours", "4", "--detect-minutes", "5"),
+         "--detect-minutes goes with --capacity"),
+        (("--mttf", "3y", "--capacity", "c.csv"), "--capacity goes with --load"),
+        (("--mttf", "3y", "--capacity", "c.csv", "--replace-hours", "4"),
+         "--mttf and --replace-hours go together, or --mttf and --capacity"),
+        (("--capacity", "c.csv"), "or --mttf and --capacity"),
         (("--mttf", "3y"), "--mttf and --replace-hours go together"),
         (("--mttf", "3 weeks", "--replace-hours", "4"), "'3 weeks' is no time, such as 3y"),
         (("--outages-per-year", "3"), "go with --mttf and --replace-hours"),
