@@ -2196,6 +2196,7 @@ PIPELINE_RUN = ResultTable(
         ResultColumn("source", _TEXT, "the export"),
         ResultColumn("fresh", _BOOL, "its results were made in this run"),
         ResultColumn("error", _TEXT, "why it has no results; null where it has", True),
+        ResultColumn("warnings", _TEXTS, "what its loads lack, or contradict each other in"),
         ResultColumn("alerts", _TEXTS, "conditions that hold, in words"),
         ResultColumn("digest", _TEXT, "of the state; null where there is an error", True),
     ),

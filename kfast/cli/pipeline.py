@@ -50,6 +50,9 @@ def pipeline_command(config: Path) -> None:
     for row in alerts:
         for alert in row["alerts"]:
             click.echo(shown_lines(f"{row['cluster']} at {row['captured']}: {alert}"))
+    for row in done:
+        for warning in row["warnings"]:
+            echo(f"{row['cluster']} at {row['captured']}: warning: {warning}")
     for row in errors:
         echo(f"{row['cluster']} at {row['captured']}: {row['error']}")
     if alerts:

@@ -113,8 +113,8 @@ class CapacityFiles:
 
     def prepare(
         self, source: str, plan: SweepPlan, state: ClusterState
-    ) -> tuple[CapacityPlan, tuple[str, ...]]:
-        """The cluster of an export with the loads and capacities beside it, and what they lack."""
+    ) -> tuple[CapacityPlan, tuple[str, ...], tuple[str, ...]]:
+        """The cluster of an export with the files beside it; their warnings and assumptions."""
         folder = Path(source).parent
         tables = read_load(*(folder / name for name in self.load_names), window=self.window)
         capacity = broker_capacity(state, read_capacity(folder / self.capacity_name))
@@ -124,8 +124,8 @@ class CapacityFiles:
             failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
             cpu_model=self.cpu_model,
         )
-        return prepared, (
-            *load.warnings, *load.assumptions, *capacity.assumptions, *prepared.disks.assumptions,
+        return prepared, load.warnings, (
+            *load.assumptions, *capacity.assumptions, *prepared.disks.assumptions,
         )
 
 
@@ -240,8 +240,8 @@ def run_pipeline(
     -------
     pa.Table
         One row per export (`schema.PIPELINE_RUN`): cluster, captured, source, fresh (whether it was
-        done in this run), error, alerts (a line for each condition that holds), digest (of the
-        state, in hexadecimal).
+        done in this run), error, warnings (of its loads), alerts (a line for each condition that
+        holds), digest (of the state, in hexadecimal).
 
     Raises
     ------
@@ -279,6 +279,7 @@ class Manifest(msgspec.Struct):
     error: str | None
     digest: str | None
     assumptions: list[str]
+    warnings: list[str]
     alerts: list[str]
     rows: dict[str, int]
     files: dict[str, str]
@@ -311,7 +312,7 @@ class _Results:
 
     def drop_others(self) -> None:
         """Remove what an earlier run with other sweeps left of this snapshot."""
-        for place in ("tables/*", "sweeps/*", "summaries", "alerts"):
+        for place in ("tables/*", "sweeps/*", "capacity/*", "summaries", "alerts"):
             for folder in self.root.glob(place):
                 path = folder / self.label / "part.parquet"
                 if folder.relative_to(self.root).as_posix() not in self.files and path.exists():
@@ -324,7 +325,7 @@ def run_snapshot(job: Job, source: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        cluster, captured, source, fresh (whether anything was done), error, alerts, digest.
+        As a row of `run_pipeline`.
     """
     cluster, captured = label_of(source)
     results = _Results(Path(job.output), f"cluster={cluster}/captured={captured}")
@@ -380,11 +381,11 @@ def _without_manifest(source: str, why: str) -> dict[str, Any]:
     """The row of an export that has no manifest now."""
     cluster, captured = label_of(source)
     return {"cluster": cluster, "captured": captured, "source": source, "fresh": False,
-            "error": f"{source}: {why}", "alerts": [], "digest": None}
+            "error": f"{source}: {why}", "warnings": [], "alerts": [], "digest": None}
 
 
 def _row(manifest: Manifest) -> dict[str, Any]:
-    names = ("cluster", "captured", "source", "error", "alerts", "digest")
+    names = ("cluster", "captured", "source", "error", "warnings", "alerts", "digest")
     return {**{name: getattr(manifest, name) for name in names}, "fresh": False}
 
 
@@ -417,18 +418,19 @@ def _make(job: Job, source: str, results: _Results) -> dict[str, Any]:
     error: str | None = None
     digest: str | None = None
     assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     alerts: list[dict[str, Any]] = []
     try:
         state = job.exports.read(source)
         sweeps = [(sweep, make_scenarios(sweep.scenarios, state)) for sweep in job.sweeps]
         plan = prepare_sweep(state)
-        capacity, lacking = (
-            (None, ()) if job.capacity is None else job.capacity.prepare(source, plan, state)
+        capacity, warnings, of_capacity = (
+            (None, (), ()) if job.capacity is None else job.capacity.prepare(source, plan, state)
         )
     except KfastError as problem:
         error = str(problem)
     else:
-        digest, assumptions = f"{state.digest():016x}", (*state.assumptions, *lacking)
+        digest, assumptions = f"{state.digest():016x}", (*state.assumptions, *of_capacity)
         tables = state.to_tables()
         for name in TABLES:
             table: pa.Table = getattr(tables, name)
@@ -460,8 +462,8 @@ def _make(job: Job, source: str, results: _Results) -> dict[str, Any]:
     results.drop_others()
     return {
         "error": error, "digest": digest, "assumptions": list(assumptions),
-        "alerts": [alert_sentence(alert) for alert in alerts], "rows": results.rows,
-        "files": results.files,
+        "warnings": list(warnings), "alerts": [alert_sentence(alert) for alert in alerts],
+        "rows": results.rows, "files": results.files,
     }
 
 

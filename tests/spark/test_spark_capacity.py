@@ -107,6 +107,12 @@ def test_what_is_wrong_is_refused_before_anything_runs(spark, cluster, plan):
         kfast.spark.capacity_sweep(spark, plan, scenarios, tasks=0)
     with pytest.raises(kfast.ArgumentError, match=r"frame is .*a DataFrame of Spark is needed"):
         kfast.spark.load_from_dataframe(LOAD)
-    negative = spark.createDataFrame(LOAD.set_column(1, "bytes_in", pa.array([1, -2, 3])))
-    with pytest.raises(kfast.InputError, match="load DataFrame: row 1: found bytes_in -2"):
-        kfast.spark.load_from_dataframe(negative)
+    for at, name, column, message in (
+        (1, "bytes_in", pa.array([1, -2, 3]), "load DataFrame: row 1: found bytes_in -2"),
+        (2, "bytes_out", pa.array([1.0, 2.0, float("nan")]), "row 2: found bytes_out nan"),
+        (0, "topic", pa.array(["a", None, "b"]), "row 1: found no topic; right is a topic"),
+        (0, "name", LOAD["topic"], "load DataFrame: no column topic or broker_id; found "),
+    ):
+        wrong = spark.createDataFrame(LOAD.set_column(at, name, column))
+        with pytest.raises(kfast.InputError, match=message):
+            kfast.spark.load_from_dataframe(wrong)

@@ -228,6 +228,33 @@ def test_an_export_without_its_loads_is_an_error_of_its_own(spark, loaded, monke
     assert "east/loads.csv" in done.output
 
 
+def test_what_loads_lack_is_said_and_no_results_of_other_loads_stay(loaded):
+    """A topic without load counts as 0, which hides alerts: so every answer repeats it."""
+    from kfast.spark.pipeline import run_snapshot
+
+    job = make_job(read_config(loaded / "pipeline.toml"), loaded)
+    source = loaded / "fleet/east/20261120T0600.arrow"
+    loads = source.with_name("loads.csv")
+    complete = run_snapshot(job, str(source))
+    assert complete["warnings"] == []
+    assert any("headroom<0.25" in alert for alert in complete["alerts"])
+    place = loaded / "out/manifests/cluster=east/captured=20261120T0600/manifest.json"
+    loads.write_text("topic,bytes_in\ntopic-0,\n")
+    row = run_snapshot(job, str(source))
+    assert "no load is known of 80 of 80 partitions, which count as 0" in row["warnings"][0]
+    assert row["warnings"] == json.loads(place.read_text())["warnings"]
+    assert run_snapshot(job, str(source)) == row | {"fresh": False}
+    for text, message in (
+        ("topic,bytes_in,bytes_out\norders,1,2\n", "loads.csv: a load of another cluster: none"),
+        ("topic,bytes_in\ntopic-0,-5\n", "loads.csv line 2: found bytes_in '-5'; right is"),
+    ):
+        loads.write_text(text)
+        row = run_snapshot(job, str(source))
+        assert message in row["error"]
+        assert "\n" not in row["error"]
+        assert not [name for name in files(loaded) if name.startswith(("capacity", "sweeps"))]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
