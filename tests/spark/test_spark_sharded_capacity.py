@@ -136,6 +136,32 @@ def test_topics_keep_their_own_settings(tmp_path, monkeypatch):
             kfast.capacity_sweep(plan, every)), f"seed {seed}"
 
 
+def test_deletions_of_one_file_are_those_of_one_machine_and_of_two_are_refused(
+    tmp_path, monkeypatch
+):
+    """A broker is down, so that topics wait to be deleted."""
+    without_session(monkeypatch)
+    state = kfast.generate(
+        brokers=6, partitions=90, topics=9, racks=3, seed=4, controller="zk-3.9"
+    )
+    controller = kfast.Controller(state)
+    controller.on_controller_failover()
+    controller.on_broker_failure([2])
+    load = kfast.read_load(("loads", b"topic,bytes_in,bytes_out\ntopic-2,90000,5\ntopic-5,7,9\n"))
+    controller.delete_topics(["topic-1"])
+    assert state.any_queued
+    split(state, tmp_path / "one", 3)
+    ready = kfast.spark.prepare_capacity(None, tmp_path / "one", load, capacity())
+    pairs = kfast.every_broker(ready.brokers, 2)
+    assert kfast.capacity_sweep(ready.plan, pairs).equals(
+        kfast.capacity_sweep(one_machine(state, load), pairs)
+    )
+    controller.delete_topics(["topic-2"])
+    split(state, tmp_path / "two", 3)
+    with pytest.raises(kfast.InputError, match="their deletions wait for each other"):
+        kfast.spark.prepare_capacity(None, tmp_path / "two", load, capacity())
+
+
 def test_texts_tell_the_retention_of_their_topics(tmp_path, monkeypatch):
     """Where no size is measured; the brokers are those of all texts together."""
     without_session(monkeypatch)
