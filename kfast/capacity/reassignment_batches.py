@@ -174,9 +174,13 @@ class Bounds:
             return NO_LIMIT
         return min(self.sending[entry.leader], *(self.receiving[b] for b in entry.added))
 
-    def priority(self, entry: Entry) -> tuple[bool, int, tuple[str, int]]:
-        """Entries that relieve a broker come first, then large ones."""
-        return self.overfull.isdisjoint(entry.removed), -entry.size, entry.key
+    def priority(self, entry: Entry) -> tuple[bool, int, int, tuple[str, int]]:
+        """Entries that relieve a broker come first, then fast ones, then large ones.
+
+        One throttle is for all of a batch: a slow broker would slow down the others.
+        """
+        rate = self.rate(entry) if entry.added else NO_LIMIT
+        return self.overfull.isdisjoint(entry.removed), -rate, -entry.size, entry.key
 
     def obstacle(self, entry: Entry) -> tuple[int | None, str] | None:
         """Why an entry cannot be executed now, even alone: a broker id, and the reason."""

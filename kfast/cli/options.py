@@ -155,14 +155,22 @@ def _join(_ctx: click.Context, _param: click.Parameter, lists: Sequence[tuple[It
     return tuple(dict.fromkeys(chain.from_iterable(lists)))
 
 
+def _append(_ctx: click.Context, _param: click.Parameter, lists: Sequence[tuple[Item, ...]]) -> Any:
+    """All items of an option that was given several times."""
+    return tuple(chain.from_iterable(lists))
+
+
 def list_option(
     *names: str, parse: Callable[[str], Iterable[Any]], metavar: str, help: str,
-    separate: bool = False, required: bool = False,
+    separate: bool = False, repeats: bool = False, required: bool = False,
 ) -> Callable[[Command], Command]:
-    """An option that takes a list; with `separate`, the lists stay apart."""
+    """An option that takes a list; with `separate`, the lists stay apart.
+
+    With `repeats` an item may stand several times.
+    """
     return click.option(
         *names, type=ListType(metavar.lower(), parse), multiple=True, metavar=metavar, help=help,
-        callback=None if separate else _join, required=required,
+        callback=None if separate else _append if repeats else _join, required=required,
     )
 
 
@@ -432,25 +440,30 @@ def lists_option() -> Callable[[Command], Command]:
 
 
 def output_options(
-    tables: Sequence[str], metrics: Mapping[str, str]
+    tables: Sequence[str], metrics: Mapping[str, str], *, to_file: bool = True
 ) -> Callable[[Command], Command]:
-    """Options of the commands that answer: in which form, where to, and when it is a failure."""
+    """Options of the commands that answer: in which form, where to, and when it is a failure.
+
+    Without `to_file` answers go to standard output.
+    """
+    by_name = f"as the name in -o ends ({list_endings(ENDINGS)}), else " if to_file else ""
+    all_with_file = "csv with -o: all; " if to_file else ""
     shared = [
         click.option(
             "--format", "kind", type=click.Choice(KINDS),
-            help=f"Form of the answer (table, json), or of its tables.  [default: as the name in "
-            f"-o ends ({list_endings(ENDINGS)}), else table]",
-        ),
-        click.option(
-            "-o", "--output", type=FilePath(), metavar="FILE",
-            help="Write to this file, whole or not at all. csv is one file for each table.",
+            help=f"Form of the answer (table, json), or of its tables.  [default: {by_name}table]",
         ),
         click.option(
             "--table", type=click.Choice(tuple(tables)),
             help="Which table csv, json, parquet and arrow hold.  [default: "
-            f"{tables[0]}; csv with -o: all; json: the answer itself]",
+            f"{tables[0]}; {all_with_file}json: the answer itself]",
         ),
     ]
+    if to_file:
+        shared.insert(1, click.option(
+            "-o", "--output", type=FilePath(), metavar="FILE",
+            help="Write to this file, whole or not at all. csv is one file for each table.",
+        ))
     if metrics:
         shared.append(list_option(
             "--fail-on", "conditions", parse=partial(_condition, metrics), metavar="CONDITION",

@@ -66,7 +66,7 @@ class Destination:
             The file cannot be written, its name ends as nothing that is written here, or the form
             does not go with it.
         """
-        kind, output, table = (options.pop(name) for name in ("kind", "output", "table"))
+        kind, table, output = options.pop("kind"), options.pop("table"), options.pop("output", None)
         if output == STANDARD_OUTPUT:
             output = None
         if output is not None and (output.suffix or kind is None):
@@ -82,7 +82,7 @@ class Destination:
         if kind == "table" and table is not None:
             raise ArgumentError("--table goes with --format csv, json, parquet or arrow")
         if kind in ("parquet", "arrow") and output is None and sys.stdout.isatty():
-            raise ArgumentError(f"--format {kind} is not for a terminal: give a file, -o FILE")
+            raise ArgumentError(f"--format {kind} is not for a terminal: give a file, -o or > FILE")
         files: dict[str, Path | None] = {}
         if kind not in ANSWERS or table is not None:
             files = {table or tables[0]: output}

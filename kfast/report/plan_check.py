@@ -26,7 +26,7 @@ from kfast.report.tables import Row, TableColumn, text_column
 from kfast.report.wording import brokers_named, plural, safety_sentence, time_span
 from kfast.state import ClusterState
 
-__all__ = ["PLAN_TABLES", "plan_check_answer"]
+__all__ = ["PLAN_TABLES", "WORDS", "draw_plan_check", "objective_sentence", "plan_check_answer"]
 
 PLAN_TABLES = (
     "brokers", "broken_rules", "batches", "partitions", "moves", "failures", "objective",
@@ -86,7 +86,7 @@ def plan_check_answer(
     for row in document["failures"]:
         row["whole_racks"] = whole_racks(state, row["brokers"])
     document["verdict"] = _verdict(document, racks)
-    return Answer(document, _draw, getters(check, PLAN_TABLES))
+    return Answer(document, draw_plan_check, getters(check, PLAN_TABLES))
 
 
 def _verdict(document: Document, racks: Mapping[int, str | None]) -> list[str]:
@@ -111,24 +111,23 @@ def _verdict(document: Document, racks: Mapping[int, str | None]) -> list[str]:
             f"{share(summary['worst_headroom_before']) or 'none'} before, "
             f"{share(summary['worst_headroom_after']) or 'none'} after."
         )
-    element = _first_difference(document["objective"])
+    return [*lines, objective_sentence(document), *reservation_lines(document)]
+
+
+def objective_sentence(document: Document) -> str:
+    """Whether the plan makes the placement better, and the element that decides it."""
+    element = next((row for row in document["objective"] if row["before"] != row["after"]), None)
     if element is None:
-        lines.append("By the objective the plan changes nothing.")
-    else:
-        verb = "better" if document["better"] else "not better"
-        lines.append(
-            f"By the objective the placement is {verb} than before: {element['element']} "
-            f"{element['before']} before, {element['after']} after."
-        )
-    return lines + reservation_lines(document)
+        return "By the objective the plan changes nothing."
+    verb = "better" if document["better"] else "not better"
+    return (
+        f"By the objective the placement is {verb} than before: {element['element']} "
+        f"{element['before']} before, {element['after']} after."
+    )
 
 
-def _first_difference(objective: Sequence[Row]) -> Row | None:
-    """The element that decides which placement is better; None where all are equal."""
-    return next((row for row in objective if row["before"] != row["after"]), None)
-
-
-def _draw(console: Console, document: Document) -> None:
+def draw_plan_check(console: Console, document: Document) -> None:
+    """Draw what stands below the verdict."""
     draw_rows(
         console, "Violations of hard rules",
         [text_column("rule"), text_column("topic"), "partition", "broker_id",
@@ -143,12 +142,14 @@ def _draw(console: Console, document: Document) -> None:
             document[status], document[f"{status}_listed_of"],
         )
     _draw_brokers(console, document)
+    has_throttle = any(row["throttle"] is not None for row in document["batches"])
     draw_rows(console, "Batches", [
         "batch", "partitions", "leadership_only", "replicas_added",
         TableColumn("bytes moved", value=lambda row: format_bytes(row["bytes_moved"])),
-        text_column("copying takes", _copy_time), "leaders_moved",
+        text_column("copying takes", _copy_time), *(["throttle"] if has_throttle else []),
+        "leaders_moved",
         "most_replicas_of_a_broker", "brokers_over_limit", "completed", "pending", "refused",
-    ], document["batches"])
+    ], first_brokers(document, document["batches"]), len(document["batches"]))
     draw_rows(console, "Worst failures after the plan", [
         text_column("brokers"), share_column("headroom"), share_column("headroom_before"),
         text_column("nearest limit", _nearest), TableColumn("brokers over", value="over_limit"),

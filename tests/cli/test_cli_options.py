@@ -55,6 +55,8 @@ ITEMS = {
     "ids": ("1", "2"),
     "numbers": ("1", "2"),
     "names": ("a", "b"),
+    "failures": ("every-broker", "every-rack"),
+    "rate": ("60MB/s", "40MB/s"),
     "what": ("offline", "under-min-isr"),
     "topic-partition": ("t-1", "t-2"),
     "name=id": ("kafka-1:9404=1", "kafka-2=2"),
@@ -231,7 +233,7 @@ def test_one_seed_unless_another_is_given():
              if "--seed" in p.values[1].opts}
     assert set(seeds) == {
         "capacity forecast", "capacity size", "capacity sweep", "compare", "generate",
-        "plan check", "risk", "sweep",
+        "plan check", "plan improve", "risk", "sweep",
     }
     assert set(seeds.values()) == {0}
 
