@@ -1851,6 +1851,18 @@ DIFF_FRAGILE = ResultTable(
     ),
 )
 
+DIFF_ANSWERS = ResultTable(
+    "diff.metrics", "kfast diff OLD.json NEW.json",
+    "metrics of two answers of one command that differ, in the order of the answers",
+    (
+        ResultColumn("metric", _TEXT, "name of the metric; of a step or one of several answers, "
+                     "with its name"),
+        _or_null(ResultColumn("value_before", _FLOAT, "before: its value"),
+                 "where the answer has none"),
+        _or_null(ResultColumn("value", _FLOAT, "its value"), "where the answer has none"),
+    ),
+)
+
 # --- restarts ---
 
 _CAUSE = ResultColumn("cause", _TEXT, f"what makes it so: {', '.join(CAUSES)}")
@@ -2238,7 +2250,7 @@ RESULTS = (
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, DIFF_SETTINGS, DIFF_BROKERS, DIFF_TOPICS, DIFF_PARTITIONS,
-    DIFF_MEASURES_TABLE, DIFF_WORST, DIFF_FRAGILE, DIFF_FRAGILE_BROKERS,
+    DIFF_MEASURES_TABLE, DIFF_WORST, DIFF_FRAGILE, DIFF_FRAGILE_BROKERS, DIFF_ANSWERS,
     READINESS_BROKERS, READINESS_PARTITIONS, READINESS_TOPICS,
     RESTART_BATCHES, RESTART_BROKERS, RISK_COPYSETS, RISK_BROKERS, RISK_PAIRS, RISK_WORST,
     RISK_LOST, RISK_CHANCES, RISK_DURABILITY, RISK_AVAILABILITY, FACTS, METADATA_FACTS, TIMELINE,

@@ -160,3 +160,50 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     assert "no metric" in run("diff", zk, NEW, "--controller", "zk-3.9", "--fail-on", "with_elr>0",
                               code=2).stderr
     assert "--at-old" in run("diff", OLD, NEW, "--at-old", "x", code=2).stderr
+
+
+def test_two_answers_of_one_command_are_compared_by_their_metrics(tmp_path):
+    """Those of summaries, and of each step; with both verdicts."""
+    paths = [tmp_path / name for name in ("old.json", "new.json")]
+    for path, source in zip(paths, (OLD, NEW), strict=True):
+        run("fail", source, "--brokers", "101", "--then", "102", "-o", path)
+    before, after = (json.loads(path.read_text()) for path in paths)
+    document = answer("diff", *paths)
+    found = {row["metric"]: (row["value_before"], row["value"]) for row in document["metrics"]}
+    for at, (one, other) in enumerate(zip(before["steps"], after["steps"], strict=True), 1):
+        for name, value in one["summary"].items():
+            if value != other["summary"][name]:
+                assert found.pop(f"{name}, step {at}") == (value, other["summary"][name])
+    assert found == {
+        name: (value, after["summary"][name]) for name, value in before["summary"].items()
+        if value != after["summary"][name]
+    }
+    assert document["other_question"] == []
+    text = run("diff", *paths).stdout
+    assert f"Before: {before['verdict'][0]}" in text
+    assert f"After: {after['verdict'][0]}" in text
+    run("diff", *paths, "-o", tmp_path / "metrics.parquet")
+    assert pq.read_table(tmp_path / "metrics.parquet").num_rows == len(document["metrics"])
+    same = run("diff", paths[0], paths[0]).stdout
+    assert same.startswith("NO DIFFERENCE: ")
+    run("fail", NEW, "--brokers", "102", "--controller", "zk-3.9", "-o", paths[1])
+    other = answer("diff", *paths)
+    assert other["other_question"] == ["controller", "scenario"]
+    assert other["verdict"][1] == "They answer different questions: controller, scenario."
+
+
+def test_answers_that_cannot_be_compared_are_refused(tmp_path):
+    """Other commands, a cluster, damage, and options of clusters."""
+    show, sweep, damaged = (tmp_path / f"{name}.json" for name in ("show", "sweep", "damaged"))
+    run("show", OLD, "-o", show)
+    run("sweep", OLD, "--every", "1", "-o", sweep)
+    damaged.write_text(show.read_text()[:-9])
+    empty = tmp_path / "empty.json"
+    empty.write_text('{\n  "kfast": "0.1.0",\n  "command": "show"\n}\n')
+    assert "of kfast show" in run("diff", show, sweep, code=3).stderr
+    assert "two of a kind" in run("diff", show, OLD, code=3).stderr
+    assert "is damaged" in run("diff", show, damaged, code=3).stderr
+    assert "without a summary" in run("diff", show, empty, code=3).stderr
+    wrong = run("diff", show, show, "--up", "3", "--fail-on", "worse>0", code=2).stderr
+    assert "--up, --fail-on: OLD and NEW are answers" in wrong
+    assert "no table topics" in run("diff", show, show, "--table", "topics", code=2).stderr

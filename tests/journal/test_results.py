@@ -10,6 +10,7 @@ import pytest
 import kfast
 from kfast import schema
 from kfast.journal.outcome import FULL_TABLES
+from kfast.report.answer_diff import answer_diff
 from tests.conftest import ROOT
 from tests.support.replay_story import write_logs
 
@@ -109,7 +110,10 @@ def diff_tables(state):
     later = kfast.override_settings(later, [(".*", "min.insync.replicas", 3)])
     names = "settings brokers topics partitions measures worst newly_fragile fragile_brokers"
     diff = kfast.diff(state, later)
-    return {f"diff.{name}": getattr(diff, name) for name in names.split()}
+    answers = [{"command": "show", "summary": {"offline": n}} for n in (0, 1)]
+    metrics = answer_diff("old.json", answers[0], "new.json", answers[1]).tables["metrics"]()
+    return {f"diff.{name}": getattr(diff, name) for name in names.split()} | {
+        "diff.metrics": metrics}
 
 
 def questions(state):
