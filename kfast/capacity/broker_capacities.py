@@ -124,11 +124,19 @@ def broker_capacity(state: ClusterState, table: CapacityTable) -> BrokerCapacity
         )
     places = [row_of.get(broker, default) for broker in ids]
     columns = {name: _column(rows, name, places, default) for name in _COLUMNS}
+    amounts = {
+        name: np.array([UNKNOWN if cell is None else cell for cell in cells], np.int64)
+        for name, cells in columns.items()
+    }
+    disk_write = amounts["disk_write"]
+    slow = state.broker_id[(disk_write >= 0) & (disk_write < amounts["nw_in"])]
+    if slow.size:
+        notes.append(
+            f"{table.source}: bytes in are compared with nw_in, although disk_write is less, of"
+            f" broker {abbreviate(slow.tolist())}"
+        )
     return BrokerCapacity(
-        **{
-            name: np.array([UNKNOWN if cell is None else cell for cell in cells], np.int64)
-            for name, cells in columns.items()
-        },
+        **amounts,
         log_dirs=tuple(dict(cell or ()) for cell in _directories(rows, places, default)),
         price_class=tuple(_column(rows, "class", places, default)),
         source=table.source,

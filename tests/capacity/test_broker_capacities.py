@@ -33,6 +33,9 @@ def test_a_broker_without_a_row_has_the_default():
     assert found.disk_write.tolist() == [-1] * 4
     assert found.log_dirs == ({"/a": 3 * MB, "/b": 4 * MB}, {}, *[{"/a": 3 * MB, "/b": 4 * MB}] * 2)
     assert found.price_class == (None,) * 4
+    assert found.assumptions[0] == (
+        "x: CPU is not given in cores for broker 2, broker 77: there the default's cores count"
+    )
     assert found.assumptions[1] == "x: brokers that the cluster does not have are left out: 77"
     assert "in 61.4 kB/s" in repr(found)
 
@@ -45,6 +48,14 @@ def test_without_a_default_every_broker_needs_a_row():
     assert found.nw_in.tolist() == [100, 200, 500, 7]
     assert found.price_class == ("big", "big", "big", None)
     assert found.assumptions == ()
+
+
+def test_disks_that_are_slower_than_the_network_are_named():
+    found = capacity("broker_id,nw_in,disk_write\n-1,10,10\n2,,9\n9,5,\n")
+    assert found.disk_write.tolist() == [10, 9, 10, 10]
+    assert found.assumptions == (
+        "x: bytes in are compared with nw_in, although disk_write is less, of broker 2",
+    )
 
 
 def test_wrong_arguments_are_named():

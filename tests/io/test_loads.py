@@ -347,7 +347,19 @@ def test_own_capacities():
     ]
 
 
+def test_speeds_of_links_may_be_in_bits():
+    """Eight to a byte, halves to even: 12 bits are 1.5 bytes, 20 are 2.5."""
+    table = read_capacity("broker_id,nw_in_bits,nw_out_bits\n-1,10000000000,12\n7,,20\n")
+    assert table.rows.to_pylist() == [
+        {"broker_id": -1, "nw_in": 1_250_000_000, "nw_out": 2},
+        {"broker_id": 7, "nw_in": None, "nw_out": 2},
+    ]
+
+
 @pytest.mark.parametrize(("text", "message"), [
+    ("broker_id,nw_in_bits\n3,4\n", "x line 2: found nw_in 0 of broker 3; right is more than 0"),
+    ("broker_id,nw_in_bits\n3,10G\n", "x line 2: found nw_in_bits '10G'; right is a number of bit"),
+    ("broker_id,nw_in,nw_in_bits\n3,1,8\n", "x line 2: nw_in_bits says what another column says"),
     ("broker_id,nw_in\n3,0\n", "x line 2: found nw_in 0 of broker 3; right is more than 0"),
     ("broker_id,nw_in\n3,1\n3,2\n", "x line 3: broker 3 stands in x line 2 too; right is once"),
     ("broker_id,nw_in\n,1\n", "x line 2: found no broker_id; right is an id, or -1"),

@@ -36,6 +36,7 @@ from kfast.io.loads.tables import (
 __all__ = ["read_broker_capacity", "read_broker_load", "read_capacity_file", "read_partition_load"]
 
 MB, KB = 1 << 20, 1 << 10
+DEFAULT_BROKER = -1
 _DISK = Unit("disk_bytes", MB, "MB of 1048576 bytes")
 _NW = {name: Unit(name, KB, "KB/s of 1024 bytes/s") for name in ("nw_in", "nw_out")}
 _RATES = {name: Unit(name, KB, "KB/s of 1024 bytes/s") for name in ("bytes_in", "bytes_out")}
@@ -131,7 +132,9 @@ def read_capacity_file(name: str, data: bytes, start: int) -> CapacityTable:
     coreless = [row for row, cpu in enumerate(cpus) if not isinstance(cpu, _Cores)]
     if coreless:
         which = abbreviate([of_broker(brokers[row].as_py()) for row in coreless])
-        notes.append(f"{name}: CPU is not given in cores, and has no limit there, for {which}")
+        with_cores = brokers.filter(pc.is_valid(columns["cpu_microcores"])).to_pylist()
+        there = "the default's cores count" if DEFAULT_BROKER in with_cores else "it has no limit"
+        notes.append(f"{name}: CPU is not given in cores for {which}: there {there}")
     return CapacityTable(name, pa.table(columns), tuple(notes))
 
 

@@ -192,8 +192,16 @@ def _numbers(
         values = table[name]
         if pa.types.is_string(values.type):
             values = pc.utf8_trim_whitespace(values)
-        columns[unit.column] = to_integers(name, values, unit, where)
+        integers = to_integers(name, values, unit, where)
+        columns[unit.column] = _divide(integers, unit.divisor) if unit.divisor > 1 else integers
     return columns
+
+
+def _divide(values: pa.Int64Array, divisor: int) -> pa.Int64Array:
+    """Quotients, rounded half to even."""
+    quotient, rest = np.divmod(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), divisor)
+    quotient += (2 * rest > divisor) | ((2 * rest == divisor) & (quotient % 2 == 1))
+    return pa.array(quotient, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
 def _window(table: pa.Table, where: Where) -> str | None:

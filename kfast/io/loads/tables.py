@@ -45,11 +45,14 @@ class Unit:
         How much of the column's unit one of this is.
     name : str
         For messages.
+    divisor : int
+        How many of this are one of the column's unit.
     """
 
     column: str
     factor: int
     name: str
+    divisor: int = 1
 
 
 LOAD_UNITS = {
@@ -68,6 +71,8 @@ CAPACITY_UNITS = {
     "disk_bytes": Unit("disk_bytes", 1, "bytes"),
     "nw_in": Unit("nw_in", 1, "B/s"),
     "nw_out": Unit("nw_out", 1, "B/s"),
+    "nw_in_bits": Unit("nw_in", 1, "bit/s", 8),
+    "nw_out_bits": Unit("nw_out", 1, "bit/s", 8),
     "cores": Unit("cpu_microcores", 10**6, "cores"),
     "cpu_microcores": Unit("cpu_microcores", 1, "millionths of a core"),
     "disk_write": Unit("disk_write", 1, "B/s"),
