@@ -51,8 +51,12 @@ def read_answer(source: str) -> Document | None:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: it begins as an answer of kfast, and is damaged: {error}"
                          ) from error
-    if not isinstance(document.get("command"), str) or not _metrics(document):
-        raise InputError(f"{source}: it is an answer of kfast without a summary to compare")
+    kinds = {"command": str, "verdict": list, "summary": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(document.get(name), kind)]
+    if wrong or not _metrics(document):
+        raise InputError(
+            f"{source}: it begins as an answer of kfast, and has no {(wrong or ['metric'])[0]}"
+        )
     return dict(document)
 
 
@@ -97,7 +101,7 @@ def answer_diff(old_source: str, old: Document, source: str, new: Document) -> A
         "kfast": __version__, "command": "diff", "of": new["command"], "verdict": [],
         "input": source, "old": {"input": old_source, "assumptions": []},
         "other_question": _other_question(old, new),
-        "verdicts": [one.get("verdict", []) for one in (old, new)],
+        "verdicts": [one["verdict"] for one in (old, new)],
         "summary": {"metrics_changed": len(metrics), "metrics_same": same},
         "metrics": metrics,
     }

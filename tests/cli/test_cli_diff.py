@@ -203,7 +203,7 @@ def test_answers_that_cannot_be_compared_are_refused(tmp_path):
     assert "of kfast show" in run("diff", show, sweep, code=3).stderr
     assert "two of a kind" in run("diff", show, OLD, code=3).stderr
     assert "is damaged" in run("diff", show, damaged, code=3).stderr
-    assert "without a summary" in run("diff", show, empty, code=3).stderr
+    assert "has no verdict" in run("diff", show, empty, code=3).stderr
     wrong = run("diff", show, show, "--up", "3", "--fail-on", "worse>0", code=2).stderr
     assert "--up, --fail-on: OLD and NEW are answers" in wrong
     assert "no table topics" in run("diff", show, show, "--table", "topics", code=2).stderr

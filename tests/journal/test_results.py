@@ -110,7 +110,7 @@ def diff_tables(state):
     later = kfast.override_settings(later, [(".*", "min.insync.replicas", 3)])
     names = "settings brokers topics partitions measures worst newly_fragile fragile_brokers"
     diff = kfast.diff(state, later)
-    answers = [{"command": "show", "summary": {"offline": n}} for n in (0, 1)]
+    answers = [{"command": "show", "verdict": [], "summary": {"offline": n}} for n in (0, 1)]
     metrics = answer_diff("old.json", answers[0], "new.json", answers[1]).tables["metrics"]()
     return {f"diff.{name}": getattr(diff, name) for name in names.split()} | {
         "diff.metrics": metrics}
