@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from kfast.capacity import CapacityPlan
+from kfast.arguments import check_instance
+from kfast.capacity import CapacityPlan, Restoration
 from kfast.capacity.capacity_sweeps import check_sweep
+from kfast.capacity.restoration_times import RestorationPlan
 from kfast.errors import ArgumentError
 from kfast.io.loads import CapacityTable, LoadTable, read_capacity, read_load
-from kfast.schema import CAPACITY_SWEEP
+from kfast.schema import CAPACITY_SWEEP, RESTORATION
 from kfast.spark.paths import check_tasks
 from kfast.spark.sweep_tasks import merge_batches, open_sent, send, slice_for
 from kfast.spark.sweeps import BATCH_SCENARIOS, estimate_seconds, kind_of
@@ -37,6 +39,7 @@ def capacity_sweep(
     scenarios: Scenarios,
     *,
     method: str | None = None,
+    restoration: Restoration | None = None,
     tasks: int | None = None,
 ) -> DataFrame:
     """Measure how full brokers get in each scenario, over all executors.
@@ -50,6 +53,8 @@ def capacity_sweep(
     scenarios : Scenarios
     method : str, optional
         As for `kfast.capacity_sweep`.
+    restoration : Restoration, optional
+        How failed brokers are restored: adds what `kfast.restoration` has.
     tasks : int, optional
         How many; by default so many that each lasts about two seconds. The rows do not depend on
         it.
@@ -57,30 +62,36 @@ def capacity_sweep(
     Returns
     -------
     DataFrame
-        The rows of `kfast.capacity_sweep`, in no order: sort by `scenario` where it matters.
+        The rows of `kfast.capacity_sweep` or `kfast.restoration`, in no order: sort by `scenario`
+        where it matters.
 
     Raises
     ------
     ArgumentError
-        As `kfast.capacity_sweep` raises it, before anything runs.
+        As these raise it, before anything runs.
     """
     check_sweep(plan, scenarios, method)
     check_tasks(tasks)
+    measured: CapacityPlan | RestorationPlan = plan
+    schema = CAPACITY_SWEEP.schema
+    if restoration is not None:
+        check_instance("restoration", restoration, Restoration)
+        measured, schema = RestorationPlan.of(plan, restoration), RESTORATION.schema
     # These scenarios also make the terms of pairs and more, which then travel with the plan.
     seconds = estimate_seconds(
-        scenarios, lambda part: deque(plan.batches(part, method), maxlen=0)
+        scenarios, lambda part: deque(measured.batches(part, method), maxlen=0)
     )
     if tasks is None:
         tasks = count_tasks(seconds)
-    run = partial(_sweep_range, send(spark, plan), scenarios, method, tasks)
-    return run_tasks(spark, tasks, run, CAPACITY_SWEEP.schema)
+    run = partial(_sweep_range, send(spark, measured), scenarios, method, tasks)
+    return run_tasks(spark, tasks, run, schema)
 
 
 def _sweep_range(
     name: str, scenarios: Scenarios, method: str | None, tasks: int, task: int
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a task's scenarios."""
-    plan: CapacityPlan = open_sent(name)
+    plan: CapacityPlan | RestorationPlan = open_sent(name)
     batches = plan.batches(slice_for(scenarios, tasks, task), method)
     yield from merge_batches(batches, BATCH_SCENARIOS)
 

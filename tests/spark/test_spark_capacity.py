@@ -13,6 +13,8 @@ import kfast.spark
 
 pytestmark = pytest.mark.spark
 
+MB = 10**6
+
 LOAD = pa.table({
     "topic": pa.array(["topic-0", "topic-1", "topic-2"]),
     "bytes_in": pa.array([40_000_000, 1_234_567, 89], pa.int64()),
@@ -69,6 +71,20 @@ def test_the_rows_are_those_of_one_machine(spark, cluster, plan, name, tasks, me
     seen = kfast.spark.capacity_sweep(spark, plan, scenarios, method=method, tasks=tasks)
     rows = seen.toArrow().sort_by("scenario").combine_chunks()
     assert rows.cast(wanted.schema).equals(wanted)
+
+
+@pytest.mark.parametrize(("mode", "throttle"), [("return", 119 * MB), ("redistribute", 60 * MB)])
+def test_times_of_restorations_are_those_of_one_machine(spark, cluster, plan, mode, throttle):
+    """Stuck brokers and all; what is wrong is refused before anything runs."""
+    scenarios = kfast.random_brokers(cluster, k=2, n=60, seed=6)
+    settings = kfast.Restoration(mode, follower_throttle=throttle)
+    wanted = kfast.restoration(plan, scenarios, settings).combine_chunks()
+    assert 0 < wanted["throttle_needed"].null_count < wanted.num_rows
+    seen = kfast.spark.capacity_sweep(spark, plan, scenarios, restoration=settings, tasks=3)
+    rows = seen.toArrow().sort_by("scenario").combine_chunks()
+    assert rows.cast(wanted.schema).equals(wanted)
+    with pytest.raises(kfast.ArgumentError, match="restoration is of type str"):
+        kfast.spark.capacity_sweep(spark, plan, scenarios, restoration=mode)
 
 
 def test_a_plan_measures_the_same_after_it_travelled(cluster, plan):
