@@ -24,7 +24,7 @@ from kfast.report.plan_check import (
     plan_check_answer,
 )
 from kfast.report.tables import TableColumn, plain, text_column
-from kfast.report.wording import plural, safety_sentence, time_span
+from kfast.report.wording import count, plural, safety_sentence, time_span
 from kfast.state import ClusterState
 
 __all__ = ["IMPROVE_METRICS", "IMPROVE_TABLES", "plan_improve_answer"]
@@ -190,6 +190,12 @@ def _placement_lines(document: Document) -> list[str]:
             f"No placement is below {share(placement['bound'])} ({placement['bound_resource']}: "
             f"{placement['bound_reason']}); the gap is {share(placement['gap'])}. The search ended:"
             f" {stopped}."
+        )
+    if n := after["replicas_misplaced"]:
+        stay = count(n, "replica", "stays", "stay")
+        lines.append(
+            f"Warning: {stay} on brokers that are down, have to give up all replicas or hold too "
+            "many; limits, racks or --max-bytes allow no more."
         )
     if n_out:
         lines.append(f"{plural(n_out, 'entry', 'entries')} of that can be in no batch, see below.")

@@ -145,6 +145,17 @@ def test_replicas_leave_a_broker_that_is_down(tmp_path):
     }
 
 
+def test_replicas_that_stay_on_a_broker_that_should_be_empty_are_counted():
+    found = run("--remove-brokers", "105", "--max-bytes", "1TB", "--format", "json")
+    answer = json.loads(found.stdout)
+    assert 0 < answer["summary"]["bytes_moved"] <= 10**12
+    n = answer["placement"]["after"]["replicas_misplaced"]
+    (line,) = [line for line in answer["verdict"] if line.startswith("Warning: ")]
+    assert line.startswith(f"Warning: {n} replicas stay on brokers that are down, have to give up")
+    (removed,) = [row for row in answer["brokers"] if row["broker_id"] == 105]
+    assert removed["replicas_after"] == n
+
+
 def test_what_no_batch_can_execute_is_named(tmp_path):
     """Producers write more to a new replica than the throttle lets through."""
     cluster = small_cluster(tmp_path, 10**9)
