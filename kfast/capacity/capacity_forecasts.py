@@ -42,11 +42,14 @@ class CapacityForecast:
         after any of the failures; None where there is none.
     last_load : PartitionLoad
         Loads of the last month.
+    over_limit_replicas : int
+        Brokers that hold more replicas than they may, in every month alike.
     """
 
     months: pa.Table
     first_month_over_limit: Mapping[str, int | None]
     last_load: PartitionLoad
+    over_limit_replicas: int = 0
 
     def _summary(self) -> Summary:
         return "CapacityForecast", {
@@ -133,13 +136,13 @@ def forecast_months(
     months = whole("months", months, 0, MOST_MONTHS)
     baseline = every_broker(growth.state).slice(0, 1)
     rows: list[dict[str, Any]] = []
-    grown = growth.load
+    grown, n_full = growth.load, 0
     for month in range(months + 1):
         grown = growth.after(month)
         plan = prepare(grown)
         check_sweep(plan, scenarios, None)
         normal = next(plan.batches(baseline)).to_pylist()[0]
-        failed = _worst_of_each(plan, scenarios)
+        failed, n_full = _worst_of_each(plan, scenarios), normal["over_limit_replicas"]
         for name in RESOURCES:
             rows.append({
                 "month": month, "resource": name,
@@ -154,7 +157,7 @@ def forecast_months(
                    None)
         for name in RESOURCES
     }
-    return CapacityForecast(table, first, grown)
+    return CapacityForecast(table, first, grown, n_full)
 
 
 Worst = tuple[float | None, int | None, int | None, bool]

@@ -191,7 +191,9 @@ def capacity_cost(
     racks, rack_of = racks_of(state)
     if (rack_of == NO_RACK).any():
         if cross_price is not None:
-            raise InputError("cross_rack_gb: a broker has no rack; right is one for each")
+            raise InputError(
+                "cross_rack_gb: a broker has no rack; right is one for each, as in a brokers file"
+            )
         return items.result(("bytes between racks are left out: a broker has no rack",))
     traffic = RackTraffic(prepare_sweep(state), load, rack_of)
     rates = {

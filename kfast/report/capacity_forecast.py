@@ -17,7 +17,7 @@ from kfast.report.drawing import draw_rows
 from kfast.report.pictures import forecast_picture
 from kfast.report.sweep import failing_brokers, whole_racks
 from kfast.report.tables import TableColumn, text_column
-from kfast.report.wording import plural
+from kfast.report.wording import count, plural
 from kfast.state import ClusterState
 from kfast.sweeps.scenarios import Scenarios
 
@@ -30,6 +30,7 @@ FORECAST_TABLES = ("months",)
 FORECAST_METRICS = {
     "months_over_limit": "months in which a broker is over a limit",
     "first_month_over_limit": "the first of them",
+    "over_limit_replicas": "brokers with more replicas than they may hold, in every month",
     **{f"{name}_max": f"highest share of {name} that a broker uses in any month, whatever fails"
        for name in RESOURCES},
 }
@@ -66,9 +67,11 @@ def capacity_forecast_answer(
             "first_month_over_limit": min(
                 (month for month in firsts.values() if month is not None), default=None
             ),
+            "over_limit_replicas": forecast.over_limit_replicas,
             **{f"{name}_max": _highest(rows, name) for name in RESOURCES},
         },
-        "safe": all(month is None for month in firsts.values()),
+        "safe": all(month is None for month in firsts.values())
+        and not forecast.over_limit_replicas,
         "forecast": rows,
     }
     document["verdict"] = _verdict(document, scenarios, state)
@@ -84,8 +87,10 @@ def _verdict(document: Document, scenarios: Scenarios, state: ClusterState) -> l
     what = f"{document['scenarios']['what']}, loads that grow by {document['growth']}"
     firsts = document["first_month_over_limit"]
     month = document["summary"]["first_month_over_limit"]
+    full = document["summary"]["over_limit_replicas"]
     if month is None:
-        lines = [f"{what}: no broker is over a limit in {plural(document['months'], 'month')}."]
+        none = "no other limit is exceeded" if full else "no broker is over a limit"
+        lines = [f"{what}: {none} in {plural(document['months'], 'month')}."]
     else:
         over = [name for name in RESOURCES if firsts[name] == month]
         lines = [f"{what}: brokers are over the limit of {' and '.join(over)} in month {month}."]
@@ -101,7 +106,9 @@ def _verdict(document: Document, scenarios: Scenarios, state: ClusterState) -> l
         f"In month {document['months']} producers write {format_rate(last['bytes_in'])} and "
         f"consumers fetch {format_rate(last['bytes_out'])}."
     )
-    return lines + reservation_lines(document)
+    held = count(full, "broker", "holds", "hold")
+    first = [f"{held} more replicas than allowed, in every month."] if full else []
+    return [*first, *lines, *reservation_lines(document)]
 
 
 def _first_month(

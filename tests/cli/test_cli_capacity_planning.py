@@ -55,6 +55,16 @@ def test_a_forecast_without_a_month_over_a_limit():
     assert answer["verdict"][0].endswith("no broker is over a limit in 6 months.")
 
 
+def test_a_forecast_names_brokers_with_too_many_replicas():
+    """Growth changes no assignment: they have too many in every month."""
+    answer = document("forecast", "--growth", "0.1%", "--every", 1, "--months", 6, "--limit",
+                      "replicas=252")
+    assert answer["summary"]["over_limit_replicas"] == 1
+    assert not answer["safe"]
+    assert answer["verdict"][0] == "1 broker holds more replicas than allowed, in every month."
+    assert answer["verdict"][1].endswith("no other limit is exceeded in 6 months.")
+
+
 def test_topics_grow_by_their_own_rates(tmp_path):
     file = tmp_path / "growth.csv"
     file.write_text("topic,growth\n.*,0%\norders.*,10%/month\n")
