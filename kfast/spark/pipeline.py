@@ -37,6 +37,7 @@ from kfast.capacity import (
     partition_load,
     prepare_capacity,
 )
+from kfast.capacity.client_racks import LEADER, check_fetch_from
 from kfast.capacity.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.errors import ArgumentError, InputError, KfastError
@@ -83,7 +84,7 @@ class CapacityFiles:
     capacity_name : str
     window : str or None
         As for `kfast.read_load`.
-    normal_limits, failed_limits, replicas_limit, cpu_model
+    normal_limits, failed_limits, replicas_limit, cpu_model, fetch_from, consumer_racks
         As for `kfast.prepare_capacity`.
     """
 
@@ -94,6 +95,8 @@ class CapacityFiles:
     failed_limits: Mapping[str, float] = field(default_factory=dict)
     replicas_limit: int | None = None
     cpu_model: str = MEASURED
+    fetch_from: str = LEADER
+    consumer_racks: Mapping[str, str] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,6 +113,7 @@ class CapacityFiles:
         check_limits(self.normal_limits, NORMAL_LIMITS)
         check_limits(self.failed_limits, FAILED_LIMITS)
         check_cpu_model(self.cpu_model, None)
+        check_fetch_from(self.fetch_from)
 
     def prepare(
         self, source: str, plan: SweepPlan, state: ClusterState
@@ -122,10 +126,12 @@ class CapacityFiles:
         prepared = prepare_capacity(
             plan, load, capacity, normal_limits=self.normal_limits,
             failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
-            cpu_model=self.cpu_model,
+            cpu_model=self.cpu_model, fetch_from=self.fetch_from,
+            consumer_racks=self.consumer_racks,
         )
         return prepared, load.warnings, (
             *load.assumptions, *capacity.assumptions, *prepared.disks.assumptions,
+            *(() if prepared.consumers is None else prepared.consumers.assumptions),
         )
 
 

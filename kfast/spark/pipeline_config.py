@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from kfast.analysis.conditions import parse_condition
 from kfast.arguments import MAX_INT
 from kfast.capacity import CAPACITY_METRICS
+from kfast.capacity.client_racks import LEADER
 from kfast.capacity.cpu_models import MEASURED
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.fleets import ExportReader
@@ -59,6 +60,8 @@ class CapacityConfig(msgspec.Struct, forbid_unknown_fields=True):
     failed_limits: dict[str, float] = {}
     replicas_limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_INT)] | None = None
     cpu_model: str = MEASURED
+    fetch_from: str = LEADER
+    consumer_racks: dict[str, str] | None = None
 
 
 class SparkConfig(msgspec.Struct, forbid_unknown_fields=True):
@@ -117,7 +120,8 @@ def make_job(configuration: Config, folder: Path) -> Job:
     output = path_in(folder, "output", configuration.output)
     files = None if capacity is None else CapacityFiles(
         tuple(capacity.load), capacity.capacity, capacity.window, capacity.normal_limits,
-        capacity.failed_limits, capacity.replicas_limit, capacity.cpu_model,
+        capacity.failed_limits, capacity.replicas_limit, capacity.cpu_model, capacity.fetch_from,
+        capacity.consumer_racks,
     )
     return Job(exports, sweeps, str(output.absolute()), files)
 

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from kfast.arguments import MAX_INT, check_instance, whole
 from kfast.capacity import BrokerCapacity, CapacityPlan, CpuWeights, broker_capacity, partition_load
 from kfast.capacity.capacity_sweeps import CapacitySettings, make_plan, sum_partitions
+from kfast.capacity.client_racks import LEADER, ConsumerRacks
 from kfast.capacity.cpu_models import MEASURED
 from kfast.capacity.partition_loads import (
     QUANTITIES,
@@ -103,6 +104,8 @@ def prepare_capacity(
     replicas_limit: int | None = None,
     weights: CpuWeights | None = None,
     cpu_model: str = MEASURED,
+    fetch_from: str = LEADER,
+    consumer_racks: Mapping[str, str] | None = None,
     controller: str | None = None,
     elr: bool | None = None,
     defaults: Mapping[str, object] | None = None,
@@ -125,7 +128,7 @@ def prepare_capacity(
         smaller.
     bytes_out_has_replication
         As for `kfast.partition_load`.
-    normal_limits, failed_limits, replicas_limit, weights, cpu_model
+    normal_limits, failed_limits, replicas_limit, weights, cpu_model, fetch_from, consumer_racks
         As for `kfast.prepare_capacity`.
     controller, elr, defaults
         As for `kfast.spark.fail`.
@@ -161,10 +164,11 @@ def prepare_capacity(
     brokers = ClusterState.from_tables(shards.brokers, None, None, shards.cluster)
     with_told_controller(brokers, controller, elr)
     held = broker_capacity(brokers, capacity)
+    consumers = ConsumerRacks.of(brokers, fetch_from, consumer_racks)
     loads = [TopicLoads.of(table) for table in tables]
     run: Run[Any] = Run(shards, (), "off", controller, elr, "")
     share = partial(
-        sum_shards, run, send(spark, loads), held, settings.weights, down,
+        sum_shards, run, send(spark, loads), held, settings.weights, consumers, down,
         bytes_out_has_replication,
     )
     total = _Answers()
@@ -191,7 +195,8 @@ def prepare_capacity(
     return ShardedCapacity(
         plan, brokers, total.partitions, _by_file(shards.files, total.warnings),
         (*notes, *(note for joined in of_brokers for note in joined.notes),
-         *_by_file(shards.files, total.assumptions), *held.assumptions, *plan.disks.assumptions),
+         *_by_file(shards.files, total.assumptions), *held.assumptions, *plan.disks.assumptions,
+         *(() if consumers is None else consumers.assumptions)),
     )
 
 
@@ -331,8 +336,8 @@ class _Answers:
 
 
 def sum_shards(
-    run: Run[Any], loads_name: str, capacity: BrokerCapacity, weights: CpuWeights, down: int,
-    bytes_out_has_replication: bool, task: int,
+    run: Run[Any], loads_name: str, capacity: BrokerCapacity, weights: CpuWeights,
+    consumers: ConsumerRacks | None, down: int, bytes_out_has_replication: bool, task: int,
 ) -> _Answers:
     """Bring loads to the partitions of a task's shards, and sum up."""
     loads: Sequence[TopicLoads] = open_sent(loads_name)
@@ -355,7 +360,7 @@ def sum_shards(
         answers.replicated = {
             name: replicated_total(state, getattr(load, name)) for name in QUANTITIES
         }
-        sums = sum_partitions(prepare_sweep(state), load, capacity, weights)[1]
+        sums = sum_partitions(prepare_sweep(state), load, capacity, weights, consumers)[1]
         total.add(answers)
         # Shard by shard, so that a task holds the terms of two.
         total.sums = [add_sums([*total.sums, sums], down)]

@@ -228,6 +228,32 @@ def test_an_export_without_its_loads_is_an_error_of_its_own(spark, loaded, monke
     assert "east/loads.csv" in done.output
 
 
+def test_consumers_may_fetch_from_the_nearest_replica(loaded):
+    from kfast.spark.pipeline import run_snapshot
+
+    config = loaded / "pipeline.toml"
+    config.write_text(
+        f'{config.read_text()}fetch_from = "nearest"\nconsumer_racks = {{r0 = "1/3", r1 = "2/3"}}\n'
+    )
+    source = loaded / "fleet/east/20261120T0600.arrow"
+    state = kfast.read(source, defaults={"min.insync.replicas": 2})
+    racks = sorted({*state.rack.to_pylist()})
+    config.write_text(config.read_text().replace("r0", racks[0]).replace("r1", racks[1]))
+    row = run_snapshot(make_job(read_config(config), loaded), str(source))
+    assert row["error"] is None
+    beside = [source.with_name(name) for name in ("sizes.csv", "loads.csv")]
+    plan = kfast.prepare_capacity(
+        state, kfast.partition_load(state, kfast.read_load(*beside)),
+        kfast.broker_capacity(state, kfast.read_capacity(source.with_name("capacity.csv"))),
+        failed_limits={"nw_out": 0.9}, replicas_limit=7, fetch_from="nearest",
+        consumer_racks=dict(zip(racks, ("1/3", "2/3"), strict=True)),
+    )
+    wanted = kfast.capacity_sweep(plan, kfast.every_rack(state))
+    place = loaded / "out/capacity/racks/cluster=east/captured=20261120T0600/part.parquet"
+    table = pq.ParquetFile(place).read()
+    assert table.select(wanted.column_names).cast(wanted.schema).equals(wanted)
+
+
 def test_what_loads_lack_is_said_and_no_results_of_other_loads_stay(loaded):
     """A topic without load counts as 0, which hides alerts: so every answer repeats it."""
     from kfast.spark.pipeline import run_snapshot
@@ -263,6 +289,7 @@ def test_what_loads_lack_is_said_and_no_results_of_other_loads_stay(loaded):
         ('["sizes.csv", "loads.csv"]', "[]", "Expected `array` of length >= 1"),
         ("replicas_limit = 7", "replicas_limit = 0", "Expected `int` >= 1"),
         ("replicas_limit = 7", 'cpu_model = "google"', "cpu_model is 'google'; allowed are"),
+        ("replicas_limit = 7", 'fetch_from = "rack"', "fetch_from is 'rack'; allowed are"),
         ("headroom<", "head<", "metric 'head' is unknown"),
         (CAPACITY, "", "metric 'headroom' is unknown"),
     ],

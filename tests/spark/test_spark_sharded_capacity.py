@@ -93,7 +93,7 @@ def test_sums_of_shards_are_those_of_one_machine(tmp_path, monkeypatch, seed):
     if seed % 3 == 2:
         options = {"cpu_model": "write-equivalent", "replicas_limit": 120}
     else:
-        options = {"failed_limits": {"nw_out": 0.7}}
+        options = {"failed_limits": {"nw_out": 0.7}, "fetch_from": ("leader", "nearest")[seed % 3]}
     plan = one_machine(state, load, **options)
     shards, tasks = generator.choice([(1, 1), (7, 3), (30, 30)])
     split(state, tmp_path / "in", shards)
