@@ -74,12 +74,13 @@ def note(benchmark, name, n_failures):
         benchmark.extra_info.update(seconds_per_failure=SECONDS[name])
 
 
-def test_terms_of_singles_and_pairs(benchmark, sweep_plan, load, capacity):
+@pytest.mark.parametrize("fetch_from", ["leader", "nearest"])
+def test_terms_of_singles_and_pairs(benchmark, sweep_plan, load, capacity, fetch_from):
     """From the shapes and the loads to all terms of one and two failed brokers."""
     benchmark.group = "capacity, terms"
 
     def prepare():
-        prepared = kfast.prepare_capacity(sweep_plan, load, capacity)
+        prepared = kfast.prepare_capacity(sweep_plan, load, capacity, fetch_from=fetch_from)
         prepared.terms.levels(2)
         return prepared
 
