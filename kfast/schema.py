@@ -1596,10 +1596,19 @@ CAPACITY_TOO_LARGE = ResultTable(
     "capacity_size.too_large", "kfast.capacity_size(state, load, capacity, ...).too_large",
     "resources of which one partition needs more than a broker may use",
     (
-        _TOPIC, _PARTITION, ResultColumn("resource", pa.string(), "nw_in, nw_out or disk"),
-        ResultColumn("amount", _INT64, "what its leader needs, in B/s or bytes"),
+        _TOPIC, _PARTITION, ResultColumn("resource", pa.string(), "nw_in, nw_out, cpu or disk"),
+        ResultColumn("amount", _INT64, "what its leader needs, in B/s, micro-cores or bytes"),
         ResultColumn("allowed", _INT64, "what a broker may use"),
         ResultColumn("parts", _INT64, "partitions, at least, that it has to become"),
+    ),
+)
+SIZE_BROKERS = ResultTable(
+    "capacity_size.brokers", "kfast.capacity_size(state, load, capacity, ...).brokers",
+    "every broker of the present cluster and of that which suffices, ascending",
+    (
+        _BROKER_ID, _RACK,
+        ResultColumn("change", _TEXT, "stays, added or removed: removed brokers give up all "
+                     "replicas"),
     ),
 )
 _NO_PRICE = "where no price is known"
@@ -2246,7 +2255,7 @@ RESULTS = (
     CAPACITY_FAILURE_BROKERS, CAPACITY_FAILURE_TOPICS, CAPACITY_FAILURE_PARTS,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
     PLAN_OBJECTIVE, PLAN_UNSCHEDULED,
-    CAPACITY_COST, CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, RESTORATION,
+    CAPACITY_COST, CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, SIZE_BROKERS, RESTORATION,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,
     COMPARED_SCENARIOS, DIFF_SETTINGS, DIFF_BROKERS, DIFF_TOPICS, DIFF_PARTITIONS,

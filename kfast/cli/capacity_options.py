@@ -74,6 +74,12 @@ class CapacityInput:
     fetch_from: str
     consumer_racks: Mapping[str, str] | None
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What questions in bytes take besides the cluster, its loads and its capacities."""
+        names = ("normal_limits", "failed_limits", "replicas_limit", "cpu_model", "weights")
+        return {name: getattr(self, name) for name in names}
+
     def plan(self, threads: int = 1) -> CapacityPlan:
         """The cluster, made ready for sweeps.
 
@@ -83,10 +89,8 @@ class CapacityInput:
             No broker has a capacity that its load can be compared with.
         """
         plan = prepare_capacity(
-            self.state, self.load, self.capacity, normal_limits=self.normal_limits,
-            failed_limits=self.failed_limits, replicas_limit=self.replicas_limit,
-            cpu_model=self.cpu_model, weights=self.weights, fetch_from=self.fetch_from,
-            consumer_racks=self.consumer_racks, threads=threads,
+            self.state, self.load, self.capacity, fetch_from=self.fetch_from,
+            consumer_racks=self.consumer_racks, threads=threads, **self.limits,
         )
         self.refuse_without_capacity(plan)
         return plan

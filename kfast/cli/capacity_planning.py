@@ -10,15 +10,16 @@ from typing import Any
 import click
 
 from kfast.capacity import (
-    BrokerCapacity,
     CapacityPlan,
+    ClusterSize,
     CpuWeights,
     PartitionLoad,
     broker_capacity,
+    capacity_size,
 )
 from kfast.capacity.capacity_forecasts import forecast_months
 from kfast.capacity.client_racks import FETCH_FROM, LEADER, ConsumerRacks
-from kfast.capacity.cluster_sizes import MOST_BROKERS, Failures, find_size
+from kfast.capacity.cluster_sizes import MOST_BROKERS, Failures
 from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth, parse_growth, read_growth
 from kfast.capacity.monthly_costs import capacity_cost, parse_price, read_prices
 from kfast.cli.capacity_options import (
@@ -47,8 +48,9 @@ from kfast.cli.options import (
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
 from kfast.errors import ArgumentError, InputError
-from kfast.io import write
+from kfast.io.files import writing
 from kfast.io.loads import read_capacity
+from kfast.io.plan_json import write_reassignment
 from kfast.report.capacity_cost import COST_METRICS, COST_TABLES, capacity_cost_answer
 from kfast.report.capacity_forecast import (
     FORECAST_METRICS,
@@ -264,24 +266,25 @@ def cost_command(source: str, **options: Any) -> None:
 @click.option("--each-rack", is_flag=True, help="Any rack may fail.")
 @click.option("--class", "broker_class", metavar="NAME",
               help="Class of the brokers, as --capacity names it.  [default: all are alike]")
-@seed_option("Of the placements that are tried.")
+@seed_option("Of the search for placements.")
 @click.option("--plan", "plan_file", type=FilePath(), metavar="JSON",
-              help="Write the placement that suffices, as a plan of kafka-reassign-partitions: on "
-              "brokers from 1 up.")
+              help="Write what has to change until so many brokers suffice, as a plan of "
+              "kafka-reassign-partitions. The brokers that it adds are in --table brokers.")
 @output_options(SIZE_TABLES, SIZE_METRICS)
 def size_command(source: str, plan_file: Path | None, **options: Any) -> None:
     r"""Size a cluster: how many brokers carry the load, whatever fails.
 
     The bound from below takes each resource as if all brokers carried the same. The number that
-    suffices has a placement, made as Kafka places new topics, that keeps every limit after every
-    failure. Racks are those of the cluster, with equally many brokers in each.
+    suffices has a placement that keeps every limit after every failure: the present one, improved
+    for the brokers that stay and those that are added. Racks are those of the cluster, with equally
+    many brokers in each.
 
     \b
     Examples:
       kfast capacity size describe.txt --load loads.csv --capacity capacities.csv --every 1
       kfast capacity size describe.txt --brokers-file brokers.csv --load loads.csv \
         --capacity capacities.csv --class large --every 1 --each-rack --growth 4%/month \
-        --months 12 --plan placement.json
+        --months 12 --plan plan.json --table brokers -o brokers.csv
     """
     destination = Destination.of(options, SIZE_TABLES)
     every, each_rack = options.pop("every") or 0, options.pop("each_rack")
@@ -291,24 +294,32 @@ def size_command(source: str, plan_file: Path | None, **options: Any) -> None:
     grow = take_grown_load(options)
     inputs = take_capacity(source, options)
     inputs = replace(inputs, load=grow(inputs.state, inputs.load, inputs.weights))
-
-    def prepare(
-        state: ClusterState, load: PartitionLoad, capacity: BrokerCapacity
-    ) -> CapacityPlan:
-        return replace(inputs, state=state, load=load, capacity=capacity).plan()
-
     with progress_bar("Sizing"):
         head = inputs.head("capacity size", source, inputs.plan())
-        size = find_size(
-            inputs.state, inputs.load, inputs.capacity, prepare, every, each_rack, broker_class,
-            seed,
+        size = capacity_size(
+            inputs.state, inputs.load, inputs.capacity, every=every, each_rack=each_rack,
+            broker_class=broker_class, seed=seed, **inputs.limits,
         )
     racks = {rack for rack in inputs.state.rack.to_pylist() if rack is not None}
     failures = Failures(every, each_rack, len(racks))
     answer = capacity_size_answer(head, size, failures, broker_class)
     if plan_file is not None:
-        if size.placement is None:
-            raise ArgumentError(f"--plan {plan_file}: no placement was found")
-        write(size.placement, plan_file, format="reassignment")
-        echo(f"Wrote {plan_file}.")
+        _write_plan(size, plan_file)
     destination.write(answer)
+
+
+def _write_plan(size: ClusterSize, path: Path) -> None:
+    """Write what has to change to a file, and say so.
+
+    Raises
+    ------
+    ArgumentError
+        There is no placement, or nothing has to change.
+    """
+    if not size.plan.num_rows:
+        reason = "no placement was found" if size.placement is None else "no replica has to change"
+        raise ArgumentError(f"--plan {path}: {reason}")
+    topics = size.plan["topic"].dictionary_encode()
+    with writing(path) as file:
+        write_reassignment(size.plan.set_column(0, "topic", topics), file)
+    echo(f"Wrote {path}.")

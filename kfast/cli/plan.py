@@ -188,11 +188,7 @@ def improve_command(
     free = ("leadership_only", "remove_brokers", "keep_brokers", "keep_topics", "gap", "seed")
     freedom = {name: options.pop(name) for name in free}
     inputs = take_capacity(source, options)
-    limits: dict[str, Any] = {
-        "normal_limits": inputs.normal_limits, "failed_limits": inputs.failed_limits,
-        "replicas_limit": inputs.replicas_limit, "weights": inputs.weights,
-        "cpu_model": inputs.cpu_model,
-    }
+    limits = inputs.limits
     plan = inputs.plan()
     with progress_bar("Searching"):
         better = improve_placement(

@@ -5,22 +5,27 @@ from __future__ import annotations
 from rich.console import Console
 
 from kfast.capacity.cluster_sizes import ClusterSize, Failures
+from kfast.capacity.units import format_bytes
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import amount, reservation_lines
 from kfast.report.drawing import draw_rows
 from kfast.report.tables import Row, TableColumn, text_column
-from kfast.report.wording import count, plural
+from kfast.report.wording import brokers_named, count, plural
 
 __all__ = ["SIZE_METRICS", "SIZE_TABLES", "capacity_size_answer"]
 
-SIZE_TABLES = ("bounds", "too_large", "placement")
+SIZE_TABLES = ("bounds", "too_large", "brokers", "placement")
 SIZE_METRICS = {
     "at_least": "brokers, at least",
     "suffices": "brokers for which a placement was found",
     "present": "brokers that are up",
+    "replicas_moved": "replicas on brokers that did not hold them before",
+    "bytes_moved": "bytes of these replicas",
     "too_large": "resources of which one partition needs more than a broker may use",
 }
 FAILURES = {"normal": "none", "brokers": "brokers", "rack": "a rack"}
+MOST_CHANGES = 20
+"""Brokers that are drawn; all are in the table brokers."""
 STATUS = {
     "UNDER_PROVISIONED": "fewer than needed", "RIGHT_SIZED": "as many as needed",
     "OVER_PROVISIONED": "more than needed",
@@ -47,19 +52,22 @@ def capacity_size_answer(
         "status": size.status,
         "summary": {
             "at_least": size.at_least, "suffices": size.suffices, "present": present,
+            "replicas_moved": size.replicas_moved, "bytes_moved": size.bytes_moved,
             "too_large": size.too_large.num_rows,
         },
+        "brokers": size.brokers.to_pylist(),
         "bounds": sorted(size.bounds.to_pylist(), key=lambda row: -row["brokers"]),
         "too_large": size.too_large.to_pylist(),
     }
     document["verdict"] = [
         _verdict(document),
         f"{size.status}: {count(present, 'broker', 'is', 'are')} up, {STATUS[size.status]}.",
+        *_change_lines(document),
         *reservation_lines(document),
     ]
     return Answer(document, _draw, {
         "bounds": lambda: size.bounds, "too_large": lambda: size.too_large,
-        "placement": lambda: size.plan,
+        "brokers": lambda: size.brokers, "placement": lambda: size.assignments,
     })
 
 
@@ -80,6 +88,22 @@ def _verdict(document: Document) -> str:
     return f"{what}: at least {at_least} brokers{of_class}, {suffices} suffice."
 
 
+def _change_lines(document: Document) -> list[str]:
+    """What has to change until the brokers suffice."""
+    summary = document["summary"]
+    if summary["suffices"] is None:
+        return []
+    changes = [
+        brokers_named(ids, verb=(f"is {change}", f"are {change}"))
+        for change in ("added", "removed")
+        if (ids := [row["broker_id"] for row in document["brokers"] if row["change"] == change])
+    ]
+    changes.append(f"{count(summary['replicas_moved'], 'replica', 'moves', 'move')}, "
+                   f"{format_bytes(summary['bytes_moved'])}")
+    text = "; ".join(changes)
+    return [f"From the present cluster: {text}."]
+
+
 def _draw(console: Console, document: Document) -> None:
     draw_rows(console, "Partitions that are too large for one broker", [
         text_column("topic"), "partition", text_column("resource"),
@@ -87,6 +111,10 @@ def _draw(console: Console, document: Document) -> None:
         TableColumn("allowed", value=lambda row: _amount(row, "allowed")),
         TableColumn("split in", value="parts"),
     ], document["too_large"], complete=True)
+    changes = [row for row in document["brokers"] if row["change"] != "stays"]
+    draw_rows(console, "Brokers that are added and removed", [
+        "broker_id", text_column("rack"), text_column("change"),
+    ], changes[:MOST_CHANGES], len(changes))
     draw_rows(console, "Fewest brokers by resource", [
         text_column("resource"), text_column("failure", lambda row: FAILURES[row["failure"]]),
         "brokers",

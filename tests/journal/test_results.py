@@ -165,6 +165,7 @@ def questions(state):
         ).months,
         "capacity_brokers": kfast.capacity_brokers(prepared, some),
         "capacity_size.bounds": sized.bounds, "capacity_size.too_large": sized.too_large,
+        "capacity_size.brokers": kfast.capacity_size(state, load, capacity).brokers,
         "capacity_cost": kfast.capacity_cost(
             state, load, capacity, class_prices={"large": "0.005"}, disk_gb_month="0.000000001"
         ).items,

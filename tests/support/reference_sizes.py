@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations
 
 
 def use_after(partitions, brokers, down):
@@ -56,3 +56,50 @@ def over_limits(partitions, brokers, failures, capacity, normal, failed):
             over += [(down, broker, name) for name, most in capacity.items()
                      if own[name] * 10_000 > most * limits[name]]
     return over
+
+
+def fewest_brokers(partitions, capacity, limits, k, racks, each_rack, most):
+    """The fewest brokers on which some placement keeps all limits, by trying all placements.
+
+    A partition is (number of replicas, bytes in, bytes out, bytes on disk). Numbers of brokers are
+    multiples of the number of racks (0 for none); broker b is in rack b % racks. Where racks fail,
+    replicas of a partition are in different ones, or in all. None if more than `most` are needed.
+    """
+    least = max([k + 1, *(n for n, *_ in partitions)])
+    for n_brokers in range(1, most + 1):
+        if n_brokers < least or (racks and n_brokers % racks):
+            continue
+        failures = [(), *combinations(range(n_brokers), k)] if k else [()]
+        if each_rack:
+            failures += [tuple(range(rack, n_brokers, racks)) for rack in range(racks)]
+        spread = racks if each_rack else 1
+        if _fits(partitions, n_brokers, failures, capacity, limits, spread):
+            return n_brokers
+    return None
+
+
+def _fits(partitions, n_brokers, failures, capacity, limits, spread):
+    """Whether replicas can be placed so that every failure leaves every broker within limits."""
+    names = sorted(capacity)
+    room = [capacity[name] * limits[bool(down)][name] // 10_000
+            for down in failures for _ in range(n_brokers) for name in names]
+    choices = []
+    for n, *amounts in partitions:
+        ways = []
+        for replicas in permutations(range(n_brokers), n):
+            if len({broker % spread for broker in replicas}) < min(n, spread):
+                continue
+            use = []
+            for down in failures:
+                own = use_after([(replicas, *amounts)], range(n_brokers), down)
+                use += [own[b][name] if b in own else 0 for b in range(n_brokers) for name in names]
+            ways.append(use)
+        choices.append(ways)
+
+    def place(at, left):
+        return at == len(choices) or any(
+            all(rest >= 0 for rest in less) and place(at + 1, less)
+            for use in choices[at] for less in [[a - b for a, b in zip(left, use, strict=True)]]
+        )
+
+    return place(0, room)
