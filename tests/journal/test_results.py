@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -154,8 +156,7 @@ def questions(state):
     capacity = kfast.broker_capacity(state, kfast.read_capacity(("brokers.csv", held)))
     prepared = kfast.prepare_capacity(state, load, capacity)
     failure = kfast.capacity_of(prepared, [1])
-    small = kfast.read_capacity(("small.csv", b"broker_id,nw_out\n-1,1\n"))
-    sized = kfast.capacity_size(state, load, kfast.broker_capacity(state, small))
+    small = replace(capacity, nw_out=np.ones_like(capacity.nw_out))
     tables |= {
         "load.provenance": load.provenance,
         "capacity_sweep": kfast.capacity_sweep(prepared, some),
@@ -164,8 +165,8 @@ def questions(state):
             state, load, capacity, some, growth="4%", months=2
         ).months,
         "capacity_brokers": kfast.capacity_brokers(prepared, some),
-        "capacity_size.bounds": sized.bounds, "capacity_size.too_large": sized.too_large,
-        "capacity_size.brokers": kfast.capacity_size(state, load, capacity).brokers,
+        **{f"capacity_size.{name}": getattr(kfast.capacity_size(state, load, each), name)
+           for name, each in (("bounds", small), ("too_large", small), ("brokers", capacity))},
         "capacity_cost": kfast.capacity_cost(
             state, load, capacity, class_prices={"large": "0.005"}, disk_gb_month="0.000000001"
         ).items,
