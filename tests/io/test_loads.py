@@ -178,6 +178,35 @@ def test_what_is_wrong_in_parquet_is_named(columns, message):
     assert message in str(caught.value)
 
 
+def test_parquet_of_brokers_needs_no_topic(tmp_path):
+    path = tmp_path / "brokers.parquet"
+    pq.write_table(pa.table({"broker_id": [3], "cpu": [1.5]}), path)
+    (table,) = kfast.read_load(path)
+    assert table.rows.to_pylist() == [{"broker_id": 3, "cpu_microcores": 1_500_000}]
+    pq.write_table(pa.table({"broker_id": [-1], "nw_in": [5]}), path)
+    assert kfast.read_capacity(path).rows.to_pylist() == [{"broker_id": -1, "nw_in": 5}]
+    pq.write_table(pa.table({"topic": [{"name": "t"}], "bytes_in": [5]}), path)
+    with pytest.raises(InputError, match="found topic of type struct"):
+        kfast.read_load(path)
+
+
+@pytest.mark.parametrize("text", [
+    b"topic,cpu\nt,1e307\n", b'topic,bytes_in\n"t\nu",1,2\n',
+    scrape(1, time=f" {10**400}"),
+])
+def test_odd_numbers_and_lines_are_one_line(text):
+    with pytest.raises(InputError) as caught:
+        kfast.read_load(("x", text))
+    assert "\n" not in str(caught.value)
+
+
+def test_times_outside_the_calendar_are_none_of_it():
+    (table,) = kfast.read_load(
+        ("x", scrape(0, time=f" {10**17}")), ("y", scrape(16, time=f" {10**17 + 8000}"))
+    )
+    assert table.window == "mean of 8 s"
+
+
 def test_damaged_parquet_and_arrow_are_refused():
     """Cut anywhere, with any byte changed: an `InputError` or a table, never another error."""
     sink = pa.BufferOutputStream()
@@ -185,13 +214,16 @@ def test_damaged_parquet_and_arrow_are_refused():
     generator, data = random.Random(3), sink.getvalue().to_pybytes()
     with pytest.raises(InputError, match="x: damaged Parquet file"):
         read_one(data[:-9])
+    messages = []
     for _ in range(300):
         damaged = bytearray(data)
         damaged[generator.randrange(4, len(data))] ^= 1 << generator.randrange(8)
         try:
             read_one(bytes(damaged))
-        except InputError:
-            continue
+        except InputError as error:
+            messages.append(str(error))
+    assert messages
+    assert not any("\n" in message for message in messages)
 
 
 # --- kafka-log-dirs

@@ -142,14 +142,19 @@ def _read_csv(name: str, data: bytes) -> pa.Table:
         text = str(error)
         match = _ROW.search(text)
         where = f"{name} line {match[1]}" if match else name
-        raise InputError(f"{where}: damaged CSV: {match[2] if match else text}") from error
+        found = _one_line(match[2] if match else text)
+        raise InputError(f"{where}: damaged CSV: {found}") from error
 
 
 def _read_columns(name: str, data: bytes, kind: str) -> pa.Table:
     """A Parquet or Arrow file as it is; topics of Parquet as the few names that they are."""
     try:
         if kind == "parquet":
-            table = pq.ParquetFile(pa.BufferReader(data), read_dictionary=["topic"]).read()
+            leaves = pq.ParquetFile(pa.BufferReader(data)).schema
+            has_topic = any(leaves.column(i).path == "topic" for i in range(len(leaves)))
+            table = pq.ParquetFile(
+                pa.BufferReader(data), read_dictionary=["topic"] if has_topic else None
+            ).read()
         elif data.startswith(_STREAM):
             table = pa.ipc.open_stream(data).read_all()
         else:
@@ -159,7 +164,14 @@ def _read_columns(name: str, data: bytes, kind: str) -> pa.Table:
                 values.validate(full=not pa.types.is_primitive(values.type))
         return table
     except DAMAGED as error:
-        raise InputError(f"{name}: damaged {kind.capitalize()} file: {error}") from error
+        raise InputError(
+            f"{name}: damaged {kind.capitalize()} file: {_one_line(str(error))}"
+        ) from error
+
+
+def _one_line(text: str) -> str:
+    """A message of Arrow, which may have several lines."""
+    return " ".join(text.split())
 
 
 def _texts(name: str, column: pa.ChunkedArray, where: Where) -> pa.DictionaryArray:
@@ -172,6 +184,8 @@ def _texts(name: str, column: pa.ChunkedArray, where: Where) -> pa.DictionaryArr
         texts.dictionary.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InputError(f"{where(0)}: {name} is damaged: {error}") from error
+    if (pc.max(texts.indices).as_py() or 0) >= max(len(texts.dictionary), 1):
+        raise InputError(f"{where(0)}: {name} is damaged: a value is outside the dictionary")
     trimmed = pc.utf8_trim_whitespace(texts.dictionary)
     if trimmed.equals(texts.dictionary):
         return texts

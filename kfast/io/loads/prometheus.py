@@ -92,10 +92,10 @@ _KNOWN = (
     " kafka_topic_partition_current_offset, kminion_kafka_..., node_cpu_seconds_total"
 )
 _OVERRIDE = " (--instances, instances= override)"
-_YEAR_2001 = 1e9
-"""Times above are those of the calendar, others only count from the first file."""
+_YEAR_2001, _YEAR_9999 = 1e9, 253_370_764_800
+"""Times between are those of the calendar, others only count from the first file."""
 _LINE = re.compile(
-    r"([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+(-?\d+))?[ \t\r]*"
+    r"([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+(-?\d{1,18}))?[ \t\r]*"
 )
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*,?[ \t]*')
 _ESCAPES = re.compile(r"\\(.)")
@@ -443,7 +443,7 @@ class _Rates:
         if not self.span:
             return f"mean of {chosen}" if chosen else None
         until = ""
-        if self.end > _YEAR_2001:
+        if _YEAR_2001 < self.end < _YEAR_9999:
             until = f" until {datetime.fromtimestamp(self.end, UTC):%Y-%m-%dT%H:%M:%SZ}"
         return f"mean of {self.span:g} s{until}"
 

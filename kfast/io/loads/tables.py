@@ -206,7 +206,8 @@ def to_integers(
         wrong = next(i for i, cell in enumerate(column) if _cast(cell, pa.float64()) is None)
         raise InputError(f"{where(wrong)}: found {name} {_cell(column, wrong)}; {right}")
     # NaN passes no comparison, so it is asked for what is right.
-    scaled = pc.fill_null(numbers, 0.0).to_numpy(zero_copy_only=False) * unit.factor
+    with np.errstate(over="ignore"):
+        scaled = pc.fill_null(numbers, 0.0).to_numpy(zero_copy_only=False) * unit.factor
     # The bound of sizes is no float: the largest float below it is.
     good = (scaled >= 0) & (scaled < float(bound))
     if not good.all():
