@@ -30,8 +30,6 @@ LEADER, NEAREST = FETCH_FROM = ("leader", "nearest")
 """Where consumers fetch: from the leader, or (KIP-392) from a replica in their own rack."""
 
 NO_RACK = -1
-DEALT_AT_A_TIME = 1 << 21
-"""Parts of partitions that are dealt at a time."""
 
 _SHARE = re.compile(r"\d{1,9}(?:\.\d{1,9}|/0*[1-9]\d{0,8})?")
 
@@ -154,15 +152,9 @@ class ConsumerRacks:
         """
         denominator = lcm(*(share.denominator for share in self.shares))
         weights = np.array([int(share * denominator) for share in self.shares], np.int64)
-        n_racks = weights.size
-        parts = np.empty((bytes_out.size, n_racks), np.int64)
-        step = max(DEALT_AT_A_TIME // n_racks, 1)
-        for start in range(0, bytes_out.size, step):
-            totals = bytes_out[start : start + step]
-            parts[start : start + step] = deal(
-                totals, np.tile(weights, totals.size), np.full(totals.size, n_racks)
-            ).reshape(-1, n_racks)
-        return parts
+        n, n_racks = bytes_out.size, weights.size
+        parts = deal(bytes_out, np.tile(weights, n), np.full(n, n_racks))
+        return parts.reshape(n, n_racks)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

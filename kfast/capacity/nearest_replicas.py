@@ -28,6 +28,9 @@ Integers = npt.NDArray[np.int64]
 PLACE_BITS = 4
 """Bits of a place, counted from 1: `failure_effects.MOST_BROKERS` places are told apart."""
 
+DEALT_AT_A_TIME = 1 << 21
+"""Bytes out by partition and rack that are in memory at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class PartitionRows:
@@ -85,27 +88,34 @@ def split_by_rack(
     if consumers is None:
         return effects, load
     load = load.copy()
-    by_rack = consumers.deal(load[:, 1])
+    step = max(DEALT_AT_A_TIME // len(consumers.racks), 1)
     rack_of = np.append(consumers.rack_of, NO_RACK)
     split: list[Shape] = []
     fetched = [np.zeros(0, np.int64)]
     for number in range(effects.width.size):
-        whole, at = effects[number], effects.at(number)
+        whole, left = effects[number], load[effects.at(number), 1]
         in_sync = in_sync_places(plan, number)
         order = _assigned_order(plan, number, whole)
-        for places, row, rack in _served(rack_of[whole.sequences], order, len(consumers.racks)):
-            if not (in_sync & sum(1 << place for place in places)).any():
-                continue
+        of_places: dict[tuple[int, ...], list[tuple[Integers, Integers]]] = {}
+        for start in range(0, left.size, step):
+            some = slice(start, start + step)
+            by_rack = consumers.deal(left[some])
+            racks = rack_of[whole.sequences[some]]
+            for places, row, rack in _served(racks, order[some], len(consumers.racks)):
+                if (in_sync & sum(1 << place for place in places)).any():
+                    part = by_rack[row, rack]
+                    left[start + row] -= part
+                    of_places.setdefault(places, []).append((start + row, part))
+        for places, parts in of_places.items():
             cells = whole.cells.copy()
             cells["leader"], cells["live"] = _sources(cells["leader"], in_sync, places), 0
+            row = np.concatenate([rows for rows, _ in parts])
             split.append(Shape(cells, whole.sequences[row], whole.rows[row]))
-            fetched.append(by_rack[at][row, rack])
-            left = load[at, 1]
-            left[row] -= fetched[-1]
+            fetched += [part for _, part in parts]
     bytes_out = np.concatenate(fetched)
-    parts = np.zeros((bytes_out.size, load.shape[1]), np.int64)
-    parts[:, 1] = bytes_out
-    return effects.followed_by(split), np.concatenate([load, parts])
+    of_parts = np.zeros((bytes_out.size, load.shape[1]), np.int64)
+    of_parts[:, 1] = bytes_out
+    return effects.followed_by(split), np.concatenate([load, of_parts])
 
 
 def _served(
@@ -116,9 +126,8 @@ def _served(
     for rack in range(n_racks):
         codes = np.zeros(len(racks), np.int64)
         for at in order.T:
-            place = np.broadcast_to(at, codes.shape)
-            there = np.take_along_axis(racks, place[:, None], axis=1)[:, 0] == rack
-            codes = np.where(there, codes << PLACE_BITS | place + 1, codes)
+            there = np.take_along_axis(racks, at[:, None], axis=1)[:, 0] == rack
+            codes = np.where(there, codes << PLACE_BITS | at + 1, codes)
         for code in np.unique(codes).tolist():
             of_code.setdefault(code, []).append((np.flatnonzero(codes == code), rack))
     for code, members in sorted(of_code.items()):
@@ -144,12 +153,12 @@ def _sources(
 
 
 def _assigned_order(plan: SweepPlan, number: int, shape: Shape) -> Integers:
-    """Places in the order of assigned replicas: one row, or one for each partition.
+    """(m, w) places in the order of assigned replicas.
 
     A sequence has those in sync in this order, but for the leader, that of a table none.
     """
     if not is_tabulated(plan, number):
-        return np.arange(shape.sequences.shape[1])[None]
+        return np.broadcast_to(np.arange(shape.sequences.shape[1]), shape.sequences.shape)
     cluster = plan.cluster
     assigned = np.arange(cluster.n_slots) < cluster.records["n_replicas"][shape.rows, None]
     replicas = np.where(assigned, cluster.replicas[shape.rows].astype(np.int64), -1)

@@ -136,12 +136,14 @@ def test_shares_of_racks_are_dealt_by_the_largest_remainder():
         assert all(abs(part - share) < 1 for part, share in zip(dealt, exact, strict=True))
 
 
-def test_parts_of_many_partitions_are_dealt_some_at_a_time(monkeypatch):
-    consumers = ConsumerRacks.of(cluster({"t": ([1], [1])}), "nearest", None)
-    bytes_out = np.arange(50, dtype=np.int64)
-    expected = consumers.deal(bytes_out)
-    monkeypatch.setattr("kfast.capacity.client_racks.DEALT_AT_A_TIME", 20)
-    assert (consumers.deal(bytes_out) == expected).all()
+def test_partitions_are_split_some_at_a_time(monkeypatch):
+    """As those of a large cluster with many racks; the bytes are the same."""
+    state = kfast.generate(brokers=9, partitions=200, topics=3, racks=3, seed=5)
+    pairs = kfast.every_broker(state, 2)
+    expected = kfast.capacity_sweep(prepare(state, bytes_out=10**6 + 1), pairs)
+    monkeypatch.setattr("kfast.capacity.nearest_replicas.DEALT_AT_A_TIME", 20)
+    plan = prepare(state, bytes_out=10**6 + 1)
+    assert kfast.capacity_sweep(plan, pairs, method="terms") == expected
 
 
 def test_what_nobody_asks_for_costs_nothing():
