@@ -154,6 +154,7 @@ class PlacementProblem:
     receives: npt.NDArray[np.uint8]
     gives: npt.NDArray[np.uint8]
     rack: Rows
+    least_racks: Rows
     broker_failure: Rows
     rack_failure: Rows
     most_replicas: Integers
@@ -164,9 +165,9 @@ class PlacementProblem:
     cpu: Integers
     n_failures: int
     n_broker_failures: int
-    n_racks: int
     fixed_base: Integers
     fixed_delta: Integers
+    stuck: npt.NDArray[np.bool_]
     slope: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 8)))
 
     @property
@@ -222,7 +223,9 @@ class PlacementProblem:
             load.replica_bytes[:, :width]
         )
         receives, gives = _roles(state, freedom)
-        rack, n_racks = _racks(state, receives)
+        # While a target replica is not live, a reassignment to other brokers does not end.
+        stays_dead = (inside & ((gives == 0) & (state.up == 0))[original]).any(axis=1)
+        rack = _racks(state)
         base, delta = _fixed_loads(plan, counted, sets)
         broker_failure, rack_failure = np.full((2, n), -1, np.int32)
         n_single = int(state.up.sum()) if "every-broker" in protect else 0
@@ -233,9 +236,13 @@ class PlacementProblem:
             original=np.ascontiguousarray(original), n_replicas=n_replicas,
             load=np.stack([load.bytes_in, load.bytes_out, load.disk_bytes], axis=1),
             replica_bytes=np.where(inside, size, 0),
-            movable=np.where(may_change, moved, LAYOUT["fixed"]).astype(np.uint8),
+            movable=np.where(
+                may_change, np.where(stays_dead, LAYOUT["reordered"], moved), LAYOUT["fixed"]
+            ).astype(np.uint8),
             counted=counted.astype(np.uint8), up=state.up.astype(np.uint8), receives=receives,
-            gives=gives, rack=rack, broker_failure=broker_failure, rack_failure=rack_failure,
+            gives=gives, rack=rack,
+            least_racks=_least_racks(rack, original, inside, receives, gives),
+            broker_failure=broker_failure, rack_failure=rack_failure,
             most_replicas=np.where(
                 plan.replicas_max < 0, np.iinfo(np.int64).max, plan.replicas_max
             ),
@@ -248,7 +255,8 @@ class PlacementProblem:
             ),
             basis_points=np.array([plan.normal.basis_points[name] for name in RESOURCES]),
             cpu=plan.normal.cpu, n_failures=len(sets),
-            n_broker_failures=n_single, n_racks=n_racks, fixed_base=base, fixed_delta=delta,
+            n_broker_failures=n_single, fixed_base=base, fixed_delta=delta,
+            stuck=np.zeros_like(inside),
         )
 
     def set_unit(self, best: Fraction) -> None:
@@ -342,17 +350,36 @@ def _roles(
     return receives, gives
 
 
-def _racks(state: ClusterState, receives: npt.NDArray[np.uint8]) -> tuple[Rows, int]:
-    """The rack of each broker as a number, and how many racks may get replicas.
-
-    A broker without a rack is a rack of its own.
-    """
+def _racks(state: ClusterState) -> Rows:
+    """The rack of each broker as a number; one without a rack is a rack of its own."""
     number: dict[str, int] = {}
-    rack = np.array([
+    return np.array([
         number.setdefault(f"broker {at}" if name is None else f"rack {name}", len(number))
         for at, name in enumerate(state.rack.to_pylist())
     ], np.int32)
-    return rack, int(np.unique(rack[receives != 0]).size)
+
+
+def _least_racks(
+    rack: Rows, original: Rows, inside: npt.NDArray[np.bool_],
+    receives: npt.NDArray[np.uint8], gives: npt.NDArray[np.uint8],
+) -> Rows:
+    """(P,) racks that replicas of each partition have to be in.
+
+    As many as before, or all racks that may get replicas or have one that stays.
+    """
+    may_receive = np.zeros(rack.size, np.bool_)
+    may_receive[rack[receives != 0]] = True
+    before, reached = np.zeros((2, len(original)), np.int32)
+    for slot in range(original.shape[1]):
+        is_new, stays = inside[:, slot].copy(), gives[original[:, slot]] == 0
+        is_new_reached = inside[:, slot] & stays & ~may_receive[rack[original[:, slot]]]
+        for other in range(slot):
+            differs = rack[original[:, other]] != rack[original[:, slot]]
+            is_new &= differs
+            is_new_reached &= differs | (gives[original[:, other]] != 0)
+        before += is_new
+        reached += is_new_reached
+    return np.minimum(before, reached + np.unique(rack[receives != 0]).size).astype(np.int32)
 
 
 def broker_limits(plan: CapacityPlan) -> dict[str, tuple[list[Fraction], list[Fraction]]]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +48,13 @@ from kfast.state.records import Rows
 __all__ = ["BetterPlacement", "PlacementObjective", "improve_placement", "measure_placement"]
 
 Integers = npt.NDArray[np.int64]
+Kept: TypeAlias = tuple[tuple[int, int], Rows]
 
 CHUNK_STEPS = 4096
 """Steps between two looks at the clock, and at whether anything still becomes better."""
-TRIES = 8
+TRIES = 32
 """Changes that are evaluated in each step; the one that gains most per byte is made."""
-LEAST_GAIN = 256
+LEAST_GAIN = 64
 """One change in so many steps is too few to go on."""
 ROUNDS = 48
 """Searches with a tolerance, once no single change makes the placement better."""
@@ -60,6 +62,8 @@ TOLERANCES = (4, 8, 16, 32, 64, 0)
 """Parts of the highest excess by which an excess may rise in a step, one after another; 0: none."""
 VIOLATIONS = 10_000
 """What is so divided for violations of normal limits, which count in ten-thousandths of them."""
+TARGETS = 10
+"""Shares that are aimed at, one after another, where bytes are limited."""
 LEAST_STEPS, STEPS_PER_PARTITION = 2000, 2
 """Steps of such a search for each tolerance."""
 ROUND_EVALUATIONS = 3_000_000
@@ -325,7 +329,8 @@ def improve_placement(
     failures = _check_protect(protect)
     freedom = Freedom.of(state, leadership_only, remove_brokers, keep_brokers, keep_topics)
     gap = number("gap", gap, 0, 10)
-    budget = MAX_BYTES if max_bytes is None else whole("max_bytes", max_bytes, 0, MAX_BYTES)
+    if max_bytes is not None:
+        max_bytes = whole("max_bytes", max_bytes, 0, MAX_BYTES)
     deadline = None if seconds is None else time.monotonic() + number("seconds", seconds, 0, 1e9)
     seed = whole("seed", seed, 0, 2**64 - 1)
 
@@ -344,11 +349,9 @@ def improve_placement(
     start = in_sync_state(state)
     start_load, plan = carried_load(load, state, start, current_plan, prepare)
     problem = PlacementProblem.of(start, start_load, plan, freedom, failures)
-    bounds = lower_bounds(problem)
-    bound = max((each.share for each in bounds.values()), default=Fraction(0))
     before = measure(start, start_load)
-    search = _Search(problem, bound, gap, budget, deadline, seed, freedom.leadership_only)
-    replicas = search.run() if bound else problem.original
+    search = _Search(problem, start, gap, max_bytes, deadline, seed)
+    replicas = search.run()
     changed = _changed(problem, replicas)
     table = _assignments(start, replicas, problem, changed)
     after, objective = start, before
@@ -358,12 +361,12 @@ def improve_placement(
     if not objective < before:
         replicas, after, objective = problem.original, start, before
         changed = _changed(problem, replicas)
-    moved = _moved(problem, replicas)
+    moved = _moved(replicas, problem.original, problem.n_replicas)
     return BetterPlacement(
         plan=_assignments(start, replicas, problem, changed),
         rollback=_assignments(start, problem.original, problem, changed),
         current=measure_placement(state, current_plan, freedom, failures),
-        before=before, after=objective, bound=bound, bounds=bounds,
+        before=before, after=objective, bound=search.bound, bounds=search.bounds,
         bytes_moved=sum((moved.sum(axis=1) * problem.load[:, 2]).tolist()),
         replicas_moved=int(moved.sum()), stopped=search.stopped, state=after, protect=failures,
         notes=tuple(_notes(problem)),
@@ -383,47 +386,134 @@ class _Search:
     """One search: a sequence of calls of the kernel, until the goal is reached or nothing helps."""
 
     def __init__(
-        self, problem: PlacementProblem, bound: Fraction, gap: float, max_bytes: int,
-        deadline: float | None, seed: int, leadership_only: bool,
+        self, problem: PlacementProblem, state: ClusterState, gap: float, max_bytes: int | None,
+        deadline: float | None, seed: int,
     ) -> None:
-        self.problem, self.max_bytes, self.deadline = problem, max_bytes, deadline
-        if bound:
-            problem.set_unit(bound)
-        self.goal = int(UNIT * (1 + gap))
+        self.problem, self.state, self.gap, self.deadline = problem, state, gap, deadline
+        self.limited, self.max_bytes = max_bytes, MAX_BYTES if max_bytes is None else max_bytes
         self.random = np.random.Philox(seed)
         self.kinds = LAYOUT["reorder"]
-        if not leadership_only:
+        if (problem.movable == LAYOUT["moved"]).any():
             self.kinds |= LAYOUT["move"] | LAYOUT["exchange"]
         self.stopped: str | None = None
+        self.too_large = 0
+        self._set_goal()
 
     def run(self) -> Rows:
         """Replicas of the best placement that was found."""
         self._start(self.problem.original)
         self._relieve()
-        self._descend(LAYOUT["reorder"], self.goal)
-        self._descend(self.kinds, self.goal)
+        relieved = self._settle()
+        self._reach(self.goal)
         best = self._keep()
-        n_partitions = len(best[1])
-        steps = max(LEAST_STEPS, STEPS_PER_PARTITION * n_partitions)
+        if self.too_large:
+            best = self._reach_within_bytes(relieved, best)
+        best = self._search_on(relieved, best)
+        self._start(best[1])
+        self._restore(max(best[0][1], self.goal))
+        if best[0] > (0, self.goal):
+            self.stopped = "seconds" if self._late() else (
+                "max_bytes" if self.too_large else "no better change"
+            )
+        self._put_live_first()
+        return self.arrays.replicas
+
+    def _put_live_first(self) -> None:
+        """Put replicas that are not live last where anything changes: only the first is preferred.
+
+        The order of those that are live stays, and so does what happens after failures.
+        """
+        replicas, dead = self.arrays.replicas, self.problem.up == 0
+        for row in _changed(self.problem, replicas).tolist():
+            members = replicas[row, : self.problem.n_replicas[row]]
+            if dead[members[0]]:
+                members[:] = members[np.argsort(dead[members], kind="stable")]
+
+    def _set_goal(self) -> None:
+        """Find bounds, and count shares in units of the highest of them."""
+        self.bounds = lower_bounds(self.problem, self.state, self.limited)
+        self.bound = max((each.share for each in self.bounds.values()), default=Fraction(0))
+        self.problem.set_unit(self.bound or Fraction(1))
+        self.goal = int(UNIT * (1 + self.gap)) if self.bound else 0
+
+    def _settle(self) -> Rows:
+        """Take replicas that could not leave their broker for such that stay.
+
+        While one of them is not live, no reassignment of its partition ends: only the order of
+        replicas may change.
+        """
+        problem, replicas = self.problem, self.arrays.replicas.copy()
+        inside = np.arange(replicas.shape[1]) < problem.n_replicas[:, None]
+        leaves = (problem.gives != 0) & (problem.receives == 0)
+        remain = ~_moved(problem.original, replicas, problem.n_replicas)
+        stuck = inside & leaves[problem.original] & remain
+        stuck &= (problem.movable == LAYOUT["moved"])[:, None]
+        if stuck.any():
+            dead = (stuck & (problem.up == 0)[problem.original]).any(axis=1)
+            replicas[dead] = problem.original[dead]
+            problem.movable[dead] = LAYOUT["reordered"]
+            problem.stuck = stuck
+            self._set_goal()
+            self._start(replicas)
+        return replicas
+
+    def _reach(self, target: int) -> None:
+        """Make changes until no broker is above a share, those first that move no bytes."""
+        self._descend(LAYOUT["reorder"], target)
+        self._descend(self.kinds, target)
+
+    def _reach_within_bytes(self, relieved: Rows, best: Kept) -> Kept:
+        """The best of placements that aim at shares between the goal and the highest so far.
+
+        A search that aims too low spends its bytes on brokers that are not the fullest.
+        """
+        low, high = self.goal, best[0][1]
+        for _ in range(TARGETS):
+            if high - low <= UNIT // 1000 or self._late():
+                break
+            target = (low + high) // 2
+            self._start(relieved)
+            self._reach(target)
+            value = self._keep()
+            best = min(best, value, key=lambda kept: kept[0])
+            if value[0] <= (0, target):
+                high = value[0][1]
+            else:
+                low = target
+        return best
+
+    def _search_on(self, relieved: Rows, best: Kept) -> Kept:
+        """Make changes that are worse for a while, from the best placement, time and again.
+
+        Where bytes are limited, every other time without what has been spent.
+        """
+        steps = max(LEAST_STEPS, STEPS_PER_PARTITION * len(best[1]))
         rounds = min(ROUNDS, max(ROUND_EVALUATIONS // (steps * len(TOLERANCES)), 1))
         for at in range(rounds):
             if best[0] <= (0, self.goal) or self._late():
                 break
-            self._start(best[1])
+            self._start(relieved if self.too_large and at % 2 else best[1])
             highest = best[0][1]
+            self._restore(highest)
             target = (highest - 1, (self.goal + highest) // 2, self.goal)[at % 3]
             target = max(min(target, highest - 1), self.goal)
             for part in TOLERANCES:
-                self.placement.search(
+                self._search(
                     target, highest // part if part else 0, VIOLATIONS // part if part else 0,
-                    steps, 1 if part else 2, self.kinds, self.max_bytes,
+                    steps, 1 if part else 2, self.kinds,
                 )
             best = min(best, self._keep(), key=lambda kept: kept[0])
-        self._start(best[1])
-        self._restore(max(best[0][1], self.goal))
-        if best[0] > (0, self.goal):
-            self.stopped = "seconds" if self._late() else "no better change"
-        return self.arrays.replicas
+        return best
+
+    def _search(
+        self, target: int, tolerance: int, tolerated: int, steps: int, tries: int, kinds: int
+    ) -> tuple[int, int]:
+        """Search, and note whether bytes stood against a change."""
+        made, n_over, too_large = self.placement.search(
+            target, tolerance, tolerated, steps, tries, kinds, self.max_bytes
+        )
+        self.too_large += too_large
+        return made, n_over
 
     def _start(self, replicas: Rows) -> None:
         self.arrays = SearchArrays.of(self.problem, replicas)
@@ -431,7 +521,7 @@ class _Search:
             self.problem, self.arrays, int(self.random.random_raw())
         )
 
-    def _keep(self) -> tuple[tuple[int, int], Rows]:
+    def _keep(self) -> Kept:
         """Violations and the highest share of the placement as it is, and a copy of it."""
         value = int(self.arrays.violation.sum()), int(self.arrays.share.max(initial=0))
         return value, self.arrays.replicas.copy()
@@ -440,22 +530,27 @@ class _Search:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def _relieve(self) -> None:
-        """Move replicas off brokers that must give them up, the largest first."""
+        """Move replicas off brokers that must give them up, and off those that have too many.
+
+        Of the former the largest first, for they are hard to place; of the latter the smallest.
+        """
         problem = self.problem
-        leaves = (problem.receives == 0) & (problem.gives != 0)
+        held = self.arrays.n_hosted
+        leaves = (problem.gives != 0) & (problem.receives == 0)
+        crowded = (problem.gives != 0) & ~leaves & (held > problem.most_replicas)
         inside = np.arange(problem.original.shape[1]) < problem.n_replicas[:, None]
-        rows = (inside & leaves[problem.original]).any(axis=1)
-        rows &= problem.movable == LAYOUT["moved"]
-        order = np.flatnonzero(rows)
-        order = order[np.argsort(-problem.load[order].sum(axis=1), kind="stable")]
-        self.placement.relieve(order.astype(np.int32), self.goal, self.max_bytes)
+        for brokers, size in (
+            (leaves, -problem.load.sum(axis=1)), (crowded, problem.load[:, 2]),
+        ):
+            rows = (inside & brokers[problem.original]).any(axis=1)
+            order = np.flatnonzero(rows & (problem.movable == LAYOUT["moved"]))
+            order = order[np.argsort(size[order], kind="stable")].astype(np.int32)
+            self.too_large += self.placement.relieve(order, self.goal, self.max_bytes)[1]
 
     def _descend(self, kinds: int, target: int) -> None:
         """Make changes that help until they become rare."""
         while not self._late():
-            made, n_over = self.placement.search(
-                target, 0, 0, CHUNK_STEPS, TRIES, kinds, self.max_bytes
-            )
+            made, n_over = self._search(target, 0, 0, CHUNK_STEPS, TRIES, kinds)
             if not n_over or made * LEAST_GAIN < CHUNK_STEPS:
                 return
 
@@ -474,14 +569,13 @@ def _changed(problem: PlacementProblem, replicas: Rows) -> Rows:
     return np.flatnonzero((replicas != problem.original).any(axis=1)).astype(np.int32)
 
 
-def _moved(problem: PlacementProblem, replicas: Rows) -> npt.NDArray[np.bool_]:
-    """(P, S) whether each replica is on a broker that did not hold one before."""
-    inside = np.arange(replicas.shape[1]) < problem.n_replicas[:, None]
-    is_new = np.ones(replicas.shape, np.bool_)
+def _moved(replicas: Rows, original: Rows, n_replicas: Rows) -> npt.NDArray[np.bool_]:
+    """(P, S) whether each replica is on a broker that holds none of the original ones."""
+    inside = np.arange(replicas.shape[1]) < n_replicas[:, None]
+    is_new = inside.copy()
     for slot in range(replicas.shape[1]):
-        same = replicas == problem.original[:, slot, None]
-        is_new &= ~(same & inside[:, slot, None])
-    return is_new & inside
+        is_new &= ~((replicas == original[:, slot, None]) & inside[:, slot, None])
+    return is_new
 
 
 def _assignments(

@@ -25,16 +25,22 @@ cdef extern from *:
     static inline int64_t kfast_excess(int64_t load, int64_t capacity, int64_t basis_points) {
         const kfast_wide limit = (kfast_wide) capacity * basis_points;
         const kfast_wide over = (kfast_wide) load * 10000 - limit;
-        return over > 0 ? (int64_t) ((over * 10000 + limit - 1) / limit) : 0;
+        const kfast_wide parts = over > 0 ? (over * 10000 + limit - 1) / limit : 0;
+        const int64_t most = (int64_t) 1 << 50;
+        return parts < most ? (int64_t) parts : most;
     }
+    /* Units that a share is counted up to: squares of several add up. */
+    #define MOST_SHARE 0x1p59
     """
     wide kfast_square(int64_t x) noexcept nogil
+    const double MOST_SHARE
     int64_t kfast_excess(int64_t load, int64_t capacity, int64_t basis_points) noexcept nogil
 
 cdef enum:
     NW_IN, NW_OUT, WORK, DISK, RESOURCES
     MOST_REPLICAS = 16
     MOST_TOUCHED = 4 * MOST_REPLICAS
+    LIGHT = 8  # A change costs as much as so small a part of a mean partition, beside its bytes.
 
 cdef enum Movable:
     FIXED, REORDERED, MOVED
@@ -87,6 +93,7 @@ cdef class Placement:
     cdef const uint8_t[::1] gives            # (B,)    1: may lose replicas
     cdef const int32_t[::1] receivers        # (R,)    brokers that may get replicas
     cdef const int32_t[::1] rack             # (B,)    number of the rack
+    cdef const int32_t[::1] least_racks      # (P,)    racks that replicas have to be in
     cdef const int32_t[::1] broker_failure   # (B,)    failure of the broker alone, -1: none
     cdef const int32_t[::1] rack_failure     # (B,)    failure of its rack, -1: none
     cdef const int64_t[::1] most_replicas    # (B,)    replicas that a broker may hold
@@ -109,7 +116,7 @@ cdef class Placement:
     cdef uint8_t[:, ::1] stale               # (2, B)  1: `top` has to be found again
     cdef Py_ssize_t n_brokers, n_failures, n_over
     cdef int64_t target, evaluation, moved_bytes
-    cdef int racks
+    cdef int64_t handling                    # bytes that a change costs besides those it moves
     cdef uint64_t random
     cdef int n_touched
     cdef int32_t touched[MOST_TOUCHED]
@@ -130,10 +137,11 @@ cdef class Placement:
         self.counted, self.up = problem.counted, problem.up
         self.receives, self.gives = problem.receives, problem.gives
         self.receivers, self.rack = problem.receivers, problem.rack
+        self.least_racks = problem.least_racks
         self.broker_failure, self.rack_failure = problem.broker_failure, problem.rack_failure
         self.most_replicas, self.slope = problem.most_replicas, problem.slope
         self.capacity, self.basis_points = problem.capacity, problem.basis_points
-        self.cpu, self.weights, self.racks = problem.cpu, problem.weights, problem.n_racks
+        self.cpu, self.weights = problem.cpu, problem.weights
         self.base, self.delta, self.top = arrays.base, arrays.delta, arrays.top
         self.share, self.violation = arrays.share, arrays.violation
         self.hosted, self.n_hosted, self.place = arrays.hosted, arrays.n_hosted, arrays.place
@@ -141,15 +149,17 @@ cdef class Placement:
         self.stamp, self.stale = arrays.stamp, arrays.stale
         self.n_brokers, self.n_failures = self.up.shape[0], self.delta.shape[2]
         self.n_over, self.evaluation, self.moved_bytes = 0, 0, 0
-        self.random, self.target = seed, 0
+        self.random, self.target, self.handling = seed, 0, 0
         with nogil:
             for p in range(self.replicas.shape[0]):
                 self.n_touched = 0
                 self.evaluation += 1
                 self._add(p, &self.replicas[p, 0], 1)
                 self.moved_bytes += self._bytes(p, &self.replicas[p, 0])
+                self.handling += self.load[p, 2]
                 for s in range(self.n_replicas[p]):
                     self._host(p, s)
+            self.handling = self.handling // (LIGHT * max(self.replicas.shape[0], 1)) + 1
             self.stale[:, :] = 1
             for b in range(self.n_brokers):
                 self._find_tops(b)
@@ -181,11 +191,13 @@ cdef class Placement:
 
         Returns
         -------
-        changes made, and brokers that are still above the target or over a normal limit
+        changes made, brokers that are still above the target or over a normal limit, and how often
+        a change was given up for the bytes that it moves
         """
         cdef Candidate candidate
         cdef Candidate best
         cdef int64_t made = 0
+        cdef int64_t too_large = 0
         cdef int64_t _
         cdef int evaluated
         cdef wide allowed = kfast_square(tolerance)
@@ -202,13 +214,14 @@ cdef class Placement:
                         continue
                     self._try(&candidate)
                     self._undo(&candidate)
-                    if self.moved_bytes + candidate.moved_bytes > max_bytes and (
-                        candidate.moved_bytes > 0
-                    ):
-                        continue
                     if candidate.violation > tolerated or (
                         candidate.violation >= 0 and candidate.cost >= allowed
                     ):
+                        continue
+                    if self.moved_bytes + candidate.moved_bytes > max_bytes and (
+                        candidate.moved_bytes > 0
+                    ):
+                        too_large += 1
                         continue
                     if not best.n or self._better(&candidate, &best):
                         best = candidate
@@ -216,52 +229,37 @@ cdef class Placement:
                     self._try(&best)
                     self._commit(&best)
                     made += 1
-        return made, self.n_over
+        return made, self.n_over, too_large
 
     def relieve(self, const int32_t[::1] rows, int64_t target, int64_t max_bytes):
-        """Move replicas off brokers that must give them all up; returns how many stay.
+        """Move replicas off brokers that must give up all, or hold more than they may.
 
-        Each goes to the broker where violations, then squared excesses over the target, then the
-        share of the receiver are least; of equal ones the first.
+        Those on brokers that are down move first. Returns how many stay, and how often one could
+        not move for its bytes.
         """
-        cdef Candidate candidate
         cdef Candidate best
         cdef Py_ssize_t i, s
-        cdef int32_t p, to
+        cdef int32_t p
+        cdef int is_up
         cdef int64_t stay = 0
-        cdef int64_t share = 0
+        cdef int64_t too_large = 0
         with nogil:
             self._aim(target)
             for i in range(rows.shape[0]):
                 p = rows[i]
-                for s in range(self.n_replicas[p]):
-                    if self.receives[self.replicas[p, s]] or not self.gives[self.replicas[p, s]]:
-                        continue
-                    best.n = 0
-                    for to in self.receivers:
-                        if not self._fits(p, s, to):
-                            continue
-                        self._start(&candidate, p)
-                        candidate.changes[0].replicas[s] = to
-                        self._try(&candidate)
-                        self._undo(&candidate)
-                        if self.moved_bytes + candidate.moved_bytes > max_bytes:
-                            continue
-                        if not best.n or candidate.violation < best.violation or (
-                            candidate.violation == best.violation and (
-                                candidate.cost < best.cost or (
-                                    candidate.cost == best.cost and self.share[to] < share
-                                )
-                            )
+                for is_up in range(2):
+                    for s in range(self.n_replicas[p]):
+                        if self.up[self.replicas[p, s]] != is_up or (
+                            not self._has_to_give(self.replicas[p, s])
                         ):
-                            best = candidate
-                            share = self.share[to]
-                    if best.n:
-                        self._try(&best)
-                        self._commit(&best)
-                    else:
-                        stay += 1
-        return stay
+                            continue
+                        too_large += self._find_receiver(p, s, max_bytes, &best)
+                        if best.n:
+                            self._try(&best)
+                            self._commit(&best)
+                        else:
+                            stay += 1
+        return stay, too_large
 
     def restore(self, const int32_t[::1] rows, int64_t most):
         """Give partitions their original replicas back where no share then exceeds `most`.
@@ -303,6 +301,39 @@ cdef class Placement:
                     self._undo(&candidate)
         return restored
 
+    cdef int64_t _find_receiver(
+        self, int32_t p, Py_ssize_t slot, int64_t max_bytes, Candidate* best
+    ) noexcept nogil:
+        """Find the broker that a replica goes to best; `best.n` is 0 where there is none.
+
+        There violations, then squared excesses over the target, then the share of the receiver are
+        least; of equal ones it is the first. Returns how many brokers may not get it for its bytes.
+        """
+        cdef Candidate candidate
+        cdef int32_t to
+        cdef int64_t too_large = 0
+        cdef int64_t share = 0
+        best.n = 0
+        for to in self.receivers:
+            if not self._fits(p, slot, to):
+                continue
+            self._start(&candidate, p)
+            candidate.changes[0].replicas[slot] = to
+            self._try(&candidate)
+            self._undo(&candidate)
+            if self.moved_bytes + candidate.moved_bytes > max_bytes:
+                too_large += 1
+            elif not best.n or candidate.violation < best.violation or (
+                candidate.violation == best.violation and (
+                    candidate.cost < best.cost or (
+                        candidate.cost == best.cost and self.share[to] < share
+                    )
+                )
+            ):
+                best[0] = candidate
+                share = self.share[to]
+        return too_large
+
     # --- candidates ------------------------------------------------------------------------------
 
     cdef inline int32_t _below(self, Py_ssize_t bound) noexcept nogil:
@@ -317,6 +348,12 @@ cdef class Placement:
         candidate.changes[0].partition = p
         for s in range(self.n_replicas[p]):
             candidate.changes[0].replicas[s] = self.replicas[p, s]
+
+    cdef inline bint _has_to_give(self, int32_t broker) noexcept nogil:
+        """Whether a broker has to give up all its replicas, or has more than it may."""
+        return self.gives[broker] and (
+            not self.receives[broker] or self.n_hosted[broker] > self.most_replicas[broker]
+        )
 
     cdef inline bint _holds(self, int32_t p, int32_t broker) noexcept nogil:
         cdef Py_ssize_t s
@@ -338,29 +375,20 @@ cdef class Placement:
         return self._spreads(p, slot, to)
 
     cdef bint _spreads(self, int32_t p, Py_ssize_t slot, int32_t to) noexcept nogil:
-        """Whether a replica may go to a broker that has room: on as many racks, or enough."""
+        """Whether a replica may go to a broker that has room: no other is there, racks suffice."""
         cdef Py_ssize_t s, t
-        cdef int32_t broker
-        cdef int before = 0
-        cdef int after = 0
+        cdef int32_t rack
+        cdef int n_racks = 0
         cdef bint is_new
         if self._holds(p, to):
             return False
         for s in range(self.n_replicas[p]):
+            rack = self.rack[to if s == slot else self.replicas[p, s]]
             is_new = True
             for t in range(s):
-                is_new = is_new and (
-                    self.rack[self.original[p, t]] != self.rack[self.original[p, s]]
-                )
-            before += is_new
-            broker = to if s == slot else self.replicas[p, s]
-            is_new = True
-            for t in range(s):
-                is_new = is_new and (
-                    self.rack[to if t == slot else self.replicas[p, t]] != self.rack[broker]
-                )
-            after += is_new
-        return after >= min(before, min(self.n_replicas[p], self.racks))
+                is_new = is_new and self.rack[to if t == slot else self.replicas[p, t]] != rack
+            n_racks += is_new
+        return n_racks >= self.least_racks[p]
 
     cdef bint _draw(self, Candidate* candidate, int kinds) noexcept nogil:
         """A random change that relieves a broker above the target; False where none was drawn."""
@@ -440,12 +468,8 @@ cdef class Placement:
             return a.violation < b.violation
         if a.cost >= 0 or b.cost >= 0:
             return a.cost < b.cost
-        if a.moved_bytes <= 0 or b.moved_bytes <= 0:
-            if (a.moved_bytes <= 0) != (b.moved_bytes <= 0):
-                return a.moved_bytes <= 0
-            return a.cost < b.cost
-        gain_a = -(<double> a.cost) / <double> a.moved_bytes
-        gain_b = -(<double> b.cost) / <double> b.moved_bytes
+        gain_a = -(<double> a.cost) / <double> (max(a.moved_bytes, 0) + self.handling)
+        gain_b = -(<double> b.cost) / <double> (max(b.moved_bytes, 0) + self.handling)
         return gain_a > gain_b
 
     # --- changes ---------------------------------------------------------------------------------
@@ -688,8 +712,8 @@ cdef class Placement:
                 normal = self._micro_cores(broker, normal)
                 failed = self._micro_cores(broker, failed)
             highest = max(highest, max(
-                <int64_t> (<double> normal * self.slope[broker, 2 * r]),
-                <int64_t> (<double> failed * self.slope[broker, 2 * r + 1]),
+                <int64_t> min(<double> normal * self.slope[broker, 2 * r], MOST_SHARE),
+                <int64_t> min(<double> failed * self.slope[broker, 2 * r + 1], MOST_SHARE),
             ))
             excess += kfast_excess(normal, self.capacity[broker, r], self.basis_points[r])
         share[0] = highest
