@@ -1512,6 +1512,34 @@ PLAN_OBJECTIVE = ResultTable(
         *_counts(("before", "before the plan"), ("after", "after the plan")),
     ),
 )
+_IN_A_PLAN = (("before", "before the plan"), ("after", "after it"))
+_GOAL_UNKNOWN = "where a broker that is up has no capacity, or its use is not known"
+PLAN_GOALS = ResultTable(
+    "plan_check.goals", "kfast.check_plan(state, plan, load, capacity).goals",
+    "default goals of Cruise Control, in its order",
+    (
+        ResultColumn("goal", _TEXT, "its name"),
+        ResultColumn("hard", _BOOL, "Cruise Control has to meet it"),
+        ResultColumn("unit", _TEXT, "what breaks it: partitions, topics or brokers"),
+        *(
+            _or_null(ResultColumn(f"broken_{when}", _INT64, f"how many break it {moment}"),
+                     _GOAL_UNKNOWN)
+            for when, moment in _IN_A_PLAN
+        ),
+        *(
+            _or_null(ResultColumn(
+                f"worst_{when}", _INT64, "millionths of the bound by which the worst of them is "
+                f"outside {moment}, rounded up"), _GOAL_UNKNOWN)
+            for when, moment in _IN_A_PLAN
+        ),
+        *(
+            _or_null(ResultColumn(f"satisfied_{when}", _BOOL, f"nobody breaks it {moment}"),
+                     _GOAL_UNKNOWN)
+            for when, moment in _IN_A_PLAN
+        ),
+        ResultColumn("asks", _TEXT, "what it asks for"),
+    ),
+)
 PLAN_UNSCHEDULED = ResultTable(
     "plan_batches.unscheduled", "kfast.plan_batches(state, plan, load, capacity).unscheduled",
     "entries of the plan that are in no batch",
@@ -2254,7 +2282,7 @@ RESULTS = (
     SWEEP_PARTITIONS, SWEEP_BROKERS, CAPACITY_SWEEP, CAPACITY_BROKERS, CAPACITY_FORECAST,
     CAPACITY_FAILURE_BROKERS, CAPACITY_FAILURE_TOPICS, CAPACITY_FAILURE_PARTS,
     PLAN_RULES, PLAN_PARTITIONS, PLAN_BATCHES, PLAN_BROKERS, PLAN_MOVES, PLAN_FAILURES,
-    PLAN_OBJECTIVE, PLAN_UNSCHEDULED,
+    PLAN_OBJECTIVE, PLAN_GOALS, PLAN_UNSCHEDULED,
     CAPACITY_COST, CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, SIZE_BROKERS, RESTORATION,
     COMPARED_FAILURES, COMPARED_PARTITIONS,
     COMPARED_SWEEPS,

@@ -16,7 +16,8 @@ which replicas they fetch; `broker_statistics.py` says what each broker uses ove
 `monthly_costs.py` adds up prices, `cluster_sizes.py` says how many brokers suffice.
 
 `plan_check.py` executes a plan and measures it: `placement_rules.py` has the hard rules,
-`plan_objective.py` says which of two placements is better, `broker_totals.py` sums up.
+`plan_objective.py` says which of two placements is better, `cruise_control_goals.py` which goals of
+Cruise Control they meet, `broker_totals.py` sums up.
 
 `restoration_demand.py` lists what has to be copied after a failure, `restoration_times.py` says how
 long that takes.

@@ -26,7 +26,10 @@ from kfast.errors import ArgumentError
 from kfast.state import ClusterState
 from kfast.state.settings import match_topics
 
-__all__ = ["HARD_RULES", "BrokerLimits", "PlanRules", "broken_by_entries", "count_missing_racks"]
+__all__ = [
+    "HARD_RULES", "BrokerLimits", "PlanRules", "broken_by_entries", "count_missing_racks",
+    "count_racks",
+]
 
 Integers = npt.NDArray[np.int64]
 
@@ -106,10 +109,18 @@ def count_missing_racks(state: ClusterState) -> int:
 
     A partition of n replicas should be in n racks, or in all that have a broker that is up.
     """
+    n_racks = len({
+        name for name, up in zip(rack_names(state), state.up.tolist(), strict=True) if up
+    })
+    n = state.records["n_replicas"].astype(np.int64)
+    return int(np.maximum(np.minimum(n, n_racks) - count_racks(state), 0).sum())
+
+
+def count_racks(state: ClusterState) -> Integers:
+    """(P,) racks that the replicas of each partition are in."""
     names = rack_names(state)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     rack = np.array([numbers[name] for name in names], np.int64)
-    n_racks = np.unique(rack[state.up]).size
     n = state.records["n_replicas"].astype(np.int64)
     of_replica = rack[state.replicas.astype(np.int64) % max(rack.size, 1)]
     n_distinct = np.zeros_like(n)
@@ -118,7 +129,7 @@ def count_missing_racks(state: ClusterState) -> int:
         for other in range(slot):
             is_new &= of_replica[:, slot] != of_replica[:, other]
         n_distinct += is_new
-    return int(np.maximum(np.minimum(n, n_racks) - n_distinct, 0).sum())
+    return n_distinct
 
 
 def broken_by_entries(

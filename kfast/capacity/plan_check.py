@@ -30,6 +30,8 @@ from kfast.capacity.broker_totals import (
 )
 from kfast.capacity.capacity_sweeps import CapacityPlan, prepare_capacity
 from kfast.capacity.cpu_models import MEASURED, CpuWeights
+from kfast.capacity.cruise_control_goals import BrokerUse, goals_table
+from kfast.capacity.limits import RESOURCES, USED
 from kfast.capacity.partition_loads import PartitionLoad
 from kfast.capacity.placement_rules import (
     BrokerLimits,
@@ -134,8 +136,8 @@ class PlanCheck:
 
     Attributes
     ----------
-    state : ClusterState
-        The cluster after the plan.
+    state_before, state : ClusterState
+        The cluster before and after the plan.
     load : PartitionLoad
         Loads of that cluster: replicas that were moved have the size of their partition, and the
         use of processors follows their work.
@@ -150,6 +152,7 @@ class PlanCheck:
         What the tool would say to the plan.
     """
 
+    state_before: ClusterState
     state: ClusterState
     load: PartitionLoad
     before: CapacityPlan
@@ -174,6 +177,25 @@ class PlanCheck:
     def objective_after(self) -> tuple[int, ...]:
         """The same after the plan; the plan is better than none if it is smaller."""
         return tuple(self.objective["after"].to_pylist())
+
+    @cached_property
+    def goals(self) -> pa.Table:
+        """Which of Cruise Control's default goals are met before and after: `PLAN_GOALS`."""
+        normal = self.before.normal
+        capacities = {
+            name: column.tolist() for name, column in zip(
+                RESOURCES, (*normal.capacity.T, normal.disk_capacity), strict=True
+            )
+        }
+        names = {**USED, "leaders": "leaders", "replicas": "replicas"}
+        before, after = (
+            BrokerUse(state, self.load, {
+                name: self.brokers[f"{column}_{when}"].to_pylist()
+                for name, column in names.items()
+            }, capacities)
+            for state, when in ((self.state_before, "before"), (self.state, "after"))
+        )
+        return goals_table(before, after)
 
     @cached_property
     def summary(self) -> dict[str, int | float | None]:
@@ -289,7 +311,7 @@ def check_plan(
     moves = _moves(batches, load)
     broken = _broken_rules(first, batches, rules, limits, totals_before, totals_after)
     return PlanCheck(
-        last, load_after, before, after, baselines[0].to_pylist()[0],
+        first, last, load_after, before, after, baselines[0].to_pylist()[0],
         baselines[1].to_pylist()[0], broken, _partitions(batches),
         _batch_rows(batches, moves, limits, copying),
         _broker_rows(state, batches, limits, totals_before, totals_after, moves), moves,

@@ -19,7 +19,10 @@ from kfast.capacity.limits import RESOURCES
 from kfast.capacity.placement_rules import BrokerLimits
 from kfast.state import ClusterState
 
-__all__ = ["OBJECTIVE", "above_mean", "count_not_preferred", "highest_share", "topic_excess"]
+__all__ = [
+    "OBJECTIVE", "above_mean", "count_not_preferred", "highest_share", "topic_excess", "topic_gaps",
+    "topic_replicas",
+]
 
 OBJECTIVE: Mapping[str, str] = {
     "hard_rules": "broken hard rules: missing racks, replicas on brokers that are down, limits, and"
@@ -109,12 +112,22 @@ def topic_excess(state: ClusterState) -> int:
     n_up = int(np.count_nonzero(state.up))
     if not n_up:
         return 0
-    n = state.records["n_replicas"].astype(np.int64)
-    assigned = np.arange(state.n_slots) < n[:, None]
+    topic, _, counts = topic_replicas(state)
+    of_topic, gap = topic_gaps(state, n_up)
+    return int(np.maximum(counts - ((of_topic + gap) // n_up)[topic], 0).sum())
+
+
+def topic_replicas(state: ClusterState) -> tuple[Integers, Integers, Integers]:
+    """Topic rows, broker rows, and how many replicas of the one the other has, where it has any."""
+    assigned = np.arange(state.n_slots) < state.records["n_replicas"][:, None]
     topic = np.broadcast_to(state.topic_row.astype(np.int64)[:, None], assigned.shape)[assigned]
     key = topic * state.n_brokers + state.replicas[assigned].astype(np.int64)
     held, counts = np.unique(key, return_counts=True)
+    return held // state.n_brokers, held % state.n_brokers, counts
+
+
+def topic_gaps(state: ClusterState, n_up: int) -> tuple[Integers, Integers]:
+    """Of each topic the replicas, and how far a broker may be from their mean, in n_up-ths."""
+    n = state.records["n_replicas"].astype(np.int64)
     of_topic = np.bincount(state.topic_row, n, minlength=state.n_topics).astype(np.int64)
-    gap = np.clip(GAP_MEANS * of_topic, LEAST_GAP * n_up, MOST_GAP * n_up)
-    allowed = (of_topic + gap) // n_up
-    return int(np.maximum(counts - allowed[held // state.n_brokers], 0).sum())
+    return of_topic, np.clip(GAP_MEANS * of_topic, LEAST_GAP * n_up, MOST_GAP * n_up)

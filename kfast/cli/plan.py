@@ -75,6 +75,8 @@ def plan_group() -> None:
 @click.option("--broker-sets", type=FilePath(), metavar="FILE",
               help="Broker sets of Cruise Control (brokerSets.json): a plan leaves the replicas of "
               "a partition in their set.")
+@click.option("--goals", type=click.Choice(["cruise-control"]),
+              help="Say too which default goals of Cruise Control are met before and after.")
 @click.option("--keep-leaders", is_flag=True,
               help="Do not elect the preferred leaders of a batch's partitions after it.")
 @list_option("--throttle", "rates", parse=lambda text: (parse_rate("--throttle", text),),
@@ -85,8 +87,8 @@ def plan_group() -> None:
 @output_options(PLAN_TABLES, PLAN_METRICS)
 def check_command(
     source: str, plans: Sequence[str], excluded_topics: Sequence[str],
-    excluded_brokers: Sequence[int], broker_sets: Path | None, keep_leaders: bool,
-    rates: Sequence[int], top: int, **options: Any,
+    excluded_brokers: Sequence[int], broker_sets: Path | None, goals: str | None,
+    keep_leaders: bool, rates: Sequence[int], top: int, **options: Any,
 ) -> None:
     r"""Check what a plan does to brokers, and which rules it breaks.
 
@@ -122,7 +124,7 @@ def check_command(
         )
         inputs.refuse_without_capacity(check.before)
         head = inputs.head("plan check", source, check.before)
-        answer = plan_check_answer(head, inputs.state, plans, check, top=top)
+        answer = plan_check_answer(head, inputs.state, plans, check, top=top, goals=bool(goals))
     destination.write(answer)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -29,7 +30,7 @@ from kfast.state import ClusterState
 __all__ = ["PLAN_TABLES", "WORDS", "draw_plan_check", "objective_sentence", "plan_check_answer"]
 
 PLAN_TABLES = (
-    "brokers", "broken_rules", "batches", "partitions", "moves", "failures", "objective",
+    "brokers", "broken_rules", "batches", "partitions", "moves", "failures", "objective", "goals",
 )
 WORDS = {
     **REASONS,
@@ -48,7 +49,8 @@ MOMENTS = ("before", "during", "after")
 
 
 def plan_check_answer(
-    head: Document, state: ClusterState, plans: Sequence[str], check: PlanCheck, *, top: int
+    head: Document, state: ClusterState, plans: Sequence[str], check: PlanCheck, *, top: int,
+    goals: bool = False,
 ) -> Answer:
     """The answer of `kfast plan check`.
 
@@ -60,6 +62,8 @@ def plan_check_answer(
         Names of the files, a batch each.
     top : int
         How much is listed.
+    goals : bool
+        Whether it has the goals of Cruise Control.
     """
     status = check.partitions["status"]
     document = {
@@ -81,6 +85,8 @@ def plan_check_answer(
         **listed("failures", check.failures, top),
         **listed("moves", check.moves.sort_by([("bytes_moved", "descending")]), top),
     }
+    if goals:
+        document["goals"] = check.goals.to_pylist()
     document["notes"] += check.notes
     racks = racks_by_broker(state)
     for row in document["failures"]:
@@ -162,6 +168,19 @@ def draw_plan_check(console: Console, document: Document) -> None:
         console, "Objective, the element that counts most first; less is better",
         [text_column("element"), "before", "after", text_column("unit")], document["objective"],
     )
+    draw_rows(console, "Default goals of Cruise Control, in its order", [
+        text_column("goal"), "hard",
+        *(text_column(when, partial(_goal, when)) for when in MOMENTS[::2]),
+        text_column("asks"),
+    ], document.get("goals", []))
+
+
+def _goal(when: str, row: Row) -> str:
+    """Whether a goal is met, or how many break it, and by how much the worst does."""
+    n, worst = row[f"broken_{when}"], row[f"worst_{when}"]
+    if n is None:
+        return "unknown"
+    return f"{plural(n, row['unit'][:-1])}, by up to {share(worst / 1e6)}" if n else "met"
 
 
 def _copy_time(row: Row) -> str:

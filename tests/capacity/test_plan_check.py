@@ -19,6 +19,7 @@ from kfast.controllers import open_events
 from tests.analysis.test_impact import random_cluster as random_events_cluster
 from tests.analysis.test_sweep import starts
 from tests.capacity.test_capacity_sweep import random_loads
+from tests.support import cruise_control_reference as goals_twin
 from tests.support import plan_check_reference as twin
 from tests.support.capacity_reference import RESOURCES
 
@@ -186,7 +187,23 @@ def compare(seed):
     broken = compare_rules(seed, check, first, placements[-1], entries, moments, work,
                            topics, excluded, sets)
     compare_objective(seed, check, first, placements[-1], work, entries, moves, broken)
+    compare_goals(seed, check.goals, (first, placements[-1]), work)
     return {rule for rule, *_ in broken}
+
+
+def compare_goals(seed, table, placements, work):
+    rows = table.to_pylist()
+    assert [row["goal"] for row in rows] == goals_twin.ORDER
+    assert [row["hard"] for row in rows] == [at < goals_twin.N_HARD for at in range(len(rows))]
+    for when, placement in zip(("before", "after"), placements, strict=True):
+        distances = goals_twin.goals(placement, work)
+        for row in rows:
+            where, expected = f"seed {seed}: {row['goal']} {when}", (None, None, None)
+            if (of := distances[row["goal"]]) is not None:
+                n = sum(distance > 0 for distance in of)
+                expected = n, math.ceil(max(of, default=0) * 1_000_000), n == 0
+            found = tuple(row[f"{name}_{when}"] for name in ("broken", "worst", "satisfied"))
+            assert found == expected, where
 
 
 def compare_brokers(seed, check, first, moments, work, moves):
@@ -527,3 +544,75 @@ def test_a_plan_of_nothing_changes_nothing():
     assert check.objective_after == check.objective_before
     assert check.reasons == {}
     assert check.moves.num_rows == check.partitions.num_rows == 0
+
+
+# --- goals of Cruise Control ----------------------------------------------------------------------
+
+
+def goals_by_name(check):
+    return {row["goal"]: row for row in check.goals.to_pylist()}
+
+
+def test_goals_by_hand():
+    """Broker 7 is down: means are over the other six, and its replica is part of them."""
+    check = check_by_hand({("log", 0): [4, 2]})
+    goals = goals_by_name(check)
+    racks = goals["RackAwareGoal"]  # brokers 4 and 5 are in rack a, 2 in rack b
+    assert (racks["broken_before"], racks["worst_before"], racks["broken_after"]) == (1, 500_000, 0)
+    assert racks["hard"]
+    assert racks["satisfied_after"]
+    cpu = goals["CpuCapacityGoal"]
+    assert cpu["broken_before"] is cpu["satisfied_before"] is cpu["satisfied_after"] is None
+    led = goals["LeaderBytesInDistributionGoal"]  # 100 and 60 where 160 / 6 is the mean
+    assert (led["unit"], led["broken_after"]) == ("brokers", 2)
+    assert led["worst_after"] == math.ceil((100 / (160 / 6 * 1.1) - 1) * 1_000_000)
+
+
+@pytest.mark.parametrize("counts", [(50, 50, 50), (90, 50, 10), (91, 50, 9), (91, 49, 10)])
+def test_replicas_of_a_topic_may_be_40_from_their_mean(counts):
+    state = kfast.generate(
+        brokers=3, partitions=150, topics=1, replication_factor=1, racks=0, seed=1
+    )
+    partitions, brokers = partitions_of(state), state.broker_id.tolist()
+    targets = [b for b, n in zip(brokers, counts, strict=True) for _ in range(n)]
+    check = kfast.check_plan(
+        state, {key: [b] for key, b in zip(partitions, targets, strict=True)},
+        load_of(state, np.ones((3, 150))), capacity_of(state, {broker: {} for broker in brokers}),
+    )
+    goal = goals_by_name(check)["TopicReplicaDistributionGoal"]
+    over, under = max(counts[0] - 90, 0) / 90, max(10 - counts[2], 0) / 10
+    assert goal["satisfied_before"]
+    assert goal["satisfied_after"] == (not over and not under)
+    assert goal["worst_after"] == math.ceil(max(over, under) * 1_000_000)
+
+
+@pytest.mark.parametrize("replicas", [10_000, 10_001])
+def test_a_broker_may_have_10_000_replicas(replicas):
+    state = kfast.generate(
+        brokers=1, partitions=replicas, topics=1, replication_factor=1, racks=0, seed=1
+    )
+    check = kfast.check_plan(
+        state, {}, load_of(state, np.ones((3, replicas))),
+        capacity_of(state, {state.broker_id[0].item(): {}}),
+    )
+    goal = goals_by_name(check)["ReplicaCapacityGoal"]
+    assert (goal["satisfied_after"], goal["worst_after"]) == (
+        (True, 0) if replicas == 10_000 else (False, 100)
+    )
+
+
+def test_goals_of_loads_that_no_source_has_are_unknown():
+    """Even where all capacities are known, what is not measured is never within a limit."""
+    state = kfast.read(("describe.txt", DESCRIBE), brokers_file=("brokers.csv", RACKS))
+    load = kfast.partition_load(
+        state, kfast.read_load(("loads.csv", b"topic,partition,disk_bytes\npay,0,1000\n"))
+    )
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(("capacity.csv", CAPACITIES)))
+    goals = goals_by_name(kfast.check_plan(state, {}, load, capacity))
+    unknown = {name for name, row in goals.items() if row["satisfied_before"] is None}
+    assert unknown == {
+        name for name in goals
+        if name.startswith(("Network", "Cpu", "PotentialNwOut", "LeaderBytesIn"))
+    }
+    assert goals["DiskCapacityGoal"]["satisfied_before"]
+    assert {name for name, row in goals.items() if row["broken_after"] is None} == unknown

@@ -55,6 +55,20 @@ def test_the_verdict_says_what_speaks_against_the_plan():
     assert verdict[4] == "Lowest headroom of any failure: -4.3 % before, -4.6 % after."
 
 
+def test_goals_of_cruise_control_are_there_if_asked_for(check):
+    answer = json.loads(run("--goals", "cruise-control", "--format", "json").stdout)
+    assert answer["goals"] == check.goals.to_pylist()
+    assert "goals" not in json.loads(run("--format", "json").stdout)
+    lines = run("--goals", "cruise-control").stdout.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Default goals of Cruise"))
+    rows = {line.split()[0]: line for line in lines[start:] if "Goal " in line}
+    assert list(rows) == check.goals["goal"].to_pylist()
+    assert re.search(r"60 partitions.*48 partitions", rows["RackAwareGoal"])
+    assert re.search(r"unknown +unknown", rows["CpuCapacityGoal"])
+    assert re.search(r"met +met +nothing: ", rows["MinTopicLeadersPerBrokerGoal"])
+    assert "goals" in run("--goals", "kafka", code=2).stderr
+
+
 def test_a_plan_that_keeps_every_rule_is_safe(tmp_path):
     """Another leader for one partition: nothing is copied."""
     state = kfast.read(CLUSTER[0])
@@ -149,7 +163,7 @@ def test_tables_are_written(tmp_path, check):
     run("-o", tmp_path / "x.csv")
     names = {path.stem.removeprefix("x-") for path in tmp_path.iterdir()}
     assert names == {"brokers", "broken_rules", "batches", "partitions", "moves", "failures",
-                     "objective"}
+                     "objective", "goals"}
     lines = (tmp_path / "x-moves.csv").read_text().splitlines()
     assert len(lines) == 1 + check.moves.num_rows
 

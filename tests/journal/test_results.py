@@ -174,7 +174,7 @@ def questions(state):
         "capacity_of.explain": failure.explain(3),
     }
     check = kfast.check_plan(state, plan, load, capacity)
-    names = "broken_rules partitions batches brokers moves failures objective"
+    names = "broken_rules partitions batches brokers moves failures objective goals"
     tables |= {f"plan_check.{name}": getattr(check, name) for name in names.split()}
     tables["plan_batches.unscheduled"] = kfast.plan_batches(state, plan, load, capacity).unscheduled
     stricter = [{"min.insync.replicas": 3}]
