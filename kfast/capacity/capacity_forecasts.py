@@ -167,7 +167,7 @@ Worst = tuple[float | None, int | None, int | None, bool]
 def _worst_of_each(plan: CapacityPlan, scenarios: Scenarios) -> dict[str, Worst]:
     """Of each resource the failure after which a broker uses most of it, the first of equals."""
     worst: dict[str, Worst] = dict.fromkeys(RESOURCES, (None, None, None, False))
-    for batch in plan.batches(scenarios.slice(max(scenarios.start, 1), scenarios.stop)):
+    for batch in plan.batches(scenarios.failures):
         for name in RESOURCES:
             share, broker, scenario, over = worst[name]
             over = over or bool(batch[f"over_limit_{name}"].to_numpy().any())

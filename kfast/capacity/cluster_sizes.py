@@ -269,17 +269,18 @@ def _status(
 def _of_class(capacity: BrokerCapacity, name: str | None) -> list[int]:
     """Rows of the brokers of the class; all of them can carry the same."""
     rows = [row for row, own in enumerate(capacity.price_class) if name is None or own == name]
+    known = sorted({own for own in capacity.price_class if own is not None})
+    classes = ", ".join(known) or "not named"
     if not rows:
-        known = sorted({own for own in capacity.price_class if own is not None})
         raise InputError(
-            f"{capacity.source}: no broker is of class {shown(name)}; classes are"
-            f" {', '.join(known) or 'not named'}"
+            f"{capacity.source}: no broker is of class {shown(name)}; classes are {classes}"
         )
     for column in ("nw_in", "nw_out", "disk_bytes", "cpu_microcores", "replicas_max"):
         if len(set(getattr(capacity, column)[rows].tolist())) > 1:
             raise InputError(
                 f"{capacity.source}: brokers{'' if name is None else f' of class {name}'} are not"
-                " alike; right is one class, all of whose brokers can carry the same"
+                f" alike, their {column} differs; right is one class (broker_class, --class), all"
+                f" of whose brokers can carry the same; classes are {classes}"
             )
     return rows
 

@@ -51,9 +51,14 @@ def check_limits(
     Raises
     ------
     ArgumentError
-        A resource is unknown, or a limit is none that is allowed.
+        It is no mapping, a resource is unknown, or a limit is none that is allowed.
     """
     limits = dict(defaults)
+    if not isinstance(shares, Mapping | None):
+        raise ArgumentError(
+            f"limits is {shown(shares)}; right is a mapping of resources to shares, such as "
+            "{'nw_out': 0.8}"
+        )
     for name, share in (shares or {}).items():
         if name not in RESOURCES:
             raise ArgumentError(

@@ -408,16 +408,15 @@ def _load_after(
 
 def _sweep(plan: CapacityPlan, asked: Sequence[Scenarios]) -> pa.Table:
     """Rows of all failures, without the baseline."""
-    batches = [
-        batch for scenarios in asked for batch in plan.batches(scenarios.slice(1, len(scenarios)))
-    ]
+    batches = [batch for scenarios in asked for batch in plan.batches(scenarios.failures)]
     return pa.Table.from_batches(batches, CAPACITY_SWEEP.schema)
 
 
 def _failures(asked: Sequence[Scenarios], before: pa.Table, after: pa.Table) -> pa.Table:
     """Failures by their headroom after the plan."""
     ids = [
-        scenarios.brokers(number) for scenarios in asked for number in range(1, len(scenarios))
+        failures.brokers(number) for failures in (scenarios.failures for scenarios in asked)
+        for number in range(failures.start, failures.stop)
     ]
     table = PLAN_FAILURES.table({
         **columns_of(after.drop_columns(["scenario"])),

@@ -377,13 +377,13 @@ class _Schedule:
     def _not_moving(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Entries of partitions that are not being reassigned."""
         is_moving = being_reassigned(self.state)
-        others = []
+        not_moving = []
         for row, place in zip(rows, _rows_of(self.state, rows), strict=True):
             if place >= 0 and is_moving[place]:
                 self._leave_out(row, None, "it is being reassigned already")
             else:
-                others.append(row)
-        return others
+                not_moving.append(row)
+        return not_moving
 
     def _executed(
         self, rows: Sequence[dict[str, Any]]
@@ -523,11 +523,11 @@ def _key(row: Mapping[str, Any]) -> tuple[str, int]:
 def _rows_of(state: ClusterState, rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Partition rows, -1 where one is unknown."""
     lookup = state.lookup
-    found: list[int] = lookup.rows(
+    places: list[int] = lookup.rows(
         lookup.topics([row["topic"] for row in rows]),
         np.array([row["partition"] for row in rows], np.int32),
     ).tolist()
-    return found
+    return places
 
 
 def _plan_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

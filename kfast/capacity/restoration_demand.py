@@ -21,6 +21,7 @@ from kfast.controllers.reassignment_requests import parse
 from kfast.errors import ArgumentError
 from kfast.io.files import abbreviate
 from kfast.state import ClusterState
+from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
 
 __all__ = ["Demand", "HostedPartitions", "NewReplicas"]
@@ -48,6 +49,12 @@ class NewReplicas:
     owner: Integers
     broker: Rows
     names: tuple[str, ...]
+
+    def _summary(self) -> Summary:
+        return "NewReplicas", {"partitions": self.rows.size, "replicas": self.broker.size}
+
+    __repr__ = summary_text
+    _repr_html_ = summary_html
 
     @classmethod
     def of(cls, state: ClusterState, plan: Reassignments) -> NewReplicas:

@@ -397,8 +397,8 @@ def _rates(thousandths: Integers) -> Times:
 
 def _longest(debt: Integers, rate: Integers) -> Fraction:
     """The longest time that a port needs, exactly: estimates find those that may be."""
-    asked = (debt > 0) & (rate != NO_LIMIT)
-    debt, rate = debt[asked], rate[asked]
+    limited = (debt > 0) & (rate != NO_LIMIT)
+    debt, rate = debt[limited], rate[limited]
     if not debt.size:
         return Fraction(0)
     estimate = debt / rate

@@ -100,11 +100,11 @@ def retention_of(state: ClusterState) -> Retention:
         row = names.get(name)
         if row is None:
             continue
-        given = DEFAULTS.keys() & settings.keys()
-        for key in given:
+        own_keys = DEFAULTS.keys() & settings.keys()
+        for key in own_keys:
             values[key][row] = _whole(f"{key} of topic {name}", settings[key])
         policies[row] = settings.get("cleanup.policy", policies[row])
-        n_silent -= bool(given) or "cleanup.policy" in settings
+        n_silent -= bool(own_keys) or "cleanup.policy" in settings
         tiered[row] = settings.get("remote.storage.enable", "false").lower() == "true"
     time_ms, most = (
         np.where(tiered & (values[f"local.{key}"] != -2), values[f"local.{key}"], values[key])
@@ -151,18 +151,18 @@ def _broker_settings(state: ClusterState) -> Mapping[str, str]:
 def _broker_default(key: str, brokers: Mapping[str, str]) -> int:
     for name, factor in _OF_BROKERS[key]:
         if name in brokers:
-            value = _whole(f"{name} of the brokers", brokers[name])
+            value = _whole(f"{name} of the brokers", brokers[name], MAX_LONG // factor)
             return value * factor if value > 0 else value
     return DEFAULTS[key]
 
 
-def _whole(name: str, text: str) -> int:
+def _whole(name: str, text: str, most: int = MAX_LONG) -> int:
     try:
         value = int(text)
     except ValueError:
         value = -3
-    if not -2 <= value <= MAX_LONG:
-        raise InputError(f"{name} is {text!r}: a whole number from -2 to {MAX_LONG} is needed")
+    if not -2 <= value <= most:
+        raise InputError(f"{name} is {text!r}: a whole number from -2 to {most} is needed")
     return value
 
 

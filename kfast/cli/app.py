@@ -33,7 +33,7 @@ COMMANDS = {
     "pipeline": ("pipeline", "pipeline_command",
         "Keep tables, sweeps, summaries and alerts of many exports up to date."),
     "plan": ("plan", "plan_group",
-        "Check reassignment plans in bytes."),
+        "Check and make reassignment plans in bytes."),
     "reassign": ("cluster", "reassign",
         "Check whether a reassignment plan is safe, and see what it moves."),
     "replay": ("replay", "replay_command",

@@ -72,6 +72,11 @@ class Scenarios(ABC):
         start, stop = self._check(start, stop)
         return replace(self, start=start, stop=stop)
 
+    @property
+    def failures(self: Self) -> Self:
+        """These scenarios without the baseline, scenario 0."""
+        return self.slice(min(max(self.start, 1), self.stop), self.stop)
+
     def _check(self, start: int, stop: int) -> tuple[int, int]:
         start, stop = whole("start", start, *_ANY), whole("stop", stop, *_ANY)
         if not self.start <= start <= stop <= self.stop:

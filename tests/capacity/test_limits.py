@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kfast.capacity.capacity_sweeps import Measured
-from kfast.capacity.limits import NORMAL_LIMITS, Limits
+from kfast.capacity.limits import NORMAL_LIMITS, Limits, check_limits
+from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 
 pytestmark = pytest.mark.kernels
@@ -60,3 +61,8 @@ def test_processors_are_over_a_limit_as_rounded_half_to_even():
 def test_disks_are_over_a_limit_beyond_it():
     for used, expected in ((12, False), (13, True)):
         assert limits_of((0, 0, 0), 8000, disk=(used, 15)).disk_over.tolist() == [expected]
+
+
+def test_limits_are_a_mapping():
+    with pytest.raises(ArgumentError, match=r"limits is .*; right is a mapping of resources"):
+        check_limits([0.8], NORMAL_LIMITS)

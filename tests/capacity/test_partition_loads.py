@@ -284,6 +284,20 @@ def test_brokers_defaults_of_retention_count():
     assert load.disk_bytes.tolist() == [7 + 1000]
 
 
+@pytest.mark.parametrize(("key", "ms"), [
+    ("log.retention.hours", 3_600_000), ("log.retention.minutes", 60_000),
+    ("log.roll.hours", 3_600_000),
+])
+def test_a_brokers_default_that_is_too_long_in_milliseconds_is_refused(key, ms):
+    most = (2**63 - 1) // ms
+    state = cluster([("t", 0, [1], 1)])
+    state.quorum.set_configuration(ResourceType.BROKER, "", key, str(most))
+    kfast.partition_load(state, loads({"topic": "t", "bytes_in": 0}))
+    state.quorum.set_configuration(ResourceType.BROKER, "", key, str(most + 1))
+    with pytest.raises(InputError, match=f"{key} of the brokers is .* to {most} is needed"):
+        kfast.partition_load(state, loads({"topic": "t", "bytes_in": 0}))
+
+
 DESCRIBE = """\
 Topic: days{blank}PartitionCount: 1{blank}ReplicationFactor: 1{blank}Configs:{sp}{days}
 \tTopic: days\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1

@@ -616,3 +616,23 @@ def test_goals_of_loads_that_no_source_has_are_unknown():
     }
     assert goals["DiskCapacityGoal"]["satisfied_before"]
     assert {name for name, row in goals.items() if row["broken_after"] is None} == unknown
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 0), (0, 1), (0, 3), (1, 1), (1, 6), (2, 3), (5, 6)]
+)
+def test_a_part_of_the_failures_has_the_rows_of_that_part(start, stop):
+    state = kfast.read(("describe.txt", DESCRIBE), brokers_file=("brokers.csv", RACKS))
+    load = load_of(state, np.ones((3, state.n_partitions)))
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(("capacity.csv", CAPACITIES)))
+    failures = kfast.every_broker(state, k=2)
+    assert len(failures) >= 6
+    part = failures.slice(start, stop)
+    check = kfast.check_plan(state, {}, load, capacity, scenarios=part)
+    assert sorted(check.failures["brokers"].to_pylist()) == sorted(
+        failures.brokers(number) for number in range(max(start, 1), stop)
+    )
+    sweep = kfast.capacity_sweep(check.after, part)
+    assert sorted(check.failures["headroom"].to_pylist()) == sorted(
+        row["headroom"] for row in sweep.to_pylist() if row["scenario"]
+    )

@@ -206,7 +206,9 @@ def test_sizes_in_conditions():
 
 def test_brokers_that_are_not_alike_are_refused():
     wrong = run("size", code=3)
-    assert "brokers are not alike; right is one class" in wrong.stderr
+    assert "brokers are not alike, their disk_bytes differs; right is one class" in wrong.stderr
+    assert "(broker_class, --class)" in wrong.stderr
+    assert "classes are large, old" in wrong.stderr
     assert "classes are large, old" in run("size", "--class", "huge", code=3).stderr
 
 
