@@ -64,7 +64,7 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
     """
     parsed = parse(name, text, progress)
     describe_errors.check(name, parsed)
-    names = _names(parsed)
+    names, log_settings = _names(parsed), _log_settings(parsed)
     brokers, down, unknown = _brokers(parsed)
     tables = SourceTables(
         source=name,
@@ -74,7 +74,7 @@ def read_describe(name: str, text: bytes, progress: Progress | None = None) -> S
         taken_for_down=tuple(down.tolist()),
         taken_for_up=tuple(unknown.tolist()),
         notes=tuple(describe_notes.notes(name, parsed)),
-        log_settings=_log_settings(parsed),
+        log_settings=log_settings,
     )
     return infer_controller(tables, parsed)
 
@@ -163,9 +163,9 @@ def _brokers(parsed: Parsed) -> tuple[pa.Table, BrokerIds, BrokerIds]:
     leader = parsed.partitions["leader"]
     led = leader >= 0
     isr = parsed.values_of(Key.ISR)
-    up = [leader[led], isr]
+    up = [leader, isr]
     if not led.all():
-        up[1] = isr[np.repeat(led, np.diff(parsed.offsets_of(Key.ISR)))]
+        up = [leader[led], isr[np.repeat(led, np.diff(parsed.offsets_of(Key.ISR)))]]
     lists = range(Key.REPLICAS, Key.LAST_KNOWN_ELR + 1)
     named = [up[0], *(parsed.values_of(Key(key)) for key in lists)]
     ids, alive = (distinct_ids(lists) for lists in (named, up))

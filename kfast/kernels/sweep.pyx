@@ -601,7 +601,7 @@ def count_partitions(
                 counted[k >> 6] |= (<uint64_t> 1) << (k & 63)
             for g in range(groups.shape[0]):
                 kfast_count_rows(
-                    scenarios.words, &groups[g, 0], &sequences[groups[g, 8]], &tables[0],
+                    scenarios.words, &groups[g, 0], &sequences[0] + groups[g, 8], &tables[0],
                     &scenarios.up[0], counted, &counts[0, first[g]], &counts[1, first[g]],
                 )
             i += scenarios.lanes
