@@ -101,10 +101,11 @@ class Parsed:
         return self.offsets[key - Key.REPLICAS, : self.partitions.size + 1]
 
     def list_of(self, key: Key) -> pa.ListArray:
-        """One of the lists, for every partition. Offsets are copied, so that the rest can go."""
+        """One of the lists, for every partition; its arrays are those of the text, not copied."""
         values = self.values_of(key)
         offsets = self.offsets_of(key)
-        offsets = offsets.copy() if values.size else np.zeros(offsets.size, np.int32)
+        if not values.size:
+            offsets = np.zeros(offsets.size, np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
     def topic_name(self, topic: int) -> str:
