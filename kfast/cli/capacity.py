@@ -9,13 +9,13 @@ import click
 import pyarrow as pa
 
 from kfast.capacity import CapacityPlan, capacity_brokers
-from kfast.capacity.restoration_times import RestorationPlan
-from kfast.capacity.worst_failures import (
+from kfast.capacity.failures.worst_failures import (
     RESTORATION_METRICS,
     SWEEP_METRICS,
     SlowestRestorations,
     WorstFailures,
 )
+from kfast.capacity.restorations.restoration_times import RestorationPlan
 from kfast.cli.capacity_options import (
     capacity_options,
     fetch_options,

@@ -24,12 +24,12 @@ from kfast.capacity import (
     partition_load,
     prepare_capacity,
 )
-from kfast.capacity.client_racks import FETCH_FROM, LEADER, parse_share
-from kfast.capacity.cpu_models import MEASURED, check_cpu_model
-from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
-from kfast.capacity.presets import PRESETS
-from kfast.capacity.restoration_times import RESTORE_MODES
-from kfast.capacity.units import parse_rate, parse_seconds
+from kfast.capacity.failures.cpu_models import MEASURED, check_cpu_model
+from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
+from kfast.capacity.failures.presets import PRESETS
+from kfast.capacity.loads.client_racks import FETCH_FROM, LEADER, parse_share
+from kfast.capacity.loads.units import parse_rate, parse_seconds
+from kfast.capacity.restorations.restoration_times import RESTORE_MODES
 from kfast.cli.options import (
     Command,
     FilePath,

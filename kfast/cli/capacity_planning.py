@@ -17,11 +17,11 @@ from kfast.capacity import (
     broker_capacity,
     capacity_size,
 )
-from kfast.capacity.capacity_forecasts import forecast_months
-from kfast.capacity.client_racks import FETCH_FROM, LEADER, ConsumerRacks
-from kfast.capacity.cluster_sizes import MOST_BROKERS, Failures
-from kfast.capacity.load_growth import MOST_MONTHS, LoadGrowth, parse_growth, read_growth
-from kfast.capacity.monthly_costs import capacity_cost, parse_price, read_prices
+from kfast.capacity.loads.client_racks import FETCH_FROM, LEADER, ConsumerRacks
+from kfast.capacity.planning.capacity_forecasts import forecast_months
+from kfast.capacity.planning.cluster_sizes import MOST_BROKERS, Failures
+from kfast.capacity.planning.load_growth import MOST_MONTHS, LoadGrowth, parse_growth, read_growth
+from kfast.capacity.planning.monthly_costs import capacity_cost, parse_price, read_prices
 from kfast.cli.capacity_options import (
     capacity_file_option,
     capacity_options,

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from kfast.capacity.placement_problem import PROTECTIONS
-from kfast.capacity.placement_search import improve_placement
-from kfast.capacity.plan_check import PLAN_METRICS, check_plan
-from kfast.capacity.reassignment_batches import MOVES_PER_BROKER, plan_batches
-from kfast.capacity.units import parse_bytes, parse_rate
+from kfast.capacity.loads.units import parse_bytes, parse_rate
+from kfast.capacity.placements.placement_problem import PROTECTIONS
+from kfast.capacity.placements.placement_search import improve_placement
+from kfast.capacity.placements.plan_check import PLAN_METRICS, check_plan
+from kfast.capacity.placements.reassignment_batches import MOVES_PER_BROKER, plan_batches
 from kfast.cli.capacity_options import capacity_options, take_capacity
 from kfast.cli.exits import Commands
 from kfast.cli.options import (

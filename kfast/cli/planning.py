@@ -22,8 +22,8 @@ from kfast.capacity import (
     prepare_capacity,
     repair_hours,
 )
-from kfast.capacity.durability_chances import YEAR_SECONDS
-from kfast.capacity.units import parse_rate
+from kfast.capacity.loads.units import parse_rate
+from kfast.capacity.planning.durability_chances import YEAR_SECONDS
 from kfast.cli.capacity_options import capacity_file_option, load_options, take_load
 from kfast.cli.options import (
     broker_ids,

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from kfast.capacity.monthly_costs import SECONDS_OF_MONTH, CapacityCost
-from kfast.capacity.units import format_bytes, format_rate
+from kfast.capacity.loads.units import format_bytes, format_rate
+from kfast.capacity.planning.monthly_costs import SECONDS_OF_MONTH, CapacityCost
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import load_warnings
 from kfast.report.drawing import draw_rows

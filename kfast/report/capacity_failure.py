@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from kfast.capacity import CapacityFailure
-from kfast.capacity.limits import RESOURCES, USED
+from kfast.capacity.failures.limits import RESOURCES, USED
 from kfast.report.answer import Document
 from kfast.report.capacity_wording import amount, load_sentence, share
 from kfast.report.drawing import draw_rows

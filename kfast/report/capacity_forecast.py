@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
-from kfast.capacity.capacity_forecasts import CapacityForecast
-from kfast.capacity.limits import RESOURCES
-from kfast.capacity.units import format_rate
+from kfast.capacity.failures.limits import RESOURCES
+from kfast.capacity.loads.units import format_rate
+from kfast.capacity.planning.capacity_forecasts import CapacityForecast
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import load_sentence, reservation_lines, share, usage_sentence
 from kfast.report.drawing import draw_rows

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from kfast.capacity import Restoration
-from kfast.capacity.units import format_bytes, format_rate
-from kfast.capacity.worst_failures import SlowestRestorations
+from kfast.capacity.failures.worst_failures import SlowestRestorations
+from kfast.capacity.loads.units import format_bytes, format_rate
 from kfast.io.files import abbreviate
 from kfast.report.answer import Document
 from kfast.report.capacity_wording import share_column

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity import BrokerCapacity, CapacityPlan, PartitionLoad, potential_nw_out
-from kfast.capacity.failure_terms import pass_over
-from kfast.capacity.limits import RESOURCES, USED
+from kfast.capacity.failures.failure_terms import pass_over
+from kfast.capacity.failures.limits import RESOURCES, USED
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import (
     amount,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from kfast.capacity.cluster_sizes import ClusterSize, Failures
-from kfast.capacity.units import format_bytes
+from kfast.capacity.loads.units import format_bytes
+from kfast.capacity.planning.cluster_sizes import ClusterSize, Failures
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_wording import amount, reservation_lines
 from kfast.report.drawing import draw_rows

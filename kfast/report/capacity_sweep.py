@@ -11,9 +11,9 @@ from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
 from kfast.capacity import CapacityFailure, CapacityPlan, capacity_brokers, capacity_of
-from kfast.capacity.limits import RESOURCES
-from kfast.capacity.units import format_rate
-from kfast.capacity.worst_failures import WorstFailures
+from kfast.capacity.failures.limits import RESOURCES
+from kfast.capacity.failures.worst_failures import WorstFailures
+from kfast.capacity.loads.units import format_rate
 from kfast.errors import ArgumentError
 from kfast.report.answer import Answer, Document
 from kfast.report.capacity_failure import draw_explanation, explanation_document

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from kfast.capacity import BrokerCapacity, CapacityPlan, CpuWeights, PartitionLoad
-from kfast.capacity.cpu_models import WRITE_EQUIVALENT
-from kfast.capacity.limits import RESOURCES
-from kfast.capacity.units import format_bytes, format_rate
+from kfast.capacity.failures.cpu_models import WRITE_EQUIVALENT
+from kfast.capacity.failures.limits import RESOURCES
+from kfast.capacity.loads.units import format_bytes, format_rate
 from kfast.report.answer import Document, head
 from kfast.report.tables import TableColumn
 from kfast.report.wording import plural

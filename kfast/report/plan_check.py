@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from kfast.analysis.whatif import racks_by_broker
-from kfast.capacity.plan_check import PlanCheck
-from kfast.capacity.units import format_bytes
+from kfast.capacity.loads.units import format_bytes
+from kfast.capacity.placements.plan_check import PlanCheck
 from kfast.report.answer import Answer, Document, getters, listed
 from kfast.report.capacity_wording import (
     amount,

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import Console
 
-from kfast.capacity.placement_search import BetterPlacement, PlacementObjective
-from kfast.capacity.plan_check import PLAN_METRICS, PlanCheck
-from kfast.capacity.reassignment_batches import PlanBatches
-from kfast.capacity.units import format_bytes
+from kfast.capacity.loads.units import format_bytes
+from kfast.capacity.placements.placement_search import BetterPlacement, PlacementObjective
+from kfast.capacity.placements.plan_check import PLAN_METRICS, PlanCheck
+from kfast.capacity.placements.reassignment_batches import PlanBatches
 from kfast.report.answer import Answer, Document, listed
 from kfast.report.capacity_wording import reservation_lines, share
 from kfast.report.drawing import draw_heading, draw_rows

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from kfast.analysis.copyset_risk import RISK_METRICS, TRIPLE_BROKERS, Risk
 from kfast.capacity import Durability, PartitionLoad
-from kfast.capacity.durability_chances import YEAR_SECONDS
-from kfast.capacity.units import format_bytes
+from kfast.capacity.loads.units import format_bytes
+from kfast.capacity.planning.durability_chances import YEAR_SECONDS
 from kfast.report.answer import Answer, Document, getters, head
 from kfast.report.drawing import broker_columns, draw_rows, first_brokers, number
 from kfast.report.tables import Row, TableColumn, plain, text_column

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 
 from kfast.arguments import check_instance
 from kfast.capacity import CapacityPlan, Restoration
-from kfast.capacity.capacity_sweeps import check_sweep
-from kfast.capacity.restoration_times import RestorationPlan
+from kfast.capacity.failures.capacity_sweeps import check_sweep
+from kfast.capacity.restorations.restoration_times import RestorationPlan
 from kfast.errors import ArgumentError
 from kfast.io.loads import CapacityTable, LoadTable, read_capacity, read_load
 from kfast.schema import CAPACITY_SWEEP, RESTORATION

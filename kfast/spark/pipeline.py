@@ -37,9 +37,9 @@ from kfast.capacity import (
     partition_load,
     prepare_capacity,
 )
-from kfast.capacity.client_racks import LEADER, check_fetch_from
-from kfast.capacity.cpu_models import MEASURED, check_cpu_model
-from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
+from kfast.capacity.failures.cpu_models import MEASURED, check_cpu_model
+from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
+from kfast.capacity.loads.client_racks import LEADER, check_fetch_from
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io.files import writing
 from kfast.io.loads import read_capacity, read_load

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from kfast.analysis.conditions import parse_condition
 from kfast.arguments import MAX_INT
 from kfast.capacity import CAPACITY_METRICS
-from kfast.capacity.client_racks import LEADER
-from kfast.capacity.cpu_models import MEASURED
+from kfast.capacity.failures.cpu_models import MEASURED
+from kfast.capacity.loads.client_racks import LEADER
 from kfast.errors import ArgumentError, InputError
 from kfast.spark.fleets import ExportReader
 from kfast.spark.pipeline import CapacityFiles, Job, Sweep

@@ -26,17 +26,17 @@ import pyarrow.compute as pc
 
 from kfast.arguments import MAX_INT, check_instance, whole
 from kfast.capacity import BrokerCapacity, CapacityPlan, CpuWeights, broker_capacity, partition_load
-from kfast.capacity.capacity_sweeps import CapacitySettings, make_plan, sum_partitions
-from kfast.capacity.client_racks import LEADER, ConsumerRacks
-from kfast.capacity.cpu_models import MEASURED
-from kfast.capacity.partition_loads import (
+from kfast.capacity.failures.capacity_sweeps import CapacitySettings, make_plan, sum_partitions
+from kfast.capacity.failures.cpu_models import MEASURED
+from kfast.capacity.failures.partition_sums import PartitionSums, add_sums
+from kfast.capacity.loads.client_racks import LEADER, ConsumerRacks
+from kfast.capacity.loads.partition_loads import (
     QUANTITIES,
     broker_cpu,
     check_total,
     replicated_total,
 )
-from kfast.capacity.partition_sums import PartitionSums, add_sums
-from kfast.capacity.table_join import group_partitions, join_table, note_unknown_topics
+from kfast.capacity.loads.table_join import group_partitions, join_table, note_unknown_topics
 from kfast.errors import ArgumentError, InputError
 from kfast.io.loads import CapacityTable, LoadTable
 from kfast.io.loads.tables import encoded

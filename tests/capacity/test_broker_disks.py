@@ -8,7 +8,7 @@ from fractions import Fraction
 from random import Random
 
 import kfast
-from kfast.capacity.broker_disks import BrokerDisks, DiskSums
+from kfast.capacity.failures.broker_disks import BrokerDisks, DiskSums
 from tests.capacity.test_partition_loads import BROKERS, cluster, loads
 
 DIRECTORIES = ("/a", "/b", "/c")

@@ -14,7 +14,7 @@ import pytest
 
 import kfast
 from kfast.capacity import CapacityPlan
-from kfast.capacity.failure_terms import pass_over
+from kfast.capacity.failures.failure_terms import pass_over
 from kfast.kernels import sweep as sweep_kernel
 from tests.analysis.test_impact import random_cluster
 from tests.analysis.test_sweep import starts

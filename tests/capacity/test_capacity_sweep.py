@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad, broker_statistics
-from kfast.capacity.broker_disks import disk_by_broker
-from kfast.capacity.capacity_sweeps import Measured
-from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad
+from kfast.capacity.failures import broker_statistics
+from kfast.capacity.failures.broker_disks import disk_by_broker
+from kfast.capacity.failures.capacity_sweeps import Measured
+from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 from kfast.schema import TOPIC_UNCLEAN

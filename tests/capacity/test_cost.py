@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.capacity.client_racks import FETCH_FROM
+from kfast.capacity.loads.client_racks import FETCH_FROM
 from kfast.errors import ArgumentError, InputError
 from tests.analysis.test_impact import random_cluster
 from tests.analysis.test_sweep import starts

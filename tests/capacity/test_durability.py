@@ -11,7 +11,7 @@ import pytest
 
 import kfast
 from kfast import ArgumentError
-from kfast.capacity.durability_chances import (
+from kfast.capacity.planning.durability_chances import (
     YEAR_SECONDS,
     burst_probability,
     cascade_probability,

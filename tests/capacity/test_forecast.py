@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import kfast
-from kfast.capacity import load_growth
-from kfast.capacity.broker_disks import disk_by_broker
-from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
-from kfast.capacity.load_growth import multiplied, parse_growth
+from kfast.capacity.failures.broker_disks import disk_by_broker
+from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.capacity.planning import load_growth
+from kfast.capacity.planning.load_growth import multiplied, parse_growth
 from kfast.errors import ArgumentError, InputError
 from kfast.state.metadata_records import ResourceType
 from tests.capacity.test_capacity_sweep import prepare, random_capacities, random_loads

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from kfast.capacity.capacity_sweeps import Measured
-from kfast.capacity.limits import NORMAL_LIMITS, Limits, check_limits
+from kfast.capacity.failures.capacity_sweeps import Measured
+from kfast.capacity.failures.limits import NORMAL_LIMITS, Limits, check_limits
 from kfast.errors import ArgumentError
 from kfast.kernels import capacity as kernel
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.capacity.client_racks import ConsumerRacks
-from kfast.capacity.load_growth import LoadGrowth
+from kfast.capacity.loads.client_racks import ConsumerRacks
+from kfast.capacity.planning.load_growth import LoadGrowth
 from kfast.errors import ArgumentError
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
@@ -141,7 +141,7 @@ def test_partitions_are_split_some_at_a_time(monkeypatch):
     state = kfast.generate(brokers=9, partitions=200, topics=3, racks=3, seed=5)
     pairs = kfast.every_broker(state, 2)
     expected = kfast.capacity_sweep(prepare(state, bytes_out=10**6 + 1), pairs)
-    monkeypatch.setattr("kfast.capacity.nearest_replicas.DEALT_AT_A_TIME", 20)
+    monkeypatch.setattr("kfast.capacity.failures.nearest_replicas.DEALT_AT_A_TIME", 20)
     plan = prepare(state, bytes_out=10**6 + 1)
     assert kfast.capacity_sweep(plan, pairs, method="terms") == expected
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.capacity import shares
-from kfast.capacity.partition_loads import ShareModel
+from kfast.capacity.loads import shares
+from kfast.capacity.loads.partition_loads import ShareModel
 from kfast.errors import ArgumentError, InputError
 from kfast.io.loads import LoadTable
 from kfast.state import ClusterState

@@ -13,8 +13,8 @@ import pytest
 
 import kfast
 from kfast.capacity import BrokerCapacity, CpuWeights, PartitionLoad
-from kfast.capacity.capacity_sweeps import CapacitySettings, make_plan, sum_partitions
-from kfast.capacity.partition_sums import add_sums
+from kfast.capacity.failures.capacity_sweeps import CapacitySettings, make_plan, sum_partitions
+from kfast.capacity.failures.partition_sums import add_sums
 from kfast.errors import ArgumentError
 from tests.analysis.test_impact import random_cluster
 from tests.analysis.test_sweep import starts

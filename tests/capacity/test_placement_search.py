@@ -12,14 +12,14 @@ import pytest
 
 import kfast
 from kfast.capacity import OBJECTIVE, BrokerCapacity, PartitionLoad
-from kfast.capacity.placement_problem import (
+from kfast.capacity.placements.placement_problem import (
     LAYOUT,
     UNIT,
     Freedom,
     PlacementProblem,
     SearchArrays,
 )
-from kfast.capacity.placement_search import measure_placement
+from kfast.capacity.placements.placement_search import measure_placement
 from kfast.controllers import open_events
 from kfast.kernels.placement_search import Placement, layout
 from kfast.state.kraft_releases import RELEASES

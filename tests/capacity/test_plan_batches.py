@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import kfast
-from kfast.capacity.limits import NORMAL_LIMITS
+from kfast.capacity.failures.limits import NORMAL_LIMITS
+from kfast.capacity.placements import reassignment_batches
 from kfast.errors import ArgumentError
 from kfast.state.settings import override_settings
 from tests.capacity.test_capacity_sweep import random_loads
@@ -346,7 +347,7 @@ def test_files_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
         file.write(b"{")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kfast.capacity.reassignment_batches.write_reassignment", interrupt)
+    monkeypatch.setattr(reassignment_batches, "write_reassignment", interrupt)
     with pytest.raises(KeyboardInterrupt):
         batches.write(tmp_path / "plans")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]

@@ -12,9 +12,9 @@ import pytest
 
 import kfast
 from kfast.capacity import HARD_RULES, BrokerCapacity, CpuWeights, PartitionLoad
-from kfast.capacity.broker_disks import disk_by_broker
-from kfast.capacity.broker_totals import broker_totals, replica_sizes
-from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.capacity.failures.broker_disks import disk_by_broker
+from kfast.capacity.failures.broker_totals import broker_totals, replica_sizes
+from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.controllers import open_events
 from tests.analysis.test_impact import random_cluster as random_events_cluster
 from tests.analysis.test_sweep import starts

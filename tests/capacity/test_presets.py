@@ -9,7 +9,7 @@ import pytest
 
 import kfast
 from kfast.capacity import PRESETS
-from kfast.capacity.limits import NORMAL_LIMITS
+from kfast.capacity.failures.limits import NORMAL_LIMITS
 from tests.capacity.test_partition_loads import BROKERS, cluster, loads
 
 MSK_REPLICAS = {

@@ -12,9 +12,10 @@ import pytest
 from scipy.optimize import linprog
 
 import kfast
-from kfast.capacity import CpuWeights, restoration_times
-from kfast.capacity.broker_disks import disk_by_broker
-from kfast.capacity.limits import NORMAL_LIMITS
+from kfast.capacity import CpuWeights
+from kfast.capacity.failures.broker_disks import disk_by_broker
+from kfast.capacity.failures.limits import NORMAL_LIMITS
+from kfast.capacity.restorations import restoration_times
 from kfast.errors import ArgumentError
 from kfast.kernels import fair_sharing as kernel
 from kfast.state.kraft_releases import RELEASES

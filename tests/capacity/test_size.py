@@ -13,7 +13,8 @@ import pytest
 
 import kfast
 from kfast.capacity import CpuWeights
-from kfast.capacity.cluster_sizes import (
+from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS
+from kfast.capacity.planning.cluster_sizes import (
     Allowed,
     Demand,
     Failures,
@@ -21,7 +22,6 @@ from kfast.capacity.cluster_sizes import (
     _bounds,
     mean_use,
 )
-from kfast.capacity.limits import FAILED_LIMITS, NORMAL_LIMITS
 from kfast.errors import ArgumentError, InputError
 from tests.capacity.test_cost import example
 from tests.capacity.test_placement_search import capacity_of, load_of

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from kfast.capacity.units import (
+from kfast.capacity.loads.units import (
     format_bytes,
     format_rate,
     parse_bytes,

@@ -54,6 +54,9 @@ ORDER = (
 )
 """Data flows one way: a module imports only from those before it, and from its own folder."""
 
+CAPACITY_ORDER = ("loads", "failures", "restorations", "placements", "planning")
+"""The same for the packages of `kfast.capacity`."""
+
 MOST_IN_CIRCLES = {"log_replay": 8}
 """Modules of a package that import each other in a circle: no more than these, and ever fewer."""
 
@@ -128,6 +131,21 @@ def test_imports_flow_one_way():
         for module, others in module_graph().items()
         for other in sorted(others)
         if ORDER.index(package_of(other)) > ORDER.index(package_of(module))
+    )
+
+
+def test_imports_flow_one_way_in_capacity():
+    """A package of `kfast.capacity` imports only from those before it."""
+    parts = {
+        module: module.split(".")[2] for module in MODULES if module.startswith("kfast.capacity.")
+    }
+    assert set(parts.values()) == set(CAPACITY_ORDER)
+    assert_none(
+        f"{module} imports {other}"
+        for module, others in module_graph().items()
+        for other in sorted(others & parts.keys())
+        if module in parts
+        and CAPACITY_ORDER.index(parts[other]) > CAPACITY_ORDER.index(parts[module])
     )
 
 
