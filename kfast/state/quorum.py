@@ -341,7 +341,8 @@ class Quorum:
     def min_isr_of(self, topic_rows: Rows) -> Rows:
         """(n,) min ISR of some topics: at most the replicas of partition 0. Source: section 1.5."""
         first = self.first_partition[topic_rows]
-        limit = np.where(first < 0, 0, self._state.records["n_replicas"][first])
+        limit = np.zeros(first.size, np.int32)
+        limit[first >= 0] = self._state.records["n_replicas"][first[first >= 0]]
         needed: Rows = np.minimum(self.min_insync_replicas[topic_rows], limit).astype(np.int32)
         return needed
 

@@ -257,6 +257,10 @@ def test_repair_times_are_those_of_empty_brokers():
     stuck = kfast.prepare_capacity(state, writes, kfast.broker_capacity(state, table))
     with pytest.raises(ArgumentError, match=r"place of 1 would never .* a throttle of 10 B/s"):
         kfast.repair_hours(stuck, kfast.Restoration("replace", follower_throttle=5))
+    kfast.open_controller(state).on_broker_failure([1, 2, 3, 4])
+    down = kfast.prepare_capacity(state, load, kfast.broker_capacity(state, table))
+    with pytest.raises(ArgumentError, match="no broker is up, so none can fail and be replaced"):
+        kfast.repair_hours(down)
 
 
 def test_without_a_load_no_bytes_are_said():

@@ -427,7 +427,7 @@ def test_a_plan_that_puts_a_replica_on_a_failing_broker_is_refused(tmp_path):
     new = kfast.NewReplicas.of(state, {("t", 0): [1, 3]})
     row = one_failure(state, plan, 2, mode="redistribute", new_replicas=new)
     assert row["restore_bytes"] == 10**13
-    with pytest.raises(ArgumentError, match="t-0 is to have a replica on a broker that fails"):
+    with pytest.raises(ArgumentError, match="t-0 is to have a replica on broker 3, which fails"):
         one_failure(state, plan, 3, mode="redistribute", new_replicas=new)
     _, without = small(tmp_path, LOAD, b"broker_id,disk_bytes\n-1,1e15\n")
     with pytest.raises(ArgumentError, match="how fast broker 2 copies from broker 1"):

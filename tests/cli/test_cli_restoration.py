@@ -138,7 +138,7 @@ def test_new_replicas_of_a_plan_count_on_the_disks_of_their_brokers(small, tmp_p
     assert same["restoration"]["slowest"] == with_plan["restoration"]["slowest"]
     path.write_text(path.read_text().replace("3]", "2]"))
     wrong = small("--restore", "redistribute", "--new-replicas", path, code=2)
-    assert "t-0 is to have a replica on a broker that fails" in wrong.stderr
+    assert "t-0 is to have a replica on broker 2, which fails" in wrong.stderr
 
 
 # --- the cluster in bench_data -------------------------------------------------------------------

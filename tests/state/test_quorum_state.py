@@ -256,6 +256,12 @@ def test_configurations_decide_by_the_order_of_section_1_5():
     assert quorum.unclean_leader_election.tolist() == [False, False]
 
 
+def test_a_topic_without_partitions_has_no_min_isr():
+    state = kraft_state()
+    QuorumController(state).delete_topics(["a", "b"])
+    assert state.quorum.min_isr_of(np.array([0, 1])).tolist() == [0, 0]
+
+
 def test_columns_of_topics_and_defaults_become_configurations():
     state = ClusterState.from_tables(
         topics=pa.table({"topic": ["a", "b"], "min_insync_replicas": [2, None],

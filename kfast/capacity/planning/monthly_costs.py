@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfast.arguments import check_instance, shown
+from kfast.arguments import MAX_LONG, check_instance, shown
 from kfast.capacity.loads.broker_capacities import BrokerCapacity
 from kfast.capacity.loads.client_racks import (
     LEADER,
@@ -159,10 +159,10 @@ def capacity_cost(
     Raises
     ------
     ArgumentError
-        A price or a share is none, a class has no price, shares do not add up to 1, or the
-        controller cannot start.
+        A price or a share is none, shares do not add up to 1, or the controller cannot start.
     InputError
-        A broker has no class; or, where these have a price, no disk or no rack.
+        A broker has no class, or its class no price; or, where these have a price, it has no disk
+        or no rack. Or all disks together have 2^63 bytes or more.
 
     Notes
     -----
@@ -250,8 +250,9 @@ def _classes(
     classes = Counter(name for name in capacity.price_class if name)
     unknown = sorted(classes.keys() - prices.keys())
     if unknown:
-        raise ArgumentError(
-            f"class_prices: class {abbreviate(unknown)} has no price; right is one for each class"
+        raise InputError(
+            f"{capacity.source}: class {abbreviate(unknown)} has no price; right is one for each"
+            " class"
         )
     return dict(sorted(classes.items()))
 
@@ -259,7 +260,14 @@ def _classes(
 def _disk(capacity: BrokerCapacity) -> int | None:
     """Bytes of all disks; None where one is not known."""
     sizes: list[int] = capacity.disk_bytes.tolist()
-    return None if min(sizes, default=0) < 0 else sum(sizes)
+    if min(sizes, default=0) < 0:
+        return None
+    if sum(sizes) > MAX_LONG:
+        raise InputError(
+            f"{capacity.source}: all disk_bytes together are {sum(sizes)}; right is at most "
+            f"{MAX_LONG}"
+        )
+    return sum(sizes)
 
 
 def _assumptions(

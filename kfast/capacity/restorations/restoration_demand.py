@@ -43,12 +43,15 @@ class NewReplicas:
         Its broker row.
     names : tuple of str
         Of each of `rows`, for messages.
+    broker_id : (t,) int32
+        The id of `broker`, for messages.
     """
 
     rows: Rows
     owner: Integers
     broker: Rows
     names: tuple[str, ...]
+    broker_id: Rows
 
     def _summary(self) -> Summary:
         return "NewReplicas", {"partitions": self.rows.size, "replicas": self.broker.size}
@@ -92,6 +95,7 @@ class NewReplicas:
             np.repeat(np.arange(requests.rows.size), np.diff(requests.targets.offsets)),
             brokers,
             tuple(f"{topic}-{number}" for topic, number in zip(topics, numbers, strict=True)),
+            ids,
         )
 
 
@@ -237,8 +241,8 @@ class HostedPartitions:
         if onto_failed.any():
             at = int(onto_failed.argmax())
             raise ArgumentError(
-                f"plan: {new.names[new.owner[at]]} is to have a replica on a broker that fails, row"
-                f" {new.broker[at]}; right is a broker that survives"
+                f"plan: {new.names[new.owner[at]]} is to have a replica on broker"
+                f" {new.broker_id[at]}, which fails; right is a broker that survives"
             )
         after = self.after_failure(places, failed, any_failed=any_failed)
         holds = _bits(after.live, after.sequence.shape[1])

@@ -512,7 +512,7 @@ def repair_hours(
     Raises
     ------
     ArgumentError
-        The mode is another; or some broker would never have all replicas.
+        The mode is another, no broker is up, or some broker would never have all replicas.
     """
     check_instance("plan", plan, CapacityPlan)
     settings = settings or Restoration("replace")
@@ -521,6 +521,8 @@ def repair_hours(
     detection = number("detect_minutes", detect_minutes, 0, 1e6) * 60
     assert plan.cluster is not None, "only a plan that was pickled has none"
     seconds = np.full(plan.broker_id.size, np.nan)
+    if not plan.up.any():
+        raise ArgumentError("plan: no broker is up, so none can fail and be replaced")
     scenarios = every_broker(plan.cluster)
     down = scenarios.down(scenarios.start, scenarios.stop)[1]
     table = restoration(plan, scenarios, settings).slice(1)
