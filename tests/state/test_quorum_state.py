@@ -257,8 +257,11 @@ def test_configurations_decide_by_the_order_of_section_1_5():
 
 
 def test_a_topic_without_partitions_has_no_min_isr():
-    state = kraft_state()
-    QuorumController(state).delete_topics(["a", "b"])
+    tables = kraft_state().to_tables()
+    state = ClusterState.from_tables(
+        tables.brokers, tables.topics, tables.partitions.slice(0, 0), tables.cluster
+    )
+    assert state.n_partitions == 0
     assert state.quorum.min_isr_of(np.array([0, 1])).tolist() == [0, 0]
 
 
