@@ -185,11 +185,11 @@ class Diff:
     def not_compared(self) -> list[str]:
         """What only one of the two clusters tells: racks, leader epochs."""
         sides, states = (self.pairs.before, self.pairs.after), (self.before.state, self.after.state)
-        told = {
+        comparable = {
             "racks": {_racks_known(state) for state in states},
             "leader epochs": {side.epochs_known for side in sides},
         }
-        return [name for name, values in told.items() if len(values) > 1]
+        return [name for name, values in comparable.items() if len(values) > 1]
 
     # --- settings -------------------------------------------------------------------------------
 

@@ -39,9 +39,9 @@ class RestorationRows:
     slowest: SlowestRestorations
 
 
-def restoration_document(found: RestorationRows, scenarios: Scenarios) -> Document:
+def restoration_document(rows: RestorationRows, scenarios: Scenarios) -> Document:
     """What the answer says about restoration."""
-    settings, slowest = found.settings, found.slowest
+    settings, slowest = rows.settings, rows.slowest
     return {
         "restore": settings.mode,
         "down_for_seconds": settings.down_for_seconds if settings.mode == "return" else None,
@@ -75,10 +75,10 @@ def restoration_note(settings: Restoration) -> str:
 
 
 def restoration_lines(
-    found: RestorationRows, scenarios: Scenarios, name: Callable[[list[int]], str]
+    rows: RestorationRows, scenarios: Scenarios, name: Callable[[list[int]], str]
 ) -> list[str]:
     """What the verdict says: the longest restoration, and brokers that are stuck."""
-    slowest = found.slowest
+    slowest = rows.slowest
     lines = []
     if slowest.n_endless:
         lines += _stuck_lines(slowest)
@@ -97,7 +97,7 @@ def restoration_lines(
             f"Not made again, at most: {format_bytes(int(summary['bytes_without_place']))} of "
             "replicas for which no broker is left that does not hold the partition."
         )
-    if found.settings.mode == "redistribute":
+    if rows.settings.mode == "redistribute":
         lines.append(_limits_line(slowest))
     return lines
 

@@ -217,5 +217,5 @@ def _draw(console: Console, document: Document) -> None:
     for line in document["commands"][0]:
         console.print(plain(f"  {line}"), soft_wrap=True)
     has_others = len(document["commands"]) > 1
-    others = "Likewise the other batches, each with its throttle; " if has_others else ""
-    console.print(plain(f"  {others}rollback.json undoes all that was executed."))
+    other_batches = "Likewise the other batches, each with its throttle; " if has_others else ""
+    console.print(plain(f"  {other_batches}rollback.json undoes all that was executed."))

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from kfast.state import ClusterState
 
 __all__ = [
+    "brokers_by_rack",
     "bursts",
     "every_broker",
     "every_rack",
     "every_rack_and_broker",
     "independent_brokers",
     "independent_racks",
-    "racks_of",
     "random_brokers",
     "read_scenarios",
     "scenarios_from_table",
@@ -113,7 +113,7 @@ def _check_size(state: ClusterState, k: int, low: int) -> tuple[Rows, int]:
     return candidates, whole("k", k, low, candidates.size)
 
 
-def racks_of(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
+def brokers_by_rack(state: ClusterState) -> tuple[list[str], Offsets, Rows]:
     """Racks with a broker that may fail, by name, and those brokers, rack by rack.
 
     Raises
@@ -154,13 +154,13 @@ def every_broker(state: ClusterState, k: int = 1) -> Scenarios:
 
 def every_rack(state: ClusterState) -> Scenarios:
     """Every rack, by name: all its brokers that are up. Racks without one are left out."""
-    names, begin, member = racks_of(state)
+    names, begin, member = brokers_by_rack(state)
     return Groups(**_common(state, len(names)), begin=begin, member=member)
 
 
 def every_rack_and_broker(state: ClusterState) -> Scenarios:
     """Every rack and one more broker outside it that is up, by the rack's name and broker id."""
-    _, begin, member = racks_of(state)
+    _, begin, member = brokers_by_rack(state)
     others = _candidates(state)
     n = int((others.size - np.diff(begin)).sum())
     _check_count(state, "racks and one more broker", n)
@@ -200,7 +200,7 @@ def independent_racks(state: ClusterState, p: float, n: int, seed: int) -> Scena
     _check_state(state)
     p = number("p", p, 0, 1)
     n, seed = _check_random(state, n, seed)
-    _, begin, member = racks_of(state)
+    _, begin, member = brokers_by_rack(state)
     return Independent(
         **_common(state, n), begin=begin, member=member, probability=p, seed=seed
     )
@@ -214,7 +214,7 @@ def bursts(state: ClusterState, share: float, n: int, seed: int) -> Scenarios:
     _check_state(state)
     share = number("share", share, 0, 1)
     n, seed = _check_random(state, n, seed)
-    _, begin, member = racks_of(state)
+    _, begin, member = brokers_by_rack(state)
     exact = Fraction(share)
     failing = np.array([math.ceil(exact * size) for size in np.diff(begin).tolist()], np.int32)
     return Bursts(**_common(state, n), begin=begin, member=member, failing=failing, seed=seed)

@@ -23,6 +23,7 @@ import kfast
 from kfast import PolicyError
 from kfast.controllers.zk import policy
 from kfast.kernels import policies
+from kfast.state.racks import numbered_racks
 from tests.support.event_run import Sequence
 from tests.support.kfast_run import SETTINGS, KfastRun, RowOrder
 from tests.support.random_clusters import random_context, store_like
@@ -259,7 +260,7 @@ def test_the_digest_depends_on_the_rule_alone():
 def test_leaders_stay_in_their_rack():
     """4 replicas in 2 racks: after a failure every new leader is in the old one's rack."""
     state = healthy(replication_factor=4)
-    rack = policy.racks_of(state)
+    rack = numbered_racks(state)[1]
     old = state.records["leader"].copy()
     kfast.Controller(state, policy=policy.stay_in_rack).on_broker_failure([4])
     moved = state.records["leader"] != old

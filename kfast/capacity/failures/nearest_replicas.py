@@ -23,7 +23,8 @@ from kfast.capacity.failures.failure_effects import (
     in_sync_places,
     is_tabulated,
 )
-from kfast.capacity.loads.client_racks import NO_RACK, ConsumerRacks
+from kfast.capacity.loads.client_racks import ConsumerRacks
+from kfast.state.racks import NO_RACK
 from kfast.sweeps.sweep_plan import SweepPlan
 
 __all__ = ["PartitionRows", "split_by_rack"]
@@ -98,24 +99,24 @@ def split_by_rack(
     split: list[Shape] = []
     fetched = [np.zeros(0, np.int64)]
     for number in range(effects.width.size):
-        whole, left = effects[number], load[effects.at(number), 1]
+        shape, remaining = effects[number], load[effects.at(number), 1]
         in_sync = in_sync_places(plan, number)
-        order = _assigned_order(plan, number, whole)
+        order = _assigned_order(plan, number, shape)
         of_places: dict[tuple[int, ...], list[tuple[Integers, Integers]]] = {}
-        for start in range(0, left.size, step):
-            some = slice(start, start + step)
-            by_rack = consumers.deal(left[some])
-            racks = rack_of[whole.sequences[some]]
-            for places, row, rack in _served(racks, order[some], len(consumers.racks)):
+        for start in range(0, remaining.size, step):
+            chunk = slice(start, start + step)
+            by_rack = consumers.deal(remaining[chunk])
+            racks = rack_of[shape.sequences[chunk]]
+            for places, row, rack in _served(racks, order[chunk], len(consumers.racks)):
                 if (in_sync & sum(1 << place for place in places)).any():
                     part = by_rack[row, rack]
-                    left[start + row] -= part
+                    remaining[start + row] -= part
                     of_places.setdefault(places, []).append((start + row, part))
         for places, parts in of_places.items():
-            cells = whole.cells.copy()
+            cells = shape.cells.copy()
             cells["leader"], cells["live"] = _sources(cells["leader"], in_sync, places), 0
             row = np.concatenate([rows for rows, _ in parts])
-            split.append(Shape(cells, whole.sequences[row], whole.rows[row]))
+            split.append(Shape(cells, shape.sequences[row], shape.rows[row]))
             fetched += [part for _, part in parts]
     bytes_out = np.concatenate(fetched)
     of_parts = np.zeros((bytes_out.size, load.shape[1]), np.int64)

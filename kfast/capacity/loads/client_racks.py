@@ -13,23 +13,22 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
-import numpy.typing as npt
 
 from kfast.arguments import shown
 from kfast.capacity.loads.shares import MAX_WEIGHTS, Amounts, deal
 from kfast.errors import ArgumentError
 from kfast.io.files import abbreviate
 from kfast.state import ClusterState
+from kfast.state.racks import numbered_racks
+from kfast.state.records import Rows
 
 __all__ = [
-    "FETCH_FROM", "LEADER", "NEAREST", "NO_RACK", "ConsumerRacks", "check_fetch_from",
-    "parse_share", "racks_of", "shares_by_rack",
+    "FETCH_FROM", "LEADER", "NEAREST", "ConsumerRacks", "check_fetch_from", "parse_share",
+    "shares_by_rack",
 ]
 
 LEADER, NEAREST = FETCH_FROM = ("leader", "nearest")
 """Where consumers fetch: from the leader, or (KIP-392) from a replica in their own rack."""
-
-NO_RACK = -1
 
 _SHARE = re.compile(r"\d{1,9}(?:\.\d{1,9}|/0*[1-9]\d{0,8})?")
 
@@ -61,14 +60,6 @@ def parse_share(name: str, text: object) -> Fraction:
     if share is None or share > 1:
         raise ArgumentError(f"{name} is {shown(text)}: a share is needed, as in 0.5 or 1/3")
     return share
-
-
-def racks_of(state: ClusterState) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Names of all racks in order, and the place of each broker's: -1 for none."""
-    names = state.rack.to_pylist()
-    racks = sorted({name for name in names if name is not None})
-    place = {name: at for at, name in enumerate(racks)}
-    return racks, np.array([place.get(name, NO_RACK) for name in names], np.int64)
 
 
 def shares_by_rack(
@@ -106,7 +97,7 @@ class ConsumerRacks:
         In order of their names.
     shares : tuple of Fraction
         Of the bytes that all consumers fetch; they add up to 1.
-    rack_of : (B,) int64
+    rack_of : (B,) int32
         Place of each broker's rack; -1 where it has none.
     are_equal : bool
         No shares were given.
@@ -114,7 +105,7 @@ class ConsumerRacks:
 
     racks: tuple[str, ...]
     shares: tuple[Fraction, ...]
-    rack_of: npt.NDArray[np.int64]
+    rack_of: Rows
     are_equal: bool
 
     @classmethod
@@ -133,7 +124,7 @@ class ConsumerRacks:
             if consumer_racks is not None:
                 raise ArgumentError("consumer_racks goes with fetch_from 'nearest'")
             return None
-        racks, rack_of = racks_of(state)
+        racks, rack_of = numbered_racks(state)
         if not racks:
             raise ArgumentError("fetch_from is 'nearest', but no broker of the cluster has a rack")
         shares = shares_by_rack("consumer_racks", consumer_racks, racks)

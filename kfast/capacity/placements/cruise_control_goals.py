@@ -126,7 +126,7 @@ class BrokerUse:
         """Who breaks each of `GOALS`; None where that is not known, or no broker is up."""
         if not self.rows:
             return dict.fromkeys(GOALS)
-        found: dict[str, Breaches | None] = {
+        breaches_of: dict[str, Breaches | None] = {
             "RackAwareGoal": self._racks(),
             "MinTopicLeadersPerBrokerGoal": Breaches(0, 0),
             "ReplicaCapacityGoal": _breaches(
@@ -141,9 +141,9 @@ class BrokerUse:
             "LeaderBytesInDistributionGoal": self._leader_bytes_in(),
         }
         for name, prefix in USAGE_GOALS.items():
-            found[f"{prefix}CapacityGoal"] = self._capacity(name, self.used[name])
-            found[f"{prefix}UsageDistributionGoal"] = self._usage_distribution(name)
-        return {name: found[name] for name in GOALS}
+            breaches_of[f"{prefix}CapacityGoal"] = self._capacity(name, self.used[name])
+            breaches_of[f"{prefix}UsageDistributionGoal"] = self._usage_distribution(name)
+        return {name: breaches_of[name] for name in GOALS}
 
     def _is_known(self, quantities: Iterable[str]) -> bool:
         """Whether a source has each of some loads, of any topic."""
@@ -241,11 +241,11 @@ def _distances(ranges: Iterable[Range]) -> Iterator[Fraction]:
 def goals_table(before: BrokerUse, after: BrokerUse) -> pa.Table:
     """Which of Cruise Control's default goals two placements meet: `schema.PLAN_GOALS`."""
     rows = []
-    found = before.breaches(), after.breaches()
+    breaches_of = {"before": before.breaches(), "after": after.breaches()}
     for name, goal in GOALS.items():
         row: dict[str, Any] = {"goal": name, **goal._asdict()}
-        for when, breaches in zip(("before", "after"), (of[name] for of in found), strict=True):
-            n, worst = breaches or (None, None)
+        for when, by_goal in breaches_of.items():
+            n, worst = by_goal[name] or (None, None)
             row |= {f"broken_{when}": n, f"worst_{when}": worst,
                     f"satisfied_{when}": None if n is None else n == 0}
         rows.append(row)

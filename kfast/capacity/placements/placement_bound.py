@@ -352,8 +352,8 @@ class _Ladder:
             (np.cumsum(self.freed[first:last]), np.cumsum(self.size[first:last]))
             for first, last in itertools.pairwise(self.begin.tolist())
         ]
-        kept = replicas.by_broker(problem, replicas.stays, freed)
-        self.load = np.array(kept, np.float64) + np.array(
+        fixed_load = replicas.by_broker(problem, replicas.stays, freed)
+        self.load = np.array(fixed_load, np.float64) + np.array(
             [sums[0][-1] if sums[0].size else 0.0 for sums in self.sums]
         )
         self.limit = np.array([float(limit) for limit in problem.limit[resource][0]])

@@ -24,8 +24,9 @@ from kfast.controllers.reassignment_requests import being_reassigned, is_movable
 from kfast.errors import ArgumentError
 from kfast.kernels import placement_search as kernel
 from kfast.state import ClusterState
+from kfast.state.racks import distinct_racks
 from kfast.state.records import Rows
-from kfast.sweeps.scenario_makers import racks_of
+from kfast.sweeps.scenario_makers import brokers_by_rack
 
 __all__ = [
     "PROTECTIONS", "UNIT", "Freedom", "PlacementProblem", "SearchArrays", "failure_sets",
@@ -74,7 +75,7 @@ def failure_sets(
         sets += [rows[at : at + 1] for at in range(rows.size)]
         names += [f"broker {broker}" for broker in state.broker_id[rows].tolist()]
     if "every-rack" in protect:
-        racks, begin, members = racks_of(state)
+        racks, begin, members = brokers_by_rack(state)
         sets += [members[begin[at] : begin[at + 1]] for at in range(len(racks))]
         names += [f"rack {rack}" for rack in racks]
     return sets, names
@@ -225,7 +226,7 @@ class PlacementProblem:
         receives, gives = _roles(state, freedom)
         # While a target replica is not live, a reassignment to other brokers does not end.
         stays_dead = (inside & ((gives == 0) & (state.up == 0))[original]).any(axis=1)
-        rack = _racks(state)
+        rack = distinct_racks(state)
         base, delta = _fixed_loads(plan, counted, sets)
         broker_failure, rack_failure = np.full((2, n), -1, np.int32)
         n_single = int(state.up.sum()) if "every-broker" in protect else 0
@@ -348,15 +349,6 @@ def _roles(
         rows = state.find_brokers(list(freedom.keep_brokers))
         receives[rows] = gives[rows] = 0
     return receives, gives
-
-
-def _racks(state: ClusterState) -> Rows:
-    """The rack of each broker as a number; one without a rack is a rack of its own."""
-    number: dict[str, int] = {}
-    return np.array([
-        number.setdefault(f"broker {at}" if name is None else f"rack {name}", len(number))
-        for at, name in enumerate(state.rack.to_pylist())
-    ], np.int32)
 
 
 def _least_racks(

@@ -24,6 +24,7 @@ from kfast.capacity.failures.limits import RESOURCES
 from kfast.capacity.loads.partition_loads import PartitionLoad
 from kfast.errors import ArgumentError
 from kfast.state import ClusterState
+from kfast.state.racks import distinct_racks
 from kfast.state.settings import match_topics
 
 __all__ = [
@@ -96,31 +97,19 @@ class PlanRules:
         return next((name for name, ids in self.broker_sets.items() if broker in ids), None)
 
 
-def rack_names(state: ClusterState) -> list[str]:
-    """Rack of each broker; one without is a rack of its own."""
-    return [
-        f"broker {broker}" if rack is None else f"rack {rack}"
-        for broker, rack in zip(state.broker_id.tolist(), state.rack.to_pylist(), strict=True)
-    ]
-
-
 def count_missing_racks(state: ClusterState) -> int:
     """Racks that replicas should be in and are not, summed up over all partitions.
 
     A partition of n replicas should be in n racks, or in all that have a broker that is up.
     """
-    n_racks = len({
-        name for name, up in zip(rack_names(state), state.up.tolist(), strict=True) if up
-    })
+    n_racks = np.unique(distinct_racks(state)[state.up]).size
     n = state.records["n_replicas"].astype(np.int64)
     return int(np.maximum(np.minimum(n, n_racks) - count_racks(state), 0).sum())
 
 
 def count_racks(state: ClusterState) -> Integers:
     """(P,) racks that the replicas of each partition are in."""
-    names = rack_names(state)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    rack = np.array([numbers[name] for name in names], np.int64)
+    rack = distinct_racks(state)
     n = state.records["n_replicas"].astype(np.int64)
     of_replica = rack[state.replicas.astype(np.int64) % max(rack.size, 1)]
     n_distinct = np.zeros_like(n)
@@ -151,9 +140,9 @@ def broken_by_entries(
     dict
         A row of `schema.PLAN_RULES`.
     """
-    lookup, names = state.lookup, rack_names(state)
+    lookup, racks = state.lookup, distinct_racks(state)
     row_of = {broker: row for row, broker in enumerate(state.broker_id.tolist())}
-    n_racks = len({name for name, up in zip(names, state.up.tolist(), strict=True) if up})
+    n_racks = np.unique(racks[state.up]).size
     rows = lookup.rows(
         lookup.topics([entry["topic"] for entry in entries]),
         np.array([entry["partition"] for entry in entries], np.int32),
@@ -164,14 +153,14 @@ def broken_by_entries(
             continue
         origin = state.assignment(row).origin
         for rule, broker, amount, allowed in _broken(
-            state, entry["topic"], target, origin, rules, row_of, names, n_racks
+            state, entry["topic"], target, origin, rules, row_of, racks.tolist(), n_racks
         ):
             yield _rule_row(rule, batch, entry, broker, amount, allowed)
 
 
 def _broken(
     state: ClusterState, topic: str, target: Sequence[int], origin: Sequence[int],
-    rules: PlanRules, row_of: Mapping[int, int], names: Sequence[str], n_racks: int,
+    rules: PlanRules, row_of: Mapping[int, int], rack_of: Sequence[int], n_racks: int,
 ) -> Iterator[tuple[str, int | None, str, str]]:
     """Rules that one entry breaks: rule, broker, what it is, what is allowed."""
     if len(target) != len(origin):
@@ -193,7 +182,7 @@ def _broken(
             right = _listed(before) if len(before) == 1 else "one set"
             yield "broker_set", None, _listed(sorted(map(str, sets))), right
     racks, before_racks = (
-        len({names[row_of[b]] for b in ids if b in row_of}) for ids in (target, origin)
+        len({rack_of[row_of[b]] for b in ids if b in row_of}) for ids in (target, origin)
     )
     needed = min(len(target), n_racks)
     if before_racks < min(len(origin), n_racks):

@@ -194,9 +194,9 @@ def measure_placement(
     sets, names = failure_sets(state, protect)
     every = [np.zeros(0, np.int32), *sets]
     for start in range(0, len(every), SCENARIOS):
-        some = every[start : start + SCENARIOS]
-        loads = _loads(plan, some)
-        for number_, down in enumerate(some):
+        chunk = every[start : start + SCENARIOS]
+        loads = _loads(plan, chunk)
+        for number_, down in enumerate(chunk):
             kind = int(down.size > 0)
             for at, name in enumerate(RESOURCES):
                 highest = _highest(loads[number_, :, at], limits[name][kind], down)
@@ -475,7 +475,7 @@ class _Search:
             self._start(relieved)
             self._reach(target)
             value = self._keep()
-            best = min(best, value, key=lambda kept: kept[0])
+            best = min(best, value, key=lambda candidate: candidate[0])
             if value[0] <= (0, target):
                 high = value[0][1]
             else:
@@ -502,7 +502,7 @@ class _Search:
                     target, highest // part if part else 0, VIOLATIONS // part if part else 0,
                     steps, 1 if part else 2, self.kinds,
                 )
-            best = min(best, self._keep(), key=lambda kept: kept[0])
+            best = min(best, self._keep(), key=lambda candidate: candidate[0])
         return best
 
     def _search(

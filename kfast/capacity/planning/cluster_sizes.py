@@ -32,6 +32,7 @@ from kfast.errors import ArgumentError, InputError
 from kfast.schema import CAPACITY_BOUNDS, CAPACITY_TOO_LARGE, PLAN, SIZE_BROKERS
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.racks import distinct_racks, numbered_racks
 from kfast.sweeps.scenario_makers import every_broker, every_rack
 
 __all__ = ["ClusterSize", "Demand", "Failures", "capacity_size"]
@@ -219,7 +220,7 @@ def capacity_size(
     check_instance("load", load, PartitionLoad)
     check_instance("capacity", capacity, BrokerCapacity)
     every, seed = whole("every", every, 0, MOST_BROKERS), whole("seed", seed, 0, 2**64 - 1)
-    n_racks = len(_racks(state))
+    n_racks = len(numbered_racks(state)[0])
     if each_rack and n_racks < 2:
         raise ArgumentError(f"each_rack: the cluster has {n_racks} racks; right are at least 2")
     failures = Failures(every, each_rack, n_racks)
@@ -556,7 +557,7 @@ class _Trial:
         racks, numbers = state.rack.to_pylist(), state.broker_id.tolist()
         by_rack: dict[str | None, list[int]] = {
             rack: [numbers[row] for row in self.members if state.up[row] and racks[row] == rack]
-            for rack in (_racks(state) or (None,))
+            for rack in (numbered_racks(state)[0] or (None,))
         }
         new = itertools.count(max(numbers, default=0) + 1)
         brokers: dict[int, str | None] = {}
@@ -570,16 +571,13 @@ class _Trial:
         state, table = self.state, _assignments(self.state)
         lists = table["replicas"].combine_chunks()
         size, ids = pc.list_value_length(lists).to_numpy(), lists.flatten().to_numpy().copy()
-        names = {name: at for at, name in enumerate(_racks(state))}
-        rack = np.array([
-            names.get(name, len(names) + row) for row, name in enumerate(state.rack.to_pylist())
-        ])
+        rack, racks = distinct_racks(state), numbered_racks(state)[0]
         owner = np.repeat(np.arange(size.size), size)
         distinct = np.unique(
             np.stack([owner, rack[np.searchsorted(state.broker_id, ids)]]), axis=1
         )
         n_racks = np.bincount(distinct[0], minlength=size.size)
-        anew = (n_racks < np.minimum(size, max(len(names), 1)))[owner]
+        anew = (n_racks < np.minimum(size, max(len(racks), 1)))[owner]
         slot = np.arange(ids.size) - np.repeat(np.cumsum(size) - size, size)
         circle = np.array([*brokers])
         ids[anew] = circle[(owner + slot)[anew] % circle.size]
@@ -627,10 +625,6 @@ class _Trial:
         plan = prepare_capacity(cluster, load, self._capacity(cluster.n_brokers), **self.limits)
         used = [round(work * self.allowed.cpu_per_work) for work in baseline_work(plan).tolist()]
         return replace(load, cpu_microcores=np.array(used, np.int64))
-
-
-def _racks(state: ClusterState) -> list[str]:
-    return sorted(set(state.rack.drop_null().to_pylist()))
 
 
 def _assignments(state: ClusterState) -> pa.Table:

@@ -23,9 +23,7 @@ from kfast.capacity.loads.broker_capacities import BrokerCapacity
 from kfast.capacity.loads.client_racks import (
     LEADER,
     NEAREST,
-    NO_RACK,
     check_fetch_from,
-    racks_of,
     shares_by_rack,
 )
 from kfast.capacity.loads.partition_loads import PartitionLoad
@@ -35,6 +33,8 @@ from kfast.io.files import Source, abbreviate
 from kfast.schema import CAPACITY_COST
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
+from kfast.state.racks import NO_RACK, numbered_racks
+from kfast.state.records import Rows
 from kfast.sweeps.sweep_plan import SweepPlan
 from kfast.sweeps.sweep_run import prepare_sweep
 
@@ -188,7 +188,7 @@ def capacity_cost(
     if disk is not None:
         items.add("disk", None, disk, "bytes", disk_price, Fraction(disk, GB) * (disk_price or 0))
     cross_price = None if cross_rack_gb is None else parse_price("cross_rack_gb", cross_rack_gb)
-    racks, rack_of = racks_of(state)
+    racks, rack_of = numbered_racks(state)
     if (rack_of == NO_RACK).any():
         if cross_price is not None:
             raise InputError(
@@ -288,12 +288,12 @@ class RackTraffic:
     ----------
     plan : SweepPlan
     load : PartitionLoad
-    rack_of : (B,) int64
+    rack_of : (B,) int32
         Place of each broker's rack.
     """
 
     def __init__(
-        self, plan: SweepPlan, load: PartitionLoad, rack_of: npt.NDArray[np.int64]
+        self, plan: SweepPlan, load: PartitionLoad, rack_of: Rows
     ) -> None:
         cluster, slots = plan.cluster, np.arange(plan.cluster.n_slots, dtype=np.uint64)
         leader = cluster.records["leader"][plan.rows][:, None]
@@ -326,7 +326,7 @@ class RackTraffic:
         return self._crossing(self.bytes_out, shares, sources)
 
     def _crossing(
-        self, rates: npt.NDArray[np.int64], shares: list[Fraction], racks: npt.NDArray[np.int64]
+        self, rates: npt.NDArray[np.int64], shares: list[Fraction], racks: Rows
     ) -> Fraction:
         """What clients exchange with partitions that are in none of the racks of theirs."""
         return sum(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 
-__all__ = ["Room", "assigned_brokers", "rack_numbers"]
+__all__ = ["Room", "assigned_brokers"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -28,20 +28,20 @@ class Room:
         Bytes in per second, and bytes on disk.
     capacity : (2, B) int64
         Above 0.
-    rack : (B,) int64
-        Of `rack_numbers`.
+    rack : (B,) int32
+        Of `distinct_racks`.
     closed : (B + 1,) bool
         Brokers that get none: they have failed, or are down.
     """
 
     used: Integers
     capacity: Integers
-    rack: Integers
+    rack: Rows
     closed: npt.NDArray[np.bool_]
 
     @classmethod
     def of(
-        cls, used: Integers, capacity: Integers, rack: Integers, closed: npt.NDArray[np.bool_]
+        cls, used: Integers, capacity: Integers, rack: Rows, closed: npt.NDArray[np.bool_]
     ) -> Room:
         """Copy what is used; a broker without a capacity counts as the smallest that has one."""
         known = np.where(capacity > 0, capacity, np.iinfo(np.int64).max)
@@ -79,15 +79,6 @@ class Room:
                 return -1
         self.used[:, best] = use[:, best]
         return best
-
-
-def rack_numbers(state: ClusterState) -> Integers:
-    """(B,) a number for the rack of each broker; one without a rack counts as a rack."""
-    numbers: dict[str, int] = {}
-    return np.array([
-        state.n_brokers + row if rack is None else numbers.setdefault(rack, len(numbers))
-        for row, rack in enumerate(state.rack.to_pylist())
-    ], np.int64)
 
 
 def assigned_brokers(state: ClusterState, rows: Rows) -> Rows:

@@ -20,11 +20,12 @@ import pyarrow as pa
 from kfast.arguments import check_instance, number, shown, whole
 from kfast.capacity.failures.capacity_sweeps import CapacityPlan, check_sweep
 from kfast.capacity.failures.limits import exceeds
-from kfast.capacity.restorations.redistribution import Room, assigned_brokers, rack_numbers
+from kfast.capacity.restorations.redistribution import Room, assigned_brokers
 from kfast.capacity.restorations.restoration_demand import Demand, HostedPartitions, NewReplicas
 from kfast.errors import ArgumentError
 from kfast.kernels import fair_sharing as kernel
 from kfast.schema import CAPACITY_SWEEP, RESTORATION
+from kfast.state.racks import distinct_racks
 from kfast.state.records import Rows
 from kfast.sweeps.scenario_makers import every_broker
 from kfast.sweeps.scenarios import Scenarios
@@ -139,9 +140,9 @@ class RestorationPlan:
         Bytes that a replica of each partition lacks, in the order of the rows of `plan.effects`.
     places : (m,) int64
         Of each partition of `settings.new_replicas` its place in that order.
-    rack : (B,) int64
+    rack : (B,) int32
     assigned : (n, S) int32
-        Of `rack_numbers` and `assigned_brokers`; empty where no place has to be found.
+        Of `distinct_racks` and `assigned_brokers`; empty where no place has to be found.
     """
 
     plan: CapacityPlan
@@ -149,7 +150,7 @@ class RestorationPlan:
     partitions: HostedPartitions
     debts: Integers
     places: Integers
-    rack: Integers
+    rack: Rows
     assigned: Rows
 
     @classmethod
@@ -168,10 +169,10 @@ class RestorationPlan:
         if settings.mode == "return":
             seconds = settings.down_for_seconds
             debts = np.where(bytes_in > disk // seconds, disk, bytes_in * seconds)
-        rack, assigned = np.zeros(0, np.int64), np.zeros((0, 0), np.int32)
+        rack, assigned = np.zeros(0, np.int32), np.zeros((0, 0), np.int32)
         if settings.mode == "redistribute" and settings.new_replicas is None:
             assert plan.cluster is not None, "only a plan that was pickled has none"
-            rack = rack_numbers(plan.cluster)
+            rack = distinct_racks(plan.cluster)
             assigned = assigned_brokers(plan.cluster, plan.effects.rows)
         return cls(
             plan, settings, HostedPartitions.of(plan.effects), debts,

@@ -36,11 +36,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from kfast.errors import PolicyError, require_extra
 from kfast.kernels import policies
 from kfast.state import ClusterState
+from kfast.state.racks import numbered_racks
 
 __all__ = [
     "VISIBLE", "Policy", "Rule", "compile_rule", "first_candidate", "led_least", "number_racks",
@@ -172,15 +172,7 @@ def compile_rule(rule: Rule | Policy) -> Policy:
 
 def number_racks(state: ClusterState) -> dict[str, int]:
     """Number of each rack, by its name: 0, 1, ... in the order of the names."""
-    names = pc.drop_null(pc.unique(state.rack)).to_pylist()
-    return {name: number for number, name in enumerate(sorted(names))}
-
-
-def racks_of(state: ClusterState) -> npt.NDArray[np.int32]:
-    """(B,) number of each broker's rack; -1 where it has none."""
-    numbers = number_racks(state)
-    numbers_of = [-1 if name is None else numbers[name] for name in state.rack.to_pylist()]
-    return np.array(numbers_of, np.int32)
+    return {name: number for number, name in enumerate(numbered_racks(state)[0])}
 
 
 def _parameters(function: types.FunctionType) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kfast.controllers.zk.policy import Policy, Rule, compile_rule, racks_of
+from kfast.controllers.zk.policy import Policy, Rule, compile_rule
 from kfast.controllers.zk.profiles import Profile, previous_mask
 from kfast.controllers.zk.store import Store
 from kfast.errors import PolicyError
@@ -25,6 +25,7 @@ from kfast.journal import Journal
 from kfast.kernels import policies
 from kfast.schema import PartitionState
 from kfast.state import ClusterState
+from kfast.state.racks import numbered_racks
 from kfast.state.records import Rows
 
 Decided = npt.NDArray[np.int8]
@@ -174,7 +175,7 @@ class PolicyRunner:
 
     def _rack_numbers(self) -> npt.NDArray[np.int32]:
         if self._named is not self.state.rack:
-            self._named, self._racks = self.state.rack, racks_of(self.state)
+            self._named, self._racks = self.state.rack, numbered_racks(self.state)[1]
         return self._racks
 
     def _refuse(
