@@ -25,7 +25,12 @@ from kfast.cli.capacity_options import (
     take_restoration,
 )
 from kfast.cli.exits import Commands
-from kfast.cli.options import output_options, threads_option, top_option
+from kfast.cli.options import (
+    Inputs,
+    output_options,
+    threads_option,
+    top_option,
+)
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, add_batches, from_option, scenario_options, take_scenarios
 from kfast.errors import ArgumentError
@@ -81,7 +86,7 @@ def capacity_group() -> None:
 @top_option("brokers of a large cluster")
 @plot_option("How full each broker is")
 @output_options(SHOW_TABLES, SHOW_METRICS)
-def show_command(source: str, top: int, plot: Path | None, **options: Any) -> None:
+def show_command(sources: Inputs, top: int, plot: Path | None, **options: Any) -> None:
     r"""Show what each broker carries, and what share of its capacity.
 
     Bytes in, bytes out, disk and processor, after the controller has started on the cluster as it
@@ -96,12 +101,12 @@ def show_command(source: str, top: int, plot: Path | None, **options: Any) -> No
         --table provenance -o provenance.csv
     """
     destination = Destination.of(options, SHOW_TABLES)
-    inputs = take_capacity(source, options)
+    inputs = take_capacity(sources, options)
     plan = inputs.plan()
     baseline = every_broker(inputs.state).slice(0, 1)
     row = pa.Table.from_batches(plan.batches(baseline)).to_pylist()[0]
     answer = capacity_show_answer(
-        inputs.head("capacity show", source, plan), inputs.state, inputs.load, inputs.capacity,
+        inputs.head("capacity show", plan), inputs.state, inputs.load, inputs.capacity,
         plan, row, top=top,
     )
     if plot is not None:
@@ -129,7 +134,7 @@ def show_command(source: str, top: int, plot: Path | None, **options: Any) -> No
 )
 @output_options(SWEEP_TABLES, {**SWEEP_METRICS, **RESTORATION_METRICS})
 def sweep_command(
-    source: str, first: int, threads: int, top: int, explain: int | None, plot: Path | None,
+    sources: Inputs, first: int, threads: int, top: int, explain: int | None, plot: Path | None,
     plot_brokers: Path | None, **options: Any,
 ) -> None:
     r"""Sweep over failures, and see whether brokers stay within limits.
@@ -159,7 +164,7 @@ def sweep_command(
         for condition in destination.conditions:
             if condition.metric in RESTORATION_METRICS:
                 raise ArgumentError(f"--fail-on {condition.text} goes with --restore")
-    inputs = take_capacity(source, options)
+    inputs = take_capacity(sources, options)
     title, scenarios = make(inputs.state)
     if first >= len(scenarios):
         raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
@@ -183,7 +188,7 @@ def sweep_command(
                 progress(first + worst.n_scenarios, len(scenarios))
 
         parts = scenarios.slice(0, min(first, 1)), scenarios.slice(first, len(scenarios))
-        head = inputs.head("capacity sweep", source, plan)
+        head = inputs.head("capacity sweep", plan)
         with destination.open_table("scenarios", schema) as rows:
             for batch in measured.batches(parts[0]):
                 add(batch)

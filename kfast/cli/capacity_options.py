@@ -33,8 +33,10 @@ from kfast.capacity.restorations.restoration_times import RESTORE_MODES
 from kfast.cli.options import (
     Command,
     FilePath,
+    Inputs,
     all_options,
     cluster_options,
+    input_text,
     list_option,
     number_option,
     setting_option,
@@ -62,6 +64,7 @@ _COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
 class CapacityInput:
     """A cluster with its loads and capacities, as the options of a command name them."""
 
+    source: str
     state: ClusterState
     load: PartitionLoad
     capacity: BrokerCapacity
@@ -103,9 +106,9 @@ class CapacityInput:
                 "with; right is at least one of nw_in, nw_out and disk_bytes"
             )
 
-    def head(self, command: str, source: str, plan: CapacityPlan) -> Document:
+    def head(self, command: str, plan: CapacityPlan) -> Document:
         """How the answer of a command begins: with what it is about."""
-        document = capacity_head(command, source, self.state, self.load, self.capacity, plan)
+        document = capacity_head(command, self.source, self.state, self.load, self.capacity, plan)
         document["capacity"]["preset"] = self.preset
         if self.preset is not None:
             document["notes"].append(f"preset {self.preset}: {PRESETS[self.preset].source}")
@@ -255,7 +258,7 @@ def _check_plot(_ctx: click.Context, param: click.Parameter, path: Path | None) 
     return path
 
 
-def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
+def take_capacity(sources: Inputs, options: dict[str, Any]) -> CapacityInput:
     """Take `capacity_options` out of a command's options, and read the files that they name.
 
     Raises
@@ -288,12 +291,13 @@ def take_capacity(source: str, options: dict[str, Any]) -> CapacityInput:
     capacity_file: Path = options.pop("capacity_file")
     make_load = take_load(options)
     assert make_load is not None, "the option is required"
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     load = make_load(state)
     capacity = broker_capacity(state, read_capacity(capacity_file))
     return CapacityInput(
-        state, load, capacity, **limits, replicas_limit=replicas_limit, cpu_model=cpu_model,
-        weights=weights, preset=preset, fetch_from=fetch_from, consumer_racks=consumer_racks,
+        input_text(sources), state, load, capacity, **limits, replicas_limit=replicas_limit,
+        cpu_model=cpu_model, weights=weights, preset=preset, fetch_from=fetch_from,
+        consumer_racks=consumer_racks,
     )
 
 

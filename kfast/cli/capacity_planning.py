@@ -37,8 +37,10 @@ from kfast.cli.capacity_options import (
 from kfast.cli.options import (
     Command,
     FilePath,
+    Inputs,
     all_options,
     cluster_options,
+    input_text,
     list_option,
     number_option,
     output_options,
@@ -162,7 +164,7 @@ def take_grown_load(
 @scenario_options()
 @plot_option("Highest shares month by month")
 @output_options(FORECAST_TABLES, FORECAST_METRICS)
-def forecast_command(source: str, months: int, plot: Path | None, **options: Any) -> None:
+def forecast_command(sources: Inputs, months: int, plot: Path | None, **options: Any) -> None:
     r"""Forecast in which month growing loads exceed a limit.
 
     Every month from 0 is swept: bytes in, bytes out and messages grow as --growth says, sizes with
@@ -183,7 +185,7 @@ def forecast_command(source: str, months: int, plot: Path | None, **options: Any
     growth = take_growth(options)
     if growth is None:
         raise ArgumentError("give --growth, such as 4%/month, or --growth-file, or both")
-    inputs = take_capacity(source, options)
+    inputs = take_capacity(sources, options)
     title, scenarios = make(inputs.state)
 
     def prepare(load: PartitionLoad) -> CapacityPlan:
@@ -191,7 +193,7 @@ def forecast_command(source: str, months: int, plot: Path | None, **options: Any
 
     with progress_bar("Sweeping"):
         plan = inputs.plan()
-        head = inputs.head("capacity forecast", source, plan)
+        head = inputs.head("capacity forecast", plan)
         grow = growth[0](inputs.state, inputs.load, inputs.weights, plan.consumers)
         forecast = forecast_months(grow, scenarios, months, prepare)
     answer = capacity_forecast_answer(head, inputs.state, title, scenarios, forecast, growth[1])
@@ -226,7 +228,7 @@ def _price(text: str) -> Iterable[tuple[str, str]]:
 @click.option("--fetch-from", type=click.Choice(FETCH_FROM), default=LEADER, show_default=True,
               help="Where consumers fetch: from leaders, or from a replica in their own rack.")
 @output_options(COST_TABLES, COST_METRICS)
-def cost_command(source: str, **options: Any) -> None:
+def cost_command(sources: Inputs, **options: Any) -> None:
     r"""Add up what a cluster costs in a month.
 
     Brokers by the price of their class, the disks that they have, and bytes that cross racks by
@@ -248,14 +250,15 @@ def cost_command(source: str, **options: Any) -> None:
     capacity_file, fetch_from = options.pop("capacity_file"), options.pop("fetch_from")
     make_load = take_load(options)
     assert make_load is not None, "the option is required"
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     load = grow(state, make_load(state), None)
     cost = capacity_cost(
         state, load, broker_capacity(state, read_capacity(capacity_file)),
         class_prices=class_prices, disk_gb_month=prices.get(PRICES[0]),
         cross_rack_gb=prices.get(PRICES[1]), fetch_from=fetch_from, **racks,
     )
-    destination.write(capacity_cost_answer(load_head("capacity cost", source, state, load), cost))
+    document = load_head("capacity cost", input_text(sources), state, load)
+    destination.write(capacity_cost_answer(document, cost))
 
 
 @click.command("size")
@@ -271,7 +274,7 @@ def cost_command(source: str, **options: Any) -> None:
               help="Write what has to change until so many brokers suffice, as a plan of "
               "kafka-reassign-partitions. The brokers that it adds are in --table brokers.")
 @output_options(SIZE_TABLES, SIZE_METRICS)
-def size_command(source: str, plan_file: Path | None, **options: Any) -> None:
+def size_command(sources: Inputs, plan_file: Path | None, **options: Any) -> None:
     r"""Size a cluster: how many brokers carry the load, whatever fails.
 
     The bound from below takes each resource as if all brokers carried the same. The number that
@@ -292,10 +295,10 @@ def size_command(source: str, plan_file: Path | None, **options: Any) -> None:
     if plan_file is not None and plan_file.suffix.lower() != ".json":
         raise ArgumentError(f"--plan {plan_file}: the name has to end in .json")
     grow = take_grown_load(options)
-    inputs = take_capacity(source, options)
+    inputs = take_capacity(sources, options)
     inputs = replace(inputs, load=grow(inputs.state, inputs.load, inputs.weights))
     with progress_bar("Sizing"):
-        head = inputs.head("capacity size", source, inputs.plan())
+        head = inputs.head("capacity size", inputs.plan())
         size = capacity_size(
             inputs.state, inputs.load, inputs.capacity, every=every, each_rack=each_rack,
             broker_class=broker_class, seed=seed, **inputs.limits,

@@ -16,10 +16,12 @@ from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
 from kfast.analysis.whatif import select_brokers
 from kfast.cli.options import (
     Command,
+    Inputs,
     all_options,
     broker_ids,
     broker_option,
     cluster_options,
+    input_text,
     list_option,
     lists_option,
     names,
@@ -57,7 +59,7 @@ Steps = list[tuple[str, tuple[int, ...]]]
 @top_option("topics")
 @verbose_option()
 @output_options(SHOW_TABLES, {**CENSUS_METRICS, **ELR_METRICS})
-def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: Any) -> None:
+def show(sources: Inputs, lists: Sequence[str], top: int, verbose: bool, **options: Any) -> None:
     r"""Show a cluster as it is: what is offline, refuses acks=all or is under-replicated.
 
     INPUT is the folder __cluster_metadata-0 of a KRaft controller, a snapshot or a segment in it, a
@@ -75,10 +77,11 @@ def show(source: str, lists: Sequence[str], top: int, verbose: bool, **options: 
       kafka-topics.sh ... --describe | kfast show - --fail-on 'under_replicated>0'
     """
     destination = Destination.of(options, SHOW_TABLES)
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     census = take_census(state)
     destination.write(cluster_answer(
-        source, state, census, stuck_partitions(state), top=top, lists=lists, verbose=verbose,
+        input_text(sources), state, census, stuck_partitions(state), top=top, lists=lists,
+        verbose=verbose,
     ))
 
 
@@ -136,7 +139,7 @@ def take_steps(options: dict[str, Any]) -> Steps:
     FAIL_TABLES, {**CENSUS_METRICS, **ELR_METRICS, **CHANGE_METRICS, **RECORD_METRICS}
 )
 def fail(
-    source: str, brokers: Sequence[int], racks: Sequence[str], controlled: bool,
+    sources: Inputs, brokers: Sequence[int], racks: Sequence[str], controlled: bool,
     order: Sequence[int], explained: Sequence[tuple[str, int]], threads: int, lists: Sequence[str],
     top: int, verbose: bool, **options: Any,
 ) -> None:
@@ -162,8 +165,8 @@ def fail(
         raise ArgumentError("--explain is about the first failure: leave out --then")
     if not brokers and not racks:
         raise ArgumentError("give the brokers that fail: --brokers IDS, or --racks NAMES")
-    state = take_cluster(source, options)
-    failing, notes = select_brokers(state, brokers, racks, source)
+    state = take_cluster(sources, options)
+    failing, notes = select_brokers(state, brokers, racks, input_text(sources))
     with progress_bar("Failing brokers"):
         failure = fail_brokers(
             state, failing, controlled=controlled, then=steps, threads=threads, order=order or None
@@ -172,7 +175,7 @@ def fail(
             state, failing, explained, controlled=controlled, order=order or None
         ) if explained else []
         answer = failure_answer(
-            source, state, failure, racks=racks, notes=notes,
+            input_text(sources), state, failure, racks=racks, notes=notes,
             explanations=explanations, top=top, lists=lists, verbose=verbose,
         )
     destination.write(answer)
@@ -195,7 +198,7 @@ def fail(
     **CENSUS_METRICS, **ELR_METRICS, **REASSIGNMENT_METRICS, **RECORD_METRICS,
 })
 def reassign(
-    source: str, plan: str | None, pending: bool, brokers: Sequence[int], order: Sequence[int],
+    sources: Inputs, plan: str | None, pending: bool, brokers: Sequence[int], order: Sequence[int],
     top: int, verbose: bool, **options: Any,
 ) -> None:
     r"""Check whether a reassignment plan is safe, and see what it moves.
@@ -214,19 +217,22 @@ def reassign(
       kfast reassign describe.txt --plan onto-113.json --add-brokers 113:rack=b
     """
     destination = Destination.of(options, REASSIGN_TABLES)
-    if source == plan == "-":
+    if plan == "-" in sources:
         raise ArgumentError("INPUT and --plan cannot both be standard input")
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     requested = {} if plan is None else read_plan(plan)
     if plan is None and not state.n_reassigned:
         raise ArgumentError(
-            f"nothing is being reassigned in {source}, so a plan is needed: --plan PLAN"
+            f"nothing is being reassigned in {input_text(sources)}, so a plan is needed: --plan"
+            " PLAN"
         )
     with progress_bar("Reassigning"):
         reassignment = execute_plan(
             state, requested, broker_ids=brokers, pending=pending, order=order or None
         )
-        answer = reassignment_answer(source, plan, state, reassignment, top=top, verbose=verbose)
+        answer = reassignment_answer(
+            input_text(sources), plan, state, reassignment, top=top, verbose=verbose
+        )
     destination.write(answer)
 
 
@@ -240,7 +246,7 @@ def reassign(
 @verbose_option()
 @output_options(DELETE_TABLES, {**DELETION_METRICS, **RECORD_METRICS})
 def delete(
-    source: str, topics: Sequence[str], brokers: Sequence[int], order: Sequence[int], top: int,
+    sources: Inputs, topics: Sequence[str], brokers: Sequence[int], order: Sequence[int], top: int,
     verbose: bool, **options: Any,
 ) -> None:
     r"""Check whether topics can be deleted, and see what their deletion does.
@@ -258,8 +264,10 @@ def delete(
       kfast delete describe.txt --topics orders --brokers 3 --fail-on 'topics_waiting>0'
     """
     destination = Destination.of(options, DELETE_TABLES)
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     with progress_bar("Deleting topics"):
         deletion = delete_topics(state, topics, broker_ids=brokers, order=order or None)
-        answer = deletion_answer(source, state, deletion, topics, top=top, verbose=verbose)
+        answer = deletion_answer(
+            input_text(sources), state, deletion, topics, top=top, verbose=verbose
+        )
     destination.write(answer)

@@ -12,8 +12,10 @@ from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS
 from kfast.analysis.whatif import select_brokers
 from kfast.cli.cluster import SteppedCommand, failure_options, take_steps
 from kfast.cli.options import (
+    Inputs,
     broker_ids,
     cluster_options,
+    input_text,
     output_options,
     setting_option,
     take_cluster,
@@ -76,7 +78,7 @@ def _with_order(settings: Mapping[str, str]) -> dict[str, object]:
 @top_option("partitions or scenarios that differ")
 @output_options(COMPARE_TABLES, {**FAILURE_METRICS, **SWEEP_COUNTS})
 def compare_command(
-    source: str, answers: Sequence[Mapping[str, object]], brokers: Sequence[int],
+    sources: Inputs, answers: Sequence[Mapping[str, object]], brokers: Sequence[int],
     racks: Sequence[str], controlled: bool, order: Sequence[int], threads: int, top: int,
     **options: Any,
 ) -> None:
@@ -104,17 +106,19 @@ def compare_command(
     if wrong:
         kind = "a failure" if make is None else "a sweep"
         raise ArgumentError(f"--fail-on {wrong[0]}: {kind} has the metrics {', '.join(metrics)}")
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     with progress_bar("Comparing"):
         if make is None:
-            failing, notes = select_brokers(state, brokers, racks, source)
+            failing, notes = select_brokers(state, brokers, racks, input_text(sources))
             comparison = compare(
                 state, failing, settings=answers, controlled=controlled, then=steps,
                 order=order or None, threads=threads,
             )
-            answer = comparison_answer(source, state, comparison, racks=racks, notes=notes, top=top)
+            answer = comparison_answer(
+                input_text(sources), state, comparison, racks=racks, notes=notes, top=top
+            )
         else:
             title, scenarios = make(state)
             comparison = compare(state, settings=answers, scenarios=scenarios, threads=threads)
-            answer = comparison_answer(source, state, comparison, title=title, top=top)
+            answer = comparison_answer(input_text(sources), state, comparison, title=title, top=top)
     destination.write(answer)

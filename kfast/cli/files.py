@@ -1,14 +1,18 @@
-"""The commands that make and convert files, and the one that explains their columns."""
+"""The commands that make and save files, and the one that explains their columns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kfast.cli.options import (
+    Command,
     FilePath,
+    Inputs,
+    all_options,
     cluster_options,
     controller_options,
     number_option,
@@ -26,9 +30,19 @@ from kfast.state import ClusterState
 from kfast.state.controller_change import REASON
 from kfast.state.generation import generate
 
-__all__ = ["convert", "generate_command", "schema_command"]
+__all__ = ["generate_command", "save", "schema_command"]
 
 _FORMAT_HELP = f"Format of the file.  [default: as its name ends: {list_endings(FORMATS)}]"
+
+
+def _file_options() -> Callable[[Command], Command]:
+    """Options that name the file to write, and its format."""
+    return all_options(
+        click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)),
+                     help=_FORMAT_HELP),
+        click.option("-o", "--output", type=FilePath(), required=True, metavar="FILE",
+                     help="The file to write; - is standard output and needs --format."),
+    )
 
 
 @click.command("generate")
@@ -50,9 +64,7 @@ _FORMAT_HELP = f"Format of the file.  [default: as its name ends: {list_endings(
                help="Id of the first broker; the others follow.")
 @number_option("--threads", default=1, help="Threads to use; the cluster does not depend on it.")
 @controller_options("zk-3.9, off")
-@click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)), help=_FORMAT_HELP)
-@click.option("-o", "--output", type=FilePath(), required=True, metavar="FILE",
-              help="The file to write; - is standard output and needs --format.")
+@_file_options()
 def generate_command(format_name: str | None, output: Path, **options: Any) -> None:
     r"""Generate a cluster of any size, and write it to a file.
 
@@ -73,23 +85,23 @@ def generate_command(format_name: str | None, output: Path, **options: Any) -> N
 
 @click.command()
 @cluster_options()
-@click.argument("output", type=FilePath(), metavar="OUTPUT")
-@click.option("--format", "format_name", type=click.Choice(tuple(FORMATS)), help=_FORMAT_HELP)
-def convert(source: str, output: Path, format_name: str | None, **options: Any) -> None:
-    r"""Convert the cluster of INPUT to another format, in OUTPUT.
+@_file_options()
+def save(sources: Inputs, output: Path, format_name: str | None, **options: Any) -> None:
+    r"""Save the cluster of INPUT as a file of any format.
 
-    Arrow and Parquet keep all that INPUT says, and null for what it does not say. A describe text
-    has no place for racks, epochs, states and the controller, and a reassignment plan only for who
-    holds what.
+    Several INPUTs become one file. Arrow and Parquet keep all that INPUT says, and null for what it
+    does not say. A describe text has no place for racks, epochs, states and the controller, and a
+    reassignment plan only for who holds what.
 
     \b
     Examples:
-      kfast convert describe.txt cluster.parquet --brokers-file brokers.csv
-      kfast convert cluster.arrow plan.json
-      kfast convert describe.txt - --format reassignment
+      kfast save describe.txt -o cluster.parquet --brokers-file brokers.csv
+      kfast save describe.txt api-versions.txt configs.txt -o cluster.arrow
+      kfast save cluster.arrow -o plan.json
+      kfast save describe.txt -o - --format reassignment
     """
     check_format(output, format_name)
-    tables = take_tables(source, options)
+    tables = take_tables(sources, options)
     if isinstance(tables, ClusterState):
         state, notes = tables, tables.assumptions
     else:

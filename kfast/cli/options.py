@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import click
 
@@ -28,15 +28,17 @@ from kfast.state.cluster import with_controller
 from kfast.state.settings import override_settings
 
 __all__ = [
-    "Command", "FilePath", "ListType", "all_options", "broker_ids", "broker_option",
-    "cluster_options", "controller_option", "controller_options", "down_option", "list_option",
-    "lists_option", "names", "number_option", "order_option", "output_options", "pair_options",
-    "seed_option", "setting_option", "take_cluster", "take_controller", "take_pair", "take_tables",
-    "threads_option", "top_option", "topic_partitions", "verbose_option",
+    "Command", "FilePath", "Inputs", "ListType", "all_options", "broker_ids", "broker_option",
+    "cluster_options", "controller_option", "controller_options", "down_option", "input_text",
+    "list_option", "lists_option", "names", "number_option", "order_option", "output_options",
+    "pair_options", "seed_option", "setting_option", "take_cluster", "take_controller", "take_pair",
+    "take_tables", "threads_option", "top_option", "topic_partitions", "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
+Inputs: TypeAlias = tuple[str, ...]
+"""What a command reads a cluster from: files that are merged."""
 
 _IDS = re.compile(r"([0-9]{1,10})(?:\s*-\s*([0-9]{1,10}))?")
 _MOST = 2**31
@@ -204,7 +206,7 @@ def _parse_added(
 def cluster_options() -> Callable[[Command], Command]:
     """Options of the commands that read a cluster."""
     return all_options(
-        click.argument("source", metavar="INPUT"),
+        click.argument("sources", metavar="INPUT...", nargs=-1, required=True),
         _reading_options(),
         _moment_option("--at", "The cluster"),
         controller_options("as INPUT tells"),
@@ -308,14 +310,20 @@ def _parse_moment(
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def take_cluster(source: str, options: dict[str, Any]) -> ClusterState:
+def input_text(sources: Inputs) -> str:
+    """What answers and messages call the files that a cluster is read from."""
+    return ", ".join(sources)
+
+
+def take_cluster(sources: Inputs, options: dict[str, Any]) -> ClusterState:
     """Read a cluster; take `cluster_options` and `setting_option` out of a command's options."""
     settings, give_controller = options.pop("settings", ()), take_controller(options)
-    state = give_controller(_read(read, source, options))
+    state = give_controller(_read(read, sources, options))
     if not state.n_brokers:
         raise InputError(
-            f"{source}: no broker is in it, so there is nothing to ask; right is an export of a "
-            "cluster that has run, such as the folder __cluster_metadata-0 of a controller"
+            f"{input_text(sources)}: no broker is in it, so there is nothing to ask; right is an "
+            "export of a cluster that has run, such as the folder __cluster_metadata-0 of a "
+            "controller"
         )
     return override_settings(state, settings) if settings else state
 
@@ -324,7 +332,7 @@ def take_pair(old: str, new: str, options: dict[str, Any]) -> tuple[ClusterState
     """Read a cluster at two moments; take `pair_options` out of a command's options."""
     moments = options.pop("at_old"), options.pop("at_new")
     sources = zip((old, new), moments, strict=True)
-    before, after = (take_cluster(source, {**options, "at": at}) for source, at in sources)
+    before, after = (take_cluster((source,), {**options, "at": at}) for source, at in sources)
     options.clear()
     return before, after
 
@@ -339,19 +347,19 @@ def take_controller(options: dict[str, Any]) -> Callable[[ClusterState], Cluster
     )
 
 
-def take_tables(source: str, options: dict[str, Any]) -> SourceTables | ClusterState:
+def take_tables(sources: Inputs, options: dict[str, Any]) -> SourceTables | ClusterState:
     """Read the tables of a cluster, and take `cluster_options` out of a command's options.
 
     With another controller than INPUT tells it is a state, which that controller has filled in.
     """
     if options["controller"] is not None or options["elr"] is not None:
-        return take_cluster(source, options)
+        return take_cluster(sources, options)
     take_controller(options)
-    tables: SourceTables = _read(read_tables, source, options)
+    tables: SourceTables = _read(read_tables, sources, options)
     return tables
 
 
-def _read(reader: Any, source: str, options: dict[str, Any]) -> Any:
+def _read(reader: Any, sources: Inputs, options: dict[str, Any]) -> Any:
     """Read; a large file shows a progress bar on a terminal."""
     defaults: dict[str, str] = {}
     for name, value in options.pop("defaults"):
@@ -360,8 +368,8 @@ def _read(reader: Any, source: str, options: dict[str, Any]) -> Any:
     arguments = {name: options.pop(name) for name in ("brokers_file", "add_brokers", "up")}
     if (at := options.pop("at")) is not None:
         arguments["at"] = at
-    with progress_bar("Reading", source) as progress:
-        return reader(source, defaults=defaults, progress=progress, **arguments)
+    with progress_bar("Reading", *sources) as progress:
+        return reader(*sources, defaults=defaults, progress=progress, **arguments)
 
 
 def broker_option(help: str) -> Callable[[Command], Command]:

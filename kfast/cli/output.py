@@ -169,13 +169,13 @@ def echo(message: str) -> None:
 
 
 @contextmanager
-def progress_bar(action: str, source: str = "") -> Iterator[Callable[[int, int], None] | None]:
+def progress_bar(action: str, *sources: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show that something is being done, and how far it is: on a terminal.
 
-    What reads a source gives it; only a large file shows anything.
+    What reads sources gives it; only large files show anything.
     """
-    path = Path(source)
-    is_short = bool(source) and (path.stat().st_size if path.is_file() else 0) < LONG_BYTES
+    sizes = [path.stat().st_size for path in map(Path, sources) if path.is_file()]
+    is_short = bool(sources) and sum(sizes) < LONG_BYTES
     if is_short or not sys.stderr.isatty():
         yield None
         return

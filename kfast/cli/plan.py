@@ -17,6 +17,7 @@ from kfast.cli.capacity_options import capacity_options, take_capacity
 from kfast.cli.exits import Commands
 from kfast.cli.options import (
     FilePath,
+    Inputs,
     broker_ids,
     list_option,
     names,
@@ -56,14 +57,15 @@ def plan_group() -> None:
 
     \b
     Examples:
-      kfast plan check describe.txt plan.json --load loads.csv --capacity capacities.csv
+      kfast plan check describe.txt --plan plan.json --load loads.csv --capacity capacities.csv
       kfast plan improve describe.txt --load loads.csv --capacity capacities.csv -o plans
     """
 
 
 @click.command("check")
 @capacity_options()
-@click.argument("plans", nargs=-1, required=True, metavar="PLAN...")
+@click.option("--plan", "plans", multiple=True, required=True, metavar="PLAN",
+              help="The plan; given more than once, batches in this order.")
 @scenario_options()
 @click.option(
     "--exclude-topics", "excluded_topics", multiple=True, metavar="REGEX",
@@ -86,7 +88,7 @@ def plan_group() -> None:
 @top_option("brokers, partitions and failures")
 @output_options(PLAN_TABLES, PLAN_METRICS)
 def check_command(
-    source: str, plans: Sequence[str], excluded_topics: Sequence[str],
+    sources: Inputs, plans: Sequence[str], excluded_topics: Sequence[str],
     excluded_brokers: Sequence[int], broker_sets: Path | None, goals: str | None,
     keep_leaders: bool, rates: Sequence[int], top: int, **options: Any,
 ) -> None:
@@ -99,16 +101,17 @@ def check_command(
 
     \b
     Examples:
-      kfast plan check describe.txt plan.json --load loads.csv --capacity capacities.csv
-      kfast plan check describe.txt batch-001.json batch-002.json --brokers-file brokers.csv \
-        --load metrics.prom --load log-dirs.json --capacity capacity.json --each-rack \
-        --fail-on 'broken_rules>0' --fail-on 'over_limit_during>0'
+      kfast plan check describe.txt --plan plan.json --load loads.csv --capacity capacities.csv
+      kfast plan check describe.txt --plan batch-001.json --plan batch-002.json \
+        --brokers-file brokers.csv --load metrics.prom --load log-dirs.json \
+        --capacity capacity.json --each-rack --fail-on 'broken_rules>0' \
+        --fail-on 'over_limit_during>0'
     """
     destination = Destination.of(options, PLAN_TABLES)
     make = take_scenarios(options)
-    if [source, *plans].count("-") > 1:
+    if [*sources, *plans].count("-") > 1:
         raise ArgumentError("only one of INPUT and the plans can be standard input")
-    inputs = take_capacity(source, options)
+    inputs = take_capacity(sources, options)
     tables = [read_plan(plan) for plan in plans]
     sets = None if broker_sets is None else read_broker_sets(broker_sets)
     scenarios = None if make is None else [make(inputs.state)[1]]
@@ -123,7 +126,7 @@ def check_command(
             throttle=rates if len(rates) > 1 else (*rates, None)[0],
         )
         inputs.refuse_without_capacity(check.before)
-        head = inputs.head("plan check", source, check.before)
+        head = inputs.head("plan check", check.before)
         answer = plan_check_answer(head, inputs.state, plans, check, top=top, goals=bool(goals))
     destination.write(answer)
 
@@ -163,7 +166,7 @@ def check_command(
 @top_option("brokers, partitions and failures")
 @output_options(IMPROVE_TABLES, IMPROVE_METRICS, to_file=False)
 def improve_command(
-    source: str, protect: Sequence[str], max_bytes: str | None, search_seconds: float | None,
+    sources: Inputs, protect: Sequence[str], max_bytes: str | None, search_seconds: float | None,
     batch_seconds: int, moves_per_broker: int, throttle: str | None, folder: Path | None, top: int,
     **options: Any,
 ) -> None:
@@ -189,7 +192,7 @@ def improve_command(
     budget = None if max_bytes is None else parse_bytes("--max-bytes", max_bytes)
     free = ("leadership_only", "remove_brokers", "keep_brokers", "keep_topics", "gap", "seed")
     freedom = {name: options.pop(name) for name in free}
-    inputs = take_capacity(source, options)
+    inputs = take_capacity(sources, options)
     limits = inputs.limits
     plan = inputs.plan()
     with progress_bar("Searching"):
@@ -207,7 +210,7 @@ def improve_command(
             inputs.capacity, scenarios=_failures(inputs.state, better.protect),
             throttle=batches.throttles or None, **limits,
         )
-        head = inputs.head("plan improve", source, plan)
+        head = inputs.head("plan improve", plan)
         answer = plan_improve_answer(
             head, inputs.state, better, batches, check, folder=folder, top=top
         )

@@ -26,9 +26,11 @@ from kfast.capacity.loads.units import parse_rate
 from kfast.capacity.planning.durability_chances import YEAR_SECONDS
 from kfast.cli.capacity_options import capacity_file_option, load_options, take_load
 from kfast.cli.options import (
+    Inputs,
     broker_ids,
     cluster_options,
     down_option,
+    input_text,
     list_option,
     number_option,
     output_options,
@@ -80,7 +82,7 @@ __all__ = ["parse_years", "restart_command", "risk_command"]
 @top_option("partitions and topics")
 @output_options(RESTART_TABLES, {**PLAN_METRICS, **READINESS_METRICS})
 def restart_command(
-    source: str, brokers: Sequence[int], isr_margin: int, ignore_topics: str | None,
+    sources: Inputs, brokers: Sequence[int], isr_margin: int, ignore_topics: str | None,
     ignore_rf1: bool, by_rack: bool, seconds_per_broker: float | None, ignore_unsatisfiable: bool,
     top: int, **options: Any,
 ) -> None:
@@ -106,19 +108,19 @@ def restart_command(
     wrong += [f"--fail-on {one.text}" for one in destination.conditions if one.metric in other]
     if wrong:
         raise ArgumentError(f"{wrong[0]} goes {'without' if brokers else 'with'} --broker")
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     with progress_bar("Planning restarts"):
         if brokers:
             ready = may_restart(
                 state, isr_margin, ignore_topics=ignore_topics, ignore_rf1=ignore_rf1
             )
-            answer = readiness_answer(source, state, ready, brokers, top=top)
+            answer = readiness_answer(input_text(sources), state, ready, brokers, top=top)
         else:
             plan = restart_plan(
                 state, isr_margin, by_rack, ignore_topics=ignore_topics, ignore_rf1=ignore_rf1,
                 ignore_unsatisfiable=ignore_unsatisfiable, seconds_per_broker=seconds_per_broker,
             )
-            answer = plan_answer(source, state, plan, top=top)
+            answer = plan_answer(input_text(sources), state, plan, top=top)
     destination.write(answer)
 
 
@@ -153,7 +155,7 @@ def restart_command(
 @top_option("brokers, pairs and triples")
 @output_options((*RISK_TABLES, *YEARLY_TABLES), RISK_COUNTS)
 def risk_command(
-    source: str, down: Sequence[int], scenarios: int, seed: int, top: int,
+    sources: Inputs, down: Sequence[int], scenarios: int, seed: int, top: int,
     mttf_years: float | None, outages_per_year: float, outage_seconds: float, **options: Any,
 ) -> None:
     r"""Measure how far failures reach, and how likely they are to take partitions offline.
@@ -176,12 +178,13 @@ def risk_command(
     if mttf_years is None and (make_load or outages_per_year or outage_seconds):
         raise ArgumentError("--load and --outages-per-year go with --mttf and --replace-hours")
     make_hours = _take_repair(options, mttf_years is not None, make_load is not None)
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     live = live_brokers(state).size
     wrong = [number for number in down if number > live]
     if wrong:
         raise ArgumentError(
-            f"--down {wrong[0]}: {source} has {live} live brokers, so at most {live} can fail"
+            f"--down {wrong[0]}: {input_text(sources)} has {live} live brokers, so at most {live}"
+            " can fail"
         )
     numbers = sorted(down) or [number for number in (1, 2, 3) if number <= live]
     load = make_load(state) if make_load else None
@@ -193,8 +196,8 @@ def risk_command(
                 outages_per_year=outages_per_year, outage_seconds=outage_seconds, load=load,
             )
         answer = risk_answer(
-            source, state, risk(state, scenarios=scenarios, seed=seed), numbers, top=top,
-            yearly=yearly, load=load,
+            input_text(sources), state, risk(state, scenarios=scenarios, seed=seed), numbers,
+            top=top, yearly=yearly, load=load,
         )
     destination.write(answer)
 

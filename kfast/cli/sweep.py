@@ -13,9 +13,11 @@ from kfast.analysis.worst_scenarios import WorstScenarios
 from kfast.cli.options import (
     Command,
     FilePath,
+    Inputs,
     all_options,
     cluster_options,
     down_option,
+    input_text,
     number_option,
     output_options,
     seed_option,
@@ -116,7 +118,7 @@ def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] |
 @threads_option()
 @top_option("scenarios")
 @output_options(TABLES, SWEEP_COUNTS)
-def sweep_command(source: str, first: int, threads: int, top: int, **options: Any) -> None:
+def sweep_command(sources: Inputs, first: int, threads: int, top: int, **options: Any) -> None:
     r"""Sweep over many failures, and see the worst and what makes them so.
 
     Each scenario is a set of brokers that fail together, after the controller has started on the
@@ -134,7 +136,7 @@ def sweep_command(source: str, first: int, threads: int, top: int, **options: An
     make = take_scenarios(options)
     if make is None:
         raise ArgumentError(f"give one kind of failures: {KINDS}")
-    state = take_cluster(source, options)
+    state = take_cluster(sources, options)
     title, scenarios = make(state)
     if first >= len(scenarios):
         raise ArgumentError(f"--from {first}: the last scenario is {len(scenarios) - 1}")
@@ -150,7 +152,7 @@ def sweep_command(source: str, first: int, threads: int, top: int, **options: An
                     worst.add(baseline)
             add_batches(reader, worst.add, rows, first)
             answer = sweep_answer(
-                source, state, title, scenarios, worst,
+                input_text(sources), state, title, scenarios, worst,
                 None if rows is None or rows.path is None else str(rows.path),
             )
             if rows is not None:

@@ -6,7 +6,7 @@ What is read of KRaft stands in `metadata_*.py`: files, schema of records, image
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,7 +72,7 @@ FORMATS = {
 
 def read(
     path: Source,
-    *,
+    *more_paths: Source,
     brokers_file: Source | None = None,
     add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
@@ -91,8 +91,9 @@ def read(
 
     Parameters
     ----------
-    path : path, or (str, bytes)
-        The file; `-` is standard input. A pair is what messages call it, and what it holds.
+    path, *more_paths : path, or (str, bytes)
+        The file, or several that make one cluster together; `-` is standard input. A pair is what
+        messages call it, and what it holds.
     brokers_file : path, or (str, bytes), optional
         CSV with the columns broker_id, rack and perhaps registered: see `kfast.io.brokers`.
     add_brokers : mapping of int to str or None, optional
@@ -123,7 +124,7 @@ def read(
         or one to be up that it does not; a point of no log, or one that the log does not have or
         that is before its first broker.
     """
-    content = _content(path, at, progress)
+    content = _contents((path, *more_paths), at, progress)
     if isinstance(content, ClusterState):
         if brokers_file is None and not add_brokers and not defaults and not tuple(up):
             return content
@@ -145,7 +146,7 @@ def read(
 
 def read_tables(
     path: Source,
-    *,
+    *more_paths: Source,
     brokers_file: Source | None = None,
     add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
@@ -156,6 +157,7 @@ def read_tables(
     """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
     tables = gather(
         path,
+        *more_paths,
         brokers_file=brokers_file,
         add_brokers=add_brokers,
         defaults=defaults,
@@ -176,7 +178,7 @@ def _with_lists(tables: SourceTables) -> SourceTables:
 
 def gather(
     path: Source,
-    *,
+    *more_paths: Source,
     brokers_file: Source | None = None,
     add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
@@ -185,7 +187,7 @@ def gather(
     at: At | None = None,
 ) -> SourceTables:
     """`read_tables`, the partitions in the form that the file has: flat, or with lists."""
-    content = _content(path, at, progress)
+    content = _contents((path, *more_paths), at, progress)
     if isinstance(content, ClusterState):
         content = _tables_of(content, name_of(path))
     return complete(
@@ -208,6 +210,15 @@ def complete(
         tables = add_new_brokers(tables, add_brokers)
     tables = note_presumed(mark_up(add_defaults(tables, defaults), up))
     return note_controller(tables)
+
+
+def _contents(
+    paths: Sequence[Source], at: At | None, progress: Progress | None
+) -> ClusterState | SourceTables:
+    """What files hold together."""
+    if len(paths) > 1:
+        raise InputError(f"{name_of(paths[1])}: is a second input; right is one")
+    return _content(paths[0], at, progress)
 
 
 def _content(

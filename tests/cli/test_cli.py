@@ -172,14 +172,14 @@ def test_fail_on_knows_its_metrics(cluster):
     (DESCRIBE.replace("Partition: 1\tLeader: 2", "Partition: 0\tLeader: 2").encode(), "line 3"),
     (DESCRIBE.replace("1,2,3\tIsr", "1,2,1\tIsr").encode(), "line 2"), (None, "No such file"),
 ])
-@pytest.mark.parametrize("command", ["show", "fail", "convert"])
+@pytest.mark.parametrize("command", ["show", "fail", "save"])
 def test_input_errors(tmp_path, command, data, words):
     """Code 3, one line that names the file, and nothing is written."""
     path, output = tmp_path / "in.txt", tmp_path / "out.json"
     if data is not None:
         path.write_bytes(data)
-    args = {"show": ["-o", output], "fail": ["--brokers", "1", "-o", output], "convert": [output]}
-    found = run(command, path, *args[command], code=3)
+    args = {"show": (), "fail": ("--brokers", "1"), "save": ()}
+    found = run(command, path, *args[command], "-o", output, code=3)
     assert found.stdout == ""
     assert len(found.stderr.strip().splitlines()) == 1
     assert str(path) in found.stderr
@@ -198,14 +198,14 @@ def test_generate_makes_the_cluster_of_the_library(tmp_path):
         assert kfast.read(tmp_path / name) == generate(**sizes)
 
 
-def test_convert_keeps_what_the_formats_keep(cluster, tmp_path):
+def test_save_keeps_what_the_formats_keep(cluster, tmp_path):
     """Describe text to Arrow, and back to the same text but for what kfast does not keep."""
-    run("convert", cluster, tmp_path / "c.arrow")
+    run("save", cluster, "-o", tmp_path / "c.arrow")
     assert kfast.read(tmp_path / "c.arrow") == kfast.read(cluster)
-    run("convert", tmp_path / "c.arrow", tmp_path / "c.txt")
+    run("save", tmp_path / "c.arrow", "-o", tmp_path / "c.txt")
     lines = [line.rstrip() for line in (tmp_path / "c.txt").read_text().splitlines()]
     assert lines == [line.rstrip() for line in DESCRIBE.split("\n") if line]
-    plan = json.loads(run("convert", cluster, "-", "--format", "reassignment").stdout)
+    plan = json.loads(run("save", cluster, "-o", "-", "--format", "reassignment").stdout)
     assert plan["partitions"][0] == {"topic": "logs", "partition": 0, "replicas": [1]}
 
 

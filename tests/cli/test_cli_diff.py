@@ -152,7 +152,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
     other = describe(tmp_path, "other.txt", ("x", "A" * 22, [("1", "1,2", "1,2")]))
     assert "two clusters" in run("diff", OLD, other, code=2).stderr
     zk = tmp_path / "zk.arrow"
-    run("convert", OLD, zk, "--controller", "zk-3.9")
+    run("save", OLD, "-o", zk, "--controller", "zk-3.9")
     assert "run by zk-3.9 and new by kraft" in run("diff", zk, NEW, code=2).stderr
     assert run("diff", zk, NEW, "--controller", "zk-3.9").stdout.startswith(
         "Controller: zk-3.9 (told)\nWORSE: ")

@@ -45,8 +45,9 @@ def test_the_check_of_the_files_agrees_with_every_figure(replaced):
     rates = [row["throttle"] for row in answer["batches"]]
     assert rates[0] is None  # leaders alone move
     throttles = [part for rate in rates for part in ("--throttle", rate or 1)]
+    plans = [part for file in files for part in ("--plan", file)]
     checked = json.loads(run_command(
-        "plan", "check", INPUT[0], *files, *INPUT[1:], *REPLACED, "--every", 1, *throttles,
+        "plan", "check", *INPUT, *plans, *REPLACED, "--every", 1, *throttles,
         "--top", "9999", "--format", "json",
     ).stdout)
     same = ("objective", "brokers", "broken_rules", "failures", "moves", "baseline_before",

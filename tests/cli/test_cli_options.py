@@ -87,7 +87,7 @@ def test_what_else_may_be_repeated_has_commas_of_its_own():
         p.values[1].opts[0] for p in all_options()
         if p.values[1].multiple and not isinstance(p.values[1].type, ListType)
     }
-    assert others == {"--set", "--add-brokers", "--with", "--load", "--exclude-topics"}
+    assert others == {"--set", "--add-brokers", "--with", "--load", "--exclude-topics", "--plan"}
 
 
 @pytest.mark.parametrize("form", [("1,3",), ("1", "3"), ("1-1", "3"), ("3,1", "1"), (" 1 , 3",)])

@@ -16,23 +16,25 @@ from tests.support.cli_run import ROOT, all_commands, plan_text, verdict_of
 from tests.support.cli_run import run as run_command
 
 DATA = ROOT / "bench_data"
-CLUSTER = (DATA / "describe.txt", DATA / "plan.json", "--brokers-file", DATA / "brokers.csv")
+CLUSTER = (DATA / "describe.txt", "--brokers-file", DATA / "brokers.csv")
+PLAN = DATA / "plan.json"
 LOADS = ("--load", DATA / "metrics.prom.gz", "--load", DATA / "log-dirs.json.gz")
 CAPACITY = ("--capacity", DATA / "capacities.csv")
 
 
-def run(*arguments, cluster=CLUSTER, code=0):
+def run(*arguments, cluster=CLUSTER, plans=(PLAN,), code=0):
     """Run `kfast plan check` on the cluster and the plan in bench_data."""
-    return run_command("plan", "check", *cluster, *LOADS, *CAPACITY, *arguments, code=code)
+    named = [part for plan in plans for part in ("--plan", plan)]
+    return run_command("plan", "check", *cluster, *named, *LOADS, *CAPACITY, *arguments, code=code)
 
 
 @pytest.fixture(scope="module")
 def check():
     """The check of the plan in bench_data by the library."""
-    state = kfast.read(CLUSTER[0], brokers_file=CLUSTER[3])
+    state = kfast.read(CLUSTER[0], brokers_file=CLUSTER[2])
     load = kfast.partition_load(state, kfast.read_load(LOADS[1], LOADS[3]))
     capacity = kfast.broker_capacity(state, kfast.read_capacity(CAPACITY[1]))
-    return kfast.check_plan(state, kfast.read_plan(CLUSTER[1]), load, capacity)
+    return kfast.check_plan(state, kfast.read_plan(PLAN), load, capacity)
 
 
 def test_the_answer_is_that_of_the_library(check):
@@ -76,25 +78,23 @@ def test_a_plan_that_keeps_every_rule_is_safe(tmp_path):
     key = state.topic[int(state.topic_row[0])].as_py(), int(state.partition[0])
     path = tmp_path / "plan.json"
     path.write_text(plan_text({key: [*first[1:], first[0]]}))
-    cluster = (CLUSTER[0], path, *CLUSTER[2:])
-    answer = json.loads(run("--format", "json", cluster=cluster).stdout)
+    answer = json.loads(run("--format", "json", plans=[path]).stdout)
     assert answer["safe"]
     assert answer["batches"][0]["leadership_only"] == answer["summary"]["leaders_moved"] == 1
     assert answer["summary"]["replicas_added"] == 0
-    kept = json.loads(run("--keep-leaders", "--format", "json", cluster=cluster).stdout)
+    kept = json.loads(run("--keep-leaders", "--format", "json", plans=[path]).stdout)
     assert kept["summary"]["leaders_moved"] == 0
 
 
 def test_files_are_batches_one_after_another(tmp_path):
     """The same entries in two files end where one file ends, and more slowly."""
-    plan = json.loads(CLUSTER[1].read_text())["partitions"]
+    plan = json.loads(PLAN.read_text())["partitions"]
     files = []
     for number, part in enumerate((plan[:12], plan[12:])):
         files.append(tmp_path / f"batch-{number}.json")
         files[-1].write_text(json.dumps({"version": 1, "partitions": part}))
     whole = json.loads(run("--format", "json").stdout)
-    parts = json.loads(run("--format", "json", cluster=(
-        CLUSTER[0], *files, *CLUSTER[2:])).stdout)
+    parts = json.loads(run("--format", "json", plans=files).stdout)
     assert [row["partitions"] for row in parts["batches"]] == [12, 8]
     assert parts["objective"] == whole["objective"]
     for one, other in zip(parts["brokers"], whole["brokers"], strict=True):
@@ -127,13 +127,13 @@ def test_broker_sets_come_from_a_file(tmp_path):
 
 
 def test_proposals_of_cruise_control_are_a_plan(tmp_path, check):
-    plan = json.loads(CLUSTER[1].read_text())["partitions"]
+    plan = json.loads(PLAN.read_text())["partitions"]
     path = tmp_path / "proposals.json"
     path.write_text(json.dumps({"goalSummary": [], "proposals": [
         {"topicPartition": {"topic": row["topic"], "partition": row["partition"], "hash": 0},
          "oldLeader": 1, "oldReplicas": [1], "newReplicas": row["replicas"]} for row in plan
     ]}))
-    answer = json.loads(run("--format", "json", cluster=(CLUSTER[0], path, *CLUSTER[2:])).stdout)
+    answer = json.loads(run("--format", "json", plans=[path]).stdout)
     assert answer["summary"] == check.summary
 
 
@@ -197,7 +197,7 @@ WRONG = {
 def test_a_wrong_plan_is_one_line(name, tmp_path):
     path = tmp_path / "wrong"
     path.write_text(WRONG[name])
-    wrong = run(cluster=(CLUSTER[0], path, *CLUSTER[2:]), code=3)
+    wrong = run(plans=[path], code=3)
     assert wrong.stdout == ""
     assert re.fullmatch(r"Error: \S+wrong\b.*: .+\n", wrong.stderr)
 
@@ -220,7 +220,7 @@ def test_what_is_refused(arguments):
 
 
 def test_standard_input_is_one_file():
-    wrong = run(cluster=("-", "-"), code=2)
+    wrong = run(cluster=["-"], plans=["-"], code=2)
     assert "only one of INPUT and the plans" in " ".join(wrong.stderr.split())
 
 

@@ -71,7 +71,7 @@ def test_standard_output_has_data_only(cluster, tmp_path):
     assert found.stdout == found.stderr == ""
     assert json.loads((tmp_path / "x.json").read_text())["command"] == "fail"
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-    assert run("convert", cluster, "-", "--format", "describe").stdout.startswith("Topic: ")
+    assert run("save", cluster, "-o", "-", "--format", "describe").stdout.startswith("Topic: ")
     with cluster.open() as text:
         assert run_process("show", "-", stdin=text).returncode == 0
 
@@ -105,7 +105,7 @@ def test_nobody_reads_on(cluster):
     """`kfast ... | head -1` ends quietly."""
     reader, writer = os.pipe()
     with subprocess.Popen(
-        [*KFAST, "convert", str(cluster), "-", "--format", "describe"],
+        [*KFAST, "save", str(cluster), "-o", "-", "--format", "describe"],
         stdout=writer,
         stderr=subprocess.PIPE,
         cwd=ROOT,
@@ -186,16 +186,16 @@ def test_an_old_file_outlives_a_failed_command(tmp_path):
     output = tmp_path / "old.txt"
     output.write_text("old")
     (tmp_path / "in.txt").write_text("nonsense\n")
-    run("convert", tmp_path / "in.txt", output, code=3)
+    run("save", tmp_path / "in.txt", "-o", output, code=3)
     assert output.read_text() == "old"
 
 
 def test_standard_output_by_its_name_in_the_file_system(cluster, tmp_path):
     """`/dev/stdout` is `-`: also into a pipe, which has no path, and behind what a file has."""
-    right = run("convert", cluster, "-", "--format", "describe").stdout
+    right = run("save", cluster, "-o", "-", "--format", "describe").stdout
     assert len(right.splitlines()) == 640
     for name in ("/dev/stdout", "/dev/fd/1"):
-        assert run_process("convert", cluster, name, "--format", "describe").stdout == right
+        assert run_process("save", cluster, "-o", name, "--format", "describe").stdout == right
     kept = tmp_path / "kept.txt"
     kept.write_text("first\n")
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
@@ -203,10 +203,10 @@ def test_standard_output_by_its_name_in_the_file_system(cluster, tmp_path):
         other = f"/dev/fd/{file.fileno()}"
         for name, output in (("/dev/stdout", file), (other, subprocess.DEVNULL)):
             subprocess.run(
-                [*KFAST, "convert", cluster, name, "--format", "describe"], check=True, cwd=ROOT,
-                env=environment, stdout=output, stderr=subprocess.DEVNULL,
+                [*KFAST, "save", cluster, "-o", name, "--format", "describe"], check=True,
+                cwd=ROOT, env=environment, stdout=output, stderr=subprocess.DEVNULL,
                 pass_fds=(file.fileno(),),
             )
     assert kept.read_text() == f"first\n{right}{right}"
-    done = run("convert", cluster, "/dev/fd/99", "--format", "describe", code=2)
+    done = run("save", cluster, "-o", "/dev/fd/99", "--format", "describe", code=2)
     assert "/dev/fd/99: cannot be written: Bad file descriptor" in done.stderr

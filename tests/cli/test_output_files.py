@@ -131,9 +131,9 @@ def test_an_input_whose_name_is_not_utf_8(tmp_path):
 
 
 def test_a_cluster_is_not_written_under_the_ending_of_another_format(tmp_path):
-    found = run("convert", DESCRIBE, tmp_path / "x.json", "--format", "parquet", code=2)
+    found = run("save", DESCRIBE, "-o", tmp_path / "x.json", "--format", "parquet", code=2)
     assert "--format says parquet" in found.stderr
-    run("convert", DESCRIBE, tmp_path / "x.parquet", "--format", "parquet-flat")
+    run("save", DESCRIBE, "-o", tmp_path / "x.parquet", "--format", "parquet-flat")
 
 
 # --- whole or not at all -------------------------------------------------------------------------
@@ -165,10 +165,10 @@ def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path):
 
 
 def test_a_cluster_that_is_being_written_is_killed(tmp_path):
-    """`convert`, `generate` and `kfast.write` go the same way."""
+    """`save`, `generate` and `kfast.write` go the same way."""
     made = ("generate", "--brokers", "3", "--partitions", "9", "-o")
     writers = [(*args, tmp_path / f"{args[0]}{ending}") for ending in (".arrow", ".parquet", ".txt")
-               for args in (("convert", DESCRIBE), made)]
+               for args in (("save", DESCRIBE, "-o"), made)]
     run_killed(*writers)
     assert not any(path.exists() for *_, path in writers)
     for *_, path in writers:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kernels
 
 REFUSALS = """
 nope | No such command 'nope'
-fail | Missing argument 'INPUT'
+fail | Missing argument 'INPUT...'
 fail CLUSTER | give the brokers that fail: --brokers IDS, or --racks NAMES
 fail CLUSTER --brokers x | 'x' is not a broker id
 fail CLUSTER --brokers '' | has an empty item
@@ -56,9 +56,9 @@ fail CLUSTER --brokers 1 --fail-on >0 | --fail-on
 show CLUSTER --fail-on leaders_moved>0 | metric 'leaders_moved' is unknown
 show CLUSTER --brokers-file '' | name of the file is empty
 show CLUSTER -o '' | name of the file is empty
-convert CLUSTER '' | name of the file is empty
+save CLUSTER -o '' | name of the file is empty
 sweep CLUSTER --scenarios '' | name of the file is empty
-convert CLUSTER x.docx | ends in .docx
+save CLUSTER -o x.docx | ends in .docx
 generate --brokers 2 --partitions 3 --format arrow -o - --replication-factor 3 | replication_factor
 reassign CLUSTER | nothing is being reassigned in
 reassign - --plan - | cannot both be standard input

@@ -244,7 +244,7 @@ COMMANDS = {
         "--explain", "102",
     ),
     "plan check": (
-        "plan", "check", "{}", "bench_data/plan.json", "--load", "bench_data/loads.csv",
+        "plan", "check", "{}", "--plan", "bench_data/plan.json", "--load", "bench_data/loads.csv",
         "--capacity", "bench_data/capacities.csv",
     ),
     "schema": ("schema",),

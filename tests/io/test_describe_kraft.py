@@ -60,9 +60,9 @@ def test_reading_back_gives_what_the_text_holds(number, moments, shared_data, tm
     """Also through the command, and by way of Arrow."""
     folder, path = shared_data / FOLDER, tmp_path / "describe.txt"
     state = kfast.read(folder, at=moments[number])
-    said = run("convert", folder, path, "--at", moments[number]).stderr
-    run("convert", folder, tmp_path / "c.arrow", "--at", moments[number])
-    run("convert", tmp_path / "c.arrow", tmp_path / "again.txt")
+    said = run("save", folder, "-o", path, "--at", moments[number]).stderr
+    run("save", folder, "-o", tmp_path / "c.arrow", "--at", moments[number])
+    run("save", tmp_path / "c.arrow", "-o", tmp_path / "again.txt")
     assert (tmp_path / "again.txt").read_bytes() == path.read_bytes()
     again = kfast.with_controller(kfast.read(path), "kraft-4.1", elr=True)
     assert ("--controller kraft-4.1 --elr on" in said) == (number == 28)
@@ -87,7 +87,7 @@ def test_a_text_that_does_not_tell_the_controller_says_so(tmp_path):
     ):
         other = kfast.with_controller(state, controller, elr=elr)
         kfast.io.write(other, tmp_path / "c.arrow")
-        said = run("convert", tmp_path / "c.arrow", tmp_path / "d.txt").stderr
+        said = run("save", tmp_path / "c.arrow", "-o", tmp_path / "d.txt").stderr
         assert (words in said) if words else ("does not tell" not in said), controller
         has_columns = "\tElr: \tLastKnownElr: " in (tmp_path / "d.txt").read_text()
         assert has_columns == bool(elr)
@@ -97,7 +97,7 @@ def test_the_brokers_settings_are_those_of_every_topic_without_one(tmp_path):
     state = kfast.generate(brokers=3, partitions=9, seed=1)
     kfast.io.write(state, tmp_path / "plain.txt")
     assert "min.insync.replicas" not in (tmp_path / "plain.txt").read_text()
-    run("convert", tmp_path / "plain.txt", tmp_path / "set.txt", "--default",
+    run("save", tmp_path / "plain.txt", "-o", tmp_path / "set.txt", "--default",
         "min.insync.replicas=2,unclean.leader.election.enable=true")
     again = kfast.read(tmp_path / "set.txt")
     assert set(again.topic_min_insync_replicas.tolist()) == {2}
