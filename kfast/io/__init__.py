@@ -6,7 +6,7 @@ What is read of KRaft stands in `metadata_*.py`: files, schema of records, image
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from kfast.io.cruise_control_placement import read_broker_sets
 from kfast.io.describe_parser import Progress
 from kfast.io.describe_reader import read_describe
 from kfast.io.describe_writer import write_describe
-from kfast.io.file_kinds import check_plan, recognise
+from kfast.io.file_kinds import PLAN, json_kind, recognise
 from kfast.io.files import Source, check_utf8, load, name_of, writing
 from kfast.io.metadata_files import find_metadata
 from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
@@ -33,6 +33,14 @@ from kfast.io.metadata_text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plan_json import read_plan, read_reassignment, write_reassignment
 from kfast.io.source_tables import SourceTables, add_defaults, mark_up, note_presumed
+from kfast.io.zookeeper_dumps import (
+    find_znodes,
+    read_znode_folder,
+    read_znode_lines,
+    read_znode_map,
+    read_znode_transcript,
+)
+from kfast.io.zookeeper_snapshot import read_znode_snapshot
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
 from kfast.state.flat_table import is_flat, to_lists
@@ -225,8 +233,12 @@ def _content(
     path: Source, at: At | None, progress: Progress | None
 ) -> ClusterState | SourceTables:
     """What a path holds: of a metadata log the state, of anything else tables."""
-    files = find_metadata(path)
-    if files is None:
+    znodes = find_znodes(path)
+    files = find_metadata(path) if znodes is None else None
+    tables: SourceTables | None = None
+    if znodes is not None:
+        tables = read_znode_folder(znodes)
+    elif files is None:
         tables = map_parquet(path)
         if tables is None:
             name, data, (kind, start) = load(path, recognise)
@@ -308,12 +320,24 @@ def _read_data(
         return read_arrow(name, data)
     if kind == "parquet":
         return read_parquet(name, data)
+    if kind == "a ZooKeeper snapshot":
+        return read_znode_snapshot(name, data)
     if survey(data)[2]:
         check_utf8(name, data)
     if kind == "describe":
         return read_describe(name, data, progress)
-    check_plan(name, data, start)
-    return assume_newest(read_reassignment(name, data, start))
+    if kind == "json":
+        kind = json_kind(name, data, start)
+    return _READERS[kind](name, data, start)
+
+
+_READERS: dict[str, Callable[[str, bytes, int], SourceTables]] = {
+    PLAN: lambda name, data, start: assume_newest(read_reassignment(name, data, start)),
+    "a ZooKeeper dump (JSON lines)": read_znode_lines,
+    "a ZooKeeper dump (JSON)": read_znode_map,
+    "a zookeeper-shell transcript": read_znode_transcript,
+}
+"""What reads each kind of text: called with the file's name, all of it, and where JSON begins."""
 
 
 def write(

@@ -12,13 +12,15 @@ from kfast.io.files import LOOK_BYTES, line_of, quote
 from kfast.io.metadata_files import FOLDER, is_batch
 from kfast.kernels.json_documents import document_end
 
-__all__ = ["check_plan", "first_line", "identify", "json_part", "recognise"]
+__all__ = ["PLAN", "check_plan", "first_line", "identify", "json_kind", "json_part", "recognise"]
 
 READS = (
     "the output of kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
     " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of KRaft"
-    " (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of partitions"
+    " (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, and Arrow IPC and"
+    " Parquet with a table of partitions"
 )
+PLAN = "a reassignment plan"
 
 _MAGIC = (
     (b"ARROW1", "arrow"),
@@ -34,11 +36,17 @@ _MAGIC = (
     (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
 )
 _TAR_AT, _TAR = 257, b"ustar"
-_CLUSTERS = ("arrow", "parquet", "describe", "metadata", "metadata dump", "json")
-"""Kinds that may be clusters."""
+_CLUSTERS = (
+    "arrow", "parquet", "describe", "metadata", "metadata dump", "json", PLAN,
+    "a ZooKeeper snapshot", "a zookeeper-shell transcript", "a ZooKeeper dump (JSON lines)",
+    "a ZooKeeper dump (JSON)",
+)
+"""Kinds that are clusters, or may be."""
 _HEAD = 1 << 16
 """How many bytes are looked at to tell kinds apart that kfast does not read."""
 _JSON = re.compile(rb'^[ \t]*(?=\{\s*"|\{\s*\}|\[\s*\{)', re.M)
+
+_ZNODE_MAP = re.compile(rb'\{\s*"/')
 
 _DUMP = re.compile(rb'payload: \{"type":"[A-Z_]+_RECORD"|^Dumping .*\.(checkpoint|log)\s*$', re.M)
 
@@ -63,7 +71,9 @@ _TEXTS = tuple(
         ),
         (rb"^(Dynamic|All|Default) configs for ", "output of kafka-configs --describe"),
         (rb"\(id: \d+ rack: .*\) -> ", "output of kafka-broker-api-versions"),
-        (rb"^cZxid = ", "a zookeeper-shell transcript"),
+        (
+            rb"^cZxid = |^\[zk: .*\] +(get|ls) ", "a zookeeper-shell transcript"
+        ),
         (
             rb"^ClusterId:[ \t]+\S+\s+LeaderId:|^NodeId[ \t].*LogEndOffset",
             "output of kafka-metadata-quorum",
@@ -202,17 +212,29 @@ def json_part(data: bytes, start: int) -> bytes:
 
 
 def check_plan(name: str, data: bytes, start: int) -> None:
-    """Refuse a JSON document that is no reassignment plan, by its keys.
+    """Refuse a JSON document that is no reassignment plan; `InputError` says what it is."""
+    kind = json_kind(name, data, start)
+    if kind != PLAN:
+        raise InputError(
+            f"{name}: is {kind}, which says how a cluster is; right is a plan of"
+            " kafka-reassign-partitions, in JSON"
+        )
+
+
+def json_kind(name: str, data: bytes, start: int) -> str:
+    """Say which kind of cluster a JSON document is, by its keys.
 
     Raises
     ------
     InputError
-        It is of another kind, or damaged.
+        It is none, or damaged.
     """
     where = f"{name} line {line_of(data, start)}"
     text = json_part(data, start)
     if text.startswith(b"["):
         raise _refuse(name, "a JSON list")
+    if _ZNODE_MAP.match(text):
+        return "a ZooKeeper dump (JSON)"
     try:
         keys = msgspec.json.decode(text, type=_Keys)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -222,16 +244,16 @@ def check_plan(name: str, data: bytes, start: int) -> None:
     for key, within, kind in _OBJECTS:
         value = getattr(keys, key)
         if value is not UNSET and within in bytes(memoryview(value)[:_HEAD]):
-            raise _refuse(name, kind)
+            if kind not in _CLUSTERS:
+                raise _refuse(name, kind)
+            return kind
     if isinstance(keys.partitions, Raw):
         inside = bytes(memoryview(keys.partitions)[:_HEAD])
         if inside.startswith(b"{"):
             raise _refuse(name, "a ZooKeeper topic node")
         if b'"replicas"' in inside or b'"topic"' not in inside:
-            return
+            return PLAN
         raise _refuse(name, "a list of partitions for kafka-leader-election")
     if keys.topics is not UNSET:
         raise _refuse(name, "a list of topics for kafka-reassign-partitions --generate")
-    if text.startswith(b'{"/'):
-        raise _refuse(name, "a ZooKeeper dump (JSON)")
     raise InputError(f"{where}: JSON of an unknown kind, {quote(text)}; kfast reads {READS}")

@@ -28,12 +28,12 @@ EXPORTS = {
     "describe_zk_leader_minus1_empty_isr.txt": 16,
     "reassign_43_execute.txt": 3,
     "topicmappr_map_256p.json": 256,
+    "zk_dump_kafka31_topic_v3.jsonl": 61,
 }
 REFUSED = {
     "cc_capacity.json": "is a Cruise Control capacity file",
     "kcat_171_three_brokers.json": "is kcat metadata",
     "log_dirs_describe_4brokers.txt": "is output of kafka-log-dirs",
-    "zk_dump_kafka31_topic_v3.jsonl": "is a ZooKeeper dump",
 }
 
 
@@ -112,8 +112,8 @@ def test_the_output_of_other_tools_is_refused_by_the_tool_s_name(shared_data, fo
         f"{path}: is output of {kind}, which kfast does not read yet; it reads the output of"
         " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
         " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
-        " KRaft (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of"
-        " partitions"
+        " KRaft (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, and Arrow IPC"
+        " and Parquet with a table of partitions"
     )
 
 
@@ -127,8 +127,8 @@ def test_the_output_of_kafka_log_dirs_is_refused_as_a_cluster(shared_data):
         " but by kfast.read_load; it reads the output of"
         " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
         " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
-        " KRaft (also the text of kafka-dump-log), and Arrow IPC and Parquet with a table of"
-        " partitions"
+        " KRaft (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, and Arrow IPC"
+        " and Parquet with a table of partitions"
     )
 
 
