@@ -12,6 +12,7 @@ import click
 
 from kfast import __version__
 from kfast.cli.exits import TRACEBACK, Commands, check_streams, end_unwritten, report_fault
+from kfast.cli.notes import quiet_option
 
 __all__ = ["COMMANDS", "commands", "main"]
 
@@ -55,6 +56,7 @@ COMMANDS = {
 @click.group(
     cls=Commands,
     places=COMMANDS,
+    params=[quiet_option()],
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 kfast's own fault, 2 usage, 3 input unreadable or inconsistent, "
     "4 a --fail-on condition holds, 130 interrupted.",

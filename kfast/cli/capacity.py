@@ -24,6 +24,7 @@ from kfast.cli.capacity_options import (
     take_capacity,
     take_restoration,
 )
+from kfast.cli.command import command
 from kfast.cli.exits import Commands
 from kfast.cli.options import (
     Inputs,
@@ -80,7 +81,7 @@ def capacity_group() -> None:
     """
 
 
-@click.command("show")
+@command("show")
 @capacity_options()
 @fetch_options()
 @top_option("brokers of a large cluster")
@@ -115,7 +116,7 @@ def show_command(sources: Inputs, top: int, plot: Path | None, **options: Any) -
     destination.write(answer)
 
 
-@click.command("sweep")
+@command("sweep")
 @capacity_options()
 @fetch_options()
 @scenario_options()
@@ -198,7 +199,7 @@ def sweep_command(
                 None if rows is None or rows.path is None else str(rows.path), explain, restored,
             )
             if rows is not None:
-                rows.describe(answer.document)
+                rows.describe(answer)
         if plot is not None:
             write_picture(sweep_picture(answer.document, pa.Table.from_batches(curve)), plot)
             echo(f"Wrote {plot}.")

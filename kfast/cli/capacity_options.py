@@ -52,9 +52,9 @@ from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
 __all__ = [
-    "CapacityInput", "capacity_file_option", "capacity_options", "fetch_options", "load_options",
-    "once", "plot_option", "rack_shares_option", "restoration_options", "take_capacity",
-    "take_load", "take_racks", "take_restoration",
+    "CapacityInput", "capacity_file_option", "capacity_options", "fetch_options",
+    "leader_fetch_option", "load_options", "once", "plot_option", "rack_shares_option",
+    "restoration_options", "take_capacity", "take_load", "take_racks", "take_restoration",
 ]
 
 _COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
@@ -230,6 +230,21 @@ def fetch_options() -> Callable[[Command], Command]:
             "their own rack, if there is one.",
         ),
         rack_shares_option("--consumer-racks", "Where consumers are that fetch from the nearest"),
+    )
+
+
+def _refuse_fetch_from(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise ArgumentError(
+            "--fetch-from is not taken here: placements are measured with consumers that fetch "
+            "from leaders"
+        )
+
+
+def leader_fetch_option() -> Callable[[Command], Command]:
+    """Option of `fetch_options` where it is not taken: it says so."""
+    return click.option(
+        "--fetch-from", hidden=True, expose_value=False, callback=_refuse_fetch_from
     )
 
 

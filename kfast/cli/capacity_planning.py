@@ -26,6 +26,7 @@ from kfast.cli.capacity_options import (
     capacity_file_option,
     capacity_options,
     fetch_options,
+    leader_fetch_option,
     load_options,
     once,
     plot_option,
@@ -34,6 +35,7 @@ from kfast.cli.capacity_options import (
     take_load,
     take_racks,
 )
+from kfast.cli.command import command
 from kfast.cli.options import (
     Command,
     FilePath,
@@ -157,7 +159,7 @@ def take_grown_load(
     return lambda state, load, weights: grow(state, load, weights, None).after(months)
 
 
-@click.command("forecast")
+@command("forecast")
 @capacity_options()
 @fetch_options()
 @growth_options(12)
@@ -212,7 +214,7 @@ def _price(text: str) -> Iterable[tuple[str, str]]:
     return ((name, amount),)
 
 
-@click.command("cost")
+@command("cost")
 @cluster_options()
 @load_options(required=True)
 @capacity_file_option()
@@ -261,8 +263,9 @@ def cost_command(sources: Inputs, **options: Any) -> None:
     destination.write(capacity_cost_answer(document, cost))
 
 
-@click.command("size")
+@command("size")
 @capacity_options()
+@leader_fetch_option()
 @growth_options(0)
 @number_option("--every", type=click.IntRange(1, MOST_BROKERS), metavar="K",
                help="Any K brokers may fail together.")

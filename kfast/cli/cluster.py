@@ -14,8 +14,10 @@ from kfast.analysis.plan_execution import REASSIGNMENT_METRICS, execute_plan
 from kfast.analysis.surprises import stuck_partitions
 from kfast.analysis.topic_deletion import DELETION_METRICS, delete_topics
 from kfast.analysis.whatif import select_brokers
+from kfast.cli.command import ConfiguredCommand, command
 from kfast.cli.options import (
     Command,
+    InputName,
     Inputs,
     all_options,
     broker_ids,
@@ -53,7 +55,7 @@ STEPS = {"then": "fail", "then_start": "start"}
 Steps = list[tuple[str, tuple[int, ...]]]
 
 
-@click.command()
+@command()
 @cluster_options()
 @lists_option()
 @top_option("topics")
@@ -85,14 +87,17 @@ def show(sources: Inputs, lists: Sequence[str], top: int, verbose: bool, **optio
     ))
 
 
-class SteppedCommand(click.Command):
+class SteppedCommand(ConfiguredCommand):
     """A command whose steps count in the order in which they are given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; the order of the steps goes into `ctx.meta`."""
         _, _, order = self.make_parser(ctx).parse_args(list(args))
-        ctx.meta["steps"] = [parameter.name for parameter in order if parameter.name in STEPS]
-        return super().parse_args(ctx, args)
+        steps = [parameter.name for parameter in order if parameter.name in STEPS]
+        rest = super().parse_args(ctx, args)
+        from_defaults = (name for name in STEPS if name not in steps for _ in ctx.params[name])
+        ctx.meta["steps"] = [*steps, *from_defaults]
+        return rest
 
 
 def failure_options() -> Callable[[Command], Command]:
@@ -125,7 +130,7 @@ def take_steps(options: dict[str, Any]) -> Steps:
     return [(STEPS[name], next(lists_of[name])) for name in order]
 
 
-@click.command(cls=SteppedCommand)
+@command(cls=SteppedCommand)
 @cluster_options()
 @failure_options()
 @setting_option()
@@ -181,10 +186,10 @@ def fail(
     destination.write(answer)
 
 
-@click.command()
+@command()
 @cluster_options()
 @click.option(
-    "--plan", metavar="PLAN",
+    "--plan", type=InputName(), metavar="PLAN",
     help="The plan, as kafka-reassign-partitions takes it (JSON) or prints it: of --generate the "
     "proposed plan, of --execute the one for a rollback. Without it, what is being reassigned "
     "in INPUT goes on.",
@@ -217,8 +222,6 @@ def reassign(
       kfast reassign describe.txt --plan onto-113.json --add-brokers 113:rack=b
     """
     destination = Destination.of(options, REASSIGN_TABLES)
-    if plan == "-" in sources:
-        raise ArgumentError("INPUT and --plan cannot both be standard input")
     state = take_cluster(sources, options)
     requested = {} if plan is None else read_plan(plan)
     if plan is None and not state.n_reassigned:
@@ -236,7 +239,7 @@ def reassign(
     destination.write(answer)
 
 
-@click.command()
+@command()
 @cluster_options()
 @list_option("--topics", parse=names, metavar="NAMES", required=True,
              help="Topics to delete: orders,logs.")

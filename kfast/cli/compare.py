@@ -11,6 +11,7 @@ from kfast.analysis.compare_answers import COMPARED_SETTINGS, compare
 from kfast.analysis.impact import CHANGE_METRICS, RECORD_METRICS
 from kfast.analysis.whatif import select_brokers
 from kfast.cli.cluster import SteppedCommand, failure_options, take_steps
+from kfast.cli.command import command
 from kfast.cli.options import (
     Inputs,
     broker_ids,
@@ -64,7 +65,7 @@ def _with_order(settings: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-@click.command("compare", cls=SteppedCommand)
+@command("compare", cls=SteppedCommand)
 @cluster_options()
 @click.option(
     "--with", "answers", multiple=True, required=True, callback=_parse_with,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
 from kfast.analysis.cluster_diff import diff
+from kfast.cli.command import command
 from kfast.cli.options import output_options, pair_options, take_pair, threads_option, top_option
 from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError, InputError
@@ -19,7 +18,7 @@ from kfast.state.census import ELR_METRICS
 __all__ = ["diff_command"]
 
 
-@click.command("diff")
+@command("diff")
 @pair_options()
 @threads_option()
 @top_option("topics and partitions")
@@ -49,8 +48,6 @@ def diff_command(old: str, new: str, threads: int, top: int, **options: Any) -> 
       kfast diff __cluster_metadata-0 __cluster_metadata-0 --at-old 1375 --at-new 1707
       kfast diff sweep-monday.json sweep-tuesday.json
     """
-    if old == new == "-":
-        raise ArgumentError("OLD and NEW cannot both be standard input")
     answers = read_answer(old), read_answer(new)
     if answers[0] is not None and answers[1] is not None:
         destination = Destination.of(options, ANSWER_DIFF_TABLES)

@@ -6,12 +6,13 @@ that nothing is hidden: it says one line and how to get the traceback, and Pytho
 
 from __future__ import annotations
 
+import difflib
 import errno
 import io
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,8 @@ from kfast.errors import ArgumentError, InputError, MissingExtraError, RowError
 from kfast.state.display import escape_control
 
 __all__ = [
-    "CONDITION_HOLDS", "Commands", "check_streams", "end_unwritten", "report_fault", "shown_lines",
+    "CONDITION_HOLDS", "Commands", "check_streams", "closest", "end_unwritten", "report_fault",
+    "shown_lines",
 ]
 
 BAD_INPUT = 3
@@ -41,6 +43,14 @@ TRACEBACK = "KFAST_TRACEBACK"
 def shown_lines(message: str) -> str:
     """A message of several lines in which what comes from files cannot command a terminal."""
     return "\n".join(map(escape_control, message.split("\n")))
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """What a name that is unknown may be meant for, or else all names, as the end of a message."""
+    matches = sorted(difflib.get_close_matches(name, names))
+    if not matches:
+        return f"; these are: {', '.join(sorted(names))}"
+    return f"; did you mean {' or '.join(matches)}?"
 
 
 class BadInput(click.ClickException):
@@ -86,6 +96,15 @@ class Commands(click.Group):
             _keep_lines(command)
             self.add_command(command, cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; where there is none of this name, those with one like it are named."""
+        name = args[0]
+        if name not in self.places and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{closest(name, self.places)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, and load none of them."""

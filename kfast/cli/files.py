@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kfast.cli.command import command
 from kfast.cli.options import (
     Command,
     FilePath,
@@ -45,7 +46,7 @@ def _file_options() -> Callable[[Command], Command]:
     )
 
 
-@click.command("generate")
+@command("generate")
 @number_option("--brokers", required=True, help="How many brokers.")
 @number_option("--partitions", required=True, help="How many partitions, of all topics together.")
 @number_option("--replication-factor", default=3, help="Replicas of each partition.")
@@ -83,7 +84,7 @@ def generate_command(format_name: str | None, output: Path, **options: Any) -> N
     _say_written(output, state.n_brokers, state.n_partitions)
 
 
-@click.command()
+@command()
 @cluster_options()
 @_file_options()
 def save(sources: Inputs, output: Path, format_name: str | None, **options: Any) -> None:
@@ -123,7 +124,7 @@ def _say_written(output: Path, n_brokers: int, n_partitions: int) -> None:
         echo(f"Wrote {output}: {n_brokers} brokers, {n_partitions} partitions.")
 
 
-@click.command("schema")
+@command("schema")
 @output_options(("columns",), {})
 def schema_command(**options: Any) -> None:
     r"""List every column of a cluster's tables: its types, its null and its meaning.

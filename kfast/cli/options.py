@@ -28,11 +28,12 @@ from kfast.state.cluster import with_controller
 from kfast.state.settings import override_settings
 
 __all__ = [
-    "Command", "FilePath", "Inputs", "ListType", "all_options", "broker_ids", "broker_option",
-    "cluster_options", "controller_option", "controller_options", "down_option", "input_text",
-    "list_option", "lists_option", "names", "number_option", "order_option", "output_options",
-    "pair_options", "seed_option", "setting_option", "take_cluster", "take_controller", "take_pair",
-    "take_tables", "threads_option", "top_option", "topic_partitions", "verbose_option",
+    "Command", "FilePath", "InputName", "Inputs", "ListType", "all_options", "broker_ids",
+    "broker_option", "cluster_options", "controller_option", "controller_options", "down_option",
+    "input_text", "list_option", "lists_option", "names", "number_option", "order_option",
+    "output_options", "pair_options", "seed_option", "setting_option", "take_cluster",
+    "take_controller", "take_pair", "take_tables", "threads_option", "top_option",
+    "topic_partitions", "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -92,7 +93,19 @@ class FilePath(click.Path):
         """Read a name."""
         if not value:
             self.fail("the name of the file is empty", param, ctx)
+        if "\0" in str(value):
+            self.fail(f"{value!r} is no name of a file", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class InputName(click.Path):
+    """An input by its name as it is: a shell completes it as a file's, what reads it checks it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None  # noqa: ARG002
+    ) -> Any:
+        """Take the name."""
+        return value
 
 
 def broker_ids(text: str) -> Iterable[int]:
@@ -206,7 +219,7 @@ def _parse_added(
 def cluster_options() -> Callable[[Command], Command]:
     """Options of the commands that read a cluster."""
     return all_options(
-        click.argument("sources", metavar="INPUT...", nargs=-1, required=True),
+        click.argument("sources", type=InputName(), metavar="INPUT...", nargs=-1, required=True),
         _reading_options(),
         _moment_option("--at", "The cluster"),
         controller_options("as INPUT tells"),
@@ -216,8 +229,8 @@ def cluster_options() -> Callable[[Command], Command]:
 def pair_options() -> Callable[[Command], Command]:
     """Options of the command that reads a cluster at two moments."""
     return all_options(
-        click.argument("old", metavar="OLD"),
-        click.argument("new", metavar="NEW"),
+        click.argument("old", type=InputName(), metavar="OLD"),
+        click.argument("new", type=InputName(), metavar="NEW"),
         _reading_options(),
         _moment_option("--at-old", "OLD"),
         _moment_option("--at-new", "NEW"),

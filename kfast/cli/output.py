@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from kfast.analysis.conditions import Condition
 from kfast.analysis.impact import REQUEST_METRICS
-from kfast.cli.exits import CONDITION_HOLDS, shown_lines
+from kfast.cli.defaults import DEFAULTS
+from kfast.cli.exits import CONDITION_HOLDS
+from kfast.cli.notes import echo, echo_error, is_quiet
 from kfast.errors import ArgumentError
 from kfast.io.files import writing
 from kfast.report.answer import Answer
@@ -35,6 +37,7 @@ __all__ = ["Destination", "echo", "progress_bar"]
 
 LONG_BYTES = 1 << 24
 """Files of fewer bytes are read too fast for a progress bar to be of use."""
+
 
 @dataclass(frozen=True)
 class Destination:
@@ -118,6 +121,7 @@ class Destination:
             for condition in self.conditions for step, summary in answer.summaries.items()
             for value in [summary[condition.metric]]
         ]
+        answer.document["defaults"] = click.get_current_context().meta.get(DEFAULTS)
         answer.document["fail_on"] = [
             {"condition": f"{condition.text}{step}", "holds": holds,
              "value": None if value == math.inf else value}
@@ -139,7 +143,7 @@ class Destination:
         for condition, step, value, holds in results:
             if holds:
                 shown = "without end" if value == math.inf else value
-                echo(f"--fail-on {condition.text} holds{step}: {condition.metric} is {shown}")
+                echo_error(f"--fail-on {condition.text} holds{step}: {condition.metric} is {shown}")
         if any(holds for *_, holds in results):
             click.get_current_context().exit(CONDITION_HOLDS)
 
@@ -163,11 +167,6 @@ def _check_metric(condition: Condition, answer: Answer) -> None:
         )
 
 
-def echo(message: str) -> None:
-    """Say something on standard error; what stands in it from files is shown as it is."""
-    click.echo(shown_lines(message), err=True)
-
-
 @contextmanager
 def progress_bar(action: str, *sources: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show that something is being done, and how far it is: on a terminal.
@@ -176,7 +175,7 @@ def progress_bar(action: str, *sources: str) -> Iterator[Callable[[int, int], No
     """
     sizes = [path.stat().st_size for path in map(Path, sources) if path.is_file()]
     is_short = bool(sources) and sum(sizes) < LONG_BYTES
-    if is_short or not sys.stderr.isatty():
+    if is_short or is_quiet() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
+from kfast.cli.command import command
 from kfast.cli.exits import CONDITION_HOLDS, shown_lines
+from kfast.cli.notes import echo_error
 from kfast.cli.options import FilePath
-from kfast.cli.output import echo
 from kfast.errors import ArgumentError, InputError
 
 __all__ = ["pipeline_command"]
 
 
-@click.command("pipeline")
+@command("pipeline")
 @click.argument("config", type=FilePath(dir_okay=False), metavar="CONFIG.toml")
 def pipeline_command(config: Path) -> None:
     r"""Keep tables, sweeps, summaries and alerts of many exports up to date.
@@ -52,8 +53,8 @@ def pipeline_command(config: Path) -> None:
             click.echo(shown_lines(f"{row['cluster']} at {row['captured']}: {alert}"))
     for row in done:
         for warning in row["warnings"]:
-            echo(f"{row['cluster']} at {row['captured']}: warning: {warning}")
+            echo_error(f"{row['cluster']} at {row['captured']}: warning: {warning}")
     for row in errors:
-        echo(f"{row['cluster']} at {row['captured']}: {row['error']}")
+        echo_error(f"{row['cluster']} at {row['captured']}: {row['error']}")
     if alerts:
         click.get_current_context().exit(CONDITION_HOLDS)

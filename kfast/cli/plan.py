@@ -13,10 +13,12 @@ from kfast.capacity.placements.placement_problem import PROTECTIONS
 from kfast.capacity.placements.placement_search import improve_placement
 from kfast.capacity.placements.plan_check import PLAN_METRICS, check_plan
 from kfast.capacity.placements.reassignment_batches import MOVES_PER_BROKER, plan_batches
-from kfast.cli.capacity_options import capacity_options, take_capacity
+from kfast.cli.capacity_options import capacity_options, leader_fetch_option, take_capacity
+from kfast.cli.command import command
 from kfast.cli.exits import Commands
 from kfast.cli.options import (
     FilePath,
+    InputName,
     Inputs,
     broker_ids,
     list_option,
@@ -28,7 +30,6 @@ from kfast.cli.options import (
 )
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import scenario_options, take_scenarios
-from kfast.errors import ArgumentError
 from kfast.io import read_broker_sets, read_plan
 from kfast.io.files import check_new_folder
 from kfast.report.plan_check import PLAN_TABLES, plan_check_answer
@@ -62,9 +63,10 @@ def plan_group() -> None:
     """
 
 
-@click.command("check")
+@command("check")
 @capacity_options()
-@click.option("--plan", "plans", multiple=True, required=True, metavar="PLAN",
+@leader_fetch_option()
+@click.option("--plan", "plans", type=InputName(), multiple=True, required=True, metavar="PLAN",
               help="The plan; given more than once, batches in this order.")
 @scenario_options()
 @click.option(
@@ -109,8 +111,6 @@ def check_command(
     """
     destination = Destination.of(options, PLAN_TABLES)
     make = take_scenarios(options)
-    if [*sources, *plans].count("-") > 1:
-        raise ArgumentError("only one of INPUT and the plans can be standard input")
     inputs = take_capacity(sources, options)
     tables = [read_plan(plan) for plan in plans]
     sets = None if broker_sets is None else read_broker_sets(broker_sets)
@@ -131,8 +131,9 @@ def check_command(
     destination.write(answer)
 
 
-@click.command("improve")
+@command("improve")
 @capacity_options()
+@leader_fetch_option()
 @list_option(
     "--protect", parse=names, metavar="FAILURES",
     help="Failures after which brokers should be within limits, besides none: every-broker, "

@@ -25,6 +25,7 @@ from kfast.capacity import (
 from kfast.capacity.loads.units import parse_rate
 from kfast.capacity.planning.durability_chances import YEAR_SECONDS
 from kfast.cli.capacity_options import capacity_file_option, load_options, take_load
+from kfast.cli.command import command
 from kfast.cli.options import (
     Inputs,
     broker_ids,
@@ -55,7 +56,7 @@ from kfast.state import ClusterState
 __all__ = ["parse_years", "restart_command", "risk_command"]
 
 
-@click.command("restart")
+@command("restart")
 @cluster_options()
 @list_option(
     "--broker", "--brokers", "brokers", parse=broker_ids, metavar="IDS",
@@ -124,7 +125,7 @@ def restart_command(
     destination.write(answer)
 
 
-@click.command("risk")
+@command("risk")
 @cluster_options()
 @down_option("How many brokers fail at random, for the chances: 2 or 1,2,5.  [default: 1,2,3]")
 @click.option(

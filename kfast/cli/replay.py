@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kfast.analysis.conditions import parse_condition
+from kfast.cli.command import command
 from kfast.cli.options import controller_option, output_options, top_option
 from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError, InputError
@@ -20,7 +21,7 @@ from kfast.report.replay import REPLAY_METRICS, REPLAY_TABLES, replay_answer
 __all__ = ["replay_command"]
 
 
-@click.command("replay")
+@command("replay")
 @click.argument("directory", nargs=-1, required=True, metavar="DIRECTORY...")
 @controller_option(
     "Controller whose logs these are.  [default: the one that they tell]"

@@ -8,8 +8,11 @@ from typing import Any
 
 import click
 import pyarrow as pa
+from click.core import ParameterSource
 
 from kfast.analysis.worst_scenarios import WorstScenarios
+from kfast.cli.command import command
+from kfast.cli.notes import echo_error
 from kfast.cli.options import (
     Command,
     FilePath,
@@ -26,7 +29,7 @@ from kfast.cli.options import (
     threads_option,
     top_option,
 )
-from kfast.cli.output import Destination, echo, progress_bar
+from kfast.cli.output import Destination, progress_bar
 from kfast.errors import ArgumentError
 from kfast.report.sweep import sweep_answer
 from kfast.report.wording import plural
@@ -91,6 +94,9 @@ def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] |
     down, probability, seed = (options.pop(name) for name in ("down", "probability", "seed"))
     if (n_random is not None) != (bool(down) != (probability is not None)) or len(down) > 1:
         raise ArgumentError("--random N goes with one of --down K and --probability P")
+    source = click.get_current_context().get_parameter_source("seed")
+    if n_random is None and source is ParameterSource.COMMANDLINE:
+        raise ArgumentError("--seed goes with --random")
     kinds: list[tuple[Any, Callable[[ClusterState], Named]]] = [
         (every is not None, lambda state: (
             "Every broker" if every == 1 else f"Every {every} brokers",
@@ -110,7 +116,7 @@ def take_scenarios(options: dict[str, Any]) -> Callable[[ClusterState], Named] |
     return requested[0] if requested else None
 
 
-@click.command("sweep")
+@command("sweep")
 @cluster_options()
 @scenario_options()
 @from_option()
@@ -156,7 +162,7 @@ def sweep_command(sources: Inputs, first: int, threads: int, top: int, **options
                 None if rows is None or rows.path is None else str(rows.path),
             )
             if rows is not None:
-                rows.describe(answer.document)
+                rows.describe(answer)
     destination.write(answer)
 
 
@@ -185,7 +191,7 @@ def add_batches(
     except KeyboardInterrupt:
         partial = rows.keep_partial() if rows is not None and rows.n else None
         if rows is not None and partial is not None:
-            echo(
+            echo_error(
                 f"{partial} holds {plural(rows.n, 'scenario')}, up to number "
                 f"{first + rows.n - 1}; go on with the same command, --from {first + rows.n} and "
                 "another file"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,8 +25,8 @@ from kfast.report.answer import Answer
 from kfast.state.display import escape_control
 
 __all__ = [
-    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "STANDARD_OUTPUT", "RowWriter", "answer_json",
-    "check_format", "check_place", "kind_of_file", "list_endings", "write_answer",
+    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "SCHEMA_VERSION", "STANDARD_OUTPUT", "RowWriter",
+    "answer_json", "check_format", "check_place", "kind_of_file", "list_endings", "write_answer",
 ]
 
 WIDE = 1 << 16
@@ -43,6 +44,10 @@ STANDARD_OUTPUT = Path("-")
 
 ANSWER_KEY = b"kfast.answer"
 """Metadata of Arrow and Parquet files: the answer that the table is a part of, as JSON."""
+
+
+SCHEMA_VERSION = 1
+"""Of answers in JSON: it rises where a name in them goes or means something else."""
 
 
 def kind_of_file(output: Path) -> str:
@@ -99,7 +104,7 @@ def _console(file: io.StringIO | None) -> Console:
     """A console on which a text is shown as it is: no markup, no emoji, no highlighting."""
     no_markup: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
     if file is None:
-        return Console(**no_markup)
+        return Console(color_system=None if os.environ.get("NO_COLOR") else "auto", **no_markup)
     return Console(file=file, width=WIDE, color_system=None, **no_markup)
 
 
@@ -111,7 +116,8 @@ def _text(answer: Answer) -> bytes:
 
 def answer_json(answer: Answer) -> bytes:
     """The document of an answer as JSON."""
-    return _encoded(answer.document, indent=2) + b"\n"
+    document = {"schema_version": SCHEMA_VERSION, **answer.document}
+    return _encoded(document, indent=2) + b"\n"
 
 
 def _encoded(document: Any, indent: int | None = None) -> bytes:
@@ -165,10 +171,10 @@ class RowWriter:
         self._writer.write_table(rows)
         self.n += n
 
-    def describe(self, document: Mapping[str, Any]) -> None:
+    def describe(self, answer: Answer) -> None:
         """Put an answer that was not there at the beginning into a Parquet file's metadata."""
         if self.kind == "parquet":
-            self._writer.add_key_value_metadata({ANSWER_KEY: _encoded(document)})
+            self._writer.add_key_value_metadata({ANSWER_KEY: answer_json(answer)})
 
     def keep_partial(self) -> Path | None:
         """End the file here, under another name; None if it is no file that can have one."""

@@ -32,10 +32,11 @@ def test_fail_answers_what_the_library_says(cluster):
     assert document["controller"]["name"] == TITLE
     assert document["scenario"] == {"brokers": [1], "racks": [], "controlled": False}
     assert list(document) == [
-        "controller", "kfast", "command", "verdict", "input", "assumptions", "notes", "cluster",
+        "schema_version", "controller", "kfast", "command", "verdict", "input", "assumptions",
+        "notes", "cluster",
         "scenario", "start", "steps", "before", "summary", "requests", "brokers", "top",
         "topics_listed_of", "topics", "remaining", "order_matters", "surprises_listed_of",
-        "surprises", "explanations", "lists", "fail_on",
+        "surprises", "explanations", "lists", "defaults", "fail_on",
     ]
     step = document["steps"][0]
     assert (step["kind"], step["broker_ids"]) == ("fail", [1])

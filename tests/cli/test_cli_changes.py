@@ -42,11 +42,12 @@ def test_reassign_answers_what_the_library_says(cluster, plan):
     assert document["pending"] == []
     assert document["scenario"] == {"plan": plan, "brokers": [], "pending": False}
     assert list(document) == [
-        "controller", "kfast", "command", "verdict", "input", "assumptions", "notes", "cluster",
+        "schema_version", "controller", "kfast", "command", "verdict", "input", "assumptions",
+        "notes", "cluster",
         "safe", "reasons", "scenario", "start", "before", "under_way", "summary", "requests",
         "brokers", "top",
         "refused_listed_of", "refused", "pending_listed_of", "pending", "topics_listed_of",
-        "topics", "fail_on",
+        "topics", "defaults", "fail_on",
     ]
 
 
@@ -132,9 +133,10 @@ def test_delete_answers_and_prints(cluster, tmp_path):
     assert document["topics"] == found.topics.to_pylist()
     assert document["brokers"] == found.brokers.to_pylist()
     assert list(document) == [
-        "controller", "kfast", "command", "verdict", "input", "assumptions", "notes", "cluster",
+        "schema_version", "controller", "kfast", "command", "verdict", "input", "assumptions",
+        "notes", "cluster",
         "safe", "reasons", "scenario", "start", "summary", "requests", "brokers", "top",
-        "topics_listed_of", "topics", "fail_on",
+        "topics_listed_of", "topics", "defaults", "fail_on",
     ]
     assert verdict_of(text).startswith("NOT SAFE: 1 topic is deleted; 1 topic waits.\n")
     assert (document["safe"], document["reasons"]) == (False, {"topics_waiting": 1})

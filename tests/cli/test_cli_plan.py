@@ -221,7 +221,7 @@ def test_what_is_refused(arguments):
 
 def test_standard_input_is_one_file():
     wrong = run(cluster=["-"], plans=["-"], code=2)
-    assert "only one of INPUT and the plans" in " ".join(wrong.stderr.split())
+    assert "- stands for INPUT and --plan" in " ".join(wrong.stderr.split())
 
 
 def test_help_lists_the_commands_and_each_has_an_example():

@@ -61,7 +61,12 @@ sweep CLUSTER --scenarios '' | name of the file is empty
 save CLUSTER -o x.docx | ends in .docx
 generate --brokers 2 --partitions 3 --format arrow -o - --replication-factor 3 | replication_factor
 reassign CLUSTER | nothing is being reassigned in
-reassign - --plan - | cannot both be standard input
+reassign - --plan - | standard input can be read once, and - stands for INPUT and --plan
+show - --brokers-file - | standard input can be read once
+sweep BENCH --every 1 --seed 3 | --seed goes with --random
+plan check BENCH PLAN --load x --capacity y --fetch-from nearest | is not taken here
+shwo | No such command 'shwo'; did you mean show?
+capacity swep | did you mean sweep?
 reassign CLUSTER --plan PLAN --brokers 77 | broker 77 is unknown; the cluster has
 reassign CLUSTER --plan PLAN --brokers 4 | broker 4 is not registered
 reassign CLUSTER --plan PLAN --brokers x | 'x' is not a broker id
