@@ -803,6 +803,21 @@ CLUSTER_TABLE = ResultTable(
     "cluster", "state.to_tables().cluster", "one, for the whole cluster",
     _in_tables((*CLUSTER, *QUORUM_CLUSTER)),
 )
+PROVENANCE = ResultTable(
+    "provenance", "state.provenance of kfast.read",
+    "groups of columns and the sources of each, the one that counts first",
+    (
+        ResultColumn("columns", _TEXT, "group of columns, or all"),
+        ResultColumn("source", _TEXT, "name of the file"),
+        ResultColumn("kind", _TEXT, "the tool that printed it, or its format"),
+        _or_null(ResultColumn("version", _TEXT, "version of that tool, or of Kafka"),
+                 "where it is not said"),
+        _or_null(ResultColumn("captured", _TIME, "when it was taken (UTC)"),
+                 "where it is not said"),
+        ResultColumn("values", _INT64, "values that were taken from it"),
+        ResultColumn("contradictions", _INT64, "values in which it differs from what counts"),
+    ),
+)
 PLAN = ResultTable(
     "plan", "kfast.read_plan(path)", "every partition of the plan, in its order",
     (
@@ -2271,7 +2286,8 @@ PIPELINE_ALERTS = ResultTable(
 )
 
 RESULTS = (
-    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PLAN, LOAD_PROVENANCE,
+    BROKERS_TABLE, TOPICS_TABLE, PARTITIONS_TABLE, CLUSTER_TABLE, PROVENANCE, PLAN,
+    LOAD_PROVENANCE,
     CENSUS_PARTITIONS,
     CENSUS_PARTITIONS_KRAFT, CENSUS_TOPICS, CENSUS_BROKERS, IMPACT_PARTITIONS,
     IMPACT_PARTITIONS_KRAFT, SURPRISES, IMPACT_TOPICS, IMPACT_BROKERS, IMPACT_REQUESTS,

@@ -20,6 +20,7 @@ from kfast.io.brokers import (
     parse_brokers,
     read_brokers_file,
 )
+from kfast.io.contradictions import ALL_COLUMNS, provenance_of
 from kfast.io.controller_inference import assume_newest, note_controller
 from kfast.io.cruise_control_placement import read_broker_sets
 from kfast.io.describe_parser import Progress
@@ -27,12 +28,21 @@ from kfast.io.describe_reader import read_describe
 from kfast.io.describe_writer import write_describe
 from kfast.io.file_kinds import PLAN, json_kind, recognise
 from kfast.io.files import Source, check_utf8, load, name_of, writing
+from kfast.io.merging import merge, with_standing
 from kfast.io.metadata_files import find_metadata
 from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
 from kfast.io.metadata_text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plan_json import read_plan, read_reassignment, write_reassignment
-from kfast.io.source_tables import SourceTables, add_defaults, mark_up, note_presumed
+from kfast.io.source_tables import (
+    NO_PARTITIONS,
+    Coverage,
+    Exactness,
+    SourceTables,
+    add_defaults,
+    mark_up,
+    note_presumed,
+)
 from kfast.io.zookeeper_dumps import (
     find_znodes,
     read_znode_folder,
@@ -67,6 +77,8 @@ __all__ = [
     "read_tables",
     "write",
 ]
+
+METADATA_LOG = "metadata log of KRaft"
 
 FORMATS = {
     "describe": (".txt", ".describe"),
@@ -136,7 +148,9 @@ def read(
     if isinstance(content, ClusterState):
         if brokers_file is None and not add_brokers and not defaults and not tuple(up):
             return content
-        content = _tables_of(content, name_of(path))
+        content = replace(
+            _tables_of(content, name_of(path)), provenance=content.provenance
+        )
     tables = complete(
         content, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
     )
@@ -148,7 +162,7 @@ def read(
         source=tables.source,
         notes=tables.notes,
     )
-    state.log_settings = tables.log_settings
+    state.log_settings, state.provenance = tables.log_settings, tables.provenance
     return state
 
 
@@ -173,13 +187,13 @@ def read_tables(
         progress=progress,
         at=at,
     )
-    if is_flat(tables.partitions):
-        return _with_lists(tables)
-    return tables
+    return _with_lists(tables)
 
 
 def _with_lists(tables: SourceTables) -> SourceTables:
-    """The same with lists, of tables in which partitions are flat."""
+    """The same with lists, where partitions are flat."""
+    if not is_flat(tables.partitions):
+        return tables
     lists = to_lists(tables.partitions, tables.source, tables.is_kraft)
     return replace(tables, partitions=lists)
 
@@ -223,10 +237,34 @@ def complete(
 def _contents(
     paths: Sequence[Source], at: At | None, progress: Progress | None
 ) -> ClusterState | SourceTables:
-    """What files hold together."""
-    if len(paths) > 1:
-        raise InputError(f"{name_of(paths[1])}: is a second input; right is one")
-    return _content(paths[0], at, progress)
+    """What files hold together: of a metadata log alone the state, of anything else tables."""
+    if [name_of(path) for path in paths].count("-") > 1:
+        raise ArgumentError("only one of several inputs can be standard input")
+    contents = [_content(path, at, progress) for path in paths]
+    if at is not None and not any(isinstance(content, ClusterState) for content in contents):
+        raise ArgumentError(
+            f"at: {', '.join(map(name_of, paths))} is no metadata log; it shows one moment only"
+        )
+    content = contents[0]
+    if len(contents) > 1:
+        return merge([
+            _with_lists(_tables_of(content, name_of(path))
+                        if isinstance(content, ClusterState) else content)
+            for path, content in zip(paths, contents, strict=True)
+        ])
+    if isinstance(content, ClusterState):
+        log = SourceTables(name_of(paths[0]), NO_PARTITIONS, kind=METADATA_LOG)
+        content.provenance = provenance_of([(ALL_COLUMNS, log, content.n_partitions, 0)])
+        return content
+    if not content.coverage:
+        raise InputError(
+            f"{content.source}: is {content.kind}, which does not list the partitions; right is"
+            " beside it a file that does, such as the output of kafka-topics.sh --describe"
+        )
+    if content.provenance is not None:
+        return content
+    rows = [(ALL_COLUMNS, content, content.partitions.num_rows, 0)]
+    return replace(content, provenance=provenance_of(rows))
 
 
 def _content(
@@ -234,27 +272,22 @@ def _content(
 ) -> ClusterState | SourceTables:
     """What a path holds: of a metadata log the state, of anything else tables."""
     znodes = find_znodes(path)
-    files = find_metadata(path) if znodes is None else None
-    tables: SourceTables | None = None
     if znodes is not None:
-        tables = read_znode_folder(znodes)
-    elif files is None:
+        return with_standing(read_znode_folder(znodes), "a ZooKeeper dump (folder)")
+    files = find_metadata(path)
+    if files is None:
         tables = map_parquet(path)
-        if tables is None:
-            name, data, (kind, start) = load(path, recognise)
-            files = files_in(name, data, kind)
-            if files is None:
-                tables = _read_data(name, data, kind, start, progress)
-    if files is not None:
-        log = MetadataLog(name_of(path), files)
-        state = log.state(at)
-        if at is not None and not state.n_brokers:
-            raise _before_brokers(log, at)
-        return state
-    assert tables is not None
-    if at is not None:
-        raise ArgumentError(f"at: {name_of(path)} is no metadata log; it shows one moment only")
-    return tables
+        if tables is not None:
+            return with_standing(tables, "parquet")
+        name, data, (kind, start) = load(path, recognise)
+        files = files_in(name, data, kind)
+        if files is None:
+            return _read_data(name, data, kind, start, progress)
+    log = MetadataLog(name_of(path), files)
+    state = log.state(at)
+    if at is not None and not state.n_brokers:
+        raise _before_brokers(log, at)
+    return state
 
 
 def _before_brokers(log: MetadataLog, at: At) -> ArgumentError:
@@ -278,6 +311,7 @@ def _tables_of(state: ClusterState, source: str) -> SourceTables:
         source, tables.partitions, tables.topics, tables.brokers,
         tables.cluster.drop_columns(defaults),
         notes=tuple(note for note in state.assumptions if note not in assumed),
+        kind=METADATA_LOG, exactness=Exactness.RECORDS, coverage=Coverage.CLUSTER,
     )
 
 
@@ -316,28 +350,26 @@ def _read_data(
     name: str, data: bytes, kind: str, start: int, progress: Progress | None
 ) -> SourceTables:
     """Read what a file holds."""
-    if kind == "arrow":
-        return read_arrow(name, data)
-    if kind == "parquet":
-        return read_parquet(name, data)
-    if kind == "a ZooKeeper snapshot":
-        return read_znode_snapshot(name, data)
-    if survey(data)[2]:
-        check_utf8(name, data)
-    if kind == "describe":
-        return read_describe(name, data, progress)
     if kind == "json":
         kind = json_kind(name, data, start)
-    return _READERS[kind](name, data, start)
+    if kind not in _BINARY and survey(data)[2]:
+        check_utf8(name, data)
+    if kind == "describe":
+        return with_standing(read_describe(name, data, progress), kind)
+    return with_standing(_READERS[kind](name, data, start), kind)
 
 
+_BINARY = ("arrow", "parquet", "a ZooKeeper snapshot")
 _READERS: dict[str, Callable[[str, bytes, int], SourceTables]] = {
+    "arrow": lambda name, data, _: read_arrow(name, data),
+    "parquet": lambda name, data, _: read_parquet(name, data),
+    "a ZooKeeper snapshot": lambda name, data, _: read_znode_snapshot(name, data),
     PLAN: lambda name, data, start: assume_newest(read_reassignment(name, data, start)),
     "a ZooKeeper dump (JSON lines)": read_znode_lines,
     "a ZooKeeper dump (JSON)": read_znode_map,
     "a zookeeper-shell transcript": read_znode_transcript,
 }
-"""What reads each kind of text: called with the file's name, all of it, and where JSON begins."""
+"""What reads each kind of file: called with its name, all of it, and where JSON begins."""
 
 
 def write(
@@ -419,8 +451,10 @@ def _tables(state: ClusterState | SourceTables, *, flat: bool) -> SourceTables:
         state = ClusterState.from_tables(
             state.brokers, state.topics, state.partitions, state.cluster
         )
-    whole = state.to_tables(flat=flat)
-    return SourceTables("", whole.partitions, whole.topics, whole.brokers, whole.cluster)
+    tables, provenance = state.to_tables(flat=flat), state.provenance
+    return SourceTables(
+        "", tables.partitions, tables.topics, tables.brokers, tables.cluster, provenance=provenance
+    )
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,14 @@ from kfast.state.flat_table import SLOT, count_slots, is_flat
 from kfast.state.from_tables import LISTS
 
 __all__ = [
+    "NO_PARTITIONS",
+    "Coverage",
+    "Exactness",
     "SourceTables",
     "add_defaults",
     "brokers_of",
     "cast_columns",
+    "default_settings",
     "forget_presumed",
     "mark_up",
     "note_presumed",
@@ -39,6 +44,38 @@ _DEFAULTS: dict[str, tuple[str, Callable[[str, object], int]]] = {
 """Settings of the brokers: the column of each, and what reads its value."""
 
 
+NO_PARTITIONS = schema.PARTITIONS_SCHEMA.empty_table().select(["topic", "partition"])
+"""Partitions of a source that lists none."""
+
+
+class Exactness(IntEnum):
+    """How close a source is to what the controller has; where sources differ, the lower counts."""
+
+    RECORDS = 0
+    """What the controller itself wrote: its metadata log, the nodes of ZooKeeper."""
+    TABLES = 1
+    """Tables of a whole cluster, as kfast writes them."""
+    SETTINGS = 2
+    """What brokers answer to one question: configurations, versions, log directories."""
+    ANSWERS = 3
+    """What brokers answer of all topics: describe texts, metadata as clients get it."""
+    PLANS = 4
+    """What is wanted, or who holds what and no more."""
+
+
+class Coverage(IntEnum):
+    """Which partitions a source knows of: one that it could list and does not is none."""
+
+    NOTHING = 0
+    """None: it only supplements others."""
+    PARTITIONS = 1
+    """Those that it lists; there may be others, of the same topics too."""
+    TOPICS = 2
+    """All of the topics that it lists; there may be other topics."""
+    CLUSTER = 3
+    """All of the cluster."""
+
+
 @dataclass(frozen=True)
 class SourceTables:
     """The tables of a cluster as far as a source has them.
@@ -48,7 +85,8 @@ class SourceTables:
     source : str
         What messages call the file.
     partitions : pa.Table
-        Columns as in `schema.PARTITIONS_SCHEMA`, those that the source knows, and perhaps `line`.
+        Columns as in `schema.PARTITIONS_SCHEMA`, those that the source knows, and perhaps `line`;
+        `NO_PARTITIONS` where it lists none.
     topics, brokers, cluster : pa.Table or None
         Likewise; None where the source says nothing at all.
     taken_for_down : tuple of int
@@ -59,6 +97,24 @@ class SourceTables:
         What was assumed, joined or passed over: one sentence each.
     log_settings : mapping of str to mapping of str to str
         Settings of topics that no table has: those that say how large their logs become.
+    kind : str
+        What the source is: the tool that printed it, or its format.
+    version : str
+        Version of that tool, or of Kafka, as far as the source says it.
+    captured_ms : int or None
+        When it was taken, in ms since 1970, if it says that.
+    exactness : Exactness
+        Which source counts where several differ.
+    coverage : Coverage
+        Which partitions it knows of. One that covers nothing is read beside others only.
+    cluster_id : str
+        Empty where the source does not say it.
+    lists_live_brokers : bool
+        Whether brokers that it does not list are down.
+    log_dir_replicas : pa.Table or None
+        topic, partition, broker_id, log_dir: what the log directories of brokers hold.
+    provenance : pa.Table or None
+        `schema.PROVENANCE` of what was merged.
     """
 
     source: str
@@ -70,6 +126,15 @@ class SourceTables:
     taken_for_up: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     log_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    kind: str = ""
+    version: str = ""
+    captured_ms: int | None = None
+    exactness: Exactness = Exactness.ANSWERS
+    coverage: Coverage = Coverage.TOPICS
+    cluster_id: str = ""
+    lists_live_brokers: bool = False
+    log_dir_replicas: pa.Table | None = None
+    provenance: pa.Table | None = None
 
     @property
     def is_kraft(self) -> bool:
@@ -165,6 +230,11 @@ def brokers_of(tables: SourceTables) -> pa.Table:
     ids = [pc.unique(column).drop_null().to_numpy() for column in columns]
     found = np.unique(np.concatenate([np.empty(0, np.int32), *ids])).astype(np.int32)
     return pa.table({"broker_id": found[found >= 0]})
+
+
+def default_settings() -> dict[str, str]:
+    """Columns of the cluster's table that are defaults of the brokers: the setting of each."""
+    return {column: setting for setting, (column, _) in _DEFAULTS.items()}
 
 
 def add_defaults(tables: SourceTables, defaults: Mapping[str, object] | None) -> SourceTables:

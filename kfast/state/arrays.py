@@ -82,10 +82,14 @@ class StateArrays:
     """Settings of topics that a describe text shows, and no controller reads: how large logs
     become. In memory alone; no digest has them."""
 
+    provenance: pa.Table | None
+    """`schema.PROVENANCE`: which file gave what; None where nothing was read. In memory alone."""
+
     def __init__(self) -> None:
         self.controller = schema.DEFAULT_CONTROLLER
         self.quorum = None
         self.log_settings = {}
+        self.provenance = None
         self.controller_id = -1
         self.controller_epoch = 0
         self.epoch_store_version = 0
