@@ -350,10 +350,10 @@ def _read_data(
     name: str, data: bytes, kind: str, start: int, progress: Progress | None
 ) -> SourceTables:
     """Read what a file holds."""
-    if kind == "json":
-        kind = json_kind(name, data, start)
     if kind not in _BINARY and survey(data)[2]:
         check_utf8(name, data)
+    if kind == "json":
+        kind = json_kind(name, data, start)
     if kind == "describe":
         return with_standing(read_describe(name, data, progress), kind)
     return with_standing(_READERS[kind](name, data, start), kind)

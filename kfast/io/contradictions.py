@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.io.files import abbreviate
@@ -45,8 +46,8 @@ _SETS = ("isr", "elr", "adding", "removing")
 _SHOWN = 3
 
 
-def _group_of(column: str) -> str:
-    return next((name for name, columns in _GROUPS.items() if column in columns), "others")
+def _group_of(column: str) -> str | None:
+    return next((name for name, columns in _GROUPS.items() if column in columns), None)
 
 
 class Contradictions:
@@ -70,8 +71,11 @@ class Contradictions:
         """Count what was taken from each source: the most of any column in a group."""
         counts: dict[tuple[str, int], int] = {}
         for column, origin in combined.origin.items():
+            group = _group_of(column)
+            if group is None:
+                continue
             for number, n in enumerate(np.bincount(origin[origin >= 0]).tolist()):
-                key = _group_of(column), number
+                key = group, number
                 counts[key] = max(counts.get(key, 0), n)
         self.values.update({key: n for key, n in counts.items() if n})
 
@@ -106,11 +110,11 @@ class Contradictions:
         return differing
 
     def _differ_in(
-        self, column: str, source: int, winners: Places, examples: list[str], n: int
+        self, column: str, source: int, winners: npt.NDArray[np.int32], examples: list[str], n: int
     ) -> None:
         if n:
             self.differ(
-                _group_of(column), source, _UNITS.get(column, "partitions"), examples, n,
+                _group_of(column) or column, source, _UNITS.get(column, "partitions"), examples, n,
                 *dict.fromkeys(winners.tolist()), what=column.replace("_", " "),
             )
 

@@ -27,6 +27,8 @@ class Part:
     table : pa.Table
     keys : pa.Array
         Key of each of its rows, each once.
+    is_complete : bool
+        Whether what a row of it lacks is known not to be: no later source fills it in.
     agrees : (n,) array of bool or None
         For each combined row whether the source may fill it; None for all.
     """
@@ -34,6 +36,7 @@ class Part:
     source: int
     table: pa.Table
     keys: pa.Array
+    is_complete: bool = False
     agrees: Mask | None = None
     rows: Places = field(init=False)
     """Its row for each combined row, -1 for none."""
@@ -91,23 +94,26 @@ def combine(
     """
     combined = Combined({}, {})
     for name in names:
-        having = [part for part in parts if name in part.table.column_names]
-        if not having:
-            continue
         origin = np.full(n_rows, -1, np.int32)
         places = np.full(n_rows, -1, np.int64)
-        first = 0
-        for part in having:
-            usable = part.has_value(name) & (origin < 0)
-            if part.agrees is not None:
-                usable &= part.agrees
-            if name in leads and leads[name] in combined.origin:
-                usable &= combined.origin[leads[name]] == part.source
-            origin[usable] = part.source
-            places[usable] = first + part.rows[usable]
-            first += part.table.num_rows
-        combined.origin[name] = origin
-        combined.columns[name] = _taken([_one(part.table[name]) for part in having], places)
+        is_open = np.ones(n_rows, bool)
+        columns: list[pa.Array] = []
+        for part in parts:
+            if name in part.table.column_names:
+                usable = part.has_value(name) & is_open
+                if part.agrees is not None:
+                    usable &= part.agrees
+                if name in leads and leads[name] in combined.origin:
+                    usable &= combined.origin[leads[name]] == part.source
+                origin[usable] = part.source
+                places[usable] = sum(map(len, columns)) + part.rows[usable]
+                is_open &= ~usable
+                columns.append(_one(part.table[name]))
+            if part.is_complete:
+                is_open &= part.rows < 0
+        if columns:
+            combined.origin[name] = origin
+            combined.columns[name] = _taken(columns, places)
     return combined
 
 

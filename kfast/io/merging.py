@@ -155,6 +155,11 @@ def _refuse_other_clusters(ordered: Sequence[SourceTables]) -> None:
                 )
 
 
+def _is_complete(source: SourceTables) -> bool:
+    """Whether what a source does not say of a row is not so, rather than unknown."""
+    return source.exactness == Exactness.RECORDS
+
+
 def _topic_names(source: SourceTables) -> pa.StringArray:
     """Topics that a source names."""
     names = [_topics_of(source.partitions).dictionary]
@@ -186,7 +191,7 @@ def _merge_partitions(ordered: Sequence[SourceTables], report: Contradictions) -
         code = pc.index_in(topics.dictionary, value_set=names).to_numpy(zero_copy_only=False)
         keys = code.astype(np.int64)[topics.indices.to_numpy(zero_copy_only=False)] << 32 | number
         parts.append(Part(n, cast_columns(ordered[n].partitions, schema.PARTITIONS_SCHEMA),
-                          pa.array(keys)))
+                          pa.array(keys), _is_complete(ordered[n])))
     keys = _covered_keys(ordered, parts)
     topic = pa.DictionaryArray.from_arrays(pa.array((keys >> 32).astype(np.int32)), names)
     number = pa.array((keys & 0xFFFFFFFF).astype(np.int32))
@@ -273,7 +278,8 @@ def _merge_topics(
     if len(names) > 1 and ordered[0].coverage:
         keys = pc.unique(pa.concat_arrays([names[1], *names]))
     parts = [
-        Part(n, source.topics, source.topics["topic"].combine_chunks().cast(pa.string()))
+        Part(n, source.topics, source.topics["topic"].combine_chunks().cast(pa.string()),
+             _is_complete(source))
         for n, source in enumerate(ordered) if source.topics is not None
     ]
     for part in parts:
@@ -298,7 +304,7 @@ def _merge_brokers(
     tables = [brokers_of(source) for source in ordered]
     ids = np.unique(np.concatenate([table["broker_id"].to_numpy() for table in tables]))
     parts = [
-        Part(n, table, table["broker_id"].combine_chunks())
+        Part(n, table, table["broker_id"].combine_chunks(), _is_complete(ordered[n]))
         for n, table in enumerate(map(_stated_brokers, ordered, tables, [ids] * len(tables)))
     ]
     for part in parts:
@@ -357,8 +363,10 @@ def _certainty(source: SourceTables) -> int:
     reason = next((note for note in source.notes if note.startswith(REASON)), None)
     if reason is not None:
         return 2 if reason.startswith(f"{REASON}assumed") else 1
-    named = source.cluster is not None and "controller" in source.cluster.column_names
-    return 0 if named and source.cluster["controller"].null_count == 0 else 3
+    cluster = source.cluster
+    if cluster is None or "controller" not in cluster.column_names:
+        return 3
+    return 0 if cluster.num_rows and cluster["controller"].null_count == 0 else 3
 
 
 def _merge_cluster(
@@ -414,7 +422,8 @@ def _add_elr(combined: Combined, parts: Sequence[Part]) -> None:
                 feature for feature in part.table["features"][0].as_py()
                 if feature["name"] == ELR_VERSION
             ]
-    combined.columns["features"] = pa.array([features], schema.CLUSTER_SCHEMA.field("features").type)
+    kind = schema.CLUSTER_SCHEMA.field("features").type
+    combined.columns["features"] = pa.array([features], kind)
 
 
 def _with_defaults(
@@ -436,7 +445,16 @@ def _with_defaults(
                 ], 1, first[1])
             elif first[1] == number:
                 report.values[("broker defaults", number)] += 1
-    return add_defaults(tables, {name: _shown(value) for name, (value, _) in taken.items()})
+    for column, setting in default_settings().items():
+        if setting in taken:
+            value, number = taken[setting]
+            if ordered[number].exactness <= Exactness.TABLES:
+                # Its configurations, where it has any, say the same.
+                cell = pa.array([value], schema.CLUSTER_SCHEMA.field(column).type)
+                tables = replace(tables, cluster=set_column(tables.cluster, column, cell))
+            else:
+                tables = add_defaults(tables, {setting: _shown(value)})
+    return tables
 
 
 def _shown(value: object) -> str:
