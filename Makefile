@@ -7,6 +7,8 @@
 #   make debug     the tests against a build with bounds and initialisation checks, and assertions
 #   make sanitize  the kernel tests against a build with the same checks and with the address and
 #                  undefined sanitizers; `make debug CHECKED="not kernels"` runs the other tests
+#   make docs      the documentation as a site, in build/docs; a warning is an error
+#   make docs-links  follow the links from it to other sites; needs a network
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
 #   make guard     kernels beside their numpy and numba twins: has one become slower?
 #   make reports   of all kernels: Cython's annotation, and which loops gcc vectorises; in build/reports
@@ -33,7 +35,7 @@ IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint debug sanitize bench guard reports clean
+.PHONY: demo test slow lint docs docs-links debug sanitize bench guard reports clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -52,6 +54,14 @@ lint: $(VENV)/installed-dev
 		--allowlist tests/support/stubtest.txt \
 		$(patsubst kfast/kernels/%.pyx,kfast.kernels.%,$(wildcard kfast/kernels/*.pyx))
 	PATH="$(BIN):$$PATH" cython-lint kfast/kernels
+
+# From nothing, so that every example runs and no page is left of what is no more.
+docs: $(VENV)/installed-docs
+	rm -rf docs/generated build/docs
+	$(BIN)/python -m sphinx -q -E -W --keep-going -j auto -d build/doctrees docs build/docs
+
+docs-links: $(VENV)/installed-docs
+	DOCS_ONLINE=1 $(BIN)/python -m sphinx -q -W --keep-going -b linkcheck docs build/links
 
 bench: $(VENV)/installed-dev
 	mkdir -p benchmarks/results
@@ -109,6 +119,10 @@ $(VENV)/installed-dev: $(VENV)/pip pyproject.toml setup.py $(KERNELS)
 	$(call install,".[dev]")
 	touch $(VENV)/installed $@
 
+$(VENV)/installed-docs: $(VENV)/pip pyproject.toml setup.py $(KERNELS)
+	$(call install,".[docs]")
+	touch $(VENV)/installed $@
+
 define install
 	@command -v $${CC:-cc} >/dev/null || { \
 		echo "kfast needs a C compiler: install gcc or clang, or name one with CC=..." >&2; exit 1; }
@@ -116,6 +130,6 @@ define install
 endef
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/generated *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find kfast -name '*.so' -delete

@@ -29,6 +29,8 @@ from kfast.schema import (
 )
 from kfast.state import Assignment, ClusterState, mutators
 
+__all__ = ["VERSIONS", "RequestBatch", "SentRequests", "request_versions"]
+
 VERSIONS: dict[str, tuple[tuple[str, int], ...]] = {
     "LeaderAndIsr": (
         ("<1.0-IV0", 0), ("1.0-IV0", 1), ("2.2-IV0", 2), ("2.4-IV0", 3), ("2.4-IV1", 4),

@@ -20,6 +20,11 @@ from kfast.kernels import hosting
 from kfast.schema import MAX_SLOTS, Strategy
 from kfast.state import ClusterState, Leadership, mutators
 
+__all__ = [
+    "Choice", "Election", "controlled_shutdown_leader", "elect", "offline_leader",
+    "preferred_leader", "reassign_leader",
+]
+
 
 @dataclass(frozen=True)
 class Choice:

@@ -11,6 +11,7 @@ FOLDERS = ("kfast", "pyspark_kfast", "tests", "benchmarks", "bench_data", "docs"
 SOURCES = sorted(
     path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
     if path.suffix in {".py", ".pyx", ".pxd", ".pyi", ".h"}
+    and ROOT / "docs" / "generated" not in path.parents
 )
 SOURCES.append(ROOT / "kfast_command.py")
 PAGES = [

@@ -82,11 +82,11 @@ def run(tmp_path, way, extra, *command):
 
 
 def test_the_extras_are_those_of_the_project():
-    """An extra that no code needs is not offered; `dev` is for who works on kfast."""
+    """An extra that no code needs is not offered; `dev` and `docs` are for who works on kfast."""
     extras = PROJECT["optional-dependencies"]
     installed = {
         extra: tuple(map(name_of_package, packages))
-        for extra, packages in extras.items() if extra != "dev"
+        for extra, packages in extras.items() if extra not in ("dev", "docs")
     }
     assert installed == EXTRAS
     assert set().union(*EXTRAS.values()) <= set(map(name_of_package, extras["dev"]))

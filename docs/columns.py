@@ -1,0 +1,49 @@
+"""Write `docs/columns.md` from what `kfast schema` answers: `python -m docs.columns`."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kfast.report.columns import columns_answer
+
+PAGE = Path(__file__).resolve().parent / "columns.md"
+HEAD = """\
+# Columns of a cluster
+
+`python -m docs.columns` generates this page from what `kfast schema` prints; a test keeps it
+current. A cluster is a few tables of columns: arrays in memory (`state.leader`), and Arrow
+tables outside (`state.to_tables()`, files, Spark). *Array* is how the array holds a column, *Axes*
+what it is indexed by, *Null* the number that means "none" there. A column without an *Arrow* type
+is made from others in the Arrow table, where [results](results.md#brokers) has its columns.
+A `mask` has a bit for each slot of a partition, a `broker` is the row of a broker.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    columns = columns_answer().document["columns"]
+    return "\n".join([
+        HEAD,
+        *(section(table, [*rows]) for table, rows in groupby(columns, lambda row: row["table"])),
+    ])
+
+
+def section(table: str, rows: list[dict[str, Any]]) -> str:
+    """The section of one table."""
+    lines = [
+        f"## {table}", "",
+        "| Column | Array | Axes | Arrow | Null | Meaning |", "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        null = "" if row["null"] is None else row["null"]
+        lines.append(
+            f"| `{row['column']}` | {row['array']} | {', '.join(row['axes'])} | "
+            f"{row['arrow'] or ''} | {null} | {row['meaning']} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
