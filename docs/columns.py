@@ -16,7 +16,7 @@ HEAD = """\
 current. A cluster is a few tables of columns: arrays in memory (`state.leader`), and Arrow
 tables outside (`state.to_tables()`, files, Spark). *Array* is how the array holds a column, *Axes*
 what it is indexed by, *Null* the number that means "none" there. A column without an *Arrow* type
-is made from others in the Arrow table, where [results](results.md#brokers) has its columns.
+is made from others in the Arrow table, whose own columns `docs/results.md` lists.
 A `mask` has a bit for each slot of a partition, a `broker` is the row of a broker.
 """
 
