@@ -21,6 +21,8 @@ COMMANDS = {
         "Measure in bytes what brokers carry, and whether they can when others fail."),
     "compare": ("compare", "compare_command",
         "Compare what several controllers, or several settings, make of one failure or one sweep."),
+    "completion": ("completion", "completion_command",
+        "Print what bash, zsh or fish needs to complete commands and options."),
     "delete": ("cluster", "delete",
         "Check whether topics can be deleted, and see what their deletion does."),
     "diff": ("diff", "diff_command",

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from kfast.errors import ArgumentError, InputError, MissingExtraError, RowError
 from kfast.state.display import escape_control
@@ -112,6 +113,14 @@ class Commands(click.Group):
             commands=[click.Command(name, help=text) for name, (*_, text) in self.places.items()]
         )
         listed.format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command, and load none of them."""
+        named = [
+            CompletionItem(name, help=text)
+            for name, (*_, text) in sorted(self.places.items()) if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
