@@ -12,6 +12,7 @@
 #   make bench     the benchmarks, PARTITIONS=1000000 of them, and a table and a plot of all sizes
 #   make guard     kernels beside their numpy and numba twins: has one become slower?
 #   make reports   of all kernels: Cython's annotation, and which loops gcc vectorises; in build/reports
+#   make wheel     dist/: an sdist, and a wheel made from it, tested where neither compiler nor checkout is
 #   make clean     remove all that the above made
 
 PYTHON ?= python3
@@ -24,6 +25,8 @@ BENCH ?=
 JOBS ?= 2
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 SANITIZERS ?= address,undefined
+# Tests that `make wheel` runs: of all but those of tests/style, which need a checkout, some.
+WHEEL_TESTS ?= tests/state tests/journal tests/cli
 # Which tests `make debug` runs, of those that are neither slow nor Spark's.
 CHECKED ?= kernels or not kernels
 PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
@@ -32,10 +35,13 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd kfast/kernels/*.h)
 IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+EXTRAS := import tomllib; \
+	extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	print(",".join(sorted(set(extras) - {"dev", "docs", "spark"})))
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
-	MANIFEST.in LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
+	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint docs docs-links debug sanitize bench guard reports clean
+.PHONY: demo test slow lint docs docs-links debug sanitize bench guard reports wheel clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -98,6 +104,24 @@ sanitize: $(VENV)/installed-dev
 	cd build/sanitize && LD_PRELOAD="$(PRELOADED)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(BIN)/python -m pytest -q $(SPREAD) -m "kernels and not slow and not spark"
+
+# `pip wheel` does what `pip install` of an sdist does first. The tests are those of the sdist, in a
+# folder that has no kfast: what they import is the wheel, in an environment of its own.
+wheel: $(VENV)/installed-dev
+	rm -rf dist build/wheel
+	$(BIN)/python -m build -q --sdist --outdir dist .
+	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir build/wheel dist/*.tar.gz
+	PATH="$(BIN):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheel/*.whl
+	$(BIN)/python -m venv build/wheel/venv
+	CC=/bin/false build/wheel/venv/bin/python -m pip install -q --only-binary :all: \
+		"$$(echo dist/*.whl)[$(shell $(BIN)/python -c '$(EXTRAS)')]" \
+		hypothesis pytest pytest-benchmark pytest-xdist
+	mkdir -p build/wheel/sdist/tree
+	tar -xzf dist/*.tar.gz --strip-components 1 -C build/wheel/sdist/tree
+	cd build/wheel/sdist/tree && rm -r kfast kfast_command.py pyspark_kfast setup.py && \
+		env -u CI CC=/bin/false ../../venv/bin/python -m pytest -q $(SPREAD) \
+		-m "not slow and not spark" --ignore tests/style $(WHEEL_TESTS)
+	ls -l dist
 
 $(VENV)/pip:
 	@python=; for name in $(PYTHON) python3.13 python3.12 python3.11; do \

@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     )
     from kfast.sweeps.scenarios import Scenarios
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "UNDECODABLE",

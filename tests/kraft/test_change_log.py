@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import kfast
 from kfast.kernels.change_log import CHANGE, ChangeLog
 from kfast.state import changes
-from tests.style.places import PACKAGE
 
 pytestmark = pytest.mark.kernels
 
-PXD = (PACKAGE / "kernels" / "change_log.pxd").read_text(encoding="utf-8")
+KERNELS = Path(kfast.__file__).with_name("kernels")
+PXD = (KERNELS / "change_log.pxd").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from copy import copy
-from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -24,6 +23,7 @@ from kfast import PolicyError
 from kfast.controllers.zk import policy
 from kfast.kernels import policies
 from kfast.state.racks import numbered_racks
+from tests.conftest import ROOT
 from tests.support.event_run import Sequence
 from tests.support.kfast_run import SETTINGS, KfastRun, RowOrder
 from tests.support.random_clusters import random_context, store_like
@@ -337,7 +337,7 @@ def test_numba_is_asked_for_only_when_a_rule_is_compiled():
 
 def test_the_page_about_rules_runs(capsys):
     """docs/policy.md: its code runs and prints what it says."""
-    text = Path(kfast.__file__).parent.parent.joinpath("docs", "policy.md").read_text()
+    text = (ROOT / "docs" / "policy.md").read_text()
     code, printed = re.findall(r"```(?:python|text)\n(.*?)```", text, re.DOTALL)[:2]
     exec(compile(code, "docs/policy.md", "exec"), {})
     assert capsys.readouterr().out == printed

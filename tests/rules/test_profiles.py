@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import kfast
 from kfast import (
     AlterCode,
     ArgumentError,
@@ -107,7 +108,7 @@ def test_every_switch_differs_between_some_profiles():
 
 def test_every_switch_is_read_and_written_down():
     """Some module reads it, and the table of `docs/profiles.md` names it; and nothing else."""
-    text = "".join(path.read_text("utf-8") for path in (ROOT / "kfast").rglob("*.py"))
+    text = "".join(path.read_text("utf-8") for path in Path(kfast.__file__).parent.rglob("*.py"))
     switches = {field.name for field in fields(ZK_3_9)} - {"name", "title"}
     assert [name for name in sorted(switches) if not re.search(rf"\.{name}\b", text)] == []
     page = (ROOT / "docs" / "profiles.md").read_text("utf-8")

@@ -6,8 +6,10 @@ import importlib.util
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from setuptools import Distribution
 
 import kfast
 from kfast.kernels.source_digest import sources_digest
@@ -25,6 +27,22 @@ def digest_of(place):
     file, digest = process.stdout.split()
     assert file == str(place / "kfast" / "__init__.py")
     return digest
+
+
+def test_every_file_of_a_package_is_in_the_wheel(monkeypatch):
+    """Apart from the sources of kernels: those are compiled."""
+    monkeypatch.chdir(ROOT)
+    distribution = Distribution()
+    distribution.parse_config_files()
+    build = distribution.get_command_obj("build_py")
+    build.ensure_finalized()
+    packed = {Path(folder, name) for _, folder, _, names in build.data_files for name in names}
+    listed = subprocess.run(
+        ["git", "ls-files", "kfast"], check=True, capture_output=True, text=True,
+    ).stdout.split()
+    data = {Path(name) for name in listed if not name.endswith((".py", ".pyx"))}
+    assert data <= packed
+    assert not {path.suffix for path in packed} & {".c", ".so", ".pyc"}
 
 
 @pytest.mark.kernels
