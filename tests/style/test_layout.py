@@ -319,9 +319,10 @@ def test_codes_are_the_same_in_python_and_in_c():
 
 def test_the_version_stands_once():
     """In `kfast.__version__`, which packages read; the changelog and the citation agree."""
-    version = kfast.__version__
-    for page, line in (("CHANGELOG.md", f"## {version} "), ("CITATION.cff", f"version: {version}\n")):
-        assert f"\n{line}" in (ROOT / page).read_text(encoding="utf-8"), page
+    lines = {"CHANGELOG.md": "## {} (", "CITATION.cff": "version: {}\n"}
+    for page, line in lines.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert "\n" + line.format(kfast.__version__) in text, page
 
 
 def test_the_readme_says_what_the_project_says():
