@@ -16,7 +16,7 @@ __all__ = [
 
 EXTRAS = {
     "numba": ("numba",), "plot": ("altair", "vl_convert"), "spark": ("pyspark", "pandas"),
-    "stats": ("scipy",),
+    "stats": ("scipy",), "yaml": ("yaml",),
 }
 """Optional dependencies: the extras of `pyproject.toml`, and the modules that each installs."""
 

@@ -20,17 +20,22 @@ from kfast.io.brokers import (
     parse_brokers,
     read_brokers_file,
 )
+from kfast.io.client_listings import read_kcat_listing, read_table_listing
+from kfast.io.client_metadata import read_client_metadata
 from kfast.io.contradictions import ALL_COLUMNS, provenance_of
 from kfast.io.controller_inference import assume_newest, note_controller
 from kfast.io.cruise_control_placement import read_broker_sets
+from kfast.io.cruise_control_state import read_cluster_state, read_load_brokers
 from kfast.io.describe_parser import Progress
 from kfast.io.describe_reader import read_describe
 from kfast.io.describe_writer import write_describe
 from kfast.io.file_kinds import PLAN, json_kind, recognise
 from kfast.io.files import Source, check_utf8, load, name_of, writing
+from kfast.io.kafka_assigner import read_kafka_assigner
 from kfast.io.merging import merge, with_standing
 from kfast.io.metadata_files import find_metadata
 from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
+from kfast.io.metadata_shell import read_metadata_shell
 from kfast.io.metadata_text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plan_json import read_plan, read_reassignment, write_reassignment
@@ -43,6 +48,7 @@ from kfast.io.source_tables import (
     mark_up,
     note_presumed,
 )
+from kfast.io.strimzi import read_strimzi
 from kfast.io.zookeeper_dumps import (
     find_znodes,
     read_znode_folder,
@@ -368,6 +374,15 @@ _READERS: dict[str, Callable[[str, bytes, int], SourceTables]] = {
     "a ZooKeeper dump (JSON lines)": read_znode_lines,
     "a ZooKeeper dump (JSON)": read_znode_map,
     "a zookeeper-shell transcript": read_znode_transcript,
+    "kcat metadata (JSON)": read_client_metadata,
+    "JSON of an admin client": read_client_metadata,
+    "a kcat listing (text)": read_kcat_listing,
+    "output of rpk or kcl": read_table_listing,
+    "a Cruise Control cluster state": read_cluster_state,
+    "a Cruise Control load": read_load_brokers,
+    "output of kafka-assigner": read_kafka_assigner,
+    "output of kafka-metadata-shell": read_metadata_shell,
+    "Strimzi custom resources (YAML)": read_strimzi,
 }
 """What reads each kind of file: called with its name, all of it, and where JSON begins."""
 

@@ -19,7 +19,9 @@ from kfast.state.controller_change import REASON
 from kfast.state.kraft_releases import ELR_VERSION, METADATA_VERSION, find_release
 from kfast.state.quorum import NO_LAST_KNOWN
 
-__all__ = ["assume_newest", "infer_controller", "note_controller", "untold_controller"]
+__all__ = [
+    "assume_newest", "infer_controller", "infer_elr", "note_controller", "untold_controller",
+]
 
 WITH_ELR = "kraft-4.1"
 """Controller of a describe text whose tool was told the eligible leader replicas."""
@@ -81,6 +83,11 @@ def assume_newest(tables: SourceTables) -> SourceTables:
         tables, NEWEST,
         f"assumed, the newest: nothing in {tables.source} tells it; --controller overrides",
     )
+
+
+def infer_elr(tables: SourceTables) -> SourceTables:
+    """Tables of a source whose partitions name eligible leader replicas."""
+    return _run_by(tables, WITH_ELR, f"inferred: {tables.source} names an ELR", True)
 
 
 def _run_by(

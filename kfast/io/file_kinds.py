@@ -17,8 +17,10 @@ __all__ = ["PLAN", "check_plan", "first_line", "identify", "json_kind", "json_pa
 READS = (
     "the output of kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
     " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of KRaft"
-    " (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, and Arrow IPC and"
-    " Parquet with a table of partitions"
+    " (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, kcat -L (text or -J),"
+    " kafka_cluster_state of Cruise Control, JSON of admin clients and of REST Proxy, rpk topic"
+    " describe, and Arrow IPC and Parquet with a table of partitions; beside one of these also"
+    " Cruise Control's load and Strimzi's resources"
 )
 PLAN = "a reassignment plan"
 
@@ -39,7 +41,10 @@ _TAR_AT, _TAR = 257, b"ustar"
 _CLUSTERS = (
     "arrow", "parquet", "describe", "metadata", "metadata dump", "json", PLAN,
     "a ZooKeeper snapshot", "a zookeeper-shell transcript", "a ZooKeeper dump (JSON lines)",
-    "a ZooKeeper dump (JSON)",
+    "a ZooKeeper dump (JSON)", "kcat metadata (JSON)", "a kcat listing (text)",
+    "JSON of an admin client", "a Cruise Control cluster state", "a Cruise Control load",
+    "output of kafka-assigner", "output of rpk or kcl", "output of kafka-metadata-shell",
+    "Strimzi custom resources (YAML)",
 )
 """Kinds that are clusters, or may be."""
 _HEAD = 1 << 16
@@ -61,7 +66,10 @@ _HINTS = (b"Topic:", b"topic:", b"Partition:", b"partition:", b"PartitionCount:"
 _TEXTS = tuple(
     (re.compile(pattern, re.M), kind)
     for pattern, kind in (
-        (rb"^apiVersion:[ \t]*kafka\.strimzi\.io/", "Strimzi custom resources (YAML)"),
+        (
+            rb"^[ \t]*(?:- )?apiVersion:[ \t]*[\"']?kafka\.strimzi\.io/",
+            "Strimzi custom resources (YAML)",
+        ),
         (rb"^broker_id,", "a brokers file; give it as brokers_file (--brokers-file)"),
         (rb"^[ \t]*\d+ brokers:|^[ \t]*topic \".*\" with \d+ partitions:", "a kcat listing (text)"),
         (rb"^Status of partition reassignment:", "output of kafka-reassign-partitions --verify"),
@@ -78,7 +86,13 @@ _TEXTS = tuple(
             rb"^ClusterId:[ \t]+\S+\s+LeaderId:|^NodeId[ \t].*LogEndOffset",
             "output of kafka-metadata-quorum",
         ),
-        (rb"^PartitionRegistration\(", "output of kafka-metadata-shell"),
+        (
+            rb"^ *(Partition|Broker|Controller)Registration\(", "output of kafka-metadata-shell"
+        ),
+        (
+            rb"^[ \t]*PARTITION[ \t]+LEADER[ \t].*\bREPLICAS\b|^ID[ \t]+HOST[ \t]+PORT[ \t]*$",
+            "output of rpk or kcl",
+        ),
         (rb"^Feature: \S+[ \t]+SupportedMinVersion:", "output of kafka-features"),
         (rb"\ACluster ID: \S+\s*\Z|^ID +HOST +PORT +RACK ", "output of kafka-cluster"),
         (rb"^[\w.-]*[a-zA-Z_][\w.-]*:\d+:\d+[ \t\r]*$", "output of kafka-get-offsets"),
@@ -103,6 +117,11 @@ class _Keys(Struct):
     user_tasks: Raw | UnsetType = msgspec.field(default=UNSET, name="userTasks")
     path: Raw | UnsetType = UNSET
     before: Raw | UnsetType = UNSET
+    broker_sets: Raw | UnsetType = msgspec.field(default=UNSET, name="brokerSets")
+    describe_topics: Raw | UnsetType = UNSET
+    list_topics: Raw | UnsetType = UNSET
+    describe_cluster: Raw | UnsetType = UNSET
+    capital_partitions: Raw | UnsetType = msgspec.field(default=UNSET, name="Partitions")
 
 
 _OBJECTS = (
@@ -112,6 +131,10 @@ _OBJECTS = (
     ("records", b"", "a Cruise Control partition load"),
     ("hosts", b"", "a Cruise Control load"),
     ("capacities", b"", "a Cruise Control capacity file"),
+    ("broker_sets", b"", "broker sets of Cruise Control; kfast plan check takes them"),
+    ("describe_topics", b"", "JSON of an admin client"),
+    ("list_topics", b"", "JSON of an admin client"),
+    ("capital_partitions", b'"Replicas"', "JSON of an admin client"),
     ("goal_summary", b"", "a Cruise Control proposal"),
     ("user_tasks", b"", "Cruise Control user tasks"),
     ("path", b"", "a ZooKeeper dump (JSON lines)"),
@@ -120,9 +143,9 @@ _OBJECTS = (
 _READERS = {
     "output of kafka-log-dirs --describe": "kfast.read_load",
     "a Cruise Control partition load": "kfast.read_load",
-    "a Cruise Control load": "kfast.read_load and kfast.read_capacity",
     "a Cruise Control capacity file": "kfast.read_capacity",
     "Prometheus metrics": "kfast.read_load",
+    "a Cruise Control proposal": "kfast.read_plan (--plan)",
 }
 """Kinds that are no cluster, and what reads them."""
 
@@ -232,6 +255,8 @@ def json_kind(name: str, data: bytes, start: int) -> str:
     where = f"{name} line {line_of(data, start)}"
     text = json_part(data, start)
     if text.startswith(b"["):
+        if b'"partitions"' in text[:_HEAD] and b'"logDirs"' not in text[:_HEAD]:
+            return "JSON of an admin client"
         raise _refuse(name, "a JSON list")
     if _ZNODE_MAP.match(text):
         return "a ZooKeeper dump (JSON)"
@@ -251,9 +276,13 @@ def json_kind(name: str, data: bytes, start: int) -> str:
         inside = bytes(memoryview(keys.partitions)[:_HEAD])
         if inside.startswith(b"{"):
             raise _refuse(name, "a ZooKeeper topic node")
+        if b'"leader"' in inside or b'"leader_id"' in inside:
+            return "JSON of an admin client"
         if b'"replicas"' in inside or b'"topic"' not in inside:
             return PLAN
         raise _refuse(name, "a list of partitions for kafka-leader-election")
+    if keys.topics is not UNSET and b'"partitions"' in bytes(memoryview(keys.topics)[:_HEAD]):
+        return "JSON of an admin client"
     if keys.topics is not UNSET:
         raise _refuse(name, "a list of topics for kafka-reassign-partitions --generate")
     raise InputError(f"{where}: JSON of an unknown kind, {quote(text)}; kfast reads {READS}")

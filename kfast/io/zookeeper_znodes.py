@@ -46,11 +46,11 @@ _KNOWN = re.compile(
     r"|config/topics/(?P<configured>[a-zA-Z0-9._-]{1,249})"
     r"|config/brokers/(?P<broker_settings><default>|[0-9]{1,10})"
     r"|admin/delete_topics/(?P<deleted>[a-zA-Z0-9._-]{1,249})"
-    r"|(?P<single>controller|controller_epoch|admin/reassign_partitions)"
+    r"|(?P<single>cluster/id|controller|controller_epoch|admin/reassign_partitions)"
     r")"
 )
 _PASSED = re.compile(
-    r"/?|[!-~]*?/(?:brokers|brokers/(?:ids|topics|seqid)|cluster|cluster/id|feature|migration"
+    r"/?|[!-~]*?/(?:brokers|brokers/(?:ids|topics|seqid)|cluster|feature|migration"
     r"|admin|admin/(?:delete_topics|preferred_replica_election)|consumers(?:/.*)?"
     r"|config|config/(?:topics|brokers|changes|clients|users|ips)"
     r"|config/(?:changes|clients|users|ips)/.*|(?:isr_change|log_dir_event)_notification(?:/.*)?"
@@ -90,6 +90,10 @@ class _Controller(Struct, rename="camel", gc=False):
     version: int
     broker_id: _Broker = msgspec.field(name="brokerid")
     kraft_controller_epoch: int | None = None
+
+
+class _ClusterId(Struct, gc=False):
+    id: str
 
 
 class _Configuration(Struct, gc=False):
@@ -180,6 +184,7 @@ class Znodes:
         self._controller: _Controller | None = None
         self._epoch: tuple[int, int | None] | None = None
         self._moves: list[_Move] = []
+        self._cluster_id = ""
         self._unknown: list[str] = []
         self._n_unknown = 0
         self._foreign_field = ""
@@ -288,6 +293,8 @@ class Znodes:
     def _add_single(self, path: str, kind: str, znode: Znode) -> None:
         if kind == "controller":
             self._controller = self._decode(path, znode, _Controller)
+        elif kind == "cluster/id":
+            self._cluster_id = self._decode(path, znode, _ClusterId).id
         elif kind == "controller_epoch":
             self._epoch = self._decode(path, znode, int), znode.version
         elif znode.data:
@@ -336,6 +343,7 @@ class Znodes:
         return SourceTables(
             self._name, partitions, tables.topics, brokers, tables.cluster, down, up,
             (self._controller_reason(), *notes), log_settings(self._settings),
+            cluster_id=self._cluster_id, lists_live_brokers=bool(self._brokers or self._listed),
         )
 
     def _partitions(self, notes: list[str]) -> pa.Table:

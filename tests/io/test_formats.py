@@ -15,6 +15,7 @@ import kfast
 from kfast import ClusterState, generate, io
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.errors import ArgumentError, InputError
+from kfast.io.file_kinds import READS
 from kfast.io.files import writing
 from kfast.io.source_tables import SourceTables
 
@@ -29,10 +30,10 @@ EXPORTS = {
     "reassign_43_execute.txt": 3,
     "topicmappr_map_256p.json": 256,
     "zk_dump_kafka31_topic_v3.jsonl": 61,
+    "kcat_171_three_brokers.json": 51,
 }
 REFUSED = {
     "cc_capacity.json": "is a Cruise Control capacity file",
-    "kcat_171_three_brokers.json": "is kcat metadata",
     "log_dirs_describe_4brokers.txt": "is output of kafka-log-dirs",
 }
 
@@ -109,12 +110,10 @@ def test_the_output_of_other_tools_is_refused_by_the_tool_s_name(shared_data, fo
     with pytest.raises(InputError) as caught:
         io.read(path)
     assert str(caught.value) == (
-        f"{path}: is output of {kind}, which kfast does not read yet; it reads the output of"
-        " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
-        " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
-        " KRaft (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, and Arrow IPC"
-        " and Parquet with a table of partitions"
+        f"{path}: is output of {kind}, which kfast does not read yet; it reads {READS}"
     )
+    for command in ("kafka-topics.sh --describe", "kafka-dump-log", "kcat -L", "rpk topic"):
+        assert command in READS
 
 
 def test_the_output_of_kafka_log_dirs_is_refused_as_a_cluster(shared_data):
@@ -124,11 +123,7 @@ def test_the_output_of_kafka_log_dirs_is_refused_as_a_cluster(shared_data):
         io.read(path)
     assert str(caught.value) == (
         f"{path}: is output of kafka-log-dirs --describe, which kfast does not read as a cluster"
-        " but by kfast.read_load; it reads the output of"
-        " kafka-topics.sh --describe, reassignment plans (JSON, also in the output of"
-        " kafka-reassign-partitions.sh --generate and --execute), metadata logs and snapshots of"
-        " KRaft (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, and Arrow IPC"
-        " and Parquet with a table of partitions"
+        f" but by kfast.read_load; it reads {READS}"
     )
 
 

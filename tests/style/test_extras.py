@@ -52,11 +52,14 @@ USES = {
         "the chance with 5 of 40 brokers down has to be drawn, which",
     ),
     "spark": ("import kfast.spark", "kfast.spark"),
+    "yaml": (
+        "kfast.read(('c.yaml', b'apiVersion: kafka.strimzi.io/v1'))", "c.yaml, Strimzi's YAML,",
+    ),
 }
 """Of each extra something that needs it, and what the message calls that."""
 
 
-MODULES = {"vl-convert-python": "vl_convert"}
+MODULES = {"vl-convert-python": "vl_convert", "pyyaml": "yaml"}
 """Modules of packages that have another name."""
 
 
