@@ -51,3 +51,18 @@ def spark():
     session = spark_session.start("local[2,2]")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Give an S3 server, which this process reads and writes."""
+    from tests.support.s3_server import S3Server
+
+    with S3Server().running() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3):
+    """Give a bucket of it."""
+    return s3.new_bucket()

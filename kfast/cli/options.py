@@ -20,6 +20,7 @@ from kfast.analysis.conditions import OPERATORS, Condition, parse_condition
 from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, parse_brokers, read, read_tables
+from kfast.io.file_systems import RemotePath, parse_path
 from kfast.report import LISTS
 from kfast.report.writing import ENDINGS, KINDS, list_endings
 from kfast.schema import CONTROLLERS
@@ -90,11 +91,14 @@ class FilePath(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """Read a name."""
+        """Read a name; one of another file system is no `Path`, which would drop a slash."""
         if not value:
             self.fail("the name of the file is empty", param, ctx)
         if "\0" in str(value):
             self.fail(f"{value!r} is no name of a file", param, ctx)
+        place = parse_path(value)
+        if isinstance(place, RemotePath):
+            return place
         return super().convert(value, param, ctx)
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO, TypeAlias, TypeVar
 import pyarrow as pa
 
 from kfast.errors import ArgumentError, InputError
+from kfast.io.file_systems import RemotePath, open_input, parse_path
 
 __all__ = [
     "LOOK_BYTES",
@@ -88,7 +89,7 @@ def load(path: Source, recognise: Callable[[str, bytes], Kind]) -> tuple[str, by
             if sys.stdin is None:
                 raise InputError("standard input: it is closed")
             return _read("standard input", sys.stdin.buffer, recognise)
-        with Path(name).open("rb", buffering=0) as file:
+        with open_input(parse_path(name)) as file:
             return _read(name, file, recognise)
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
@@ -210,7 +211,7 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
     that no reader sees half of it and an error or Ctrl-C leaves the old one as it was. `-` is
     standard output, and so is `/dev/stdout`; devices, pipes and open descriptors (`/dev/fd/3`) are
     written to directly. `durable` waits for the disk, so that not even a loss of power leaves half
-    of the file.
+    of the file. A file on another file system is sent when everything has been written.
 
     Raises
     ------
@@ -224,12 +225,17 @@ def writing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[B
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    place = parse_path(path)
+    if isinstance(place, RemotePath):
+        with place.writing() as file:
+            yield file
+        return
     direct = _open_directly(name)
     if direct is not None:
         with _named_errors(name), direct as file:
             yield file
         return
-    target = Path(path).resolve()
+    target = place.resolve()
     # Containers that share a folder may have processes of one number.
     partial = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:

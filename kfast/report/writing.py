@@ -20,6 +20,7 @@ from rich.console import Console
 
 from kfast.errors import ArgumentError
 from kfast.io import FORMATS
+from kfast.io.file_systems import AnyPath
 from kfast.io.files import writing
 from kfast.report.answer import Answer
 from kfast.state.display import escape_control
@@ -83,11 +84,11 @@ def check_format(output: Path, format: str | None) -> None:
         check_place(output)
 
 
-def check_place(output: Path) -> None:
-    """Refuse the name of a folder, and of a file in a folder that does not exist."""
+def check_place(output: AnyPath) -> None:
+    """Refuse the name of a folder, and of a file in a folder of this machine that is not there."""
     if output.is_dir():
         raise ArgumentError(f"{output} is a folder; right is the name of a file in it")
-    if not output.parent.is_dir():
+    if isinstance(output, Path) and not output.parent.is_dir():
         raise ArgumentError(f"the folder of {output} does not exist")
 
 
@@ -135,12 +136,12 @@ class RowWriter:
     file : BinaryIO
     schema : pa.Schema
         Of the rows. In CSV a list is its items with commas between them; JSON has an object a line.
-    path : Path or None
+    path : Path, RemotePath or None
         Where the file will be in the end; None for standard output.
     """
 
     def __init__(
-        self, kind: str, file: BinaryIO, schema: pa.Schema, path: Path | None = None
+        self, kind: str, file: BinaryIO, schema: pa.Schema, path: AnyPath | None = None
     ) -> None:
         self.kind, self.file, self.path = kind, file, path
         self.n = 0
@@ -180,7 +181,7 @@ class RowWriter:
         """End the file here, under another name; None if it is no file that can have one."""
         self._writer.close()
         self._writer = None
-        if self.path is None or (self.path.exists() and not self.path.is_file()):
+        if not isinstance(self.path, Path) or (self.path.exists() and not self.path.is_file()):
             return None
         self.file.flush()
         partial = self.path.with_name(f"{self.path.stem}.partial{self.path.suffix}")

@@ -29,12 +29,27 @@ from kfast.arguments import check_instance
 from kfast.errors import ArgumentError, InputError
 from kfast.io import SourceTables, read_tables, write
 from kfast.io.arrow import extract
+from kfast.io.file_systems import (
+    AnyPath,
+    RemotePath,
+    open_input,
+    open_mapped,
+    parse_path,
+    size_of,
+)
 from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.io.source_tables import add_defaults, registered, set_column
 from kfast.kernels import digests
 from kfast.schema import columns_of
-from kfast.spark.paths import distribute_files, find_files, find_roots, folder_with
+from kfast.spark.paths import (
+    absolute,
+    distribute_files,
+    find_files,
+    find_roots,
+    folder_with,
+    look_at,
+)
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
 from kfast.state.controller_change import REASON
@@ -160,7 +175,7 @@ def inspect_files(
 
 def _count_tasks(files: Sequence[str]) -> int:
     """Tasks for some files, which are all as the first one is."""
-    size = sum(Path(name).stat().st_size for name in files)
+    size = sum(look_at(files, size_of).values())
     schema = _parquet_schema(files[0])
     flat = schema is not None and is_flat(schema)
     return max(1, min(len(files), 16), size // (FLAT_TASK_BYTES if flat else TASK_BYTES))
@@ -172,8 +187,8 @@ def _common_tables(where: str | Path, files: Sequence[str]) -> SourceTables | No
     A file goes with the nearest one: beside it or in a folder above, as long as that folder was
     asked for or holds another of the files.
     """
-    folders = {Path(name).parent for name in files}
-    roots = folders | {Path(root) for root in find_roots(where)}
+    folders = {parse_path(name).parent for name in files}
+    roots = folders | set(find_roots(where))
     nearest = {folder: _nearest_common(folder, roots) for folder in folders}
     places = sorted({place for place in nearest.values() if place is not None})
     if not places:
@@ -196,11 +211,12 @@ def _common_tables(where: str | Path, files: Sequence[str]) -> SourceTables | No
     return tables
 
 
-def _nearest_common(folder: Path, roots: set[Path]) -> Path | None:
+def _nearest_common(folder: AnyPath, roots: set[AnyPath]) -> AnyPath | None:
     """The `_cluster.arrow` in a folder or in one above it, but not above all of the roots."""
     for place in (folder, *folder.parents):
-        if (place / CLUSTER_FILE).is_file():
-            return place / CLUSTER_FILE
+        common: AnyPath = place / CLUSTER_FILE
+        if common.is_file():
+            return common
         if roots.isdisjoint(place.parents):
             return None
     return None
@@ -230,11 +246,12 @@ def _inspect(name: str) -> _FileSummary:
 
 def _parquet_schema(name: str) -> pa.Schema | None:
     """Schema of a Parquet file; None for any other file."""
-    with Path(name).open("rb") as file:
+    path = parse_path(name)
+    with open_input(path) as file:
         if file.read(4) != b"PAR1":
             return None
     try:
-        return pq.read_schema(name)
+        return pq.read_schema(open_mapped(path))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{name}: damaged Parquet file: {error}") from error
 
@@ -434,7 +451,7 @@ def split(
         The folder holds something; there are to be no shards.
     """
     check_instance("state", state, ClusterState)
-    root = Path(folder)
+    root = parse_path(folder)
     if form not in (FLAT, LISTS):
         raise ArgumentError(f"form {form!r} is unknown; allowed: {FLAT}, {LISTS}")
     if shards < 1:
@@ -491,8 +508,15 @@ def _pieces(state: ClusterState, shards: int) -> Iterator[tuple[int, int, int, i
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool) -> Iterator[None]:
-    """Be alone in a folder; a process that ends, or is killed, lets go of its lock."""
+def locked(folder: AnyPath, *, wait: bool) -> Iterator[None]:
+    """Be alone in a folder; a process that ends, or is killed, lets go of its lock.
+
+    Only the local file system has locks. Elsewhere whoever comes later goes on, and tokens and
+    manifests tell (docs/spark-deployment.md).
+    """
+    if isinstance(folder, RemotePath):
+        yield
+        return
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         try:
@@ -505,7 +529,7 @@ def locked(folder: Path, *, wait: bool) -> Iterator[None]:
 
 
 @contextmanager
-def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
+def output_folder(output: str | Path, dataset: str | Path) -> Iterator[AnyPath]:
     """Take a folder for as long as a run lasts; nothing in it is changed yet.
 
     Raises
@@ -514,8 +538,7 @@ def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
         It is a file, the dataset or something else lies in it, it lies in the dataset, or another
         run is at work there.
     """
-    root = Path(str(output).removeprefix("file:")).absolute()
-    source = Path(str(dataset).removeprefix("file:")).absolute()
+    root, source = absolute(output), absolute(dataset)
     if root == source or root in source.parents:
         raise ArgumentError(f"output {root} holds the dataset {source}, which would be replaced")
     around = folder_with(root, dataset)
@@ -527,7 +550,7 @@ def output_folder(output: str | Path, dataset: str | Path) -> Iterator[Path]:
         yield root
 
 
-def empty_folder(root: Path) -> str:
+def empty_folder(root: AnyPath) -> str:
     """Remove what an earlier run left; returns the token that tasks show to `check_token`."""
     token = secrets.token_hex(8)
     # Without this file what is left of an earlier run is no dataset any more.
@@ -541,7 +564,7 @@ def empty_folder(root: Path) -> str:
     return token
 
 
-def _check_own(root: Path) -> None:
+def _check_own(root: AnyPath) -> None:
     """Refuse a folder that holds anything but what runs leave there."""
     if root.exists() and not root.is_dir():
         raise ArgumentError(f"output {root} is a file; a folder is needed")
@@ -553,5 +576,5 @@ def _check_own(root: Path) -> None:
 
 def check_token(folder: str, token: str) -> None:
     """Refuse to write where another run has begun: tasks can outlive the driver of theirs."""
-    if (Path(folder) / TOKEN).read_text() != token:
+    if (parse_path(folder) / TOKEN).read_text() != token:
         raise InputError(f"output {folder} was taken by another run; this one has ended")

@@ -29,6 +29,7 @@ from kfast import schema
 from kfast.arguments import shown
 from kfast.errors import ArgumentError, InputError, KfastError
 from kfast.io import SourceTables, read
+from kfast.io.file_systems import AnyPath, parse_path
 from kfast.io.source_tables import add_defaults
 from kfast.schema import FLEET, SWEEP
 from kfast.spark.frames import to_dataframe
@@ -41,6 +42,7 @@ from kfast.spark.paths import (
     estimate_partitions,
     find_files,
     hash_file,
+    look_at,
 )
 from kfast.spark.sweep_tasks import slice_for
 from kfast.spark.sweeps import ScenarioSpec, check_spec, kind_of, make_scenarios, parse_spec
@@ -99,9 +101,9 @@ class ExportReader:
             with_controller(ClusterState.from_tables(), self.controller, elr=self.elr)
         return replace(self, defaults=dict(self.defaults))
 
-    def brokers_file(self, name: str) -> Path | None:
+    def brokers_file(self, name: str) -> AnyPath | None:
         """The file beside an export that says where its brokers are."""
-        beside = Path(name).parent / self.brokers_name
+        beside = parse_path(name).parent / self.brokers_name
         return beside if beside.is_file() else None
 
     def read(self, name: str) -> ClusterState:
@@ -119,7 +121,8 @@ class ExportReader:
     def digest(self, name: str) -> str:
         """Digest of the bytes of an export and its brokers: several tasks must read the same."""
         parts = []
-        for path in filter(None, (Path(name), self.brokers_file(name))):
+        beside = self.brokers_file(name)
+        for path in (parse_path(name), *([] if beside is None else [beside])):
             try:
                 parts.append(hash_file(path))
             except OSError as error:
@@ -223,7 +226,7 @@ def fleet(
     files = [name for name in _files_of(exports) if Path(name).name != brokers_name]
     if not files:
         raise InputError(f"there are no exports besides {brokers_name}")
-    shares = _share_units({name: estimate_partitions(name) for name in files}, scenarios, tasks)
+    shares = _share_units(look_at(files, estimate_partitions), scenarios, tasks)
     shared = {name for share in shares for name, _, parts in share if parts > 1}
     digests = {name: reader.digest(name) for name in shared}
     run = partial(_count_share, work, shares, digests)

@@ -6,18 +6,22 @@ says what file a row came from. No column is lost, and no rule is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kfast import schema
 from kfast.arguments import check_instance
 from kfast.errors import ArgumentError, InputError
-from kfast.spark.workers import collect
+from kfast.io.file_systems import AnyPath, RemotePath
+from kfast.spark.workers import collect, run_tasks
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.tables import partitions_table, small_tables, topic_names, used_part
@@ -27,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_ROWS", "BY_ROW", "TABLES", "ClusterFrames", "batches_of", "from_dataframes",
-    "row_tables", "schema_with_source", "to_dataframe", "to_dataframes", "with_source",
+    "parquet_frame", "row_tables", "schema_with_source", "to_dataframe", "to_dataframes",
+    "with_source",
 ]
 
 BATCH_ROWS = 100_000
@@ -263,3 +268,22 @@ def row_tables(state: ClusterState, name: str) -> Iterator[pa.Table]:
         yield schema.ASSUMPTIONS_TABLE.table({"assumption": [*state.assumptions]})
     else:
         yield small_tables(state)[("brokers", "topics", "cluster").index(name)]
+
+
+def parquet_frame(spark: SparkSession, folder: AnyPath, columns: pa.Schema) -> DataFrame:
+    """Rows of the Parquet files in a folder that tasks of kfast wrote.
+
+    Elsewhere than on the local file system, kfast reads what it wrote: Spark has other credentials,
+    and perhaps no library for the scheme.
+    """
+    if isinstance(folder, RemotePath):
+        files = [*folder.files_below()]
+        return run_tasks(spark, len(files), partial(_read_rows, files, columns), columns)
+    return spark.read.schema(from_arrow_schema(columns)).parquet(str(folder))
+
+
+def _read_rows(
+    files: Sequence[RemotePath], columns: pa.Schema, task: int
+) -> Iterator[pa.RecordBatch]:
+    with files[task].open_input() as file:
+        yield from pq.read_table(file).cast(columns).to_batches()

@@ -9,8 +9,9 @@ import glob
 import hashlib
 import heapq
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,11 +20,13 @@ import pyarrow.parquet as pq
 
 from kfast.arguments import is_whole
 from kfast.errors import ArgumentError, InputError
+from kfast.io.file_systems import AnyPath, RemotePath, open_input, open_mapped, parse_path, size_of
 from kfast.state.flat_table import SLOT
 
 __all__ = [
-    "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "check_tasks", "distribute", "distribute_files",
-    "estimate_partitions", "find_files", "find_roots", "folder_with", "hash_file",
+    "FLAT_MARK", "MAGIC", "PARTITION_BYTES", "absolute", "check_tasks", "distribute",
+    "distribute_files", "estimate_partitions", "find_files", "find_roots", "folder_with",
+    "hash_file", "look_at",
 ]
 
 Item = TypeVar("Item", bound=Any)
@@ -48,18 +51,32 @@ FLAT_MARK = f"{SLOT}0"
 LARGE_BYTES = 1 << 20
 """A Parquet file of this size is asked how many rows it has; a smaller one does not matter."""
 
+CHUNK_BYTES = 1 << 24
+"""What is read at once of a file that is hashed: other file systems answer each read late."""
+
+LOOKS = 32
+"""Files that are looked at at the same time, likewise."""
+
 _HIDDEN = (".", "_")
-_STORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-"""How a path of another store than the file system begins, as hdfs:// or s3a://."""
 
 
-def hash_file(path: Path) -> str:
+def hash_file(path: AnyPath) -> str:
     """Digest of the bytes of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    digest = hashlib.blake2b(digest_size=16)
+    with open_input(path) as file:
+        for part in iter(partial(file.read, CHUNK_BYTES), b""):
+            digest.update(part)
+    return digest.hexdigest()
 
 
-def find_files(where: str | Path, *, some: bool = True) -> list[str]:
+def look_at(files: Iterable[str], look: Callable[[AnyPath], Item]) -> dict[str, Item]:
+    """What a function says of each file; many are asked at the same time."""
+    names = list(files)
+    with ThreadPoolExecutor(LOOKS) as pool:
+        return dict(zip(names, pool.map(lambda name: look(parse_path(name)), names), strict=True))
+
+
+def find_files(where: str | AnyPath, *, some: bool = True) -> list[str]:
     """Files at a path, in a folder (with all below it), or in all that a glob names; sorted.
 
     Names that begin with `.` or `_` are left out, as Spark leaves them out: they are being written.
@@ -67,47 +84,48 @@ def find_files(where: str | Path, *, some: bool = True) -> list[str]:
     Raises
     ------
     InputError
-        There are none and `some` are needed, a folder may not be looked into, or the path is of
-        another store.
+        There are none and `some` are needed, a folder may not be looked into, or the path is of an
+        unknown file system.
     """
-    text = _absolute(where)
+    place = absolute(where)
     files: set[str] = set()
     try:
-        for root in map(Path, find_roots(where)):
-            if str(root) == text or not root.name.startswith(_HIDDEN):
-                files.update([str(root)] if root.is_file() else _files_below(str(root)))
+        for root in find_roots(where):
+            if root == place or not root.name.startswith(_HIDDEN):
+                files.update([str(root)] if root.is_file() else _files_below(root))
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+        raise InputError(
+            f"{error.filename or place}: cannot be read: {error.strerror or error}"
+        ) from error
     if some and not files:
-        relative = "" if text in str(where) else (
+        relative = "" if str(place) in str(where) else (
             f" ({where} in the folder of this process: name it in full)"
         )
         raise InputError(
-            f"{text}: no file is there{relative}; give a file, a folder with files, or a glob"
+            f"{place}: no file is there{relative}; give a file, a folder with files, or a glob"
         )
     return sorted(files)
 
 
-def find_roots(where: str | Path) -> list[str]:
+def find_roots(where: str | AnyPath) -> list[AnyPath]:
     """The file or folder at a path, or all files and folders that a glob names."""
-    text = _absolute(where)
+    place = absolute(where)
+    if place.exists():
+        return [place]
+    if isinstance(place, RemotePath):
+        return [*RemotePath(place.store, "").glob(place.key)]
     # `Path.glob` takes no absolute pattern.
-    return [text] if Path(text).exists() else glob.glob(text, recursive=True)  # noqa: PTH207
+    return [Path(name) for name in glob.glob(str(place), recursive=True)]  # noqa: PTH207
 
 
-def _absolute(where: str | Path) -> str:
-    text = str(where).removeprefix("file:")
-    if _STORE.match(text):
-        raise InputError(
-            f"{text}: kfast reads files of a file system that all workers see; exports of another"
-            " store go to kfast.spark.fleet as a DataFrame with the columns cluster and content"
-        )
-    return str(Path(text).absolute())
+def absolute(where: str | AnyPath) -> AnyPath:
+    """A path in full; Spark writes `file:` before one of the local file system."""
+    return parse_path(str(where).removeprefix("file:")).absolute()
 
 
-def folder_with(output: Path, where: str | Path) -> Path | None:
+def folder_with(output: AnyPath, where: str | AnyPath) -> AnyPath | None:
     """The folder in which files are looked for, where a new one in `output` would be found too."""
-    for root in map(Path, find_roots(where)):
+    for root in find_roots(where):
         if root.is_dir() and output.is_relative_to(root):
             parts = output.relative_to(root).parts
             if not any(part.startswith(_HIDDEN) for part in parts):
@@ -115,7 +133,12 @@ def folder_with(output: Path, where: str | Path) -> Path | None:
     return None
 
 
-def _files_below(root: str) -> Iterator[str]:
+def _files_below(root: AnyPath) -> Iterator[str]:
+    if isinstance(root, RemotePath):
+        for file in root.files_below():
+            if not any(part.startswith(_HIDDEN) for part in file.relative_to(root).parts):
+                yield str(file)
+        return
     for folder, folders, names in os.walk(root, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(_HIDDEN)]
         for name in names:
@@ -140,7 +163,7 @@ def check_tasks(tasks: int | None) -> None:
 
 def distribute_files(files: Sequence[str], tasks: int) -> list[list[str]]:
     """Divide files among at most so many tasks by their size; see `distribute`."""
-    return distribute({name: Path(name).stat().st_size for name in files}, tasks)
+    return distribute(look_at(files, size_of), tasks)
 
 
 def distribute(sizes: Mapping[Item, int], tasks: int) -> list[list[Item]]:
@@ -158,15 +181,17 @@ def distribute(sizes: Mapping[Item, int], tasks: int) -> list[list[Item]]:
     return [sorted(share) for share in shares if share]
 
 
-def estimate_partitions(name: str | Path) -> int:
+def estimate_partitions(path: AnyPath) -> int:
     """How many partitions a file has, about; 0 for what is no file."""
-    path = Path(name)
-    size = path.stat().st_size if path.is_file() else 0
+    try:
+        size = size_of(path)
+    except OSError:
+        # Whoever reads the file says what is wrong with it, here and below.
+        return 0
     form = ENDS.get(path.suffix.lower(), "text")
     if form == "parquet" and size >= LARGE_BYTES:
         try:
-            return int(pq.read_metadata(path).num_rows)
+            return int(pq.read_metadata(open_mapped(path)).num_rows)
         except (pa.ArrowException, OSError):
-            # Whoever reads the file says what is wrong with it.
             return size // PARTITION_BYTES[form]
     return size // PARTITION_BYTES[form]

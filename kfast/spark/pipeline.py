@@ -41,12 +41,21 @@ from kfast.capacity.failures.cpu_models import MEASURED, check_cpu_model
 from kfast.capacity.failures.limits import FAILED_LIMITS, NORMAL_LIMITS, check_limits
 from kfast.capacity.loads.client_racks import LEADER, check_fetch_from
 from kfast.errors import ArgumentError, InputError, KfastError
+from kfast.io.file_systems import AnyPath, parse_path, size_of
 from kfast.io.files import writing
 from kfast.io.loads import read_capacity, read_load
 from kfast.schema import FLEET_CAPACITY, PIPELINE_ALERTS, PIPELINE_RUN, PIPELINE_SUMMARIES
 from kfast.spark.dataset import TASK_BYTES, locked
 from kfast.spark.fleets import ExportReader, fleet_batch, fleet_schema
-from kfast.spark.paths import check_tasks, distribute_files, find_files, folder_with, hash_file
+from kfast.spark.paths import (
+    absolute,
+    check_tasks,
+    distribute_files,
+    find_files,
+    folder_with,
+    hash_file,
+    look_at,
+)
 from kfast.spark.sweeps import ScenarioSpec, check_spec, make_scenarios, parse_spec
 from kfast.spark.workers import gather
 from kfast.state import ClusterState
@@ -119,7 +128,7 @@ class CapacityFiles:
         self, source: str, plan: SweepPlan, state: ClusterState
     ) -> tuple[CapacityPlan, tuple[str, ...], tuple[str, ...]]:
         """The cluster of an export with the files beside it; their warnings and assumptions."""
-        folder = Path(source).parent
+        folder = parse_path(source).parent
         tables = read_load(*(folder / name for name in self.load_names), window=self.window)
         capacity = broker_capacity(state, read_capacity(folder / self.capacity_name))
         load = partition_load(state, tables)
@@ -186,7 +195,7 @@ class Job:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def find_exports(where: str | Path, job: Job) -> list[str]:
+def find_exports(where: str | AnyPath, job: Job) -> list[str]:
     """Exports of a folder or glob, once it is clear that the job can be done.
 
     Raises
@@ -201,7 +210,7 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
     files = [name for name in find_files(where) if Path(name).name not in job.names_beside]
     if not files:
         raise InputError(f"{where}: there is nothing but {', '.join(job.names_beside)}")
-    output = Path(job.output).absolute()
+    output = absolute(job.output)
     root = folder_with(output, where)
     if root is not None:
         raise ArgumentError(
@@ -209,7 +218,7 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
         )
     seen: dict[tuple[str, str], str] = {}
     for name in files:
-        if output in Path(name).absolute().parents:
+        if output in absolute(name).parents:
             raise ArgumentError(f"output {output} holds the export {name}")
         label = label_of(name)
         if label in seen:
@@ -223,12 +232,12 @@ def find_exports(where: str | Path, job: Job) -> list[str]:
 
 def label_of(source: str | Path) -> tuple[str, str]:
     """Cluster and time of capture: the export's folder, and its name up to the first dot."""
-    path = Path(source)
-    return path.absolute().parent.name, path.name.split(".")[0]
+    path = absolute(source)
+    return path.parent.name, path.name.split(".")[0]
 
 
 def run_pipeline(
-    spark: SparkSession, where: str | Path, job: Job, *, tasks: int | None = None
+    spark: SparkSession, where: str | AnyPath, job: Job, *, tasks: int | None = None
 ) -> pa.Table:
     """Make the results of every export that has none yet.
 
@@ -256,7 +265,7 @@ def run_pipeline(
     """
     check_tasks(tasks)
     files = find_exports(where, job)
-    size = sum(Path(name).stat().st_size for name in files)
+    size = sum(look_at(files, size_of).values())
     n = tasks if tasks is not None else max(min(len(files), 16), size // TASK_BYTES)
     shares = distribute_files(files, n)
     rows = [row for share in gather(spark, len(shares), partial(_run_share, job, shares))
@@ -295,7 +304,7 @@ class Manifest(msgspec.Struct):
 class _Results:
     """Files of a snapshot as they are written: how many rows, and what hash."""
 
-    root: Path
+    root: AnyPath
     label: str
     rows: dict[str, int] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -312,7 +321,7 @@ class _Results:
                 rows += batch.num_rows
         self.rows[name], self.files[name] = rows, hash_file(path)
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str) -> AnyPath:
         """Where one file lies."""
         return self.root / name / self.label / "part.parquet"
 
@@ -334,7 +343,7 @@ def run_snapshot(job: Job, source: str) -> dict[str, Any]:
         As a row of `run_pipeline`.
     """
     cluster, captured = label_of(source)
-    results = _Results(Path(job.output), f"cluster={cluster}/captured={captured}")
+    results = _Results(parse_path(job.output), f"cluster={cluster}/captured={captured}")
     place = results.root / "manifests" / results.label / "manifest.json"
     with locked(place.parent, wait=True):
         _clear(place.parent)
@@ -369,7 +378,7 @@ def run_snapshot(job: Job, source: str) -> dict[str, Any]:
         return _row(manifest) | {"fresh": True}
 
 
-def _clear(folder: Path) -> None:
+def _clear(folder: AnyPath) -> None:
     """Remove the unfinished files of whoever was killed here."""
     for left in folder.glob(".*.part"):
         left.unlink()
@@ -395,7 +404,7 @@ def _row(manifest: Manifest) -> dict[str, Any]:
     return {**{name: getattr(manifest, name) for name in names}, "fresh": False}
 
 
-def _read_manifest(place: Path) -> Manifest | None:
+def _read_manifest(place: AnyPath) -> Manifest | None:
     """A manifest; None where there is none, or an earlier kfast wrote it."""
     if not place.is_file():
         return None
@@ -408,14 +417,15 @@ def _read_manifest(place: Path) -> Manifest | None:
 def _inputs(job: Job, source: str) -> dict[str, str]:
     """Hashes of the files that results follow from, or why one cannot be read."""
     hashes = {}
-    folder = Path(source).parent
-    for path in (Path(source), *(folder / name for name in job.names_beside)):
+    export = parse_path(source)
+    folder = export.parent
+    for path in (export, *(folder / name for name in job.names_beside)):
         try:
             hashes[path.name] = hash_file(path)
         except FileNotFoundError:
             continue
         except OSError as error:
-            hashes[path.name] = str(error.strerror)
+            hashes[path.name] = str(error.strerror or error)
     return hashes
 
 

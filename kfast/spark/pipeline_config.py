@@ -23,6 +23,7 @@ from kfast.capacity import CAPACITY_METRICS
 from kfast.capacity.failures.cpu_models import MEASURED
 from kfast.capacity.loads.client_racks import LEADER
 from kfast.errors import ArgumentError, InputError
+from kfast.io.file_systems import AnyPath, RemotePath, parse_path
 from kfast.spark.fleets import ExportReader
 from kfast.spark.pipeline import CapacityFiles, Job, Sweep
 from kfast.sweeps import SWEEP_COUNTS
@@ -126,14 +127,13 @@ def make_job(configuration: Config, folder: Path) -> Job:
     return Job(exports, sweeps, str(output.absolute()), files)
 
 
-def path_in(folder: Path, name: str, text: str) -> Path:
-    """A path of the configuration, which is relative to its folder."""
-    text = text.removeprefix("file://").removeprefix("file:")
-    if "://" in text:
-        raise ArgumentError(
-            f"{name} is {text!r}; right is a path on a file system that all workers see"
-        )
-    return folder / text
+def path_in(folder: Path, name: str, text: str) -> AnyPath:
+    """A path of the configuration, which is relative to its folder unless it is a URL."""
+    try:
+        place = parse_path(text.removeprefix("file://").removeprefix("file:"))
+    except InputError as error:
+        raise ArgumentError(f"{name}: {error}") from error
+    return place if isinstance(place, RemotePath) else folder / place
 
 
 @contextmanager

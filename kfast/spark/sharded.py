@@ -23,23 +23,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kfast import arguments
 from kfast.controllers import Controller, Profile, find_profile
 from kfast.errors import ArgumentError, InputError, InvariantError
 from kfast.io import SourceTables, write
+from kfast.io.file_systems import parse_path
 from kfast.journal import LEVELS
-from kfast.schema import PREFERRED_LEADERS, SHARDED_COUNTS
+from kfast.schema import PREFERRED_LEADERS, SHARDED_COUNTS, SHARDED_RECORDS
 from kfast.spark.dataset import (
     CLUSTER_FILE,
     FLAT,
     LISTS,
+    check_token,
     check_topics,
     empty_folder,
     inspect_files,
     output_folder,
 )
+from kfast.spark.frames import parquet_frame
 from kfast.spark.paths import check_tasks
 from kfast.spark.sharded_quorum import (
     CAUGHT_UP,
@@ -389,7 +391,7 @@ def _run_zk(
     for event in events:
         run = _add_event(spark, run, EventCall(*event), rules)
     _call_on_brokers(common, events)
-    return _call_events(spark, replace(run, token=empty_folder(Path(run.folder))))
+    return _call_events(spark, replace(run, token=empty_folder(parse_path(run.folder))))
 
 
 def _add_event(
@@ -432,7 +434,7 @@ def _run_quorum(
 ) -> tuple[Run[QuorumCall], ShardSums]:
     """The run of a KRaft cluster, again until each shard knows how events end in all of them."""
     calls = tuple(QuorumCall(*event) for event in events)
-    run = replace(run, token=empty_folder(Path(run.folder)))
+    run = replace(run, token=empty_folder(parse_path(run.folder)))
     limits_records = quorum_of(common).release.limits_records
     while True:
         run = replace(run, events=calls)
@@ -503,14 +505,18 @@ def _combine(
     files = run.dataset.files
     check_topics(files, [sums.topics[number] for number in range(len(files))])
     check_deletions(files, sums.deleting)
+    # Where folders cannot be locked, a run that came later may have taken this one.
+    check_token(run.folder, run.token)
     errors = _join_errors(run, sums)
     digest = join_digests(sums.digests, run.unclean_before)
     common.unclean_elections = digest.unclean_elections
-    folder = Path(run.folder)
-    full = () if run.journal != "full" or not run.events else (
-        ("records",) if common.is_kraft else tuple(FULL)
+    folder = parse_path(run.folder)
+    full = {} if run.journal != "full" or not run.events else (
+        {"records": SHARDED_RECORDS} if common.is_kraft else FULL
     )
-    tables = {name: spark.read.parquet(str(folder / name)) for name in full}
+    tables = {
+        name: parquet_frame(spark, folder / name, result.schema) for name, result in full.items()
+    }
     rows = [(*key, sums.counts[key]) for key in sorted(sums.counts)]
     counts = SHARDED_COUNTS.schema
     outcome = ShardedOutcome(
@@ -563,8 +569,7 @@ def _read_requests(spark: SparkSession, run: Run[Any]) -> DataFrame:
     joined = functions.when(
         functions.bool_or("alone"), functions.sum("requests")
     ).otherwise(functions.max("requests"))
-    reader = spark.read.schema(from_arrow_schema(REQUESTS))
-    rows = reader.parquet(str(Path(run.folder) / "requests"))
+    rows = parquet_frame(spark, parse_path(run.folder) / "requests", REQUESTS)
     merged = rows.groupBy(*keys).agg(
         joined.alias("requests"),
         functions.sum("partitions").alias("partitions"),

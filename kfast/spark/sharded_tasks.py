@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from kfast.controllers import Controller
 from kfast.controllers.zk.fused_events import ANNOUNCEMENT
 from kfast.controllers.zk.leader_election import count_preferred, count_without_leadership
 from kfast.io import SourceTables, gather
+from kfast.io.file_systems import AnyPath, RemotePath, parse_path
 from kfast.io.files import writing
 from kfast.io.parquet import write_flat, write_parquet
 from kfast.journal import Outcome
@@ -275,10 +275,10 @@ class ShardSums:
 
 def run_share(run: Run[Any], task: int) -> ShardSums:
     """Let the events happen in some shards, write what becomes of them, and sum it up."""
-    sums, folder = new_sums(run), Path(run.folder)
+    sums, folder = new_sums(run), parse_path(run.folder)
     requests: list[pa.Table] = []
     actions: dict[str, int] = {}
-    written: list[Path] = []
+    written: list[AnyPath] = []
     for number, shard in run.load_shards(task):
         if shard.is_kraft:
             _run_quorum_shard(run, number, shard, sums)
@@ -318,7 +318,8 @@ def _run_quorum_shard(
             if full:
                 rows.append(record_rows(at, number, outcome))
     if full and run.events:
-        _write(Path(run.folder) / "records" / f"shard-{number:06}.parquet", pa.concat_tables(rows))
+        path = parse_path(run.folder) / "records" / f"shard-{number:06}.parquet"
+        _write(path, pa.concat_tables(rows))
     assert state.quorum is not None
     sums.configurations |= {
         (kind, name): values for (kind, name), values in state.quorum.configurations.items()
@@ -349,11 +350,11 @@ def _run_shard(
                 tables.append(rows_of(FULL[kind], at, number, outcome, getattr(outcome, kind)))
     if run.journal == "full" and run.events:
         for kind, tables in full.items():
-            path = Path(run.folder) / kind / f"shard-{number:06}.parquet"
+            path = parse_path(run.folder) / kind / f"shard-{number:06}.parquet"
             _write(path, pa.concat_tables(tables))
 
 
-def _finish(state: ClusterState, sums: ShardSums, form: str, path: Path) -> None:
+def _finish(state: ClusterState, sums: ShardSums, form: str, path: AnyPath) -> None:
     """Sum up a shard's state, and write it."""
     sums.partitions += state.n_partitions
     marks, per_broker = mark_partitions(state)
@@ -370,7 +371,7 @@ def _finish(state: ClusterState, sums: ShardSums, form: str, path: Path) -> None
         (write_flat if flat else write_parquet)(tables, file)
 
 
-def _drop_from_page_cache(files: Sequence[Path]) -> None:
+def _drop_from_page_cache(files: Sequence[AnyPath]) -> None:
     """Let the page cache forget what was written, when it is on the disk.
 
     A run that writes more than the memory holds would otherwise take fresh pages all the time, and
@@ -380,6 +381,8 @@ def _drop_from_page_cache(files: Sequence[Path]) -> None:
     if not hasattr(os, "posix_fadvise"):
         return
     for path in files:
+        if isinstance(path, RemotePath):
+            continue
         handle = os.open(path, os.O_RDONLY)
         try:
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -387,7 +390,7 @@ def _drop_from_page_cache(files: Sequence[Path]) -> None:
             os.close(handle)
 
 
-def _write(path: Path, table: pa.Table) -> None:
+def _write(path: AnyPath, table: pa.Table) -> None:
     with writing(path, durable=False) as file:
         pq.write_table(table, file)
 

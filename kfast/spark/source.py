@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ from pyspark.sql.types import StructType
 from kfast.errors import ArgumentError, KfastError
 from kfast.io import SourceTables, complete, parse_brokers, read
 from kfast.io.arrow import DAMAGED, extract
+from kfast.io.file_systems import open_input, open_mapped, parse_path
 from kfast.io.source_tables import add_defaults
 from kfast.spark.dataset import digest_names
 from kfast.spark.frames import (
@@ -58,7 +58,13 @@ from kfast.spark.frames import (
     schema_with_source,
     with_source,
 )
-from kfast.spark.paths import distribute, distribute_files, estimate_partitions, find_files
+from kfast.spark.paths import (
+    distribute,
+    distribute_files,
+    estimate_partitions,
+    find_files,
+    look_at,
+)
 from kfast.spark.sweeps import MAKERS, make_scenarios
 from kfast.spark.workers import SentToWorkers
 from kfast.state import ClusterState, generate
@@ -334,7 +340,7 @@ class _FileReading(SentToWorkers):
 
     def share(self, names: Sequence[str]) -> Sequence[InputPartition]:
         """Divide files where that is worth it, and share all out to tasks."""
-        sizes = {name: estimate_partitions(name) for name in names}
+        sizes = look_at(names, estimate_partitions)
         total = max(1, sum(sizes.values()))
         ranges: dict[FileRange, int] = {}
         for name, size in sizes.items():
@@ -405,7 +411,7 @@ class FolderStream(_FileReading, DataSourceStreamReader):
 
     def __init__(self, options: Mapping[str, str], wanted: pa.Schema) -> None:
         super().__init__(options, wanted)
-        self.folder = Path(options.get("path", "").removeprefix("file:"))
+        self.folder = parse_path(options.get("path", "").removeprefix("file:"))
         if not options.get("path") or not self.folder.is_dir():
             raise ArgumentError(f"a stream needs a folder; found {options.get('path', '')!r}")
 
@@ -416,7 +422,7 @@ class FolderStream(_FileReading, DataSourceStreamReader):
     def latestOffset(self, *_: object) -> dict[str, str]:  # noqa: N802 - PySpark's name
         """All files that are there now; Spark 4.2 and later say where they stand, 4.1 does not."""
         names = find_files(self.folder, some=False)
-        return {"files": json.dumps([str(Path(n).relative_to(self.folder)) for n in names])}
+        return {"files": json.dumps([str(parse_path(n).relative_to(self.folder)) for n in names])}
 
     def partitions(
         self, start: Mapping[str, str], end: Mapping[str, str]
@@ -468,7 +474,7 @@ def _split(name: str, n: int) -> Iterator[FileRange]:
 def _group_rows(name: str) -> list[int]:
     """Rows of each record batch or row group; a stream, which has no index, is one group."""
     if _magic(name) == b"PAR1":
-        metadata = pq.read_metadata(name)
+        metadata = pq.read_metadata(open_mapped(parse_path(name)))
         return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
     rows = [batch.num_rows for batch in _open(name, 0, KEY_ROWS, ("partition",))[1]]
     return [sum(rows)] if _magic(name) == _STREAM else rows
@@ -492,8 +498,8 @@ def _read_range(part: FileRange, table: str) -> Iterator[pa.Table]:
 
 def _magic(name: str) -> bytes:
     """The first bytes of a file."""
-    with Path(name).open("rb") as file:
-        return file.read(4)
+    with open_input(parse_path(name)) as file:
+        return bytes(file.read(4))
 
 
 def _open(
@@ -504,7 +510,7 @@ def _open(
     Batches of Parquet have at most so many rows, and names of topics as dictionaries where some
     columns are asked for.
     """
-    source, magic = pa.memory_map(name), _magic(name)
+    source, magic = open_mapped(parse_path(name)), _magic(name)
     if magic == b"PAR1":
         file = pq.ParquetFile(source, read_dictionary=["topic"] if columns else None)
         groups = [*range(group, file.metadata.num_row_groups)]

@@ -379,8 +379,8 @@ def test_an_export_that_is_replaced_or_moved_while_it_is_read(folder, monkeypatc
 
 @pytest.mark.parametrize(("change", "said"), [
     (('output = "out"', 'output = "fleet/out"'), "lies in .*fleet, so results would be taken for"),
-    (('exports = "fleet"', 'exports = "s3a://a/b"'), "exports is 's3a://a/b'; right is a path"),
-    (('output = "out"', 'output = "hdfs://a/b"'), "output is 'hdfs://a/b'; right is a path on a"),
+    (('exports = "fleet"', 'exports = "ftp://a/b"'), "exports: ftp://a/b: kfast knows no file sys"),
+    (('output = "out"', 'output = "s3:///b"'), "output: s3:///b: no bucket is named; right is s3"),
     (("n = 50, seed = 4}", 'n = 50, seed = 4}\n[spark]\nremote = "localhost"'),
      "remote is 'localhost'; right is sc://HOST, sc://HOST:PORT"),
 ])

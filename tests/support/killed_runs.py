@@ -13,15 +13,19 @@ import pytest
 
 import kfast.spark
 import kfast.spark.sharded
+from kfast.io.file_systems import RemotePath
 from kfast.spark.pipeline import find_exports, run_snapshot
-from kfast.spark.pipeline_config import make_job, read_config
+from kfast.spark.pipeline_config import make_job, path_in, read_config
+from tests.support.s3_server import S3Server
 from tests.support.sharded import without_session
 
 EVENTS = [
     "on_controller_failover", ("on_broker_failure", [1]), ("on_broker_startup", [1]),
     ("catch_up", [1]), ("rebalance_leaders", 10), ("on_broker_failure", [2]),
 ]
-READER = SimpleNamespace(read=SimpleNamespace(parquet=str))
+READER = SimpleNamespace(
+    read=SimpleNamespace(schema=lambda _: SimpleNamespace(parquet=str))
+)
 """A session that reads nothing: DataFrames of the outcome are the names of their folders."""
 
 
@@ -29,7 +33,7 @@ def run_pipeline(folder: Path) -> None:
     """Do what the tasks of the pipeline do, in this process."""
     config = read_config(folder / "pipeline.toml")
     job = make_job(config, folder)
-    for name in find_exports(folder / config.exports, job):
+    for name in find_exports(path_in(folder, "exports", config.exports), job):
         run_snapshot(job, name)
 
 
@@ -40,6 +44,35 @@ def run_sharded(folder: Path) -> None:
         kfast.spark.fail(
             READER, folder / "in", events=EVENTS, output=folder / "out", journal="full"
         )
+
+
+def run_sharded_remotely(place: RemotePath) -> None:
+    """The same in a bucket."""
+    with pytest.MonkeyPatch.context() as patched:
+        without_session(patched)
+        patched.setattr("kfast.spark.sharded.parquet_frame", lambda *_: None)
+        kfast.spark.fail(
+            READER, str(place / "in"), events=EVENTS, output=str(place / "out"), journal="full"
+        )
+
+
+def run_against(server: S3Server, run, place, dies_at: int = -1) -> bool:
+    """Run in a process that the server kills at its n-th write; whether it lived."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_with_environment, args=(server.environment, run, place))
+    server.writes, server.dies_at = 0, -1
+    process.start()
+    server.victim, server.dies_at = process.pid, dies_at
+    process.join()
+    server.dies_at = -1
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode == 0
+
+
+def _with_environment(environment: dict[str, str], run, place) -> None:
+    os.environ.update(environment)
+    run(place)
 
 
 def run_apart(run, folder: Path, dies_at: int = -1) -> int | None:
