@@ -14,10 +14,10 @@ HEAD = """\
 
 `python -m docs.columns` generates this page from what `kfast schema` prints; a test keeps it
 current. A cluster is a few tables of columns: arrays in memory (`state.leader`), and Arrow
-tables outside (`state.to_tables()`, files, Spark). *Array* is how the array holds a column, *Axes*
-what it is indexed by, *Null* the number that means "none" there. A column without an *Arrow* type
-is made from others in the Arrow table, whose own columns `docs/results.md` lists.
-A `mask` has a bit for each slot of a partition, a `broker` is the row of a broker.
+tables outside (`state.to_tables()`, files, Spark). *Arrow* is the type in the Arrow table; a column
+without one is made from others there, and `docs/results.md` lists those. *Array* is how the array
+holds it: a `mask` has a bit for each slot of a partition, a `broker` is the row of a broker, and
+*Null* is the number that means "none".
 """
 
 
@@ -34,13 +34,13 @@ def section(table: str, rows: list[dict[str, Any]]) -> str:
     """The section of one table."""
     lines = [
         f"## {table}", "",
-        "| Column | Array | Axes | Arrow | Null | Meaning |", "|---|---|---|---|---|---|",
+        "| Column | Meaning | Arrow | Null | Array |", "|---|---|---|---|---|",
     ]
     for row in rows:
         null = "" if row["null"] is None else row["null"]
         lines.append(
-            f"| `{row['column']}` | {row['array']} | {', '.join(row['axes'])} | "
-            f"{row['arrow'] or ''} | {null} | {row['meaning']} |"
+            f"| `{row['column']}` | {row['meaning']} | {row['arrow'] or ''} | {null} | "
+            f"{row['array']} |"
         )
     return "\n".join([*lines, ""])
 
