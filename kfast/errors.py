@@ -15,8 +15,8 @@ __all__ = [
 ]
 
 EXTRAS = {
-    "numba": ("numba",), "plot": ("altair", "vl_convert"), "spark": ("pyspark", "pandas"),
-    "stats": ("scipy",), "yaml": ("yaml",),
+    "live": ("kafka", "kazoo"), "numba": ("numba",), "plot": ("altair", "vl_convert"),
+    "spark": ("pyspark", "pandas"), "stats": ("scipy",), "yaml": ("yaml",),
 }
 """Optional dependencies: the extras of `pyproject.toml`, and the modules that each installs."""
 

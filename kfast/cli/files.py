@@ -25,6 +25,8 @@ from kfast.cli.options import (
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.io import FORMATS, format_of, write
 from kfast.io.controller_inference import untold_controller
+from kfast.io.files import writing
+from kfast.io.live import is_live, log_directories
 from kfast.report.columns import columns_answer
 from kfast.report.writing import check_format, list_endings
 from kfast.state import ClusterState
@@ -87,7 +89,14 @@ def generate_command(format_name: str | None, output: Path, **options: Any) -> N
 @command()
 @cluster_options()
 @_file_options()
-def save(sources: Inputs, output: Path, format_name: str | None, **options: Any) -> None:
+@click.option(
+    "--sizes", type=FilePath(), metavar="FILE",
+    help="Write the sizes of all replicas to this file, as --load takes them: what "
+    "kafka-log-dirs --describe prints. INPUT is kafka://host:9092.",
+)
+def save(
+    sources: Inputs, output: Path, format_name: str | None, sizes: Path | None, **options: Any
+) -> None:
     r"""Save the cluster of INPUT as a file of any format.
 
     Several INPUTs become one file. Arrow and Parquet keep all that INPUT says, and null for what it
@@ -100,8 +109,10 @@ def save(sources: Inputs, output: Path, format_name: str | None, **options: Any)
       kfast save describe.txt api-versions.txt configs.txt -o cluster.arrow
       kfast save cluster.arrow -o plan.json
       kfast save describe.txt -o - --format reassignment
+      kfast save kafka://host:9092 -o cluster.arrow --sizes sizes.json
     """
     check_format(output, format_name)
+    command_config = options["command_config"]
     tables = take_tables(sources, options)
     if isinstance(tables, ClusterState):
         state, notes = tables, tables.assumptions
@@ -117,6 +128,9 @@ def save(sources: Inputs, output: Path, format_name: str | None, **options: Any)
     if (format_name or format_of(output)) == "describe" and (untold := untold_controller(state)):
         echo(f"Note: {untold}")
     _say_written(output, state.n_brokers, state.n_partitions)
+    if sizes is not None:
+        with writing(sizes) as file:
+            file.write(log_directories(next(filter(is_live, sources), sources[0]), command_config))
 
 
 def _say_written(output: Path, n_brokers: int, n_partitions: int) -> None:

@@ -272,6 +272,11 @@ def _reading_options() -> Callable[[Command], Command]:
             "--up", parse=broker_ids, metavar="IDS",
             help="Brokers that are up although they lead nothing and are in no ISR: 3,4.",
         ),
+        click.option(
+            "--command-config", type=FilePath(), metavar="PROPERTIES",
+            help="Properties of Kafka's own clients, such as security.protocol and "
+            "sasl.jaas.config, for an INPUT that is kafka://host:9092.",
+        ),
     )
 
 
@@ -385,6 +390,8 @@ def _read(reader: Any, sources: Inputs, options: dict[str, Any]) -> Any:
     arguments = {name: options.pop(name) for name in ("brokers_file", "add_brokers", "up")}
     if (at := options.pop("at")) is not None:
         arguments["at"] = at
+    if (command_config := options.pop("command_config")) is not None:
+        arguments["command_config"] = command_config
     with progress_bar("Reading", *sources) as progress:
         return reader(*sources, defaults=defaults, progress=progress, **arguments)
 

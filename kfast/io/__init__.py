@@ -32,6 +32,7 @@ from kfast.io.describe_writer import write_describe
 from kfast.io.file_kinds import PLAN, json_kind, recognise
 from kfast.io.files import Source, check_utf8, load, name_of, writing
 from kfast.io.kafka_assigner import read_kafka_assigner
+from kfast.io.live import LiveSource, is_live, name_of_source, read_live
 from kfast.io.merging import merge, with_standing
 from kfast.io.metadata_files import find_metadata
 from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
@@ -97,14 +98,15 @@ FORMATS = {
 
 
 def read(
-    path: Source,
-    *more_paths: Source,
+    path: Source | LiveSource,
+    *more_paths: Source | LiveSource,
     brokers_file: Source | None = None,
     add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
     at: At | None = None,
+    command_config: Source | None = None,
 ) -> ClusterState:
     """Read a cluster from a file.
 
@@ -117,9 +119,10 @@ def read(
 
     Parameters
     ----------
-    path, *more_paths : path, or (str, bytes)
+    path, *more_paths : path, (str, bytes), address or client
         The file, or several that make one cluster together; `-` is standard input. A pair is what
-        messages call it, and what it holds.
+        messages call it, and what it holds. `kafka://host:9092`, `zk://host:2181/chroot` and admin
+        clients are running clusters: see docs/live.md.
     brokers_file : path, or (str, bytes), optional
         CSV with the columns broker_id, rack and perhaps registered: see `kfast.io.brokers`.
     add_brokers : mapping of int to str or None, optional
@@ -135,6 +138,8 @@ def read(
     at : int or datetime, optional
         A point of a metadata log: the offset behind the last record that counts, as the high
         watermark and snapshots are numbered; or a time (without a zone: UTC).
+    command_config : path, or (str, bytes), optional
+        Properties of Kafka's own clients, for `kafka://`.
 
     Returns
     -------
@@ -150,12 +155,12 @@ def read(
         or one to be up that it does not; a point of no log, or one that the log does not have or
         that is before its first broker.
     """
-    content = _contents((path, *more_paths), at, progress)
+    content = _contents((path, *more_paths), at, progress, command_config)
     if isinstance(content, ClusterState):
         if brokers_file is None and not add_brokers and not defaults and not tuple(up):
             return content
         content = replace(
-            _tables_of(content, name_of(path)), provenance=content.provenance
+            _tables_of(content, name_of_source(path)), provenance=content.provenance
         )
     tables = complete(
         content, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
@@ -173,14 +178,15 @@ def read(
 
 
 def read_tables(
-    path: Source,
-    *more_paths: Source,
+    path: Source | LiveSource,
+    *more_paths: Source | LiveSource,
     brokers_file: Source | None = None,
     add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
     at: At | None = None,
+    command_config: Source | None = None,
 ) -> SourceTables:
     """Read a file into tables, with nothing filled in. Arguments and errors are those of `read`."""
     tables = gather(
@@ -192,6 +198,7 @@ def read_tables(
         up=up,
         progress=progress,
         at=at,
+        command_config=command_config,
     )
     return _with_lists(tables)
 
@@ -205,19 +212,20 @@ def _with_lists(tables: SourceTables) -> SourceTables:
 
 
 def gather(
-    path: Source,
-    *more_paths: Source,
+    path: Source | LiveSource,
+    *more_paths: Source | LiveSource,
     brokers_file: Source | None = None,
     add_brokers: Mapping[int, str | None] | None = None,
     defaults: Mapping[str, object] | None = None,
     up: Iterable[int] = (),
     progress: Progress | None = None,
     at: At | None = None,
+    command_config: Source | None = None,
 ) -> SourceTables:
     """`read_tables`, the partitions in the form that the file has: flat, or with lists."""
-    content = _contents((path, *more_paths), at, progress)
+    content = _contents((path, *more_paths), at, progress, command_config)
     if isinstance(content, ClusterState):
-        content = _tables_of(content, name_of(path))
+        content = _tables_of(content, name_of_source(path))
     return complete(
         content, brokers_file=brokers_file, add_brokers=add_brokers, defaults=defaults, up=up
     )
@@ -241,25 +249,31 @@ def complete(
 
 
 def _contents(
-    paths: Sequence[Source], at: At | None, progress: Progress | None
+    paths: Sequence[Source | LiveSource], at: At | None, progress: Progress | None,
+    command_config: Source | None,
 ) -> ClusterState | SourceTables:
     """What files hold together: of a metadata log alone the state, of anything else tables."""
-    if [name_of(path) for path in paths].count("-") > 1:
+    if command_config is not None and not any(map(is_live, paths)):
+        raise ArgumentError(
+            f"command_config: {name_of_source(paths[0])} is no cluster that runs, but a file"
+        )
+    if [name_of_source(path) for path in paths].count("-") > 1:
         raise ArgumentError("only one of several inputs can be standard input")
-    contents = [_content(path, at, progress) for path in paths]
+    contents = [_content(path, at, progress, command_config) for path in paths]
     if at is not None and not any(isinstance(content, ClusterState) for content in contents):
         raise ArgumentError(
-            f"at: {', '.join(map(name_of, paths))} is no metadata log; it shows one moment only"
+            f"at: {', '.join(map(name_of_source, paths))} is no metadata log; it shows one moment"
+            " only"
         )
     content = contents[0]
     if len(contents) > 1:
         return merge([
-            _with_lists(_tables_of(content, name_of(path))
+            _with_lists(_tables_of(content, name_of_source(path))
                         if isinstance(content, ClusterState) else content)
             for path, content in zip(paths, contents, strict=True)
         ])
     if isinstance(content, ClusterState):
-        log = SourceTables(name_of(paths[0]), NO_PARTITIONS, kind=METADATA_LOG)
+        log = SourceTables(name_of_source(paths[0]), NO_PARTITIONS, kind=METADATA_LOG)
         content.provenance = provenance_of([(ALL_COLUMNS, log, content.n_partitions, 0)])
         return content
     if not content.coverage:
@@ -274,9 +288,12 @@ def _contents(
 
 
 def _content(
-    path: Source, at: At | None, progress: Progress | None
+    path: Source | LiveSource, at: At | None, progress: Progress | None,
+    command_config: Source | None,
 ) -> ClusterState | SourceTables:
     """What a path holds: of a metadata log the state, of anything else tables."""
+    if is_live(path):
+        return read_live(path, command_config)
     znodes = find_znodes(path)
     if znodes is not None:
         return with_standing(read_znode_folder(znodes), "a ZooKeeper dump (folder)")

@@ -33,6 +33,7 @@ from kfast.state.kraft_releases import (
     RELEASES,
     UNCLEAN_LEADER_ELECTION,
     note_newer,
+    release_of,
 )
 from kfast.state.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -168,7 +169,7 @@ class MetadataImage:
         if not self.controllers and not level:
             return [*RELEASES][-1], f"assumed, for {file} says no {METADATA_VERSION} yet"
         if not self.controllers:
-            return _release_of(level), f"read from {METADATA_VERSION} {level} in {file}"
+            return release_of(level), f"read from {METADATA_VERSION} {level} in {file}"
         chosen = [self.controllers.get(self.controller_id)] if (
             self.controller_id in self.controllers
         ) else list(self.controllers.values())
@@ -176,7 +177,7 @@ class MetadataImage:
             (c.features[METADATA_VERSION][1], c.controller_id)
             for c in chosen if c is not None and METADATA_VERSION in c.features
         )
-        return _release_of(max(level, supported[0])), (
+        return release_of(max(level, supported[0])), (
             f"read from the registration of controller {supported[1]} in {file}, which supports"
             f" {METADATA_VERSION} up to {supported[0]}; {level} is finalized"
         )
@@ -356,11 +357,3 @@ def _texts_in(characters: npt.NDArray[np.uint8]) -> list[str]:
     """Texts of ids that stand one behind the other."""
     text = characters.tobytes().decode("ascii")
     return [text[at : at + ID_CHARACTERS] for at in range(0, len(text), ID_CHARACTERS)]
-
-
-def _release_of(level: int) -> str:
-    """The oldest release that runs a metadata version in production; else the newest."""
-    for release in RELEASES.values():
-        if level <= release.latest_metadata_version:
-            return release.name
-    return [*RELEASES][-1]

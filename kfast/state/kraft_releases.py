@@ -163,6 +163,14 @@ def find_release(name: str | Release) -> Release:
     return release
 
 
+def release_of(level: int) -> str:
+    """The oldest release that runs a metadata version in production; else the newest."""
+    for release in RELEASES.values():
+        if level <= release.latest_metadata_version:
+            return release.name
+    return [*RELEASES][-1]
+
+
 def note_newer(level: int) -> list[str]:
     """A note where a metadata version is newer than those of every release that is known."""
     newest = [*RELEASES.values()][-1]

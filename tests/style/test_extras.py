@@ -42,6 +42,7 @@ sys.modules.update(dict.fromkeys({modules}))
 """Ways in which a module cannot be imported."""
 
 USES = {
+    "live": ("kfast.read('kafka://127.0.0.1:1')", "kafka://127.0.0.1:1"),
     "numba": ("kfast.Controller(state, policy=kfast.controllers.led_least)", "policy led_least"),
     "plot": (
         "__import__('kfast.report.pictures').report.pictures.check_picture(Path('x.svg'))",
@@ -59,7 +60,7 @@ USES = {
 """Of each extra something that needs it, and what the message calls that."""
 
 
-MODULES = {"vl-convert-python": "vl_convert", "pyyaml": "yaml"}
+MODULES = {"kafka-python": "kafka", "pyyaml": "yaml", "vl-convert-python": "vl_convert"}
 """Modules of packages that have another name."""
 
 
