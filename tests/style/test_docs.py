@@ -46,7 +46,7 @@ def test_the_table_of_contents_has_every_page():
     for page in pages:
         path = next(DOCS.glob(f"{page}.[mri]*"))
         for block in TOCTREE.findall(path.read_text(encoding="utf-8")):
-            entries = re.findall(r"^ *([\w/]+)$", block, re.MULTILINE)
+            entries = re.findall(r"^ *([\w/-]+)$", block, re.MULTILINE)
             listed |= {(path.parent / entry).relative_to(DOCS).as_posix() for entry in entries}
     assert pages - listed == {ROOT_PAGE}
     assert listed - pages == {"generated/gallery/index"}
