@@ -23,7 +23,7 @@ from kfast.io.brokers import (
 from kfast.io.client_listings import read_kcat_listing, read_table_listing
 from kfast.io.client_metadata import read_client_metadata
 from kfast.io.contradictions import ALL_COLUMNS, provenance_of
-from kfast.io.controller_inference import assume_newest, note_controller
+from kfast.io.controller_inference import note_controller
 from kfast.io.cruise_control_placement import read_broker_sets
 from kfast.io.cruise_control_state import read_cluster_state, read_load_brokers
 from kfast.io.describe_parser import Progress
@@ -39,7 +39,7 @@ from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
 from kfast.io.metadata_shell import read_metadata_shell
 from kfast.io.metadata_text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
-from kfast.io.plan_json import read_plan, read_reassignment, write_reassignment
+from kfast.io.plan_json import read_current_assignment, read_plan, write_reassignment
 from kfast.io.source_tables import (
     NO_PARTITIONS,
     Coverage,
@@ -387,7 +387,7 @@ _READERS: dict[str, Callable[[str, bytes, int], SourceTables]] = {
     "arrow": lambda name, data, _: read_arrow(name, data),
     "parquet": lambda name, data, _: read_parquet(name, data),
     "a ZooKeeper snapshot": lambda name, data, _: read_znode_snapshot(name, data),
-    PLAN: lambda name, data, start: assume_newest(read_reassignment(name, data, start)),
+    PLAN: read_current_assignment,
     "a ZooKeeper dump (JSON lines)": read_znode_lines,
     "a ZooKeeper dump (JSON)": read_znode_map,
     "a zookeeper-shell transcript": read_znode_transcript,

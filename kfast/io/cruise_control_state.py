@@ -164,5 +164,6 @@ def read_load_brokers(name: str, data: bytes, start: int) -> SourceTables:
         rack = None if row.rack == row.host else row.rack
         brokers[row.broker] = Broker(row.broker, rack, row.broker_state != "DEAD")
     return SourceTables(
-        name, NO_PARTITIONS, brokers=broker_table(brokers.values()), coverage=Coverage.NOTHING
+        name, NO_PARTITIONS, brokers=broker_table(name, brokers.values()),
+        coverage=Coverage.NOTHING,
     )

@@ -29,7 +29,10 @@ _BROKER = re.compile(
     r"|Optional\.empty), fenced=(?P<fenced>true|false),.*\)"
 )
 _FIELDS = {
-    name: re.compile(rf"\b{name}=(?:\[(?P<list>[\d, ]*)\]|(?P<number>-?\d{{1,10}}))(?=, |$)")
+    name: re.compile(
+        rf"\b{name}=(?:\[(?P<list>(?:\d{{1,10}}(?:, \d{{1,10}})*)?)\]"
+        r"|(?P<number>-?\d{1,10}))(?=, |$)"
+    )
     for name in ("replicas", "isr", "elr", "lastKnownElr", "leader", "leaderEpoch")
 }
 
@@ -68,9 +71,14 @@ def read_metadata_shell(name: str, data: bytes, _start: int) -> SourceTables:
         elif "Registration(" in line and "ControllerRegistration(" not in line:
             raise InputError(f"{where}: found {quote(line)}; right is what kafka-metadata-shell"
                              " prints")
+    if not len(rows) and not brokers:
+        raise InputError(
+            f"{name}: has no partition and no broker; right is the output of tree"
+            " image/topics/byName or tree image/cluster"
+        )
     if not len(rows):
         return SourceTables(
-            name, NO_PARTITIONS, brokers=broker_table(brokers), exactness=Exactness.RECORDS,
+            name, NO_PARTITIONS, brokers=broker_table(name, brokers), exactness=Exactness.RECORDS,
             coverage=Coverage.NOTHING,
         )
     # A value may be one of many: the shell shows what it is asked for.

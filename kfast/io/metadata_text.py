@@ -27,18 +27,20 @@ from kfast.state.metadata_records import API_KEYS, Endpoint, MetadataRecord, Oth
 __all__ = ["files_in", "read_dump"]
 
 _FILE = re.compile(r"Dumping (.*\S)\s*$")
-_BATCH = re.compile(r"baseOffset: (\d+) .*\bcount: (\d+) .*\bpartitionLeaderEpoch: (-?\d+) ")
+_BATCH = re.compile(
+    r"baseOffset: (\d{1,18}) .*\bcount: (\d{1,9}) .*\bpartitionLeaderEpoch: (-?\d{1,9}) "
+)
 _IS_CONTROL = "isControl: true"
 _INVALID = "isvalid: false"
-_TIME = re.compile(r"CreateTime: (\d+) ")
-_RECORD = re.compile(r"\|?\s*offset: (\d+) .*?headerKeys: \[[^\]]*\] (\S.*)$")
+_TIME = re.compile(r"CreateTime: (\d{1,18}) ")
+_RECORD = re.compile(r"\|?\s*offset: (\d{1,18}) .*?headerKeys: \[[^\]]*\] (\S.*)$")
 _PAYLOAD = "payload: "
 _CONTROLS = {
     "LeaderChange": 2, "SnapshotHeader": 3, "SNAPSHOT_HEADER": 3, "SnapshotFooter": 4,
     "SNAPSHOT_FOOTER": 4, "KRaftVersion": 5, "KRaftVoters": 6,
 }
-_LEADER = re.compile(r'"leaderId":\s*(\d+)')
-_HEADER_TIME = re.compile(r'"lastContainedLogTimestamp":\s*(\d+)')
+_LEADER = re.compile(r'"leaderId":\s*(\d{1,9})\b')
+_HEADER_TIME = re.compile(r'"lastContainedLogTimestamp":\s*(\d{1,18})\b')
 _CLASSES = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper(): kind for kind in API_KEYS
 }
@@ -150,7 +152,14 @@ def _batches(name: str, text: str) -> Iterator[tuple[str, _Batch | None]]:
 def _add_record(where: str, batch: _Batch, text: str) -> None:
     """Add the record that the end of a line shows: a payload, or a control record."""
     if text.startswith(_PAYLOAD):
-        batch.values.append(encode_record(_record(where, text.removeprefix(_PAYLOAD))))
+        payload = _payload(where, text.removeprefix(_PAYLOAD))
+        values = _values(where, payload)
+        try:
+            batch.values.append(encode_record(_record(payload, values)))
+        except (struct.error, TypeError, ValueError, LookupError, AttributeError) as error:
+            raise InputError(
+                f"{where}: a value in a {payload.type} is not what its field holds: {error}"
+            ) from error
         return
     text = text.removeprefix("controlType: ")
     word = re.match(r"\w*", text)
@@ -169,12 +178,15 @@ def _add_record(where: str, batch: _Batch, text: str) -> None:
     batch.values.append(value)
 
 
-def _record(where: str, text: str) -> MetadataRecord:
-    """The record that a payload shows."""
+def _payload(where: str, text: str) -> _Payload:
     try:
-        payload = msgspec.json.decode(text, type=_Payload)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(text, type=_Payload)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{where}: damaged JSON: {error}") from error
+
+
+def _values(where: str, payload: _Payload) -> dict[str, Any]:
+    """The fields of the record that a payload shows; none of one that does not matter."""
     kind = _CLASSES.get(payload.type)
     if kind is None:
         key = STATELESS.get(payload.type.removesuffix("_RECORD"))
@@ -183,9 +195,9 @@ def _record(where: str, text: str) -> MetadataRecord:
                 f"{where}: a record has the unknown type {payload.type}: the log was written by a"
                 " Kafka that kfast does not know"
             )
-        return OtherRecord(0, key)
+        return {}
     highest, fields = FIELDS[kind]
-    if payload.version > highest:
+    if not 0 <= payload.version <= highest:
         raise InputError(
             f"{where}: a {payload.type} has the unknown version {payload.version}; known is at most"
             f" {highest}"
@@ -203,6 +215,14 @@ def _record(where: str, text: str) -> MetadataRecord:
             raise InputError(f"{where}: a {payload.type} lacks {shown}")
         elif required:
             values[name] = default
+    return values
+
+
+def _record(payload: _Payload, values: dict[str, Any]) -> MetadataRecord:
+    """The record that a payload shows."""
+    kind = _CLASSES.get(payload.type)
+    if kind is None:
+        return OtherRecord(0, STATELESS[payload.type.removesuffix("_RECORD")])
     if "features" in values:
         values["features"] = {
             of["name"]: (of["minSupportedVersion"], of["maxSupportedVersion"])

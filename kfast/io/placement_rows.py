@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.arguments import MAX_INT
+from kfast.arguments import MAX_BROKER_ID, MAX_INT
 from kfast.errors import InputError
 from kfast.io.controller_inference import assume_newest, infer_elr
 from kfast.io.files import abbreviate, quote
@@ -181,12 +181,16 @@ class PlacementRows:
                 f" {abbreviate(missing)}"
             )
         down = [Broker(broker, registered=False) for broker in missing]
-        return broker_table([*listed.values(), *down])
+        return broker_table(self.name, [*listed.values(), *down])
 
 
-def broker_table(brokers: Iterable[Broker]) -> pa.Table:
-    """The table of some brokers."""
+def broker_table(name: str, brokers: Iterable[Broker]) -> pa.Table:
+    """The table of the brokers of a source; `InputError` where an id is none."""
     rows = sorted(brokers, key=lambda broker: broker.broker_id)
+    if rows and rows[-1].broker_id > MAX_BROKER_ID:
+        raise InputError(
+            f"{name}: found broker {rows[-1].broker_id}; right is an id of at most {MAX_BROKER_ID}"
+        )
     columns = {
         "broker_id": pa.array([row.broker_id for row in rows], pa.int32()),
         "rack": pa.array([row.rack for row in rows], pa.string()),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Annotated, BinaryIO
 
 import msgspec
@@ -24,6 +25,7 @@ import pyarrow.json
 from msgspec import Meta, Struct
 
 from kfast.errors import ArgumentError, InputError
+from kfast.io.controller_inference import assume_newest
 from kfast.io.cruise_control_placement import is_proposal, read_proposals
 from kfast.io.file_kinds import check_plan, json_part, recognise
 from kfast.io.files import check_utf8, line_of, load, quote
@@ -32,7 +34,7 @@ from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, wr
 from kfast.kernels.json_documents import document_end
 from kfast.schema import PLAN
 
-__all__ = ["read_plan", "read_reassignment", "write_reassignment"]
+__all__ = ["read_current_assignment", "read_plan", "read_reassignment", "write_reassignment"]
 
 _PLAN = pa.schema([
     ("version", pa.int64()),
@@ -113,6 +115,21 @@ def read_reassignment(name: str, data: bytes, start: int) -> SourceTables:
         }
     )
     return SourceTables(source=name, partitions=partitions, notes=tuple(notes))
+
+
+def read_current_assignment(name: str, data: bytes, start: int) -> SourceTables:
+    """Read the plan that begins at a byte for what a cluster is; a note says if it is not.
+
+    Raises
+    ------
+    InputError
+        It is no plan of version 1, or a value in it is not right.
+    """
+    tables = read_reassignment(name, data, start)
+    if any(match.end() == start for match in _PROPOSED.finditer(data)):
+        note = f"{name}: the first plan is what is proposed, not the current assignment"
+        tables = replace(tables, notes=(note, *tables.notes))
+    return assume_newest(tables)
 
 
 def _columns(where: str, text: bytes) -> pa.StructArray:

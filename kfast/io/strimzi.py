@@ -126,7 +126,7 @@ def read_strimzi(name: str, data: bytes, _start: int) -> SourceTables:
             "topic_id": pa.array(topics.values(), pa.string()),
             **setting_columns(name, [*topics], settings),
         }) if topics else None,
-        broker_table(brokers.values()) if brokers else None,
+        broker_table(name, brokers.values()) if brokers else None,
         pa.table(cluster) if cluster else None,
         notes=tuple(notes), log_settings=log_settings(settings), exactness=Exactness.PLANS,
         coverage=Coverage.NOTHING,
