@@ -8,8 +8,9 @@ import it too, in each of their processes, so public names are loaded when they 
 elections in a column. `sweeps` counts scenarios of one cluster (`sweep_tasks` in workers),
 `capacity_sweeps` measures them in bytes, `fleets` counts those of many, `pipeline` keeps results of
 fleets up to date, as a `pipeline_config` asks. A cluster in many files is a `dataset`; events
-happen to it in `sharded` (`sharded_tasks` in workers), and `sharded_capacity` sums it up for sweeps
-in bytes. `workers` runs tasks, `paths` finds files and distributes them.
+happen to it in `sharded` (`sharded_tasks` in workers), `sharded_sweeps` makes it ready for sweeps,
+and `sharded_capacity` sums it up for those in bytes. `workers` runs tasks, `paths` finds files and
+distributes them.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def sweep(
     spark : SparkSession
         Classic or Connect.
     state : ClusterState, SweepPlan or path
-        The cluster; a path is read on the driver with `kfast.read`.
+        The cluster; a file is read on the driver with `kfast.read`, a folder or glob of shards, as
+        `kfast.spark.fail` takes it, by tasks.
     scenarios : Scenarios, str, (str, mapping) or callable
         Made for this cluster; or how they are made of it, as for `kfast.spark.fleet`.
     counts, vectors : optional
@@ -123,7 +124,7 @@ def sweep(
         As `kfast.sweep` and `kfast.read` raise them, before anything runs.
     """
     names, words = check_counts(counts), words_of(vectors)
-    plan, scenarios = _prepare(state, scenarios, tasks)
+    plan, scenarios = _prepare(spark, state, scenarios, tasks)
     work = SweepWork.of(plan, scenarios, names, words)
     if tasks is None:
         seconds = estimate_seconds(scenarios, lambda part: deque(work.batches(part), maxlen=0))
@@ -188,7 +189,12 @@ def sweep_partitions(
     ArgumentError, InputError
         As `kfast.spark.sweep`.
     """
-    plan, scenarios = _prepare(state, scenarios, tasks)
+    plan, scenarios = _prepare(spark, state, scenarios, tasks)
+    if plan.rows.size != plan.n_partitions:
+        raise ArgumentError(
+            "state is a cluster in many files, of which a sweep by partition is not possible; right"
+            " is a ClusterState or a file"
+        )
     words = words_of(vectors)
     if tasks is None:
         seconds = estimate_seconds(scenarios, lambda part: count_partitions(plan, part, words))
@@ -226,7 +232,7 @@ def sweep_brokers(
     ArgumentError, InputError
         As `kfast.spark.sweep`.
     """
-    plan, scenarios = _prepare(state, scenarios, tasks)
+    plan, scenarios = _prepare(spark, state, scenarios, tasks)
     words = words_of(vectors)
     order = FailoverOrder.of(plan)
     if tasks is None:
@@ -245,7 +251,7 @@ def sweep_brokers(
 
 
 def _prepare(
-    state: Cluster, scenarios: Scenarios | ScenarioSpec, tasks: int | None,
+    spark: SparkSession, state: Cluster, scenarios: Scenarios | ScenarioSpec, tasks: int | None,
 ) -> tuple[SweepPlan, Scenarios]:
     """Read, check and prepare what a sweep is given."""
     check_tasks(tasks)
@@ -257,6 +263,15 @@ def _prepare(
     if not isinstance(scenarios, Scenarios):
         check_spec(scenarios)
     if isinstance(state, (str, Path)):
+        # Workers import this module, and have no use for that one.
+        from kfast.spark.sharded_sweeps import is_dataset, prepare_dataset
+
+        if is_dataset(state):
+            plan = prepare_dataset(spark, state)
+            if not isinstance(scenarios, Scenarios):
+                scenarios = make_scenarios(scenarios, plan.cluster)
+            check_same_brokers(plan, scenarios)
+            return plan, scenarios
         state = read(state)
     if not isinstance(scenarios, Scenarios):
         if isinstance(state, SweepPlan):

@@ -5,8 +5,9 @@ Partitions are sorted by shape, so that the kernels go through those of one shap
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from kfast.state.records import Rows
 if TYPE_CHECKING:
     from kfast.state import ClusterState
 
-__all__ = ["FIELDS", "SweepPlan", "down_brokers", "padded"]
+__all__ = ["FIELDS", "SweepPlan", "down_brokers", "join_plans", "padded"]
 
 Items = TypeVar("Items", Rows, npt.NDArray[np.uint16])
 
@@ -89,6 +90,25 @@ class SweepPlan:
 
     __repr__ = summary_text
     _repr_html_ = summary_html
+
+
+def join_plans(brokers: SweepPlan, plans: Sequence[SweepPlan]) -> SweepPlan:
+    """The plan of all partitions of several, whose brokers are those of one without partitions."""
+    groups, begin, cell = [brokers.groups], 0, 0
+    for plan in plans:
+        moved = plan.groups.copy()
+        moved[:, FIELDS.index("begin")] += begin
+        moved[:, FIELDS.index("table")] += cell
+        groups.append(moved)
+        begin, cell = begin + plan.sequences.size, cell + plan.tables.size
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(brokers, name), *(getattr(plan, name) for plan in plans)])
+        for name in ("sequences", "tables", "live_places", "in_sync_places")
+    }
+    return replace(
+        brokers, n_partitions=sum(plan.n_partitions for plan in plans),
+        n_rows=sum(plan.n_rows for plan in plans), groups=np.concatenate(groups), **columns,
+    )
 
 
 # --- memory of the kernels -----------------------------------------------------------------------

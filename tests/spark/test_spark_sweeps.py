@@ -199,7 +199,7 @@ def test_a_sweep_takes_the_questions_of_a_fleet(cluster, question, make):
     """Without a session: what they are asked of is all that `_prepare` gives."""
     from kfast.spark.sweeps import _prepare
 
-    _, scenarios = _prepare(cluster, question, None)
+    _, scenarios = _prepare(None, cluster, question, None)
     assert scenarios.to_table().equals(make(cluster).to_table())
 
 
