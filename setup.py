@@ -12,6 +12,9 @@ One environment variable each chooses another build:
 `KFAST_OPENMP=0`
     no OpenMP, even where the compiler has it.
 
+gcc and clang compile the kernels; MSVC cannot, for it has no integers of 128 bits. On Windows it is
+MinGW-w64: ``build_ext --compiler=mingw32``.
+
 What stands in `pyproject.toml` is not repeated here.
 """
 
@@ -37,6 +40,17 @@ SHARED = "kfast._cyutility"
 DEBUG = os.environ.get("KFAST_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("KFAST_SANITIZE", "")
 OPENMP = os.environ.get("KFAST_OPENMP", "1") not in ("", "0")
+
+INLINED = [] if DEBUG else [
+    "-finline-limit=3000", "--param=inline-unit-growth=500", "--param=large-function-growth=2000",
+]
+"""A rule is inlined into the loop over rows, however long it is: left alone, gcc stops earlier."""
+
+OPENMP_FLAGS = (
+    (["-fopenmp"], ["-fopenmp"]),
+    (["-Xpreprocessor", "-fopenmp"], ["-lomp"]),
+)
+"""Flags of the compiler and of the linker that may bring OpenMP; the second ones are Apple's."""
 
 DIRECTIVES: dict[str, bool | int] = {
     "language_level": 3,
@@ -65,12 +79,7 @@ def compile_flags() -> list[str]:
     if SANITIZE:
         sanitizer = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-fno-wrapv"]
         return [*checked, *sanitizer, "-fno-omit-frame-pointer"]
-    # A rule is inlined into the loop over rows, however long it is: left alone, gcc stops earlier.
-    inlined = [
-        "-finline-limit=3000", "--param=inline-unit-growth=500",
-        "--param=large-function-growth=2000",
-    ]
-    return checked if DEBUG else ["-O3", "-g0", "-DNDEBUG", *inlined]
+    return checked if DEBUG else ["-O3", "-g0", "-DNDEBUG"]
 
 
 def link_flags() -> list[str]:
@@ -91,7 +100,8 @@ def write_settings() -> tuple[Path, str]:
     """
     asked = {
         "directives": DIRECTIVES,
-        "compile": compile_flags(),
+        "compiler": os.environ.get("CC", ""),
+        "compile": compile_flags() + INLINED,
         "link": link_flags(),
         "openmp": OPENMP,
     }
@@ -155,40 +165,48 @@ def extensions() -> list[Extension]:
 
 
 class BuildKernels(build_ext):
-    """`build_ext` that adds OpenMP where a probe shows that the compiler has it."""
+    """`build_ext` that adds flags where a probe shows that the compiler takes them."""
 
-    PROBE = """
+    PROBE = "int main(void) { return 0; }"
+    OPENMP_PROBE = """
         #include <omp.h>
         int main(void) { return omp_get_max_threads() < 1; }
     """
 
     def build_extensions(self) -> None:
         """Compile everything."""
-        flag = self.openmp_flag() if OPENMP else None
-        if flag is None:
+        if self.compiler.compiler_type == "msvc":
+            raise SystemExit(
+                "kfast's kernels need integers of 128 bits, which MSVC does not have: build with "
+                "MinGW-w64 (build_ext --compiler=mingw32)"
+            )
+        compiled = INLINED if self.takes(self.PROBE, ["-Werror", *INLINED], []) else []
+        openmp = [flags for flags in OPENMP_FLAGS if self.takes(self.OPENMP_PROBE, *flags)]
+        if not OPENMP or not openmp:
             self.warn("OpenMP is not used: kernels run on one thread")
+            openmp = [([], [])]
+        for_openmp, linked = openmp[0]
         for extension in self.extensions:
-            if flag is not None:
-                extension.extra_compile_args = [*extension.extra_compile_args, flag]
-                extension.extra_link_args = [*extension.extra_link_args, flag]
+            extension.extra_compile_args = [*extension.extra_compile_args, *compiled, *for_openmp]
+            extension.extra_link_args = [*extension.extra_link_args, *linked]
         self.parallel = self.parallel or os.cpu_count()
         super().build_extensions()
 
-    def openmp_flag(self) -> str | None:
-        """Flag that makes this compiler and linker use OpenMP; None where there is none."""
-        flag = "/openmp" if self.compiler.compiler_type == "msvc" else "-fopenmp"
+    def takes(self, program: str, compiled: list[str], linked: list[str]) -> bool:
+        """Whether this compiler and linker make a program with some flags."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
-            source.write_text(self.PROBE)
+            source.write_text(program)
             try:
                 objects = self.compiler.compile(
-                    [str(source)], output_dir=folder, extra_postargs=[flag]
+                    [str(source)], output_dir=folder, extra_postargs=compiled
                 )
-                program = str(source.with_suffix(""))
-                self.compiler.link_executable(objects, program, extra_postargs=[flag])
+                self.compiler.link_executable(
+                    objects, str(source.with_suffix("")), extra_postargs=linked
+                )
             except (CompileError, LinkError):
-                return None
-        return flag
+                return False
+        return True
 
 
 if __name__ == "__main__":
