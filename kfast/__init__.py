@@ -60,11 +60,13 @@ if TYPE_CHECKING:
         PolicyError,
         RowError,
     )
+    from kfast.figures.results import plot
     from kfast.io import read, read_broker_sets, read_plan, write
     from kfast.io.loads import read_capacity, read_load
     from kfast.journal import Outcome, QuorumOutcome
     from kfast.log_replay import replay
     from kfast.metadata_replay import replay_metadata
+    from kfast.report.page.report import write_report
     from kfast.schema import (
         AlterCode,
         Code,
@@ -166,6 +168,7 @@ __all__ = [
     "override_settings",
     "partition_load",
     "plan_batches",
+    "plot",
     "potential_nw_out",
     "prepare_capacity",
     "prepare_sweep",
@@ -191,6 +194,7 @@ __all__ = [
     "take_census",
     "with_controller",
     "write",
+    "write_report",
 ]
 
 load_lazily(__name__, {
@@ -219,11 +223,13 @@ load_lazily(__name__, {
     "errors": (
         "ArgumentError InputError InvariantError KfastError MissingExtraError PolicyError RowError"
     ),
+    "figures.results": "plot",
     "io": "read read_broker_sets read_plan write",
     "io.loads": "read_capacity read_load",
     "journal": "Outcome QuorumOutcome",
     "log_replay": "replay",
     "metadata_replay": "replay_metadata",
+    "report.page.report": "write_report",
     "schema": "AlterCode Code PartitionState ReassignmentCode ReplicaState Strategy",
     "state": "Assignment ClusterState Leadership Replicas Tables open",
     "state.build": "build_digest",

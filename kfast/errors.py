@@ -16,6 +16,7 @@ __all__ = [
 
 EXTRAS = {
     "live": ("kafka", "kazoo"), "numba": ("numba",), "plot": ("altair", "vl_convert"),
+    "report": ("plotly", "jinja2", "scipy"),
     "spark": ("pyspark", "pandas"), "stats": ("scipy",), "yaml": ("yaml",),
 }
 """Optional dependencies: the extras of `pyproject.toml`, and the modules that each installs."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,8 +17,12 @@ from kfast.analysis.whatif import CANNOT, WhatIf, check_brokers, check_order, re
 from kfast.arguments import check_instance, check_items, shown
 from kfast.controllers import EventOutcome, Profile
 from kfast.errors import ArgumentError
+from kfast.figures.failures import broker_leaders_figure
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = ["Failure", "FailureStep", "fail_brokers"]
 
@@ -92,6 +96,16 @@ class Failure:
     def remaining(self) -> int:
         """Partitions that brokers still led when their controlled shutdown had been handled."""
         return sum(int(event.outcome.remaining.size) for event in self.events)
+
+    def plot(self) -> Figure:
+        """Draw the leaders of every broker before and after all steps, as a figure of plotly.
+
+        Raises
+        ------
+        MissingExtraError
+            plotly is not installed (the extra `report`).
+        """
+        return broker_leaders_figure(self.impact.brokers)
 
     def _summary(self) -> Summary:
         return "Failure", {

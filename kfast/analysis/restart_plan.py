@@ -9,7 +9,7 @@ time, which does the least harm.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,15 @@ from kfast.analysis.replica_sets import Counts, live_brokers
 from kfast.analysis.restart_readiness import Readiness, check_margin, may_restart
 from kfast.arguments import MAX_LONG, check_instance, number, whole
 from kfast.errors import ArgumentError
+from kfast.figures.restarts import restart_figure
 from kfast.kernels import batch_coloring as kernel
 from kfast.schema import MAX_SLOTS, RESTART_BATCHES, RESTART_BROKERS, columns_of
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.state.records import Rows
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = ["RestartPlan", "restart_plan"]
 
@@ -145,6 +149,16 @@ class RestartPlan:
             "brokers": int((self.batch >= 0).sum()),
             **self.readiness.counts,
         }
+
+    def plot(self) -> Figure:
+        """Draw the batches, coloured by what partitions notice, as a figure of plotly.
+
+        Raises
+        ------
+        MissingExtraError
+            plotly is not installed (the extra `report`).
+        """
+        return restart_figure(self.batches)
 
     def _summary(self) -> Summary:
         seconds = self.total_s

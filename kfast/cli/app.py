@@ -39,6 +39,8 @@ COMMANDS = {
         "Check whether a reassignment plan is safe, and see what it moves."),
     "replay": ("replay", "replay_command",
         "Replay the logs of real controllers, and see what happened and what does not agree."),
+    "report": ("report", "report_command",
+        "Write a report of a cluster: one page of HTML to act on or to hand on."),
     "restart": ("planning", "restart_command",
         "Find out which brokers may be restarted now, and in which batches all may."),
     "risk": ("planning", "risk_command",

@@ -148,13 +148,13 @@ def capacity_file_option(*, required: bool = True) -> Callable[[Command], Comman
     )
 
 
-def capacity_options() -> Callable[[Command], Command]:
+def capacity_options(*, required: bool = True) -> Callable[[Command], Command]:
     """INPUT and the options of a cluster, its loads, its capacities and its limits."""
     return all_options(
         cluster_options(),
         setting_option(),
-        load_options(required=True),
-        capacity_file_option(),
+        load_options(required=required),
+        capacity_file_option(required=required),
         click.option(
             "--preset", type=click.Choice([*PRESETS]), metavar="NAME",
             help="Limits that others plan with; --limit and --failed-limit come before them. "

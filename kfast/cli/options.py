@@ -30,11 +30,11 @@ from kfast.state.settings import override_settings
 
 __all__ = [
     "Command", "FilePath", "InputName", "Inputs", "ListType", "all_options", "broker_ids",
-    "broker_option", "cluster_options", "controller_option", "controller_options", "down_option",
-    "input_text", "list_option", "lists_option", "names", "number_option", "order_option",
-    "output_options", "pair_options", "seed_option", "setting_option", "take_cluster",
-    "take_controller", "take_pair", "take_tables", "threads_option", "top_option",
-    "topic_partitions", "verbose_option",
+    "broker_option", "cluster_options", "conditions_option", "controller_option",
+    "controller_options", "down_option", "input_text", "list_option", "lists_option", "names",
+    "number_option", "order_option", "output_options", "pair_options", "seed_option",
+    "setting_option", "take_cluster", "take_controller", "take_pair", "take_tables",
+    "threads_option", "top_option", "topic_partitions", "verbose_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -497,9 +497,14 @@ def output_options(
             help="Write to this file, whole or not at all. csv is one file for each table.",
         ))
     if metrics:
-        shared.append(list_option(
-            "--fail-on", "conditions", parse=partial(_condition, metrics), metavar="CONDITION",
-            help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
-            f"{', '.join(metrics)}. Operators: {' '.join(OPERATORS)}.",
-        ))
+        shared.append(conditions_option(metrics))
     return all_options(*shared)
+
+
+def conditions_option(metrics: Mapping[str, str]) -> Callable[[Command], Command]:
+    """Option that says when an answer is a failure."""
+    return list_option(
+        "--fail-on", "conditions", parse=partial(_condition, metrics), metavar="CONDITION",
+        help="Exit with 4 if this holds, as in 'offline>0'; one that holds is enough. Metrics: "
+        f"{', '.join(metrics)}. Operators: {' '.join(OPERATORS)}.",
+    )

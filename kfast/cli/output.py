@@ -25,6 +25,7 @@ from kfast.report.drawing import is_kraft
 from kfast.report.writing import (
     ANSWER_KEY,
     ANSWERS,
+    PAGE,
     STANDARD_OUTPUT,
     RowWriter,
     answer_json,
@@ -46,7 +47,7 @@ class Destination:
     Parameters
     ----------
     kind : str
-        One of `kfast.report.writing.KINDS`.
+        One of `kfast.report.writing.KINDS`, or `PAGE`.
     output : Path or None
         None for standard output.
     tables : mapping of str to (Path or None)
@@ -110,7 +111,7 @@ class Destination:
             yield rows
 
     def write(self, answer: Answer) -> None:
-        """Write the answer, or its tables; beside files of tables, the text is shown too.
+        """Write the answer, or its tables; beside files of tables and pages, the text is shown.
 
         Ends with exit code 4 where a condition holds.
         """
@@ -137,9 +138,10 @@ class Destination:
                     rows.write(table)
         if not self.tables:
             write_answer(answer, self.kind, self.output)
-        elif self.output is not None:
+        if self.output is not None and (self.tables or self.kind == PAGE):
             write_answer(answer, "table", None)
-            echo(f"Wrote {', '.join(str(path) for path in self.tables.values())}.")
+            paths = self.tables.values() or [self.output]
+            echo(f"Wrote {', '.join(str(path) for path in paths)}.")
         for condition, step, value, holds in results:
             if holds:
                 shown = "without end" if value == math.inf else value

@@ -49,12 +49,15 @@ class Answer:
         Makes each table of the answer, the main one first.
     verbose : bool
         The text has the requests in full.
+    page : callable, optional
+        Makes the answer as HTML.
     """
 
     document: Document
     draw_body: Callable[[Console, Document], None]
     tables: Mapping[str, Callable[[], pa.Table]]
     verbose: bool = False
+    page: Callable[[], bytes] | None = None
 
     def __post_init__(self) -> None:
         """Say after the verdict what it cannot know."""

@@ -12,7 +12,7 @@ from kfast.report.drawing import draw_rows, number
 from kfast.report.tables import Row, TableColumn, cell, text_column
 from kfast.report.wording import brokers_named, controller_sentence, count, first_names, signed
 
-__all__ = ["DIFF_TABLES", "diff_answer"]
+__all__ = ["DIFF_TABLES", "MEASURES", "diff_answer"]
 
 DIFF_TABLES = (
     "partitions", "topics", "brokers", "settings", "measures", "worst", "newly_fragile",

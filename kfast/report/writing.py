@@ -26,8 +26,9 @@ from kfast.report.answer import Answer
 from kfast.state.display import escape_control
 
 __all__ = [
-    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "SCHEMA_VERSION", "STANDARD_OUTPUT", "RowWriter",
-    "answer_json", "check_format", "check_place", "kind_of_file", "list_endings", "write_answer",
+    "ANSWERS", "ANSWER_KEY", "ENDINGS", "KINDS", "PAGE", "SCHEMA_VERSION", "STANDARD_OUTPUT",
+    "RowWriter", "answer_json", "check_format", "check_place", "json_text", "kind_of_file",
+    "list_endings", "write_answer",
 ]
 
 WIDE = 1 << 16
@@ -41,6 +42,9 @@ ENDINGS = {
 
 KINDS = tuple(ENDINGS)
 ANSWERS = ("table", "json")
+PAGE = "html"
+"""The form that only the answer of `kfast report` has."""
+
 STANDARD_OUTPUT = Path("-")
 
 ANSWER_KEY = b"kfast.answer"
@@ -93,12 +97,16 @@ def check_place(output: AnyPath) -> None:
 
 
 def write_answer(answer: Answer, kind: str, output: Path | None) -> None:
-    """Write an answer as text or JSON; text that goes to a terminal fits its width."""
+    """Write an answer as text, JSON or a page; text that goes to a terminal fits its width."""
     if kind == "table" and output is None and sys.stdout.isatty():
         answer.draw(_console(None))
         return
     with writing(output or "-") as file:
-        file.write(answer_json(answer) if kind == "json" else _text(answer))
+        if kind == PAGE:
+            assert answer.page is not None, "only a report is written as a page"
+            file.write(answer.page())
+        else:
+            file.write(answer_json(answer) if kind == "json" else _text(answer))
 
 
 def _console(file: io.StringIO | None) -> Console:
@@ -123,7 +131,7 @@ def answer_json(answer: Answer) -> bytes:
 
 def _encoded(document: Any, indent: int | None = None) -> bytes:
     r"""JSON; what is not UTF-8 in the name of a file stands as an escape, such as \udcff."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_json_text)
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=json_text)
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -188,7 +196,7 @@ class RowWriter:
         return Path(self.file.name).replace(partial)
 
 
-def _json_text(value: Any) -> str:
+def json_text(value: Any) -> str:
     """A time, or an exact decimal, as JSON has it."""
     if isinstance(value, Decimal):
         return format(value, "f")

@@ -52,6 +52,7 @@ USES = {
         "kfast.risk(state).chance(5)",
         "the chance with 5 of 40 brokers down has to be drawn, which",
     ),
+    "report": ("kfast.write_report(state, 'x.html')", "kfast report"),
     "spark": ("import kfast.spark", "kfast.spark"),
     "yaml": (
         "kfast.read(('c.yaml', b'apiVersion: kafka.strimzi.io/v1'))", "c.yaml, Strimzi's YAML,",

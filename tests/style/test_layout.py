@@ -42,6 +42,7 @@ ORDER = (
     "io",
     "journal",
     "controllers",
+    "figures",
     "sweeps",
     "analysis",
     "capacity",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,14 @@ from kfast.capacity.failures.capacity_sweeps import CapacityPlan, capacity_sweep
 from kfast.capacity.failures.failure_terms import Integers
 from kfast.capacity.failures.limits import RESOURCES, USED, exceeds, utilisation
 from kfast.errors import ArgumentError
+from kfast.figures.capacity import utilisation_figure
 from kfast.schema import CAPACITY_FAILURE_BROKERS, CAPACITY_FAILURE_PARTS, CAPACITY_FAILURE_TOPICS
 from kfast.state import ClusterState
 from kfast.state.records import Rows
 from kfast.sweeps.scenario_makers import scenarios_from_table
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = ["CapacityFailure", "capacity_of"]
 
@@ -104,6 +108,29 @@ class CapacityFailure:
     @cached_property
     def _changes(self) -> list[Changes]:
         return list(_changes(self.plan, self._failed))
+
+    def plot(self, resource: str | None = None) -> Figure:
+        """Draw the share of a capacity that every broker uses before and after, with plotly.
+
+        Parameters
+        ----------
+        resource : {"nw_in", "nw_out", "cpu", "disk"}, optional
+            By default the one that is nearest to its limit.
+
+        Raises
+        ------
+        ArgumentError
+            It is none of these, or no broker has a capacity.
+        MissingExtraError
+            plotly is not installed (the extra `report`).
+        """
+        chosen = self.summary["binding"] if resource is None else resource
+        if chosen not in RESOURCES:
+            raise ArgumentError(
+                f"resource is {chosen!r}; right is one of {', '.join(RESOURCES)}, of which "
+                "brokers have a capacity"
+            )
+        return utilisation_figure(self.brokers, chosen)
 
     @property
     def brokers(self) -> pa.Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,12 +19,16 @@ from kfast.capacity.loads.broker_capacities import BrokerCapacity
 from kfast.capacity.loads.client_racks import LEADER, ConsumerRacks
 from kfast.capacity.loads.partition_loads import PartitionLoad
 from kfast.capacity.planning.load_growth import MOST_MONTHS, LoadGrowth
+from kfast.figures.capacity import forecast_figure
 from kfast.schema import CAPACITY_FORECAST
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text
 from kfast.sweeps.scenario_makers import every_broker
 from kfast.sweeps.scenarios import Scenarios
 from kfast.sweeps.sweep_run import prepare_sweep
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = ["CapacityForecast", "capacity_forecast", "forecast_months"]
 
@@ -50,6 +54,16 @@ class CapacityForecast:
     first_month_over_limit: Mapping[str, int | None]
     last_load: PartitionLoad
     over_limit_replicas: int = 0
+
+    def plot(self) -> Figure:
+        """Draw the highest share of each capacity by month, as a figure of plotly.
+
+        Raises
+        ------
+        MissingExtraError
+            plotly is not installed (the extra `report`).
+        """
+        return forecast_figure(self.months.to_pylist())
 
     def _summary(self) -> Summary:
         return "CapacityForecast", {

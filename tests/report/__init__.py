@@ -1,0 +1,1 @@
+"""Tests of `kfast report`, and of figures."""

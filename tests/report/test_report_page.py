@@ -1,0 +1,212 @@
+"""What a report says, and that its page holds nothing but that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import kfast
+from kfast.analysis.topic_faults import FAULTS, topic_faults
+from kfast.report.page.html import script_json
+from kfast.report.page.remedies import fault_documents
+from kfast.report.page.report import report_answer
+from tests.report.clusters import BENCH, HOSTILE, PLAIN, bench, named
+
+pytest.importorskip("plotly", reason="a report needs plotly")
+pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(scope="module")
+def answer():
+    """The report of the cluster in bench_data; an earlier one is what it became a day later."""
+    racks = str(BENCH / "brokers.csv")
+    later = kfast.read(str(BENCH / "describe_later.txt.gz"), brokers_file=racks)
+    return report_answer("describe.txt", bench(), old=("later", later))
+
+
+class Elements(HTMLParser):
+    """How many elements of each kind a page has."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags = Counter()
+        self.feed(page.decode())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+def test_the_first_screen_is_what_the_sweeps_say(answer):
+    document = answer.document
+    assert document["headline"] == (
+        "It does not hold: one broker's failure takes partitions offline")
+    assert document["verdict"][2] == (
+        "One rack fails: 3 of 3 racks take partitions offline, 3 make some refuse acks=all.")
+    assert document["verdict"][-1].startswith("Since later: BETTER: 1 broker came up;")
+    [actions] = [[action["title"] for action in document["actions"]]]
+    assert actions[:2] == ["Find out why broker 109 cannot keep up",
+                           "Give topic scratch more replicas"]
+    summary = document["summary"]
+    rows = kfast.sweep(bench(), kfast.every_broker(bench())).to_pylist()[1:]
+    assert summary["brokers_under_min_isr"] == max(row["under_min_isr"] for row in rows)
+    assert (summary["racks_offline"], summary["topics_unclean"]) == (7, 9)
+
+
+def test_the_worst_failure_is_told_in_the_readers_cluster(answer):
+    """The numbers of `kfast fail`, and a partition by name for each group."""
+    story = answer.document["story"]
+    assert story["title"] == "Brokers 101, 104, 107, 110 (rack a) stop together"
+    impact = kfast.fail_brokers(bench(), [101, 104, 107, 110]).impact
+    titles = [step["title"] for step in story["steps"]]
+    assert "7 partitions have nobody to lead" in titles
+    assert "40 partitions refuse safe writes" in titles
+    clients = {row["client"]: row["partitions"]
+               for step in story["steps"] for row in step.get("clients", ())}
+    assert clients["Producers and consumers"] == impact.summary["leaders_moved"]
+    assert clients["Consumers"] == impact.summary["newly_offline"]
+    partitions = {(row["topic"], row["partition"]): row for row in impact.partitions.to_pylist()}
+    examples = [one for step in story["steps"] for one in step.get("examples", ())]
+    assert len(examples) == 4
+    for example in examples:
+        row = partitions[example["topic"], example["partition"]]
+        leaders = [[r["broker"] for r in example[when] if r["role"] == "leader"]
+                   for when in ("before", "after")]
+        assert leaders == [[b] if b >= 0 and b not in (101, 104, 107, 110)[(when == 0 and 4) or 0:]
+                           else [] for when, b in enumerate((row["leader_before"], row["leader"]))]
+        assert example["decisions"], "every one of them has a cause"
+
+
+def test_the_data_are_in_the_page(answer):
+    page = answer.page().decode()
+    [text] = re.findall(r'<script type="application/json" id="kfast-data">(.*?)</script>', page)
+    document = json.loads(text)
+    assert document["sections"]["fail"]["scenario"]["racks"] == ["a"]
+    assert document["summary"] == answer.document["summary"]
+    assert "http" not in "".join(re.findall(r'(?:src|href)="([^"#]*)', page.split("<script>")[0]))
+    assert len(page) < 8_000_000
+
+
+def test_the_policy_names_the_two_scripts_of_the_page(answer):
+    """No other script can run, whatever a name manages to be."""
+    page = answer.page().decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert policy.startswith("default-src 'none'; script-src &#39;sha256-")
+    assert policy.count("sha256-") == page.count("<script>") == 2
+    assert "unsafe-eval" not in policy
+    assert "script-src 'unsafe-inline'" not in policy
+
+
+def test_hostile_names_give_the_elements_of_plain_ones(tmp_path):
+    pages = []
+    for names in (HOSTILE, PLAIN):
+        kfast.write_report(named(names), tmp_path / "report.html")
+        pages.append((tmp_path / "report.html").read_bytes())
+    assert Elements(pages[0]).tags == Elements(pages[1]).tags
+    assert script_json("</script><!--\u2028") == r'"\u003c/script\u003e\u003c!--\u2028"'
+
+
+def test_each_fault_is_found_once():
+    faults = {fault.kind: fault for fault in topic_faults(named(PLAIN))}
+    assert [*faults] == [*FAULTS]
+    assert [faults[kind].topic for kind in FAULTS] == ["topic-0", "topic-2", "topic-3", "topic-4"]
+    assert not [f for f in topic_faults(named(PLAIN)) if f.topic in ("topic-5", "topic-6")]
+    assert not [f for f in topic_faults(kfast.generate(brokers=6, partitions=60, racks=3))
+                if f.kind != "unclean"]
+
+
+@pytest.mark.parametrize("names", [PLAIN, HOSTILE], ids=["plain", "hostile"])
+def test_the_commands_mend_the_faults(tmp_path, names):
+    """Run by a shell, with tools that write down their arguments and the plan that they get."""
+    state = named(names)
+    for tool in ("kafka-configs.sh", "kafka-reassign-partitions.sh"):
+        path = tmp_path / tool
+        path.write_text('#!/bin/sh\nprintf "%s\\0" "$@" > arguments\n'
+                        'printf END >> arguments\n')
+        path.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "BOOTSTRAP": "kafka-1:9092"}
+    settings, plans = [], {}
+    for fault in fault_documents(state, topic_faults(state)):
+        for topic in fault["topics"]:
+            if "\0" in topic["command"]:
+                continue
+            command = ["sh", "-c", topic["command"]]
+            subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+            words = (tmp_path / "arguments").read_text().split("\0")[:-1]
+            assert words[:2] == ["--bootstrap-server", "kafka-1:9092"]
+            if "--entity-name" in words:
+                settings.append((fault["kind"], words[words.index("--entity-name") + 1], words[-1]))
+                continue
+            [row] = json.loads((tmp_path / "plan.json").read_text())["partitions"]
+            plans[row["topic"]] = row["replicas"]
+    topics = names["topics"]
+    assert settings == [("min_isr", topics[3], "min.insync.replicas=2"),
+                        ("unclean", topics[4], "unclean.leader.election.enable=false")]
+    # A first replica stays; every rack has one; where two are wanted, they are in two racks.
+    racks = {broker: (broker - 1) % 3 for broker in range(1, 7)}
+    assert {topic: (ids[0], len(ids)) for topic, ids in plans.items()} == {
+        topics[0]: (1, 3), topics[1]: (2, 3), topics[2]: (1, 2)}
+    assert all(len({racks[broker] for broker in ids}) == len(ids) for ids in plans.values())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "arguments", "kafka-configs.sh", "kafka-reassign-partitions.sh", "plan.json"]
+
+
+def test_a_sound_cluster_holds():
+    answer = report_answer("generated", kfast.generate(brokers=9, partitions=90, racks=3))
+    document = answer.document
+    assert document["headline"] == "It holds: no failure of a single broker or rack stops anything"
+    assert {row["level"] for row in document["resilience"][:2]} == {"holds"}
+    assert b"Nothing is urgent" in answer.page() or document["actions"]
+
+
+def test_a_cluster_that_is_down_is_reported_too():
+    """Of 3 brokers one or none is up: what cannot be asked is left out."""
+    state = kfast.fail_brokers(kfast.generate(brokers=3, partitions=9, racks=1), [0, 1]).state
+    document = report_answer("one", state).document
+    assert document["headline"].startswith(("Part of this cluster is down", "It does not hold"))
+    assert "pairs" not in document["sections"]
+    state = kfast.fail_brokers(state, [2]).state
+    answer = report_answer("none", state)
+    assert answer.document["story"] is None
+    assert answer.page()
+
+
+def test_results_draw_themselves():
+    state = bench()
+    failure = kfast.fail_brokers(state, [101])
+    before, after = failure.plot().data
+    assert list(after.y) == failure.impact.brokers["leaders"].to_pylist()
+    assert sum(before.y) - sum(after.y) == failure.impact.summary["newly_offline"]
+    plan = kfast.restart_plan(state)
+    assert sum(sum(series.y) for series in plan.plot().data) == plan.counts["brokers"]
+    rows = kfast.sweep(state, kfast.every_broker(state))
+    offline, _ = kfast.plot(rows).data
+    assert sum(offline.y) == np.sum(rows["offline"].to_numpy()[1:])
+    with pytest.raises(kfast.ArgumentError, match="cannot be drawn"):
+        kfast.plot(rows.select(["scenario"]))
+
+
+def test_results_in_bytes_draw_themselves():
+    state = bench()
+    load = kfast.partition_load(state, kfast.read_load(str(BENCH / "loads.csv")))
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(str(BENCH / "capacities.csv")))
+    plan = kfast.prepare_capacity(state, load, capacity)
+    failure = kfast.capacity_of(plan, [101, 104])
+    before, after = failure.plot("nw_out").data
+    assert list(after.y) == failure.brokers["nw_out_after"].to_pylist()
+    assert list(before.y) == failure.brokers["nw_out_before"].to_pylist()
+    with pytest.raises(kfast.ArgumentError, match="resource is 'memory'"):
+        failure.plot("memory")
+    rows = kfast.capacity_sweep(plan, kfast.every_broker(state))
+    points = sum(len(series.y) for series in kfast.plot(rows).data)
+    assert points == rows.num_rows - 1
+    forecast = kfast.capacity_forecast(
+        state, load, capacity, kfast.every_broker(state), growth="4%", months=2)
+    assert {series.name for series in kfast.plot(forecast).data} >= {"disk", "network out"}
