@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
+import plotly
 from numpydoc.xref import DEFAULT_LINKS
+from plotly.io import renderers
+from plotly.io.base_renderers import HtmlRenderer
 from sphinx.application import Sphinx
 
 import kfast
@@ -78,6 +82,14 @@ else:
     nitpick_ignore_regex.append((".*", rf"(collections\.abc|contextlib|{'|'.join(PROJECTS)})\..*"))
     numpydoc_xref_aliases = {name: name for name in DEFAULT_LINKS} | TYPES
 
+# Figures of examples share one script, which comes with the site: it opens offline.
+PLOTLY_SCRIPT = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+renderers["site"] = HtmlRenderer(
+    include_plotlyjs=f"../../_static/{PLOTLY_SCRIPT.name}",
+    config={"displayModeBar": False, "responsive": True},
+)
+renderers.default = "site"
+
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "generated/gallery",
@@ -102,7 +114,7 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
-html_static_path = ["static"]
+html_static_path = ["static", str(PLOTLY_SCRIPT)]
 html_css_files = ["site.css"]
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True

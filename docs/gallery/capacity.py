@@ -27,6 +27,10 @@ brokers = failure.brokers.sort_by([("nw_out_after", "descending")]).slice(0, 5)
 brokers.select(["broker_id", "rack", "nw_out_before", "nw_out_after", "over_limit"]).to_pandas()
 
 # %%
+
+failure.plot()
+
+# %%
 # Any one broker may fail, and any two may: their lowest headroom is above zero.
 
 for k in (1, 2):

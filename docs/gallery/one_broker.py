@@ -36,4 +36,4 @@ kfast.explain(state, [104], [("scratch", 1)])[0]
 # The other brokers lead more than before, but not evenly: brokers of its own rack share few
 # partitions with broker 104, so they take over next to none.
 
-failure.impact.brokers.select(["broker_id", "rack", "leaders_before", "leaders"]).to_pandas()
+failure.plot()

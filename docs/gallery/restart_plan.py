@@ -33,3 +33,8 @@ kfast.may_restart(state, ignore_rf1=True)
 
 plan = kfast.restart_plan(state, ignore_rf1=True, seconds_per_broker=120)
 plan.batches.select(["batch", "brokers", "racks", "starts_after_s", "ends_after_s"]).to_pandas()
+
+# %%
+# No batch takes a partition under min ISR:
+
+plan.plot()

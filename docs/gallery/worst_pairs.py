@@ -16,6 +16,11 @@ rows.insert(1, "brokers", [pairs.brokers(scenario) for scenario in rows.scenario
 rows
 
 # %%
+# What does each pair take offline, or under min ISR? The worst first:
+
+kfast.plot(table)
+
+# %%
 # How many of the 66 pairs take nothing offline?
 
 table.slice(1).to_pandas().offline.value_counts().sort_index()
