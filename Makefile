@@ -13,6 +13,7 @@
 #   make guard     kernels beside their numpy and numba twins: has one become slower?
 #   make reports   of all kernels: Cython's annotation, and which loops gcc vectorises; in build/reports
 #   make wheel     dist/: an sdist, and a wheel made from it, tested where neither compiler nor checkout is
+#   make man       the manual pages of all commands; in build/man
 #   make clean     remove all that the above made
 
 PYTHON ?= python3
@@ -41,7 +42,7 @@ EXTRAS := import tomllib; \
 COPIED := kfast kfast_command.py pyspark_kfast tests benchmarks bench_data docs setup.py pyproject.toml \
 	MANIFEST.in CITATION.cff LICENSE README.md CHANGELOG.md Makefile .ci .gitignore
 
-.PHONY: demo test slow lint docs docs-links debug sanitize bench guard reports wheel clean
+.PHONY: demo test slow lint docs docs-links debug sanitize bench guard reports wheel man clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -79,6 +80,9 @@ bench: $(VENV)/installed-dev
 guard: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks.guard
 
+man: $(VENV)/installed-dev
+	$(BIN)/python -m docs.man build/man
+
 reports: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks.reports
 
@@ -115,7 +119,7 @@ wheel: $(VENV)/installed-dev
 	$(BIN)/python -m venv build/wheel/venv
 	CC=/bin/false build/wheel/venv/bin/python -m pip install -q --only-binary :all: \
 		"$$(echo dist/*.whl)[$(shell $(BIN)/python -c '$(EXTRAS)')]" \
-		hypothesis pytest pytest-benchmark pytest-xdist
+		hypothesis jsonschema pytest pytest-benchmark pytest-xdist
 	mkdir -p build/wheel/sdist/tree
 	tar -xzf dist/*.tar.gz --strip-components 1 -C build/wheel/sdist/tree
 	cd build/wheel/sdist/tree && rm -r kfast kfast_command.py pyspark_kfast setup.py && \

@@ -10,7 +10,6 @@ import sys
 
 import click
 
-from kfast import __version__
 from kfast.cli.exits import TRACEBACK, Commands, check_streams, end_unwritten, report_fault
 from kfast.cli.notes import quiet_option
 
@@ -57,6 +56,14 @@ COMMANDS = {
 """Of each command the module in `kfast.cli`, its name there, and the first sentence of its help."""
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        from kfast.cli.version import version_text
+
+        click.echo(version_text())
+        ctx.exit()
+
+
 @click.group(
     cls=Commands,
     places=COMMANDS,
@@ -65,7 +72,9 @@ COMMANDS = {
     epilog="Exit codes: 0 done, 1 kfast's own fault, 2 usage, 3 input unreadable or inconsistent, "
     "4 a --fail-on condition holds, 130 interrupted.",
 )
-@click.version_option(__version__, prog_name="kfast", message="%(prog)s %(version)s")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False,
+              callback=_print_version,
+              help="Show the version, and of what build and with which libraries.")
 @click.option("--debug", is_flag=True, help=f"Show tracebacks of kfast's own faults ({TRACEBACK}).")
 def commands(debug: bool) -> None:
     r"""What a Kafka cluster does when something fails, before it happens.

@@ -23,10 +23,12 @@ from kfast.cli.options import (
     take_tables,
 )
 from kfast.cli.output import Destination, echo, progress_bar
+from kfast.errors import ArgumentError
 from kfast.io import FORMATS, format_of, write
 from kfast.io.controller_inference import untold_controller
 from kfast.io.files import writing
 from kfast.io.live import is_live, log_directories
+from kfast.report.answer_schema import answer_schema
 from kfast.report.columns import columns_answer
 from kfast.report.writing import check_format, list_endings
 from kfast.state import ClusterState
@@ -139,13 +141,21 @@ def _say_written(output: Path, n_brokers: int, n_partitions: int) -> None:
 
 
 @command("schema")
+@click.option("--answers", is_flag=True,
+              help="Print the JSON Schema of what --format json writes, of all commands, instead.")
 @output_options(("columns",), {})
-def schema_command(**options: Any) -> None:
+def schema_command(answers: bool, **options: Any) -> None:
     r"""List every column of a cluster's tables: its types, its null and its meaning.
 
     \b
     Examples:
       kfast schema
       kfast schema --format json
+      kfast schema --answers > answers.schema.json
     """
+    if answers:
+        if any(options.values()):
+            raise ArgumentError("--answers goes alone; > FILE writes it to a file")
+        click.echo(answer_schema(), nl=False)
+        return
     Destination.of(options, ("columns",)).write(columns_answer())

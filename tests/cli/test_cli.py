@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +16,7 @@ from kfast import generate, schema
 from kfast.analysis.broker_failure import fail_brokers
 from kfast.analysis.impact import CHANGE_METRICS
 from kfast.cli.app import commands
+from kfast.kernels.source_digest import sources_digest
 from kfast.state.census import CENSUS_METRICS, take_census
 from tests.support.cli_run import DESCRIBE, answer, run, verdict_of
 
@@ -231,7 +235,13 @@ def test_schema_lists_every_column():
 
 def test_help_and_version():
     """Every command has help with an example."""
-    assert run("--version").stdout == f"kfast {kfast.__version__}\n"
+    first, libraries, kernels, place = run("--version").stdout.splitlines()
+    assert first == f"kfast {kfast.__version__}"
+    assert f"numpy {np.__version__}, pyarrow {pa.__version__}" in libraries
+    assert sources_digest() in kernels
+    kind, folder = place.split(" in ", 1)
+    assert kind in ("checkout", "installed")
+    assert Path(folder) == Path(kfast.__file__).parent
     for command in commands.places:
         assert f"kfast {command}" in run(command, "--help").stdout.split("Examples:")[1]
 

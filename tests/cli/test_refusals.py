@@ -65,6 +65,7 @@ reassign - --plan - | standard input can be read once, and - stands for INPUT an
 show - --brokers-file - | standard input can be read once
 sweep BENCH --every 1 --seed 3 | --seed goes with --random
 plan check BENCH PLAN --load x --capacity y --fetch-from nearest | is not taken here
+schema --answers -o x.json | --answers goes alone
 shwo | No such command 'shwo'; did you mean show?
 capacity swep | did you mean sweep?
 reassign CLUSTER --plan PLAN --brokers 77 | broker 77 is unknown; the cluster has

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -17,8 +18,10 @@ from pathlib import Path
 
 import click
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from kfast.cli.app import commands
+from kfast.report.answer_schema import answer_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 KFAST = (sys.executable, "-m", "kfast")
@@ -66,8 +69,16 @@ def run(*args, code=0, **options):
 
 
 def answer(*args, code=0):
-    """What a command answers as JSON."""
-    return json.loads(run(*args, "--format", "json", code=code).stdout)
+    """What a command answers as JSON, which is as the JSON Schema says."""
+    document = json.loads(run(*args, "--format", "json", code=code).stdout)
+    answer_validator().validate(document)
+    return document
+
+
+@functools.cache
+def answer_validator():
+    """What compares an answer with the schema that ships with the package."""
+    return Draft202012Validator(json.loads(answer_schema()))
 
 
 def verdict_of(text):
