@@ -1,8 +1,8 @@
 """The JSON Schema of answers: `python -m tests.support.answer_schema` makes it from examples.
 
-An answer of every command is looked at. What an example has not, a null or a fraction, is in no
-schema that is made of it: all below the first level may be null, and any number a fraction where
-one was seen. Names that are not in the schema are allowed, so that answers can have more.
+An answer of each kind is looked at. What only some commands have may be null, and what is null in
+every example may be anything. Names that are not in the schema are allowed, so that answers can
+have more.
 """
 
 from __future__ import annotations
@@ -112,11 +112,13 @@ def merge(schema, key, value):
 
 
 def finish(schema, level=0):
-    """The schema with lists of types; below the first level all may be null."""
-    types = schema["type"] | ({"null"} if level > 1 else set())
+    """The schema with lists of types; all but the answer itself may be null."""
+    types = schema["type"] | ({"null"} if level else set())
     if "number" in types:
         types -= {"integer"}
-    finished = {"type": sorted(types) if len(types) > 1 else min(types)}
+    if types == {"null"}:
+        return {}
+    finished = {"type": sorted(types) if level else "object"}
     if "items" in schema:
         finished["items"] = finish(schema["items"], level + 1)
     if "additionalProperties" in schema:
