@@ -11,7 +11,7 @@ from kfast.cli.app import commands
 from tests.support.answer_schema import EXAMPLES
 from tests.support.cli_run import all_commands, answer, answer_validator, run
 
-NO_ANSWER = {"completion", "generate", "pipeline", "save"}
+NO_ANSWER = {"completion", "generate", "pipeline", "report", "save"}
 
 
 def test_it_is_a_schema_of_every_command_that_answers():
