@@ -43,6 +43,9 @@ NEEDS = {
 NEEDS["viewfs"] = NEEDS["hdfs"]
 """What Arrow loads when a file system of a scheme is opened."""
 
+OPTIONS = {"gs": "?retry_limit_seconds=30"}
+"""What Arrow is told: it would go on for 15 minutes where Google's servers are not reached."""
+
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/*(.*)", re.DOTALL)
 _DBFS = re.compile(r"dbfs:/+")
 _DBFS_MOUNT = Path("/dbfs")
@@ -228,12 +231,13 @@ def open_store(store: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem
 
     scheme, authority = store.split("://", 1)
+    kind = SCHEMES[scheme.lower()]
     try:
-        file_system, root = FileSystem.from_uri(f"{SCHEMES[scheme.lower()]}://{authority}/")
+        file_system, root = FileSystem.from_uri(f"{kind}://{authority}/{OPTIONS.get(kind, '')}")
     except (OSError, ImportError, pa.ArrowException) as error:
         raise InputError(
             f"{store}: pyarrow {pa.__version__} cannot open it: {error}"
-            f"{NEEDS.get(scheme.lower(), '')}"
+            f"{NEEDS.get(kind, '')}"
         ) from error
     return file_system, root.rstrip("/")
 
