@@ -196,6 +196,17 @@ def test_a_broker_that_goes_away_is_no_reason_to_give_up(quick):
     assert kfast.read(Restless()).n_brokers == 3
 
 
+def test_a_broker_that_is_listed_but_gone_is_not_needed(quick):
+    class Halved(Admin):
+        def get_broker_version_data(self, broker):
+            if broker == 1:
+                raise errors.UnknownBrokerIdError(1)
+            return type("Versions", (), {"broker_version": (4, 1)})
+
+    notes = kfast.read(Halved()).assumptions
+    assert "Halved: API versions of brokers 1 not read: UnknownBrokerIdError (1)" in notes
+
+
 def test_a_page_that_leads_nowhere_is_an_error():
     cursor = {"topic_name": "a", "partition_index": 0}
     pages = [{"topics": [], "next_cursor": cursor}] * 9

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import base64
 import os
+import random
 import shutil
 import signal
 import socket
@@ -34,6 +35,8 @@ JAVA = (
 )
 N_VOTERS = 3
 LONGEST_START_S = 120
+UNUSED_BY_CONNECTIONS = 15_000, 32_000
+"""Ports below those that Linux gives to connections."""
 
 _DEPENDENCIES = {"org.apache.kafka:kafka_2.13": None, "org.slf4j:slf4j-simple": "1.7.36"}
 
@@ -225,10 +228,14 @@ class KafkaBrokers:
 
 
 def free_port() -> int:
-    """A port of this host that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of this host that nobody listens at, and that no connection takes meanwhile."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port := random.randrange(*UNUSED_BY_CONNECTIONS)))
+            except OSError:
+                continue
+            return port
 
 
 def create_topics(bootstrap: str, topics: Mapping[str, Mapping[str, object]]) -> None:

@@ -158,6 +158,16 @@ class _Interview:
             self._refused[f"configurations of {kind}s", _REFUSALS[kind]] += refused
         return {name: of for name, of in settings.items() if of}
 
+    def version(self, brokers: Sequence[int]) -> tuple[int, ...] | None:
+        """The release that API versions tell: of the first broker that answers."""
+        for broker in brokers:
+            ask = partial(self.admin.get_broker_version_data, broker)
+            data = self.want("API versions of brokers", ask, None, [broker])
+            if data is not None:
+                release: tuple[int, ...] = data.broker_version
+                return release
+        return None
+
     def quorum_leader(self) -> int:
         """The active controller of KRaft; -1 in ZooKeeper mode."""
         quorum = self.want(
@@ -210,10 +220,8 @@ def ask_brokers(admin: Any, name: str) -> tuple[dict[str, Any], list[str]]:
             "describe_features": features.result(),
             "controller_id": leader.result(),
         }
-        if up:
-            answers["broker_version"] = interview.need(
-                "versions", lambda: admin.get_broker_version_data(up[0])
-            ).broker_version
+        if (version := interview.version(up)) is not None:
+            answers["broker_version"] = version
         return answers, interview.notes()
 
 
