@@ -1,4 +1,4 @@
-# Everything that is needed on a fresh machine is Python 3.11 to 3.13 and a C compiler.
+# Everything that is needed on a fresh machine is Python 3.11 to 3.14 and a C compiler.
 #
 #   make demo      set up, then show what one rack's failure does to the cluster in bench_data/
 #   make test      set up, then run the tests
@@ -35,7 +35,7 @@ PRELOADED = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
 KERNELS := $(wildcard kfast/kernels/*.pyx kfast/kernels/*.pxd kfast/kernels/*.h)
-IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 EXTRAS := import tomllib; \
 	extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
 	print(",".join(sorted(set(extras) - {"dev", "docs", "spark"})))
@@ -128,11 +128,11 @@ wheel: $(VENV)/installed-dev
 	ls -l dist
 
 $(VENV)/pip:
-	@python=; for name in $(PYTHON) python3.13 python3.12 python3.11; do \
+	@python=; for name in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
 		if $$name -c '$(IN_RANGE)' 2>/dev/null; then python=$$name; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then \
-		echo "kfast needs Python 3.11, 3.12 or 3.13, and $(PYTHON) is none of them:" \
+		echo "kfast needs Python 3.11, 3.12, 3.13 or 3.14, and $(PYTHON) is none of them:" \
 			"name one with make PYTHON=/path/to/python" >&2; exit 1; \
 	fi; \
 	$$python -m venv $(VENV) || { \
