@@ -46,6 +46,7 @@ from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError, InputError
 from kfast.io import read_plan
 from kfast.io.loads import read_capacity, read_load
+from kfast.io.log_dir_comparison import REPLICA_SIZES
 from kfast.report.answer import Document
 from kfast.report.capacity_wording import capacity_head, checked_brokers
 from kfast.report.pictures import PICTURE_ENDINGS, check_picture
@@ -54,7 +55,8 @@ from kfast.state import ClusterState
 __all__ = [
     "CapacityInput", "capacity_file_option", "capacity_options", "fetch_options",
     "leader_fetch_option", "load_options", "once", "plot_option", "rack_shares_option",
-    "restoration_options", "take_capacity", "take_load", "take_racks", "take_restoration",
+    "restoration_options", "take_capacity", "take_load",
+    "take_loaded_cluster", "take_racks", "take_restoration",
 ]
 
 _COEFFICIENT = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4})?")
@@ -115,12 +117,11 @@ class CapacityInput:
         return document
 
 
-def load_options(*, required: bool) -> Callable[[Command], Command]:
+def load_options() -> Callable[[Command], Command]:
     """Options of the loads of a cluster."""
     return all_options(
         click.option(
-            "--load", "load_files", type=FilePath(), multiple=True, required=required,
-            metavar="FILE",
+            "--load", "load_files", type=FilePath(), multiple=True, metavar="FILE",
             help="What partitions, topics or brokers carry: CSV, Parquet, kafka-log-dirs, Cruise "
             "Control or Prometheus. May be given more than once; later files fill what earlier "
             "ones lack.",
@@ -153,7 +154,7 @@ def capacity_options(*, required: bool = True) -> Callable[[Command], Command]:
     return all_options(
         cluster_options(),
         setting_option(),
-        load_options(required=required),
+        load_options(),
         capacity_file_option(required=required),
         click.option(
             "--preset", type=click.Choice([*PRESETS]), metavar="NAME",
@@ -304,10 +305,7 @@ def take_capacity(sources: Inputs, options: dict[str, Any]) -> CapacityInput:
     check_limits(limits["normal_limits"], NORMAL_LIMITS)
     check_limits(limits["failed_limits"], FAILED_LIMITS)
     capacity_file: Path = options.pop("capacity_file")
-    make_load = take_load(options)
-    assert make_load is not None, "the option is required"
-    state = take_cluster(sources, options)
-    load = make_load(state)
+    state, load = take_loaded_cluster(sources, options)
     capacity = broker_capacity(state, read_capacity(capacity_file))
     return CapacityInput(
         input_text(sources), state, load, capacity, **limits, replicas_limit=replicas_limit,
@@ -417,6 +415,29 @@ def take_load(options: dict[str, Any]) -> Callable[[ClusterState], PartitionLoad
             return partition_load(state, tables, bytes_out_has_replication=has_replication)
 
     return make
+
+
+def take_loaded_cluster(
+    sources: Inputs, options: dict[str, Any]
+) -> tuple[ClusterState, PartitionLoad]:
+    """Read a cluster and its loads; log directories among its files are loads too.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing says what partitions carry.
+    """
+    state = take_cluster(sources, options)
+    origins = [] if state.provenance is None else state.provenance.to_pylist()
+    sizes = (Path(row["source"]) for row in origins if row["columns"] == REPLICA_SIZES)
+    options["load_files"] = (*options["load_files"], *sizes)
+    make = take_load(options)
+    if make is None:
+        raise ArgumentError(
+            "give --load FILE: no INPUT says what partitions carry, as the output of kafka-log-dirs"
+            " does"
+        )
+    return state, make(state)
 
 
 def _rack_share(text: str) -> Iterable[tuple[str, str]]:

@@ -32,7 +32,7 @@ from kfast.cli.capacity_options import (
     plot_option,
     rack_shares_option,
     take_capacity,
-    take_load,
+    take_loaded_cluster,
     take_racks,
 )
 from kfast.cli.command import command
@@ -47,7 +47,6 @@ from kfast.cli.options import (
     number_option,
     output_options,
     seed_option,
-    take_cluster,
 )
 from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
@@ -216,7 +215,7 @@ def _price(text: str) -> Iterable[tuple[str, str]]:
 
 @command("cost")
 @cluster_options()
-@load_options(required=True)
+@load_options()
 @capacity_file_option()
 @growth_options(0)
 @click.option("--prices", "prices_file", type=FilePath(), required=True, metavar="CSV",
@@ -250,10 +249,8 @@ def cost_command(sources: Inputs, **options: Any) -> None:
     racks = {name: take_racks(options, name) for name in ("producer_racks", "consumer_racks")}
     class_prices = read_prices(options.pop("prices_file"))
     capacity_file, fetch_from = options.pop("capacity_file"), options.pop("fetch_from")
-    make_load = take_load(options)
-    assert make_load is not None, "the option is required"
-    state = take_cluster(sources, options)
-    load = grow(state, make_load(state), None)
+    state, load = take_loaded_cluster(sources, options)
+    load = grow(state, load, None)
     cost = capacity_cost(
         state, load, broker_capacity(state, read_capacity(capacity_file)),
         class_prices=class_prices, disk_gb_month=prices.get(PRICES[0]),

@@ -58,15 +58,21 @@ Steps = list[tuple[str, tuple[int, ...]]]
 @command()
 @cluster_options()
 @lists_option()
+@click.option("--provenance", is_flag=True, help="Show which file gave what.")
 @top_option("topics")
 @verbose_option()
 @output_options(SHOW_TABLES, {**CENSUS_METRICS, **ELR_METRICS})
-def show(sources: Inputs, lists: Sequence[str], top: int, verbose: bool, **options: Any) -> None:
+def show(
+    sources: Inputs, lists: Sequence[str], provenance: bool, top: int, verbose: bool,
+    **options: Any,
+) -> None:
     r"""Show a cluster as it is: what is offline, refuses acks=all or is under-replicated.
 
     INPUT is the folder __cluster_metadata-0 of a KRaft controller, a snapshot or a segment in it, a
     describe text, a reassignment plan (JSON), an Arrow or a Parquet file; - is standard input. Text
-    may be packed with gzip or zstd.
+    may be packed with gzip or zstd. Several INPUTs make one cluster: what kafka-configs,
+    kafka-broker-api-versions, kafka-log-dirs and other tools print goes beside one that lists the
+    partitions.
 
     Of a KRaft cluster, the partitions that stay offline are listed with the brokers they wait for.
 
@@ -75,6 +81,7 @@ def show(sources: Inputs, lists: Sequence[str], top: int, verbose: bool, **optio
       kfast show __cluster_metadata-0
       kfast show describe.txt
       kfast show describe.txt --list under-min-isr
+      kfast show describe.txt api-versions.txt configs.txt log-dirs.json --provenance
       kfast show describe.txt --brokers-file brokers.csv --format json
       kafka-topics.sh ... --describe | kfast show - --fail-on 'under_replicated>0'
     """
@@ -83,7 +90,7 @@ def show(sources: Inputs, lists: Sequence[str], top: int, verbose: bool, **optio
     census = take_census(state)
     destination.write(cluster_answer(
         input_text(sources), state, census, stuck_partitions(state), top=top, lists=lists,
-        verbose=verbose,
+        verbose=verbose, provenance=provenance,
     ))
 
 

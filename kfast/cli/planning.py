@@ -146,7 +146,7 @@ def restart_command(
                help="Outages of one broker that lose nothing but time.")
 @number_option("--outage-seconds", type=float, default=0.0, metavar="SECONDS",
                help="How long such an outage lasts.")
-@load_options(required=False)
+@load_options()
 @number_option(
     "--random", "scenarios", type=click.IntRange(1, 100_000_000), default=10_000,
     help="How many failures to draw at random where a chance cannot be counted.",

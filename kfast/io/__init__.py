@@ -14,6 +14,7 @@ from pathlib import Path
 from kfast.arguments import check_instance
 from kfast.errors import ArgumentError, InputError
 from kfast.io.arrow import read_arrow, write_arrow
+from kfast.io.broker_versions import read_broker_versions
 from kfast.io.brokers import (
     add_brokers_file,
     add_new_brokers,
@@ -22,6 +23,7 @@ from kfast.io.brokers import (
 )
 from kfast.io.client_listings import read_kcat_listing, read_table_listing
 from kfast.io.client_metadata import read_client_metadata
+from kfast.io.configuration_texts import read_configurations
 from kfast.io.contradictions import ALL_COLUMNS, provenance_of
 from kfast.io.controller_inference import note_controller
 from kfast.io.cruise_control_placement import read_broker_sets
@@ -33,6 +35,7 @@ from kfast.io.file_kinds import PLAN, json_kind, recognise
 from kfast.io.files import Source, check_utf8, load, name_of, writing
 from kfast.io.kafka_assigner import read_kafka_assigner
 from kfast.io.live import LiveSource, is_live, name_of_source, read_live
+from kfast.io.loads.log_directories import read_log_directories
 from kfast.io.merging import merge, with_standing
 from kfast.io.metadata_files import find_metadata
 from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
@@ -40,6 +43,8 @@ from kfast.io.metadata_shell import read_metadata_shell
 from kfast.io.metadata_text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
 from kfast.io.plan_json import read_current_assignment, read_plan, write_reassignment
+from kfast.io.quorum_texts import read_cluster_tool, read_features, read_quorum
+from kfast.io.reassignment_texts import read_reassignment_list, read_reassignment_states
 from kfast.io.source_tables import (
     NO_PARTITIONS,
     Coverage,
@@ -400,6 +405,14 @@ _READERS: dict[str, Callable[[str, bytes, int], SourceTables]] = {
     "output of kafka-assigner": read_kafka_assigner,
     "output of kafka-metadata-shell": read_metadata_shell,
     "Strimzi custom resources (YAML)": read_strimzi,
+    "output of kafka-broker-api-versions": read_broker_versions,
+    "output of kafka-configs --describe": read_configurations,
+    "output of kafka-log-dirs --describe": read_log_directories,
+    "output of kafka-reassign-partitions --list": read_reassignment_list,
+    "output of kafka-reassign-partitions --verify": read_reassignment_states,
+    "output of kafka-metadata-quorum": read_quorum,
+    "output of kafka-features": read_features,
+    "output of kafka-cluster": read_cluster_tool,
 }
 """What reads each kind of file: called with its name, all of it, and where JSON begins."""
 

@@ -45,6 +45,7 @@ _EMBEDDED = {
     "brokers": schema.BROKERS_SCHEMA,
     "topics": schema.TOPICS_SCHEMA,
     "cluster": schema.CLUSTER_SCHEMA,
+    "provenance": schema.PROVENANCE.schema,
 }
 _STREAM = b"\xff\xff\xff\xff"
 _KEYS = ("topic", "partition")
@@ -57,11 +58,11 @@ def embed(tables: SourceTables) -> pa.Table:
 
 
 def metadata_of(tables: SourceTables) -> dict[bytes, bytes]:
-    """The metadata of a file: the tables beside the partitions."""
+    """The metadata of a file: the tables beside the partitions; provenance of several files."""
     metadata = {_VERSION_KEY: _KRAFT_VERSION if tables.is_kraft else _VERSION}
     for name in _EMBEDDED:
         table = getattr(tables, name)
-        if table is not None:
+        if table is not None and not (name == "provenance" and table.num_rows == 1):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)

@@ -32,14 +32,14 @@ _GROUPS = {
     "topic settings": ("min_insync_replicas", "unclean_leader_election"),
     "deletions": ("queued_for_deletion", "deletion_started", "ineligible"),
     "racks": ("rack",),
-    "live brokers": ("registered", "fenced", "shutting_down", "in_controlled_shutdown"),
+    "live brokers": ("registered", "up", "fenced", "shutting_down", "in_controlled_shutdown"),
     "registrations": (
         "epoch", "incarnation_id", "cordoned", "registration_offset", "feature_ranges",
     ),
     "broker defaults": ("configurations", "static_configuration"),
 }
 """Groups of columns in notes and in the provenance."""
-_UNITS = {"rack": "brokers", "registered": "brokers", "topic_id": "topics",
+_UNITS = {"rack": "brokers", "up": "brokers", "topic_id": "topics",
           "min_insync_replicas": "topics", "unclean_leader_election": "topics"}
 _SETS = ("isr", "elr", "adding", "removing")
 """Lists whose order is not compared."""
@@ -115,7 +115,8 @@ class Contradictions:
         if n:
             self.differ(
                 _group_of(column) or column, source, _UNITS.get(column, "partitions"), examples, n,
-                *dict.fromkeys(winners.tolist()), what=column.replace("_", " "),
+                *dict.fromkeys(winners.tolist()),
+                what="" if column == "up" else column.replace("_", " "),
             )
 
     def differ(

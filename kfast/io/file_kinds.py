@@ -20,7 +20,9 @@ READS = (
     " (also the text of kafka-dump-log), dumps and snapshots of ZooKeeper, kcat -L (text or -J),"
     " kafka_cluster_state of Cruise Control, JSON of admin clients and of REST Proxy, rpk topic"
     " describe, and Arrow IPC and Parquet with a table of partitions; beside one of these also"
-    " Cruise Control's load and Strimzi's resources"
+    " Cruise Control's load, Strimzi's resources, and the output of kafka-broker-api-versions,"
+    " kafka-configs --describe, kafka-log-dirs, kafka-reassign-partitions --list and --verify,"
+    " kafka-features, kafka-metadata-quorum and kafka-cluster"
 )
 PLAN = "a reassignment plan"
 
@@ -45,6 +47,10 @@ _CLUSTERS = (
     "JSON of an admin client", "a Cruise Control cluster state", "a Cruise Control load",
     "output of kafka-assigner", "output of rpk or kcl", "output of kafka-metadata-shell",
     "Strimzi custom resources (YAML)",
+    "output of kafka-broker-api-versions", "output of kafka-configs --describe",
+    "output of kafka-log-dirs --describe", "output of kafka-reassign-partitions --list",
+    "output of kafka-reassign-partitions --verify", "output of kafka-metadata-quorum",
+    "output of kafka-features", "output of kafka-cluster",
 )
 """Kinds that are clusters, or may be."""
 _HEAD = 1 << 16
@@ -77,7 +83,10 @@ _TEXTS = tuple(
             rb"^Current partition reassignments:|^No partition reassignments found",
             "output of kafka-reassign-partitions --list",
         ),
-        (rb"^(Dynamic|All|Default) configs for ", "output of kafka-configs --describe"),
+        (
+            rb"^(Dynamic|All|Default) configs for |^Configs for [a-z-]+ '.*' are",
+            "output of kafka-configs --describe",
+        ),
         (rb"\(id: \d+ rack: .*\) -> ", "output of kafka-broker-api-versions"),
         (
             rb"^cZxid = |^\[zk: .*\] +(get|ls) ", "a zookeeper-shell transcript"
@@ -141,7 +150,6 @@ _OBJECTS = (
     ("before", b"", "output of kafka-assigner"),
 )
 _READERS = {
-    "output of kafka-log-dirs --describe": "kfast.read_load",
     "a Cruise Control partition load": "kfast.read_load",
     "a Cruise Control capacity file": "kfast.read_capacity",
     "Prometheus metrics": "kfast.read_load",

@@ -27,6 +27,7 @@ from kfast.io.contradictions import Contradictions
 from kfast.io.file_kinds import PLAN
 from kfast.io.files import abbreviate
 from kfast.io.keyed_tables import Combined, Part, combine
+from kfast.io.log_dir_comparison import compare_log_dirs
 from kfast.io.source_tables import (
     Coverage,
     Exactness,
@@ -63,9 +64,11 @@ _PARTITION_LEADS = {
     "replica_states": "replica_state_broker_ids",
 }
 _BROKER_LEADS = dict.fromkeys(
-    ("fenced", "shutting_down", "in_controlled_shutdown"), "registered"
+    ("fenced", "shutting_down", "in_controlled_shutdown", "up"), "registered"
 )
 """What belongs together is taken from one source."""
+_UP = "up"
+"""Registered and not fenced: what is compared."""
 
 
 def merge(sources: Sequence[SourceTables]) -> SourceTables:
@@ -101,9 +104,9 @@ def merge(sources: Sequence[SourceTables]) -> SourceTables:
         name, partitions, _merge_topics(ordered, partitions, report), brokers, cluster,
         taken_for_down=down, taken_for_up=unknown, log_settings=_merge_settings(ordered, report),
         kind=", ".join(dict.fromkeys(source.kind for source in sources)),
-        log_dir_replicas=_log_dir_replicas(ordered),
     )
     merged = _of_controller(_with_defaults(merged, ordered, report))
+    merged = compare_log_dirs(merged, ordered, report)
     notes = [note for note in controller.notes if note.startswith(REASON)]
     for source in sources:
         notes += [
@@ -301,18 +304,27 @@ def _merge_brokers(
     ordered: Sequence[SourceTables], report: Contradictions
 ) -> tuple[tuple[int, ...], tuple[int, ...], pa.Table]:
     """All brokers that any source names; those that are taken for down, and for up; the table."""
-    tables = [brokers_of(source) for source in ordered]
+    tables = [_stated_brokers(source) for source in ordered]
     ids = np.unique(np.concatenate([table["broker_id"].to_numpy() for table in tables]))
     parts = [
         Part(n, table, table["broker_id"].combine_chunks(), _is_complete(ordered[n]))
-        for n, table in enumerate(map(_stated_brokers, ordered, tables, [ids] * len(tables)))
+        for n, table in enumerate(tables)
     ]
+    for n, source in enumerate(ordered):
+        if source.lists_live_brokers:
+            absent = pa.array(np.setdiff1d(ids, tables[n]["broker_id"].to_numpy()), pa.int32())
+            down = pa.array(np.zeros(len(absent), bool))
+            parts.append(Part(n, pa.table({"registered": down, _UP: down}), absent))
+    # Who is listed by one answer is not down because another does not list it.
+    parts.sort(key=lambda part: (ordered[part.source].exactness,
+                                 "broker_id" not in part.table.column_names))
     for part in parts:
         part.align(pa.array(ids, pa.int32()))
     columns = [name for name in schema.BROKERS_SCHEMA.names if name != "broker_id"]
-    combined = combine(parts, ids.size, columns, _BROKER_LEADS)
-    for column in ("rack", "registered"):
+    combined = combine(parts, ids.size, [*columns, _UP], _BROKER_LEADS)
+    for column in ("rack", _UP):
         report.compare(column, parts, combined, lambda row: f"broker {ids[row]}")
+    combined.columns.pop(_UP, None)
     report.count(combined)
     silent = np.ones(ids.size, bool)
     if "registered" in combined.origin:
@@ -339,30 +351,29 @@ def _presumed(
     return tuple(sorted({broker for ids in lists for broker in ids} & set(silent.tolist())))
 
 
-def _stated_brokers(
-    source: SourceTables, table: pa.Table, ids: npt.NDArray[np.int32]
-) -> pa.Table:
-    """What a source says of brokers, not what is presumed; with those that it shows to be down."""
+def _stated_brokers(source: SourceTables) -> pa.Table:
+    """What a source says of brokers, not what is presumed; and whether they are up."""
+    table = brokers_of(source)
     own = table["broker_id"].to_numpy()
     if "registered" in table.column_names:
         presumed = np.isin(own, [*source.taken_for_down, *source.taken_for_up])
         stated = pc.if_else(pa.array(presumed), None, table["registered"].combine_chunks())
         table = set_column(table, "registered", stated)
-    if source.lists_live_brokers:
-        absent = np.setdiff1d(ids, own)
-        down = pa.table({
-            "broker_id": pa.array(absent, pa.int32()),
-            "registered": pa.array(np.zeros(absent.size, bool)),
-        })
-        table = pa.concat_tables([table, down], promote_options="default")
-    return cast_columns(table, schema.BROKERS_SCHEMA)
+    table = cast_columns(table, schema.BROKERS_SCHEMA)
+    if "registered" not in table.column_names:
+        return table
+    is_up = table["registered"]
+    if "fenced" in table.column_names:
+        is_up = pc.and_(is_up, pc.invert(pc.fill_null(table["fenced"], False)))
+    return set_column(table, _UP, is_up)
 
 
 def _certainty(source: SourceTables) -> int:
     """How a source knows its controller: 0 it says so, 1 inferred, 2 assumed; 3 not at all."""
     reason = next((note for note in source.notes if note.startswith(REASON)), None)
     if reason is not None:
-        return 2 if reason.startswith(f"{REASON}assumed") else 1
+        words = reason.removeprefix(REASON)
+        return 2 if words.startswith("assumed") else int(words.startswith("inferred"))
     cluster = source.cluster
     if cluster is None or "controller" not in cluster.column_names:
         return 3
@@ -493,8 +504,3 @@ def _merge_settings(
             report.differ("log settings", number, "settings", texts[:3], len(texts), winner)
     return merged
 
-
-def _log_dir_replicas(ordered: Sequence[SourceTables]) -> pa.Table | None:
-    """What the log directories of brokers hold, of all sources that list it."""
-    tables = [s.log_dir_replicas for s in ordered if s.log_dir_replicas is not None]
-    return pa.concat_tables(tables) if tables else None

@@ -112,7 +112,8 @@ class SourceTables:
     lists_live_brokers : bool
         Whether brokers that it does not list are down.
     log_dir_replicas : pa.Table or None
-        topic, partition, broker_id, log_dir: what the log directories of brokers hold.
+        topic, partition, broker_id, log_dir: what the log directories of brokers hold; without
+        topic and partition: a directory that failed.
     provenance : pa.Table or None
         `schema.PROVENANCE` of what was merged.
     """

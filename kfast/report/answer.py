@@ -104,6 +104,7 @@ def head(command: str, source: str, state: ClusterState) -> Document:
         "input": source,
         "assumptions": [line for line in state.assumptions if not line.startswith(REASON)],
         "notes": [],
+        "provenance": _provenance(state),
         "cluster": {
             "brokers": state.n_brokers,
             "registered": int(state.up.sum()),
@@ -115,6 +116,14 @@ def head(command: str, source: str, state: ClusterState) -> Document:
             },
         },
     }
+
+
+def _provenance(state: ClusterState) -> list[Document]:
+    """Which file gave what; empty for a cluster that was not read."""
+    rows = [] if state.provenance is None else state.provenance.to_pylist()
+    return [
+        row | {"captured": row["captured"] and f"{row['captured'].isoformat()}Z"} for row in rows
+    ]
 
 
 def controller_document(state: ClusterState) -> Document:

@@ -26,7 +26,7 @@ BROKER_COLUMNS = ("leaders", "replicas", "in_sync")
 
 def cluster_answer(
     source: str, state: ClusterState, census: Census, surprises: pa.Table, *, top: int,
-    lists: Sequence[str] = (), verbose: bool = False,
+    lists: Sequence[str] = (), verbose: bool = False, provenance: bool = False,
 ) -> Answer:
     """The answer of `kfast show`."""
     document = {
@@ -40,7 +40,8 @@ def cluster_answer(
     }
     refusing = int((census.flags("under_min_isr") & ~census.flags("offline")).sum())
     document["verdict"] = [*_verdict(document, refusing), *surprise_sentences(surprises)]
-    return Answer(document, partial(_draw, verbose=verbose), getters(census, SHOW_TABLES))
+    draw = partial(_draw, verbose=verbose, provenance=provenance)
+    return Answer(document, draw, getters(census, SHOW_TABLES))
 
 
 def _verdict(document: Document, refusing: int) -> list[str]:
@@ -66,7 +67,11 @@ def _verdict(document: Document, refusing: int) -> list[str]:
     ]
 
 
-def _draw(console: Console, document: Document, *, verbose: bool) -> None:
+def _draw(console: Console, document: Document, *, verbose: bool, provenance: bool) -> None:
+    if provenance:
+        texts = [text_column(name) for name in ("columns", "source", "kind", "version", "captured")]
+        draw_rows(console, "Which file gave what", [*texts, "values", "contradictions"],
+                  document["provenance"], if_empty=True)
     draw_topics(console, document, TOPIC_COLUMNS)
     # A broker of KRaft that is down stays registered, and is fenced.
     up = TableColumn("up" if is_kraft(document) else "registered", value="registered")

@@ -83,7 +83,8 @@ class StateArrays:
     become. In memory alone; no digest has them."""
 
     provenance: pa.Table | None
-    """`schema.PROVENANCE`: which file gave what; None where nothing was read. In memory alone."""
+    """`schema.PROVENANCE`: which file gave what; None where nothing was read.
+    Arrow and Parquet files keep it, snapshots of `save` do not."""
 
     def __init__(self) -> None:
         self.controller = schema.DEFAULT_CONTROLLER

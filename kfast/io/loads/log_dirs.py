@@ -25,7 +25,7 @@ from kfast.io.files import abbreviate, quote
 from kfast.io.json_documents import decode_document, decode_with
 from kfast.io.loads.tables import LoadTable, check_load
 
-__all__ = ["read_log_dirs"]
+__all__ = ["failed_directories", "read_log_dirs"]
 
 _Id = Annotated[int, Meta(ge=0, le=MAX_INT)]
 _MOST_DIGITS = len(str(MAX_INT))
@@ -169,6 +169,17 @@ def read_log_dirs(name: str, data: bytes, start: int) -> LoadTable:
             " directories make"
         )
     return LoadTable(name, pa.table(rows), assumptions=tuple(notes))
+
+
+def failed_directories(name: str, data: bytes, start: int) -> list[tuple[int, str]]:
+    """Broker and path of each directory with an error; its replicas are not listed."""
+    _, document = decode_document(
+        name, data, start, _Document, "the JSON of kafka-log-dirs", _RIGHT
+    )
+    return [
+        (broker.broker, directory.log_dir) for broker in document.brokers
+        for directory in broker.log_dirs if directory.error is not None
+    ]
 
 
 def _replica_at(rows: dict[str, pa.Array], row: int) -> str:
