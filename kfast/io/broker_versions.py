@@ -10,6 +10,7 @@ BrokerApiVersionsCommand.java.
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 
 import pyarrow as pa
 
@@ -40,7 +41,7 @@ def read_broker_versions(name: str, data: bytes, _start: int) -> SourceTables:
     """
     text = data.decode()
     heads = list(_BROKER.finditer(text))
-    for head, after in zip(heads, [*heads[1:], None], strict=True):
+    for head, after in zip_longest(heads, heads[1:]):
         end = len(text) if after is None else after.start()
         if head["answer"] == "(" and not _END.search(text, head.end(), end):
             raise InputError(

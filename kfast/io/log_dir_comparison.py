@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.arguments import plural
 from kfast.io.contradictions import Contradictions
 from kfast.io.files import abbreviate
 from kfast.io.source_tables import SourceTables, set_column
@@ -63,13 +62,13 @@ def compare_log_dirs(
         brokers = listed["broker_id"].to_numpy().astype(np.int64)
         keys = places.astype(np.int64) << 32 | brokers
         strays = np.flatnonzero((places < 0) | ~np.isin(keys, assigned))
-        _note(report, number, "in its log directories are not assigned", strays.size, [
+        _note(report, number, "in its log directories that are not assigned", strays.size, [
             f"{own[n].as_py()} on broker {brokers[n]}" for n in strays[:3].tolist()
         ])
         answered = np.unique(source.log_dir_replicas["broker_id"].to_numpy())
         absent = assigned[np.isin(assigned & 0xFFFFFFFF, answered) & ~np.isin(assigned, keys)]
         offline = np.isin(absent & 0xFFFFFFFF, failed["broker_id"].to_numpy())
-        _note(report, number, "are assigned and in none of its log directories",
+        _note(report, number, "assigned to its brokers that are in none of their directories",
               int((~offline).sum()), [
             f"{names[key >> 32].as_py()} on broker {key & 0xFFFFFFFF}"
             for key in absent[~offline][:3].tolist()
@@ -89,8 +88,8 @@ def _note(
         report.counts[REPLICA_SIZES, number] += n
         more = f" and {n - len(examples)} more" if n > len(examples) else ""
         report.notes.append(
-            f"contradiction: {report.sources[number]}: {plural(n, 'replica')} {what}:"
-            f" {', '.join(examples)}{more}"
+            f"contradiction: {report.sources[number]}: replicas {what}: {n}, {', '.join(examples)}"
+            f"{more}"
         )
 
 
@@ -99,10 +98,10 @@ def _failure(name: str, failed: pa.Table, offline: Keys, names: pa.StringArray) 
     directories = [f"{row['log_dir']} of broker {row['broker_id']}" for row in failed.to_pylist()]
     examples = [f"{names[key >> 32].as_py()} on broker {key & 0xFFFFFFFF}"
                 for key in offline[:3].tolist()]
-    shown = f": {', '.join(examples)}" if examples else ""
+    shown = f", {', '.join(examples)}" if examples else ""
     return (
-        f"{name}: log directories failed: {abbreviate(directories, 3)}; in them are"
-        f" {plural(offline.size, 'replica')}{shown}"
+        f"{name}: log directories failed: {abbreviate(directories, 3)}; replicas that are"
+        f" assigned to their brokers and in no other directory: {offline.size}{shown}"
     )
 
 
