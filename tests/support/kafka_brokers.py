@@ -254,7 +254,8 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--topics", type=int, default=0, help="topics to make, of 6 partitions")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(number, signal.default_int_handler)
     with KafkaBrokers(arguments.version, arguments.brokers) as brokers:
         if arguments.topics:
             create_topics(brokers.bootstrap, {
