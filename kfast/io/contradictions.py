@@ -159,7 +159,8 @@ def provenance_of(rows: Sequence[tuple[str, SourceTables, int, int]]) -> pa.Tabl
     sources = [source for _, source, _, _ in rows]
     return PROVENANCE.table({
         "columns": [group for group, *_ in rows],
-        "source": [source.source for source in sources],
+        # A name that is not UTF-8 has surrogates, which Arrow does not take.
+        "source": [source.source.encode("utf-8", "replace").decode() for source in sources],
         "kind": [source.kind for source in sources],
         "version": [source.version or None for source in sources],
         "captured": pa.array([source.captured_ms for source in sources], pa.timestamp("ms")),

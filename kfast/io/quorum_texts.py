@@ -40,10 +40,15 @@ _ENDPOINT = re.compile(
 )
 
 
-def _supplement(name: str, kind: str, **parts: object) -> SourceTables:
+def _supplement(
+    name: str, kind: str, *, brokers: pa.Table | None = None, cluster: pa.Table | None = None,
+    cluster_id: str = "", version: str = "", notes: tuple[str, ...] = (),
+    lists_live_brokers: bool = False,
+) -> SourceTables:
     return SourceTables(
-        name, NO_PARTITIONS, kind=kind, exactness=Exactness.SETTINGS, coverage=Coverage.NOTHING,
-        **parts,  # type: ignore[arg-type]
+        name, NO_PARTITIONS, brokers=brokers, cluster=cluster, notes=notes, kind=kind,
+        version=version, cluster_id=cluster_id, lists_live_brokers=lists_live_brokers,
+        exactness=Exactness.SETTINGS, coverage=Coverage.NOTHING,
     )
 
 
