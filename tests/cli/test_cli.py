@@ -37,7 +37,7 @@ def test_fail_answers_what_the_library_says(cluster):
     assert document["scenario"] == {"brokers": [1], "racks": [], "controlled": False}
     assert list(document) == [
         "schema_version", "controller", "kfast", "command", "verdict", "input", "assumptions",
-        "notes", "cluster",
+        "notes", "provenance", "cluster",
         "scenario", "start", "steps", "before", "summary", "requests", "brokers", "top",
         "topics_listed_of", "topics", "remaining", "order_matters", "surprises_listed_of",
         "surprises", "explanations", "lists", "defaults", "fail_on",
