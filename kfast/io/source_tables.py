@@ -44,8 +44,10 @@ _DEFAULTS: dict[str, tuple[str, Callable[[str, object], int]]] = {
 """Settings of the brokers: the column of each, and what reads its value."""
 
 
-NO_PARTITIONS = schema.PARTITIONS_SCHEMA.empty_table().select(["topic", "partition"])
-"""Partitions of a source that lists none."""
+NO_PARTITIONS = pa.Table.from_batches(
+    [], pa.schema([schema.PARTITIONS_SCHEMA.field(name) for name in ("topic", "partition")])
+)
+"""Partitions of a source that lists none. (`empty_table()` would import pandas.)"""
 
 
 class Exactness(IntEnum):

@@ -233,7 +233,7 @@ def test_one_seed_unless_another_is_given():
              if "--seed" in p.values[1].opts}
     assert set(seeds) == {
         "capacity forecast", "capacity size", "capacity sweep", "compare", "generate",
-        "plan check", "plan improve", "risk", "sweep",
+        "plan check", "plan improve", "report", "risk", "sweep",
     }
     assert set(seeds.values()) == {0}
 

@@ -180,7 +180,10 @@ FOREIGN = {
         b'Metadata for all topics:\n 3 brokers:\n  topic "t" with 1 partitions:\n',
         "kcat",
     ),
-    "Strimzi": (b"apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "is Strimzi custom resources"),
+    "Strimzi": (
+        b"apiVersion: kafka.strimzi.io/v1\nkind: Kafka\nmetadata: {name: c}\nspec: {kafka: {}}\n",
+        "is Strimzi custom resources",
+    ),
     "verify": (b"Status of partition reassignment:\nx\n", "kafka-reassign-partitions --verify"),
     "list": (b"Current partition reassignments:\nt-0: replicas: 1.\n", "--list"),
     "a topics file": (b'{"version":1,"topics":[{"topic":"t"}]}', "is a list of topics"),
