@@ -42,6 +42,8 @@ templates_path = ["templates"]
 myst_heading_anchors = 4
 # Notebooks hold their output; what a build executes is the gallery.
 nb_execution_mode = "off"
+# A figure is in them as HTML, which the site shows, and as JSON of plotly, which Jupyter shows.
+suppress_warnings = ["mystnb.unknown_mime_type"]
 
 PROJECTS = {
     "python": "https://docs.python.org/3",

@@ -5,6 +5,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
 
 import kfast.testing
 from docs import columns
@@ -55,3 +60,22 @@ def test_the_table_of_contents_has_every_page():
 def test_the_page_of_columns_is_of_this_version():
     """`python -m docs.columns` writes it from what `kfast schema` answers."""
     assert columns.PAGE.read_text(encoding="utf-8") == columns.page()
+
+
+def outputs_of(path):
+    """Sources and outputs of a notebook's cells, without what pandas and plotly add to HTML."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        yield cell.source
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            figure = data.get("application/vnd.plotly.v1+json", {})
+            yield output.get("text"), data.get("text/plain"), figure.get("data")
+
+
+@pytest.mark.slow
+def test_the_tour_is_of_this_version(tmp_path):
+    """`python -m docs.notebook` executes it."""
+    subprocess.run(
+        [sys.executable, "-m", "docs.notebook", tmp_path / "tour.ipynb"], cwd=ROOT, check=True,
+    )
+    assert [*outputs_of(tmp_path / "tour.ipynb")] == [*outputs_of(DOCS / "tour.ipynb")]
