@@ -46,7 +46,7 @@ from kfast.cli.output import progress_bar
 from kfast.errors import ArgumentError, InputError
 from kfast.io import read_plan
 from kfast.io.loads import read_capacity, read_load
-from kfast.io.log_dir_comparison import REPLICA_SIZES
+from kfast.io.merging.log_dir_comparison import REPLICA_SIZES
 from kfast.report.answer import Document
 from kfast.report.capacity_wording import capacity_head, checked_brokers
 from kfast.report.pictures import PICTURE_ENDINGS, check_picture

@@ -52,8 +52,8 @@ from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import KINDS, scenario_options, take_scenarios
 from kfast.errors import ArgumentError, InputError
 from kfast.io.files import writing
+from kfast.io.kafka_tools.plan_json import write_reassignment
 from kfast.io.loads import read_capacity
-from kfast.io.plan_json import write_reassignment
 from kfast.report.capacity_cost import COST_METRICS, COST_TABLES, capacity_cost_answer
 from kfast.report.capacity_forecast import (
     FORECAST_METRICS,

@@ -1,6 +1,9 @@
 """Clusters from files and to files; the kind of a file is told by its content.
 
-What is read of KRaft stands in `metadata_*.py`: files, schema of records, image, log, text.
+`files.py` and `file_systems.py` open files, here and on object stores, `file_kinds.py` recognises
+them. Every reader gives `source_tables.SourceTables`: those of `describe`, `metadata` (KRaft),
+`zookeeper`, `kafka_tools`, `clients`, `planners` and `live` (running clusters), and Arrow and
+Parquet; `merging` makes one of several. `loads` reads what partitions carry.
 """
 
 from __future__ import annotations
@@ -14,37 +17,38 @@ from pathlib import Path
 from kfast.arguments import check_instance
 from kfast.errors import ArgumentError, InputError
 from kfast.io.arrow import read_arrow, write_arrow
-from kfast.io.broker_versions import read_broker_versions
 from kfast.io.brokers import (
     add_brokers_file,
     add_new_brokers,
     parse_brokers,
     read_brokers_file,
 )
-from kfast.io.client_listings import read_kcat_listing, read_table_listing
-from kfast.io.client_metadata import read_client_metadata
-from kfast.io.configuration_texts import read_configurations
-from kfast.io.contradictions import ALL_COLUMNS, provenance_of
+from kfast.io.clients.client_listings import read_kcat_listing, read_table_listing
+from kfast.io.clients.client_metadata import read_client_metadata
 from kfast.io.controller_inference import note_controller
-from kfast.io.cruise_control_placement import read_broker_sets
-from kfast.io.cruise_control_state import read_cluster_state, read_load_brokers
-from kfast.io.describe_parser import Progress
-from kfast.io.describe_reader import read_describe
-from kfast.io.describe_writer import write_describe
+from kfast.io.describe.parser import Progress
+from kfast.io.describe.reader import read_describe
+from kfast.io.describe.writer import write_describe
 from kfast.io.file_kinds import PLAN, json_kind, recognise
 from kfast.io.files import Source, check_utf8, load, name_of, writing
-from kfast.io.kafka_assigner import read_kafka_assigner
+from kfast.io.kafka_tools.broker_versions import read_broker_versions
+from kfast.io.kafka_tools.configuration_texts import read_configurations
+from kfast.io.kafka_tools.plan_json import read_current_assignment, read_plan, write_reassignment
+from kfast.io.kafka_tools.quorum_texts import read_cluster_tool, read_features, read_quorum
+from kfast.io.kafka_tools.reassignment_texts import read_reassignment_list, read_reassignment_states
 from kfast.io.live import LiveSource, is_live, name_of_source, read_live
 from kfast.io.loads.log_directories import read_log_directories
-from kfast.io.merging import merge, with_standing
-from kfast.io.metadata_files import find_metadata
-from kfast.io.metadata_log import At, LoggedRecord, MetadataLog
-from kfast.io.metadata_shell import read_metadata_shell
-from kfast.io.metadata_text import files_in
+from kfast.io.merging.contradictions import ALL_COLUMNS, provenance_of
+from kfast.io.merging.sources import merge, with_standing
+from kfast.io.metadata.files import find_metadata
+from kfast.io.metadata.log import At, LoggedRecord, MetadataLog
+from kfast.io.metadata.shell import read_metadata_shell
+from kfast.io.metadata.text import files_in
 from kfast.io.parquet import map_parquet, read_parquet, write_flat, write_parquet
-from kfast.io.plan_json import read_current_assignment, read_plan, write_reassignment
-from kfast.io.quorum_texts import read_cluster_tool, read_features, read_quorum
-from kfast.io.reassignment_texts import read_reassignment_list, read_reassignment_states
+from kfast.io.planners.cruise_control_placement import read_broker_sets
+from kfast.io.planners.cruise_control_state import read_cluster_state, read_load_brokers
+from kfast.io.planners.kafka_assigner import read_kafka_assigner
+from kfast.io.planners.strimzi import read_strimzi
 from kfast.io.source_tables import (
     NO_PARTITIONS,
     Coverage,
@@ -54,15 +58,14 @@ from kfast.io.source_tables import (
     mark_up,
     note_presumed,
 )
-from kfast.io.strimzi import read_strimzi
-from kfast.io.zookeeper_dumps import (
+from kfast.io.zookeeper.dumps import (
     find_znodes,
     read_znode_folder,
     read_znode_lines,
     read_znode_map,
     read_znode_transcript,
 )
-from kfast.io.zookeeper_snapshot import read_znode_snapshot
+from kfast.io.zookeeper.snapshot import read_znode_snapshot
 from kfast.kernels.describe import survey
 from kfast.state import ClusterState
 from kfast.state.flat_table import is_flat, to_lists

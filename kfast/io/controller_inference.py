@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kfast import schema
-from kfast.io.describe_parser import Parsed
+from kfast.io.describe.parser import Parsed
 from kfast.io.source_tables import SourceTables, set_column
 from kfast.kernels.describe import Key
 from kfast.state import ClusterState

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from kfast.errors import InputError
 from kfast.io.files import LOOK_BYTES, line_of, quote
-from kfast.io.metadata_files import FOLDER, is_batch
+from kfast.io.metadata.files import FOLDER, is_batch
 from kfast.kernels.json_documents import document_end
 
 __all__ = ["PLAN", "check_plan", "first_line", "identify", "json_kind", "json_part", "recognise"]

@@ -2,7 +2,7 @@
 
 A field is a tuple (name, kind, since, tag, default, required, fields): the first record version
 that has it; its tag or -1; the value that a tagged field has where it is absent; whether it is
-then given nevertheless; and the fields of a structure. `kfast.io.metadata_schema` has them all.
+then given nevertheless; and the fields of a structure. `kfast.io.metadata.schema` has them all.
 
 Source: docs/kraft.md, section 12.2.
 """

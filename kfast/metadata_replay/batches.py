@@ -16,7 +16,7 @@ from kfast.state.metadata_records import (
 )
 
 if TYPE_CHECKING:
-    from kfast.io.metadata_log import LoggedRecord
+    from kfast.io.metadata.log import LoggedRecord
 
 MAX_RECORDS_PER_BATCH = 10_000
 """A longer operation is written as several batches.

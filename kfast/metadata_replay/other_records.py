@@ -31,7 +31,7 @@ from kfast.state.metadata_records import (
 )
 
 if TYPE_CHECKING:
-    from kfast.io.metadata_log import LoggedRecord
+    from kfast.io.metadata.log import LoggedRecord
     from kfast.metadata_replay.simulation import Simulation
     from kfast.metadata_replay.timeline import Timeline
 

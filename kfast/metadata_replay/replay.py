@@ -28,7 +28,7 @@ from kfast.state.metadata_records import RegisterBrokerRecord, RegisterControlle
 from kfast.state.registrations import quorum_of
 
 if TYPE_CHECKING:
-    from kfast.io.metadata_log import MetadataLog
+    from kfast.io.metadata.log import MetadataLog
 
 UNCLEAN = {UNCLEAN_LEADER_ELECTION: "true"}
 LIKELY_FILES: Sequence[Mapping[str, str]] = (

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kfast import __version__
 from kfast.analysis.impact import Impact
-from kfast.io.describe_notes import PARTIAL
+from kfast.io.describe.notes import PARTIAL
 from kfast.report import LISTS
 from kfast.report.drawing import (
     draw_controller,

@@ -43,7 +43,7 @@ def test_reassign_answers_what_the_library_says(cluster, plan):
     assert document["scenario"] == {"plan": plan, "brokers": [], "pending": False}
     assert list(document) == [
         "schema_version", "controller", "kfast", "command", "verdict", "input", "assumptions",
-        "notes", "cluster",
+        "notes", "provenance", "cluster",
         "safe", "reasons", "scenario", "start", "before", "under_way", "summary", "requests",
         "brokers", "top",
         "refused_listed_of", "refused", "pending_listed_of", "pending", "topics_listed_of",
@@ -134,7 +134,7 @@ def test_delete_answers_and_prints(cluster, tmp_path):
     assert document["brokers"] == found.brokers.to_pylist()
     assert list(document) == [
         "schema_version", "controller", "kfast", "command", "verdict", "input", "assumptions",
-        "notes", "cluster",
+        "notes", "provenance", "cluster",
         "safe", "reasons", "scenario", "start", "summary", "requests", "brokers", "top",
         "topics_listed_of", "topics", "defaults", "fail_on",
     ]

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from kfast import io
 from kfast.errors import InputError
-from kfast.io import describe_parser, describe_reader
+from kfast.io.describe import parser as describe_parser
+from kfast.io.describe import reader as describe_reader
 from kfast.kernels.describe import Key, Trouble, gather, survey
 from kfast.kernels.unwrap import unwrap
 from tests.support import reference_describe as reference

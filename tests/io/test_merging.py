@@ -9,7 +9,7 @@ import pytest
 import kfast
 from kfast.errors import InputError, KfastError
 from kfast.io import SourceTables
-from kfast.io.merging import merge
+from kfast.io.merging.sources import merge
 from kfast.io.source_tables import Coverage, Exactness
 from tests.support.cli_run import ROOT
 from tests.support.cli_run import run as run_command

@@ -15,7 +15,7 @@ import pytest
 import kfast
 from kfast.errors import InputError
 from kfast.io import iter_records, open_metadata
-from kfast.io.metadata_schema import STATELESS, encode_batch, encode_record
+from kfast.io.metadata.schema import STATELESS, encode_batch, encode_record
 from kfast.kernels.metadata_log import checksum
 from kfast.state import metadata_records as records
 from tests.support.metadata_writer import log_bytes, write_log

@@ -15,8 +15,9 @@ import pytest
 
 import kfast
 from kfast.errors import InputError
-from kfast.io import iter_records, metadata_schema, open_metadata
-from kfast.io.metadata_schema import FIELDS, VERSIONS, decode_record, encode_record
+from kfast.io import iter_records, open_metadata
+from kfast.io.metadata import schema as metadata_schema
+from kfast.io.metadata.schema import FIELDS, VERSIONS, decode_record, encode_record
 from kfast.kernels.metadata_log import MetadataDecoder, checksum
 from kfast.kernels.metadata_records import Kind, id_texts
 from kfast.state import metadata_records as records

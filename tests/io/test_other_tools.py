@@ -9,8 +9,8 @@ import pytest
 import kfast
 from kfast import io
 from kfast.errors import InputError
-from kfast.io.cruise_control_state import read_load_brokers
-from kfast.io.strimzi import read_strimzi
+from kfast.io.planners.cruise_control_state import read_load_brokers
+from kfast.io.planners.strimzi import read_strimzi
 
 
 def partition(number, leader, replicas, in_sync, topic="t"):

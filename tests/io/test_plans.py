@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench_data import make
 from kfast import io, read_broker_sets, read_plan
 from kfast.errors import InputError
-from kfast.io import plan_json
+from kfast.io.kafka_tools import plan_json
 from kfast.kernels.json_documents import document_end
 
 pytestmark = pytest.mark.kernels

@@ -13,7 +13,7 @@ import pytest
 import kfast
 from kfast import io
 from kfast.errors import InputError
-from kfast.io.zookeeper_znodes import Znode, tables_of_znodes
+from kfast.io.zookeeper.znodes import Znode, tables_of_znodes
 from tests.support.live_events import read_events, state_of
 
 ZNODES = {

@@ -147,6 +147,7 @@ def questions(state):
         "sweep_partitions": kfast.sweep_partitions(state, some),
         "sweep_brokers": kfast.sweep_brokers(state, some),
         "plan": kfast.read_plan(ROOT / "bench_data" / "plan.json"),
+        "provenance": kfast.read(ROOT / "bench_data" / "describe.txt").provenance,
     }
     loads = "topic,bytes_in,bytes_out\n" + "".join(f"{t},9,9\n" for t in state.topic.to_pylist())
     load = kfast.partition_load(

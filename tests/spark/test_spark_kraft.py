@@ -237,6 +237,7 @@ def test_the_full_journal_has_every_change(cluster, fail, monkeypatch, tmp_path)
     class Session:
         class read:  # noqa: N801 - of a session
             parquet = staticmethod(lambda path: pq.read_table(path))
+            schema = staticmethod(lambda _: Session.read)
 
     run = sharded._combine
     monkeypatch.setattr(sharded, "_combine", lambda _, *rest: run(Session, *rest))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import kfast
 from kfast import QuorumController
-from kfast.io.metadata_schema import encode_batch, encode_record
+from kfast.io.metadata.schema import encode_batch, encode_record
 from kfast.journal.quorum_outcome import QuorumOutcome
 from kfast.kernels.metadata_log import checksum
 from kfast.state.kraft_releases import find_release

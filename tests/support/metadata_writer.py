@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kfast.io.metadata_schema import encode_batch, encode_record
+from kfast.io.metadata.schema import encode_batch, encode_record
 from kfast.state.metadata_records import LeaderChangeRecord, MetadataRecord
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 2, 3, 4

@@ -35,7 +35,7 @@ from kfast.controllers import Reassignments, open_events
 from kfast.controllers.reassignment_requests import as_table, being_reassigned
 from kfast.errors import ArgumentError
 from kfast.io.files import writing_folder
-from kfast.io.plan_json import write_reassignment
+from kfast.io.kafka_tools.plan_json import write_reassignment
 from kfast.schema import PLAN, PLAN_UNSCHEDULED
 from kfast.state import ClusterState
 from kfast.state.display import Summary, summary_html, summary_text

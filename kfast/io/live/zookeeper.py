@@ -1,6 +1,6 @@
 """Znodes of a running ensemble, read through kazoo: those that a dump of it has.
 
-Source: kfast/io/zookeeper_znodes.py; kazoo 2.11, kazoo/client.py.
+Source: kfast/io/zookeeper/znodes.py; kazoo 2.11, kazoo/client.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from kfast.errors import InputError, require_extra
 from kfast.io.source_tables import SourceTables
-from kfast.io.zookeeper_znodes import Znode, tables_of_znodes
+from kfast.io.zookeeper.znodes import Znode, tables_of_znodes
 
 __all__ = ["read_ensemble"]
 

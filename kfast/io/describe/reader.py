@@ -20,9 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.io import describe_errors, describe_notes
 from kfast.io.controller_inference import infer_controller
-from kfast.io.describe_parser import Parsed, Progress, parse
+from kfast.io.describe import errors as describe_errors
+from kfast.io.describe import notes as describe_notes
+from kfast.io.describe.parser import Parsed, Progress, parse
 from kfast.io.source_tables import SourceTables
 from kfast.io.text_columns import words_at
 from kfast.kernels.describe import Key

@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.errors import InputError
-from kfast.io.contradictions import Contradictions
 from kfast.io.file_kinds import PLAN
 from kfast.io.files import abbreviate
-from kfast.io.keyed_tables import Combined, Part, combine
-from kfast.io.log_dir_comparison import compare_log_dirs
+from kfast.io.merging.contradictions import Contradictions
+from kfast.io.merging.keyed_tables import Combined, Part, combine
+from kfast.io.merging.log_dir_comparison import compare_log_dirs
 from kfast.io.source_tables import (
     Coverage,
     Exactness,

@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from kfast.io.describe_parser import Parsed
+from kfast.io.describe.parser import Parsed
 from kfast.io.files import line_of, quote
 from kfast.kernels.describe import Key
 

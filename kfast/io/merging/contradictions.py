@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfast.io.files import abbreviate
-from kfast.io.keyed_tables import Combined, Part, Places, differing_rows
+from kfast.io.merging.keyed_tables import Combined, Part, Places, differing_rows
 from kfast.io.source_tables import SourceTables
 from kfast.schema import PROVENANCE
 

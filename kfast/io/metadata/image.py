@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kfast import schema
 from kfast.errors import InputError
-from kfast.io.metadata_schema import VERSIONS
+from kfast.io.metadata.schema import VERSIONS
 from kfast.io.text_columns import words_at
 from kfast.kernels.metadata_log import MetadataDecoder, Misfit, Shape
 from kfast.kernels.metadata_records import id_texts

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kfast.io.contradictions import Contradictions
 from kfast.io.files import abbreviate
+from kfast.io.merging.contradictions import Contradictions
 from kfast.io.source_tables import SourceTables, set_column
 
 __all__ = ["REPLICA_SIZES", "compare_log_dirs"]

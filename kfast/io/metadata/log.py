@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from kfast.arguments import whole
 from kfast.errors import ArgumentError, InputError
-from kfast.io.metadata_files import FileKind, MetadataFile, opened
-from kfast.io.metadata_image import APPLIED, MetadataImage
-from kfast.io.metadata_schema import VERSIONS, decode_record
+from kfast.io.metadata.files import FileKind, MetadataFile, opened
+from kfast.io.metadata.image import APPLIED, MetadataImage
+from kfast.io.metadata.schema import VERSIONS, decode_record
 from kfast.kernels.metadata_log import MetadataDecoder, Trouble
 from kfast.state import ClusterState
 from kfast.state.metadata_records import (

@@ -27,7 +27,7 @@ from kfast.errors import InputError
 from kfast.io.files import Source, line_of, name_of, quote
 from kfast.io.json_documents import decode_document
 from kfast.io.source_tables import SourceTables
-from kfast.io.zookeeper_znodes import Znode, Znodes
+from kfast.io.zookeeper.znodes import Znode, Znodes
 
 __all__ = ["find_znodes", "read_znode_folder", "read_znode_lines", "read_znode_map",
            "read_znode_transcript"]

@@ -19,8 +19,8 @@ import msgspec
 
 from kfast.errors import InputError
 from kfast.io.files import check_utf8, quote
-from kfast.io.metadata_files import HEAD, MetadataFile, classify
-from kfast.io.metadata_schema import FIELDS, STATELESS, encode_batch, encode_record
+from kfast.io.metadata.files import HEAD, MetadataFile, classify
+from kfast.io.metadata.schema import FIELDS, STATELESS, encode_batch, encode_record
 from kfast.kernels.metadata_records import Kind
 from kfast.state.metadata_records import API_KEYS, Endpoint, MetadataRecord, OtherRecord
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from kfast.errors import InputError
 from kfast.io.source_tables import SourceTables
-from kfast.io.zookeeper_znodes import Znode, Znodes
+from kfast.io.zookeeper.znodes import Znode, Znodes
 
 __all__ = ["read_znode_snapshot"]
 

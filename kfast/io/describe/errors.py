@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from kfast.errors import InputError
-from kfast.io.describe_parser import Parsed
+from kfast.io.describe.parser import Parsed
 from kfast.io.files import quote
 from kfast.kernels.describe import Key, Trouble
 

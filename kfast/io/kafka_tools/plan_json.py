@@ -26,9 +26,9 @@ from msgspec import Meta, Struct
 
 from kfast.errors import ArgumentError, InputError
 from kfast.io.controller_inference import assume_newest
-from kfast.io.cruise_control_placement import is_proposal, read_proposals
 from kfast.io.file_kinds import check_plan, json_part, recognise
 from kfast.io.files import check_utf8, line_of, load, quote
+from kfast.io.planners.cruise_control_placement import is_proposal, read_proposals
 from kfast.io.source_tables import SourceTables
 from kfast.io.text_columns import by_topic, id_texts, joined, rows_in_chunks, write_strings
 from kfast.kernels.json_documents import document_end
