@@ -43,12 +43,12 @@ from kfast.cli.options import (
     take_cluster,
 )
 from kfast.cli.output import progress_bar
-from kfast.errors import ArgumentError, InputError
+from kfast.errors import ArgumentError
 from kfast.io import read_plan
 from kfast.io.loads import read_capacity, read_load
 from kfast.io.merging.log_dir_comparison import REPLICA_SIZES
 from kfast.report.answer import Document
-from kfast.report.capacity_wording import capacity_head, checked_brokers
+from kfast.report.capacity_wording import capacity_head, refuse_without_capacity
 from kfast.report.pictures import PICTURE_ENDINGS, check_picture
 from kfast.state import ClusterState
 
@@ -97,16 +97,8 @@ class CapacityInput:
             self.state, self.load, self.capacity, fetch_from=self.fetch_from,
             consumer_racks=self.consumer_racks, threads=threads, **self.limits,
         )
-        self.refuse_without_capacity(plan)
+        refuse_without_capacity(self.capacity, plan)
         return plan
-
-    def refuse_without_capacity(self, plan: CapacityPlan) -> None:
-        """Raise `InputError` where no broker has a capacity to compare its load with."""
-        if not any(checked_brokers(plan).values()):
-            raise InputError(
-                f"{self.capacity.source}: no broker that is up has a capacity to compare its load "
-                "with; right is at least one of nw_in, nw_out and disk_bytes"
-            )
 
     def head(self, command: str, plan: CapacityPlan) -> Document:
         """How the answer of a command begins: with what it is about."""

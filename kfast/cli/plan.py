@@ -32,6 +32,7 @@ from kfast.cli.output import Destination, echo, progress_bar
 from kfast.cli.sweep import scenario_options, take_scenarios
 from kfast.io import read_broker_sets, read_plan
 from kfast.io.files import check_new_folder
+from kfast.report.capacity_wording import refuse_without_capacity
 from kfast.report.plan_check import PLAN_TABLES, plan_check_answer
 from kfast.report.plan_improve import IMPROVE_METRICS, IMPROVE_TABLES, plan_improve_answer
 from kfast.schema import PLAN
@@ -125,7 +126,7 @@ def check_command(
             broker_sets=sets, elect_preferred=not keep_leaders,
             throttle=rates if len(rates) > 1 else (*rates, None)[0],
         )
-        inputs.refuse_without_capacity(check.before)
+        refuse_without_capacity(inputs.capacity, check.before)
         head = inputs.head("plan check", check.before)
         answer = plan_check_answer(head, inputs.state, plans, check, top=top, goals=bool(goals))
     destination.write(answer)

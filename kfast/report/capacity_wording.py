@@ -12,6 +12,7 @@ from kfast.capacity import BrokerCapacity, CapacityPlan, CpuWeights, PartitionLo
 from kfast.capacity.failures.cpu_models import WRITE_EQUIVALENT
 from kfast.capacity.failures.limits import RESOURCES
 from kfast.capacity.loads.units import format_bytes, format_rate
+from kfast.errors import InputError
 from kfast.report.answer import Document, head
 from kfast.report.tables import TableColumn
 from kfast.report.wording import plural
@@ -19,8 +20,8 @@ from kfast.state import ClusterState
 
 __all__ = [
     "amount", "binding_sentence", "capacity_head", "checked_brokers", "load_head",
-    "load_sentence", "load_warnings", "rate_column", "reservation_lines", "share", "share_column",
-    "usage_sentence",
+    "load_sentence", "load_warnings", "rate_column", "refuse_without_capacity", "reservation_lines",
+    "share", "share_column", "usage_sentence",
 ]
 
 _VERBS = {"nw_in": "receives", "nw_out": "sends", "cpu": "computes with", "disk": "stores"}
@@ -168,6 +169,15 @@ def checked_brokers(plan: CapacityPlan) -> dict[str, int]:
         name: int(np.count_nonzero(column))
         for name, column in zip(RESOURCES, columns, strict=True)
     }
+
+
+def refuse_without_capacity(capacity: BrokerCapacity, plan: CapacityPlan) -> None:
+    """Raise `InputError` where no broker has a capacity to compare its load with."""
+    if not any(checked_brokers(plan).values()):
+        raise InputError(
+            f"{capacity.source}: no broker that is up has a capacity to compare its load with; "
+            "right is at least one of nw_in, nw_out and disk_bytes"
+        )
 
 
 def reservation_lines(document: Document) -> list[str]:

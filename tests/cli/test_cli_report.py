@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import kfast
 from tests.support.cli_run import ROOT, run
 
 pytest.importorskip("plotly", reason="a report needs plotly")
@@ -31,6 +32,23 @@ def test_a_page_and_the_first_lines_of_it(tmp_path):
     assert [row["month"] for row in document["months"]] == [0, 1, 2, 3]
     assert document["sections"]["capacity_racks"]["safe"] is False
     assert document["summary"]["headroom"] == pytest.approx(0.107, abs=0.001)
+
+
+def test_python_writes_what_the_command_says_of_bytes(tmp_path):
+    run("report", *INPUT, *BYTES, "-o", tmp_path / "command.html")
+    state = kfast.read(INPUT[0], brokers_file=INPUT[2])
+    load = kfast.partition_load(state, kfast.read_load(BYTES[1]))
+    capacity = kfast.broker_capacity(state, kfast.read_capacity(BYTES[3]))
+    kfast.write_report(state, tmp_path / "python.html", load=load, capacity=capacity)
+    command, python = (
+        data_of((tmp_path / name).read_text()) for name in ("command.html", "python.html")
+    )
+    assert python["summary"] == command["summary"]
+    for name in ("capacity_brokers", "capacity_racks"):
+        for document in (command, python):
+            del document["sections"][name]["input"]
+            document["sections"][name]["capacity"].pop("preset", None)
+        assert python["sections"][name] == command["sections"][name]
 
 
 def test_a_page_goes_to_standard_output_alone():

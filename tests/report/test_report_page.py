@@ -210,3 +210,15 @@ def test_results_in_bytes_draw_themselves():
     forecast = kfast.capacity_forecast(
         state, load, capacity, kfast.every_broker(state), growth="4%", months=2)
     assert {series.name for series in kfast.plot(forecast).data} >= {"disk", "network out"}
+
+
+def test_loads_and_capacities_go_together(tmp_path):
+    state, path = bench(), tmp_path / "report.html"
+    load = kfast.partition_load(state, kfast.read_load(str(BENCH / "loads.csv")))
+    for arguments, error in (
+        ({"load": load}, "load and capacity go together"),
+        ({"load": load, "capacity": "capacities.csv"}, "capacity is .*; right is"),
+    ):
+        with pytest.raises(kfast.ArgumentError, match=error):
+            kfast.write_report(state, path, **arguments)
+    assert not path.exists()

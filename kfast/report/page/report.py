@@ -14,8 +14,10 @@ from rich.console import Console
 
 from kfast.analysis.topic_faults import FAULTS, topic_faults
 from kfast.arguments import check_instance
-from kfast.errors import require_extra
+from kfast.capacity import BrokerCapacity, PartitionLoad, prepare_capacity
+from kfast.errors import ArgumentError, require_extra
 from kfast.report.answer import Answer, Document, head
+from kfast.report.capacity_wording import capacity_head, refuse_without_capacity
 from kfast.report.page.failure_story import failure_story
 from kfast.report.page.html import page_html
 from kfast.report.page.remedies import fault_documents, first_actions
@@ -123,7 +125,8 @@ def _draw(console: Console, document: Document) -> None:
 
 def write_report(
     state: ClusterState, path: str | os.PathLike[str], *, old: ClusterState | None = None,
-    seed: int = 0, threads: int = 1,
+    load: PartitionLoad | None = None, capacity: BrokerCapacity | None = None, seed: int = 0,
+    threads: int = 1,
 ) -> None:
     """Write a report of a cluster: one page of HTML that needs nothing else.
 
@@ -135,6 +138,9 @@ def write_report(
         The page takes its place when it is written in full.
     old : ClusterState, optional
         The cluster earlier: the page says what changed since.
+    load : PartitionLoad, optional
+        With `capacity`: the page says how full brokers get after each failure.
+    capacity : BrokerCapacity, optional
     seed : int
         Of chances that are drawn at random.
     threads : int
@@ -145,9 +151,23 @@ def write_report(
     MissingExtraError
         plotly, jinja2 or scipy is not installed (the extra `report`).
     ArgumentError
-        The controller cannot start on this state, or the file cannot be written.
+        The controller cannot start on this state, the file cannot be written, or there are loads
+        without capacities or capacities without loads.
+    InputError
+        No broker has a capacity that its load can be compared with.
     """
     check_instance("state", state, ClusterState)
     earlier = None if old is None else ("the cluster before", old)
-    answer = report_answer("the cluster", state, old=earlier, seed=seed, threads=threads)
+    source, question = "the cluster", None
+    if load is not None and capacity is not None:
+        plan = prepare_capacity(state, load, capacity, threads=threads)
+        refuse_without_capacity(capacity, plan)
+        question = CapacityQuestion(
+            plan, lambda name: capacity_head(name, source, state, load, capacity, plan)
+        )
+    elif load is not None or capacity is not None:
+        raise ArgumentError("load and capacity go together; nothing was written")
+    answer = report_answer(
+        source, state, old=earlier, capacity=question, seed=seed, threads=threads
+    )
     write_answer(answer, PAGE, Path(path))
